@@ -1,0 +1,103 @@
+"""The errors of workbench, drawn as a tree.
+
+WorkbenchError                 everything that we raise on purpose
+├── SpecError                  bad input: file, line, column, and what to write instead (exit code 2)
+├── PluginError                a plugin is missing, broken, or breaks its contract
+├── BudgetSpent                the ceiling is reached; a normal end, not a fault
+├── LMError                    one attempt to call a language model failed (kind says how)
+├── NodeError                  a node could not produce its outputs for one example
+└── StoreError                 the run database cannot be used
+
+Library code raises these; only `cli.py` turns them into exit codes.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class WorkbenchError(Exception):
+    """Base of all errors that workbench raises on purpose."""
+
+
+class SpecError(WorkbenchError):
+    """Something that the user wrote cannot be used.
+
+    `message` says what is wrong, `hint` what to write instead. `line` and `column` count from 1.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        file: str | None = None,
+        line: int | None = None,
+        column: int | None = None,
+        hint: str | None = None,
+        path: tuple[str | int, ...] = (),
+    ):
+        self.message, self.file, self.line, self.column = message, file, line, column
+        self.hint, self.path = hint, path
+        super().__init__(str(self))
+
+    def __str__(self) -> str:
+        place = ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
+        text = f"{place}: {self.message}" if place else self.message
+        return f"{text}\n  {self.hint}" if self.hint else text
+
+
+class PluginError(WorkbenchError):
+    """A plugin is missing, failed to load, or broke its contract; the message names it."""
+
+
+class BudgetSpent(WorkbenchError):
+    """The next call could pass the budget's ceiling, so it was not sent."""
+
+    def __init__(self, what: str, ceiling: float, needed: float):
+        self.what, self.ceiling, self.needed = what, ceiling, needed
+        super().__init__(f"budget reached: {what} has a ceiling of {ceiling:g}, the next call needs {needed:g}")
+
+
+#: Kinds that another attempt may mend. `auth` and `bad_request` never mend themselves.
+RETRYABLE = frozenset({"rate_limit", "server", "connection", "timeout", "bad_body"})
+
+
+class LMError(WorkbenchError):
+    """One attempt at a language model failed.
+
+    kind: `rate_limit`, `server`, `connection`, `timeout`, `bad_body` (worth another attempt), or
+    `auth`, `bad_request`, `too_long`, `unsupported` (permanent). retry_after: seconds asked for by the server.
+    """
+
+    def __init__(self, kind: str, message: str, *, retry_after: float | None = None, status: int | None = None):
+        self.kind, self.retry_after, self.status = kind, retry_after, status
+        super().__init__(message)
+
+    @property
+    def retryable(self) -> bool:
+        return self.kind in RETRYABLE
+
+
+class NodeError(WorkbenchError):
+    """A node gave no outputs for one example.
+
+    kind is stored with the result: an LMError kind, or `refused`, `empty`, `cut`, `unparsed`, `tool`, `code`.
+    """
+
+    def __init__(self, kind: str, message: str, *, node: str | None = None):
+        self.kind, self.node = kind, node
+        super().__init__(message)
+
+
+class StoreError(WorkbenchError):
+    """The run database is missing, corrupt, newer than this program, or used by another process."""
+
+
+def suggest(word: str, known: Iterable[str]) -> str:
+    """The end of an error message: the nearest known word, or all of them."""
+    known = sorted(known)
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    if close:
+        return f"Did you mean '{close[0]}'?"
+    return f"Known: {', '.join(known)}." if known else "None are known."

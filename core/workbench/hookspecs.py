@@ -1,0 +1,99 @@
+"""The hooks of workbench: what a plugin can add, and what it can watch.
+
+A plugin is a module named by an entry point in the group `workbench`. It implements any of these functions,
+each marked with `@workbench.hookimpl`. Every `register_...` hook receives a callback
+
+    register(name, target)
+
+where target is the object itself or, to keep start-up fast, its address as a string "package.module:name".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pluggy
+
+hookspec = pluggy.HookspecMarker("workbench")
+hookimpl = pluggy.HookimplMarker("workbench")
+
+Register = Callable[[str, Any], None]
+
+
+@hookspec
+def register_node_kinds(register: Register) -> None:
+    """Add node kinds (`workbench.nodes.NodeKind`): register("predict", "workbench_predict.node:Predict")."""
+
+
+@hookspec
+def register_optimizers(register: Register) -> None:
+    """Add optimizers (`workbench.study.Optimizer`): register("random", "workbench_random.optimizer:Random")."""
+
+
+@hookspec
+def register_lms(register: Register) -> None:
+    """Add LM providers: register("hf", factory) serves `hf:...` and `hf/...`; "*" serves what nobody else does.
+
+    factory(model, settings) returns a `workbench.lm.LM`; model is the name after the prefix, settings a
+    `workbench.spec.LMSpec`.
+    """
+
+
+@hookspec
+def register_metrics(register: Register) -> None:
+    """Add metrics: register("f1", "workbench_metrics.text:F1"); see `workbench.metric.Metric`."""
+
+
+@hookspec
+def register_readers(register: Register) -> None:
+    """Add dataset readers: register("jsonl", reader) reads `*.jsonl`; register("hf", reader) reads `hf:...`.
+
+    reader(location, options) returns a list of dicts, and raises `workbench.errors.SpecError` with the line of
+    the data file that is wrong. location is an absolute path, or what follows the prefix.
+    """
+
+
+@hookspec
+def register_executors(register: Register) -> None:
+    """Add executors, which spread the examples of an evaluation over workers."""
+
+
+@hookspec
+def register_sandboxes(register: Register) -> None:
+    """Add sandboxes, in which code that a language model wrote is run."""
+
+
+@hookspec
+def register_exporters(register: Register) -> None:
+    """Add exporters: register("dspy", export) serves `workbench export --format dspy`; export(workflow, path)."""
+
+
+@hookspec
+def register_commands(cli: Any) -> None:
+    """Add commands to the click group `cli`."""
+
+
+@hookspec
+def run_started(run: Any) -> None:
+    """A run starts or resumes; run: `workbench.events.RunInfo`."""
+
+
+@hookspec
+def candidate_proposed(run: Any, candidate: Any) -> None:
+    """An optimizer made a candidate; candidate: `workbench.events.CandidateInfo`."""
+
+
+@hookspec
+def candidate_evaluated(run: Any, candidate: Any, evaluation: Any) -> None:
+    """A candidate was evaluated; evaluation: `workbench.evaluate.Evaluation`."""
+
+
+@hookspec
+def call_settled(run: Any, call: Any) -> None:
+    """An LM call was paid and recorded; call: `workbench.events.CallInfo`."""
+
+
+@hookspec
+def run_finished(run: Any, report: Any) -> None:
+    """A run ended; report: `workbench.report.Report`, also for interrupted and failed runs."""

@@ -1,0 +1,175 @@
+"""The plugin manager: finds plugins by entry point, survives broken ones, and looks things up by name."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+import pluggy
+
+from workbench import hookspecs
+from workbench.errors import PluginError, suggest
+
+GROUP = "workbench"
+
+#: What can be registered, and the words that messages use for one of them.
+KINDS = {
+    "node_kinds": "node kind",
+    "optimizers": "optimizer",
+    "lms": "LM provider",
+    "metrics": "metric",
+    "readers": "dataset reader",
+    "executors": "executor",
+    "sandboxes": "sandbox",
+    "exporters": "exporter",
+}
+
+
+@dataclass(frozen=True)
+class PluginInfo:
+    """One plugin as `workbench plugins` shows it; error says why it was set aside."""
+
+    name: str
+    distribution: str
+    version: str
+    module: str
+    hooks: tuple[str, ...] = ()
+    provides: dict[str, list[str]] = field(default_factory=dict)
+    error: str | None = None
+
+
+class Plugins:
+    """All loaded plugins, and one table of names for each kind of thing that they register."""
+
+    def __init__(self, entries: Iterable[EntryPoint] = (), extra: Iterable[tuple[str, Any]] = ()):
+        self.manager = pluggy.PluginManager("workbench")
+        self.manager.add_hookspecs(hookspecs)
+        self.infos: list[PluginInfo] = []
+        self.set_aside: dict[str, str] = {}
+        self._tables: dict[str, dict[str, tuple[Any, str]]] = {kind: {} for kind in KINDS}
+        by_name: dict[str, EntryPoint] = {}
+        for entry in entries:
+            other = by_name.get(entry.name)
+            if other is not None and _distribution(other) != _distribution(entry):
+                raise PluginError(
+                    f"two distributions provide a plugin named '{entry.name}': {_distribution(other)[0]} and "
+                    f"{_distribution(entry)[0]}; uninstall one of them"
+                )
+            by_name[entry.name] = entry
+        for entry in by_name.values():
+            dist, version = _distribution(entry)
+            self._load(entry.name, entry.load, dist, version, entry.value)
+        for name, plugin in extra:
+            self._load(name, lambda plugin=plugin: plugin, "(in process)", "", getattr(plugin, "__name__", name))
+
+    def _load(self, name: str, load: Callable[[], Any], dist: str, version: str, module: str) -> None:
+        """Import and register one plugin; whatever it raises, SystemExit included, only sets it aside."""
+        plugin: Any = None
+        try:
+            plugin = load()
+            self.manager.register(plugin, name)
+            self._check_hooks(plugin, name)
+            provides = self._collect(plugin, name)
+        except (Exception, SystemExit) as error:
+            if plugin is not None and self.manager.is_registered(plugin):
+                self.manager.unregister(plugin)
+            self._forget(name)
+            reason = f"{type(error).__name__}: {error}"
+            self.set_aside[name] = reason
+            self.infos.append(PluginInfo(name, dist, version, module, error=reason))
+            return
+        hooks = tuple(sorted(h.name for h in self.manager.get_hookcallers(plugin) or ()))
+        self.infos.append(PluginInfo(name, dist, version, module, hooks, provides))
+
+    def _check_hooks(self, plugin: Any, name: str) -> None:
+        """Refuse misspelt hooks, as pluggy's check_pending does, but for this plugin alone."""
+        for caller in self.manager.get_hookcallers(plugin) or ():
+            if not caller.has_spec():
+                known = [h for h in vars(hookspecs) if h.startswith(("register_", "run_", "candidate_", "call_"))]
+                raise PluginError(f"plugin '{name}': unknown hook '{caller.name}'. {suggest(caller.name, known)}")
+
+    def _collect(self, plugin: Any, owner: str) -> dict[str, list[str]]:
+        provides: dict[str, list[str]] = {}
+        for kind, table in self._tables.items():
+            function = getattr(plugin, f"register_{kind}", None)
+            if function is None or not self._is_hook(plugin, f"register_{kind}"):
+                continue
+
+            def register(name: str, target: Any, *, table: Any = table, kind: str = kind) -> None:
+                if name in table:
+                    raise PluginError(
+                        f"plugin '{owner}' registers the {KINDS[kind]} '{name}', "
+                        f"which plugin '{table[name][1]}' has registered already"
+                    )
+                table[name] = (target, owner)
+                provides.setdefault(kind, []).append(name)
+
+            function(register)
+        return provides
+
+    def _is_hook(self, plugin: Any, hook: str) -> bool:
+        return any(caller.name == hook for caller in self.manager.get_hookcallers(plugin) or ())
+
+    def _forget(self, owner: str) -> None:
+        for table in self._tables.values():
+            for name in [n for n, (_, o) in table.items() if o == owner]:
+                del table[name]
+
+    def names(self, kind: str) -> list[str]:
+        """The registered names of one kind, sorted."""
+        return sorted(self._tables[kind])
+
+    def get(self, kind: str, name: str) -> Any:
+        """The registered object, imported now if it was given by address. Raises PluginError if there is none."""
+        if name not in self._tables[kind]:
+            text = f"unknown {KINDS[kind]} '{name}'. {suggest(name, self.names(kind))}"
+            if self.set_aside:
+                text += f" Plugins that failed to load: {', '.join(sorted(self.set_aside))} (see `workbench plugins`)."
+            raise PluginError(text)
+        target, owner = self._tables[kind][name]
+        if not isinstance(target, str):
+            return target
+        module, _, attribute = target.partition(":")
+        try:
+            target = getattr(importlib.import_module(module), attribute)
+        except Exception as error:
+            raise PluginError(
+                f"{KINDS[kind]} '{name}' of plugin '{owner}' cannot be loaded: {type(error).__name__}: {error}"
+            ) from error
+        self._tables[kind][name] = (target, owner)
+        return target
+
+    def owner(self, kind: str, name: str) -> str:
+        """The name of the plugin that registered it."""
+        return self._tables[kind][name][1]
+
+    def emit(self, event: str, **values: Any) -> None:
+        """Tell every plugin; one that raises is set aside and the run goes on."""
+        for impl in list(getattr(self.manager.hook, event).get_hookimpls()):
+            try:
+                impl.function(**{name: values[name] for name in impl.argnames})
+            except Exception as error:
+                self.set_aside[impl.plugin_name] = f"raised in {event}: {type(error).__name__}: {error}"
+                self.manager.unregister(impl.plugin)
+
+
+def _distribution(entry: EntryPoint) -> tuple[str, str]:
+    if entry.dist is None:
+        return "(unknown)", ""
+    return entry.dist.name, entry.dist.version
+
+
+@cache
+def plugins() -> Plugins:
+    """The plugins of this process, loaded once. WORKBENCH_LOAD_PLUGINS="a,b" loads only these ("" loads none)."""
+    entries: Iterable[EntryPoint] = entry_points(group=GROUP)
+    only = os.environ.get("WORKBENCH_LOAD_PLUGINS")
+    if only is not None:
+        wanted = {name.strip() for name in only.split(",") if name.strip()}
+        entries = [entry for entry in entries if entry.name in wanted]
+    return Plugins(sorted(entries, key=lambda entry: entry.name))
