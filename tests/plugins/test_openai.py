@@ -12,11 +12,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.lm_faults import ChatServer
+
 from workbench.errors import LMError, SpecError
 from workbench.lm import LM, Request, Response
 from workbench_openai import client, prices, wire
-
-from tests.lm_faults import ChatServer
 
 KEY = "sk-canary+0123456789/abc"
 HELLO = Request(({"role": "user", "content": "hello there"},))
