@@ -1,0 +1,91 @@
+"""A dynamic batcher for models that run in this process: calls that wait together are served as one batch."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any, Generic, TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Batcher(Generic[Item, Result]):
+    """Runs `work(items) -> results` in one daemon thread of its own, at most max_batch items at a time.
+
+    work may return an exception in place of a result: it is raised in that item's caller only. An exception
+    that work raises goes to all callers of the batch. The thread starts with the first call and goes on
+    through both. A batch starts as soon as the thread is free; `wait` seconds more let calls that were
+    sent together arrive together.
+    """
+
+    def __init__(
+        self, work: Callable[[list[Item]], Sequence[Result | Exception]], max_batch: int, wait: float = 0.002
+    ):
+        self._work, self._max_batch, self._wait = work, max_batch, wait
+        self._queue: queue.SimpleQueue[tuple[Item, Future[Result]] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self._closed = False
+
+    async def submit(self, item: Item) -> Result:
+        """Wait for item's result. A cancelled call leaves the queue; if its batch runs already, it runs on."""
+        future: Future[Result] = Future()
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("this batcher is closed")
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="workbench-batcher", daemon=True)
+                self._thread.start()
+            self._queue.put((item, future))
+        return await asyncio.wrap_future(future)
+
+    async def aclose(self) -> None:
+        """Finish what is running, cancel what waits, and end the thread."""
+        with self._lock:
+            self._closed, thread = True, self._thread
+            self._queue.put(None)
+        if thread is not None:
+            await asyncio.to_thread(thread.join)
+
+    def _run(self) -> None:
+        while True:
+            batch, ended = self._collect()
+            if ended:
+                for _, future in batch:
+                    future.cancel()
+                return
+            # From here on a call can no longer be cancelled, so that setting its result cannot fail.
+            batch = [(item, future) for item, future in batch if future.set_running_or_notify_cancel()]
+            if batch:
+                self._serve(batch)
+
+    def _collect(self) -> tuple[list[tuple[Item, Future[Result]]], bool]:
+        """The next batch, and whether the batcher was closed (then: all that waited)."""
+        batch: list[tuple[Item, Future[Result]]] = []
+        entry = self._queue.get()
+        while entry is not None:
+            batch.append(entry)
+            if len(batch) == self._max_batch:
+                return batch, False
+            try:
+                entry = self._queue.get(timeout=self._wait)
+            except queue.Empty:
+                return batch, False
+        return batch, True
+
+    def _serve(self, batch: list[tuple[Item, Future[Result]]]) -> None:
+        try:
+            results: Sequence[Any] = self._work([item for item, _ in batch])
+            if len(results) != len(batch):
+                raise RuntimeError(f"{len(batch)} items in a batch, but {len(results)} results")
+        except BaseException as error:  # the thread must outlive whatever a model raises, and nobody else waits
+            results = [error if isinstance(error, Exception) else RuntimeError(repr(error))] * len(batch)
+        for (_, future), result in zip(batch, results, strict=True):
+            if isinstance(result, Exception):
+                future.set_exception(result)
+            else:
+                future.set_result(result)

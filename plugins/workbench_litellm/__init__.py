@@ -1,0 +1,9 @@
+"""Every model that LiteLLM or DSPy can reach and no other provider serves: anthropic/..., gemini/..., bedrock/..."""
+
+import workbench
+
+
+@workbench.hookimpl
+def register_lms(register):
+    register("*", "workbench_litellm.bridge:anything")
+    register("litellm", "workbench_litellm.bridge:anything")

@@ -1,0 +1,243 @@
+"""LMs through `dspy.LM`: its native client where it has one for the provider, LiteLLM for all others."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import sys
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+# Both DSPy and LiteLLM fetch their price tables from the net when they are first used; the shipped ones do.
+os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+
+import dspy  # noqa: E402
+from dspy import lm15  # noqa: E402
+from dspy.clients.backend_selection import CLIENT_KEYS  # noqa: E402
+from dspy.clients.costs import estimate_cost  # noqa: E402
+from dspy.clients.model_metadata import model_info, rate  # noqa: E402
+from dspy.utils import exceptions as dspy_errors  # noqa: E402
+
+from workbench.errors import LMError, SpecError  # noqa: E402
+from workbench.lm import Request, Response, estimate_tokens  # noqa: E402
+
+DEFAULT_CONCURRENCY = 8
+
+# The outcome `length` says it already; DSPy would log it for every answer that is cut.
+logging.getLogger("dspy.clients.lm").addFilter(lambda record: "was truncated" not in record.getMessage())
+
+#: LMs in use: LiteLLM's connections belong to all of them, so the last one closes them.
+_OPEN: set[int] = set()
+
+_REASONING = re.compile(r"(?:o[1-9](?:-.+)?|gpt-5(?:\.\d+)*(?!-chat)(?:-.+)?)$", re.IGNORECASE)
+
+#: The first class that fits decides, so subclasses stand before their parents.
+_KINDS: tuple[tuple[type[Exception], str], ...] = (
+    (dspy_errors.ContextWindowExceededError, "too_long"),
+    (dspy_errors.LMRateLimitError, "rate_limit"),
+    (dspy_errors.LMAuthError, "auth"),
+    (dspy_errors.LMBillingError, "auth"),
+    (dspy_errors.LMNotConfiguredError, "auth"),
+    (dspy_errors.LMTimeoutError, "timeout"),
+    (dspy_errors.LMServerError, "server"),
+    (dspy_errors.LMTransportError, "connection"),
+    (dspy_errors.LMLockTimeoutError, "connection"),
+    (dspy_errors.LMUnsupportedFeatureError, "unsupported"),
+    (dspy_errors.LMConfigurationError, "bad_request"),
+    (dspy_errors.LMInvalidRequestError, "bad_request"),
+)
+
+
+def anything(model: str, settings: Any) -> DSPyLM:
+    """Any model string of LiteLLM or DSPy; after `litellm/`, what follows is the model string."""
+    prefix, _, rest = settings.model.partition("/")
+    return DSPyLM(rest if prefix == "litellm" else settings.model, settings)
+
+
+class DSPyLM:
+    """An LM over `dspy.LM`, with DSPy's cache, retries and history off: the ledger has its own.
+
+    settings.extra: client settings such as `api_version` or `headers`, `engine` (auto, lm15, litellm), and
+    anything else as part of every request. Raises SpecError for a model string that DSPy refuses.
+    """
+
+    def __init__(self, model: str, settings: Any):
+        self.model, self._settings = model, settings
+        extra = dict(settings.extra or {})
+        self._client = {key: extra.pop(key) for key in (*CLIENT_KEYS, "engine") if key in extra}
+        self._extra = extra
+        self._loopback = _is_loopback(settings.api_base)
+        self._reasoning = _REASONING.match(model.rsplit("/", 1)[-1]) is not None
+        self.concurrency = settings.concurrency or DEFAULT_CONCURRENCY
+        public = {k: v for k, v in self._client.items() if k in ("api_version", "engine", "custom_llm_provider")}
+        self.identity = f"{model}@{_without_secrets(settings.api_base)}"
+        if extra or public:
+            self.identity += json.dumps({**extra, **public}, sort_keys=True, default=str)
+        self._lm: dspy.LM | None = None
+        if "/" not in model:
+            raise SpecError(f"'{model}' names no provider", hint="Write PROVIDER/MODEL, such as anthropic/NAME.")
+
+    async def complete(self, request: Request) -> Response:
+        """Send the request once, through DSPy. Raises LMError."""
+        lm = self._lm or self._open()
+        try:
+            canonical = self._canonical(request)
+            with dspy.context(disable_history=True, usage_tracker=None, send_stream=None, callbacks=[]):
+                answer = await lm.acall(canonical)
+        except (dspy_errors.LMError, ValueError, TypeError, RecursionError) as error:
+            raise self._mapped(error) from None
+        return self._response(answer, request, canonical)
+
+    def price(self, prompt_tokens: int, completion_tokens: int) -> float | None:
+        """By the settings' price, else 0.0 on loopback, else DSPy's table of the hosted models, else None."""
+        if (price := self._settings.price) is not None:
+            price = price if isinstance(price, Mapping) else vars(price)
+            return (prompt_tokens * price["input"] + completion_tokens * price["output"]) / 1e6
+        if self._settings.api_base:
+            return 0.0 if self._loopback else None
+        provider, _, name = self.model.partition("/")
+        info = model_info(provider, name) or {}
+        rates = rate(info, "input_cost_per_token"), rate(info, "output_cost_per_token")
+        if rates[0] is None or rates[1] is None:
+            return None
+        return prompt_tokens * rates[0] + completion_tokens * rates[1]
+
+    async def aclose(self) -> None:
+        if self._lm is None:
+            return
+        await self._lm.aclose()
+        _OPEN.discard(id(self))
+        if not _OPEN and "litellm" in sys.modules:
+            await sys.modules["litellm"].close_litellm_async_clients()
+
+    def _open(self) -> dspy.LM:
+        options = dict(self._client)
+        if self._settings.api_base:
+            options["api_base"] = self._settings.api_base
+        key = self._key()
+        if key:
+            options["api_key"] = key
+        elif self._settings.api_base:
+            # Else DSPy would send the provider's usual key to an address that a workflow file names.
+            options["api_key"] = "none"
+        try:
+            self._lm = dspy.LM(self.model, cache=False, num_retries=0, timeout=self._settings.timeout, **options)
+        except (ValueError, TypeError, dspy_errors.LMError) as error:
+            raise LMError("bad_request", f"{self.model}: {error}") from None
+        _OPEN.add(id(self))
+        return self._lm
+
+    def _key(self) -> str | None:
+        variable = self._settings.api_key_env
+        key = os.environ.get(variable or "", "").strip()
+        if variable and not key:
+            raise LMError("auth", f"{self.model} needs an API key: set the variable {variable}")
+        return key or None
+
+    def _canonical(self, request: Request) -> lm15.Request:
+        body: dict[str, Any] = {"model": self.model, "messages": [dict(m) for m in request.messages]}
+        body.update(self._extra, **request.extra)
+        body["max_tokens"] = request.max_tokens
+        if not self._reasoning:
+            body["temperature"] = request.temperature
+            if request.top_p != 1.0:
+                body["top_p"] = request.top_p
+            if request.stop:
+                body["stop"] = list(request.stop)
+            if request.logprobs:
+                body["logprobs"] = True
+        if request.tools:
+            body["tools"] = [dict(tool) for tool in request.tools]
+        if request.response_format is not None:
+            body["response_format"] = dict(request.response_format)
+        return lm15.request_from_openai_chat(body)
+
+    def _response(self, answer: lm15.Response, request: Request, canonical: lm15.Request) -> Response:
+        parts = answer.message.parts
+        text = "".join(part.text for part in parts if isinstance(part, lm15.TextPart))
+        refusal = "".join(part.text for part in parts if isinstance(part, lm15.RefusalPart))
+        calls = tuple(
+            {"id": part.id, "name": part.name, "arguments": _arguments(part.input)}
+            for part in parts
+            if isinstance(part, lm15.ToolCallPart)
+        )
+        for stop in request.stop:
+            text = text.split(stop, 1)[0] if stop else text  # for models and servers that take none, or fewer
+        prompt, completion = answer.usage.input_tokens, answer.usage.output_tokens
+        estimated = not prompt or completion is None  # LiteLLM fills in zeros for what it was not told
+        if not prompt:
+            prompt, completion = estimate_tokens(request.messages), completion or None
+        if completion is None:
+            completion = -(-len(text + "".join(str(call["arguments"]) for call in calls)) // 3)
+        logprobs = tuple(token.logprob for token in answer.logprobs or ()) if request.logprobs else ()
+        return Response(
+            (text or refusal).encode("utf-8", "replace").decode("utf-8"),  # lone surrogates cannot be stored
+            _finish(answer.finish_reason, text, refusal, calls),
+            prompt,
+            completion,
+            usd=self._usd(answer, canonical, prompt, completion),
+            tool_calls=calls,
+            logprobs=logprobs or None,
+            estimated=estimated,
+        )
+
+    def _usd(self, answer: lm15.Response, canonical: lm15.Request, prompt: int, completion: int) -> float | None:
+        if self._settings.price is None and not self._settings.api_base:
+            provider, _, name = self.model.partition("/")
+            exact, _ = estimate_cost(answer, provider=provider, requested_model=name, request=canonical)
+            if exact is not None:  # knows the prices of cached and reasoning tokens, which `price` does not
+                return exact
+        return self.price(prompt, completion)
+
+    def _mapped(self, error: Exception) -> LMError:
+        kind = next((kind for cls, kind in _KINDS if isinstance(error, cls)), None)
+        status = getattr(error, "status", None)
+        if kind is None and isinstance(error, dspy_errors.LMError):
+            kind = "bad_body" if status is None or status < 400 else "server" if status >= 500 else "bad_request"
+        text = str(getattr(error, "message", "") or error).split("\n\n")[0]  # without DSPy's advice
+        for secret in _secrets(self._settings.api_key_env, self._client):
+            text = text.replace(secret, "***")
+        text = f"{self.model}: " + (f"status {status}: " if status else "") + text[:200]
+        retry_after = getattr(error, "retry_after", None)
+        if retry_after is not None and not 0 <= retry_after < float("inf"):
+            retry_after = None
+        return LMError(kind or "bad_request", text, retry_after=retry_after, status=status)
+
+
+def _finish(reason: str, text: str, refusal: str, calls: tuple[Any, ...]) -> str:
+    if refusal or reason == "content_filter":
+        return "refusal"
+    if calls:
+        return "tool_calls"
+    if reason == "length":
+        return "length"
+    return "stop" if text.strip() else "empty"
+
+
+def _arguments(value: Any) -> Any:
+    """A dict; the model's own text where it wrote no JSON object, so that an agent can complain."""
+    return value["partial_json"] if list(value) == ["partial_json"] else dict(value)
+
+
+def _secrets(variable: str | None, client: Mapping[str, Any]) -> list[str]:
+    """What an error text must not show: keys that could have been sent, and values of headers."""
+    endings = ("_API_KEY", "_TOKEN", "_ACCESS_KEY", "_SECRET")
+    found = [value for name, value in os.environ.items() if name.endswith(endings) or name == variable]
+    for headers in (client.get("headers"), client.get("extra_headers")):
+        found += [str(value) for value in (headers or {}).values()]
+    return sorted((secret.strip() for secret in found if len(secret.strip()) >= 6), key=len, reverse=True)
+
+
+def _is_loopback(base: str | None) -> bool:
+    host = (urlsplit(base).hostname or "") if base else ""
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
+def _without_secrets(base: str | None) -> str:
+    if not base:
+        return "default"
+    parts = urlsplit(base)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()

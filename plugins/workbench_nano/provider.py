@@ -1,0 +1,114 @@
+"""The LM `bundled/nano`: batches the calls that wait together, and runs them in one thread of this process."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from workbench.batching import Batcher
+from workbench.errors import LMError, SpecError, suggest
+from workbench.lm import Request, Response
+
+CONCURRENCY = 16
+WEIGHTS = Path(__file__).parent / "weights"
+
+
+def bundled(model: str, settings: Any) -> NanoLM:
+    """`bundled/nano`; `extra: {path: FOLDER}` runs other weights of the same form. Raises SpecError."""
+    if model != "nano":
+        raise SpecError(f"no bundled model '{model}'", hint=suggest(model, ["nano"]), path=("lm",))
+    return NanoLM(settings)
+
+
+class NanoLM:
+    """An LM over `workbench_nano.model.Nano`. Loads the weights when it is first called."""
+
+    def __init__(self, settings: Any):
+        path = (settings.extra or {}).get("path")
+        self._path = Path(path) if path else None
+        self.identity = f"bundled/nano@{_digest(self._path or WEIGHTS)}"
+        self.concurrency = settings.concurrency or CONCURRENCY
+        self._nano: Any = None
+        self._batcher = Batcher[Request, Response](self._generate, max_batch=max(1, self.concurrency))
+
+    async def complete(self, request: Request) -> Response:
+        """Generate one answer. Raises LMError: `too_long`, or `unsupported` for tools and response formats."""
+        if request.tools or request.response_format is not None:
+            raise LMError("unsupported", "bundled/nano takes neither tools nor a response format")
+        return await self._batcher.submit(request)
+
+    def price(self, prompt_tokens: int, completion_tokens: int) -> float:
+        return 0.0
+
+    async def aclose(self) -> None:
+        await self._batcher.aclose()
+
+    def _generate(self, requests: list[Request]) -> list[Response | Exception]:
+        """In the worker thread: one generate for all requests that share the settings which it takes once."""
+        if self._nano is None:
+            self._nano = _load(self._path)
+        groups: dict[Any, list[int]] = defaultdict(list)
+        for index, request in enumerate(requests):
+            groups[request.max_tokens, request.stop, request.top_p].append(index)
+        results: dict[int, Response | Exception] = {}
+        for indices in groups.values():
+            answers = self._group([requests[i] for i in indices])
+            results.update(zip(indices, answers, strict=True))
+        return [results[i] for i in range(len(requests))]
+
+    def _group(self, requests: list[Request]) -> list[Response | Exception]:
+        first = requests[0]
+        try:
+            completions = self._nano.generate(
+                [[dict(message) for message in request.messages] for request in requests],
+                max_tokens=first.max_tokens,
+                temperature=[request.temperature for request in requests],
+                seeds=[seed_of(request) for request in requests],
+                stop=list(first.stop),
+                top_p=first.top_p,
+            )
+        except ValueError as error:  # a prompt is too long: only its own call may fail
+            if len(requests) == 1:
+                return [LMError("too_long", str(error))]
+            return [answer for request in requests for answer in self._group([request])]
+        return [_response(completion) for completion in completions]
+
+
+def seed_of(request: Request) -> int:
+    """The seed of one draw: another replica or another prompt is another draw, wherever and whenever it runs."""
+    text = json.dumps([[dict(m) for m in request.messages], request.replica], sort_keys=True)
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
+
+
+def _load(path: Path | None) -> Any:
+    from workbench_nano.model import Nano  # imports the heavy parts
+
+    return Nano.load(path)
+
+
+def _response(completion: Any) -> Response:
+    finish = completion.finish if completion.text.strip() or completion.finish == "length" else "empty"
+    return Response(
+        completion.text,
+        finish,
+        len(completion.prompt_ids),
+        len(completion.completion_ids),
+        usd=0.0,
+        prompt_ids=tuple(completion.prompt_ids),
+        token_ids=tuple(completion.completion_ids),
+        logprobs=tuple(completion.logprobs),
+    )
+
+
+def _digest(folder: Path) -> str:
+    """A hash of the weights and what lies beside them, so that answers of other weights are never taken for these."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*") if folder.is_dir() else [folder]):
+        if path.is_file():
+            digest.update(path.name.encode() + b"\0")
+            with path.open("rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,11 @@
+"""OpenAI-compatible chat servers: api.openai.com, vLLM, Ollama, llama.cpp and their kin."""
+
+import workbench
+
+
+@workbench.hookimpl
+def register_lms(register):
+    register("openai", "workbench_openai.client:openai")
+    register("hosted_vllm", "workbench_openai.client:hosted_vllm")
+    register("ollama", "workbench_openai.client:ollama")
+    register("local", "workbench_openai.client:local")

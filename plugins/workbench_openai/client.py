@@ -1,0 +1,225 @@
+"""A thin client for OpenAI-compatible chat servers: one attempt a call, typed outcomes, little overhead."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+from collections.abc import Mapping
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import quote
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+from yarl import URL
+
+from workbench.errors import LMError, SpecError
+from workbench.lm import Request, Response, estimate_tokens
+from workbench_openai import wire
+from workbench_openai.prices import usd_per_token
+
+MAX_BODY = 32 * 1024 * 1024
+HOSTED = "https://api.openai.com/v1"
+DEFAULT_CONCURRENCY = 16
+_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=30)  # the ledger holds the deadline of a call
+
+
+def openai(model: str, settings: Any) -> OpenAIChat:
+    """`openai/...`: api.openai.com, or OPENAI_BASE_URL, or the api_base of the settings."""
+    base = os.environ.get("OPENAI_BASE_URL") or os.environ.get("OPENAI_API_BASE") or HOSTED
+    return OpenAIChat(model, settings, base, "OPENAI_API_KEY")
+
+
+def hosted_vllm(model: str, settings: Any) -> OpenAIChat:
+    """`hosted_vllm/...`: a vLLM server; also asks for token ids where log-probabilities are asked for."""
+    base = os.environ.get("HOSTED_VLLM_API_BASE") or "http://127.0.0.1:8000/v1"
+    return OpenAIChat(model, settings, base, "HOSTED_VLLM_API_KEY", token_ids=True)
+
+
+def ollama(model: str, settings: Any) -> OpenAIChat:
+    """`ollama/...`: an Ollama server."""
+    return OpenAIChat(model, settings, os.environ.get("OLLAMA_API_BASE") or "http://127.0.0.1:11434/v1")
+
+
+def local(model: str, settings: Any) -> OpenAIChat:
+    """`local/...`: any server on this machine; by default where llama.cpp's listens."""
+    return OpenAIChat(model, settings, "http://127.0.0.1:8080/v1")
+
+
+class OpenAIChat:
+    """An LM behind POST {base}/chat/completions. Use it from asyncio; close it with `aclose`."""
+
+    def __init__(
+        self,
+        model: str,
+        settings: Any,
+        default_base: str,
+        key_variable: str | None = None,
+        token_ids: bool = False,
+    ):
+        """default_base serves where the settings lack api_base, key_variable where they lack api_key_env.
+
+        Raises SpecError for an address or settings that cannot be used.
+        """
+        self.model, self._token_ids = model, token_ids
+        base = _base_url(settings.api_base or default_base)
+        self._url = base / "chat/completions"
+        self._hosted, loopback = base.host == URL(HOSTED).host, _is_loopback(base.host or "")
+        self._key_variable = settings.api_key_env
+        if self._key_variable is None and (not settings.api_base or self._hosted or loopback):
+            # A workflow file from elsewhere must not be able to send the user's key to its author's server.
+            self._key_variable = key_variable
+        self._key_needed = bool(settings.api_key_env) or (self._hosted and bool(key_variable))
+        extra = dict(settings.extra or {})
+        if refused := {"stream", "n"} & extra.keys():
+            raise SpecError(f"'{sorted(refused)[0]}' cannot be set for {settings.model}", path=("extra",))
+        self._headers = {k: os.path.expandvars(str(v)) for k, v in (extra.pop("headers", None) or {}).items()}
+        self._extra = extra
+        self._reasoning = wire.is_reasoning(model)
+        self._prices = _prices(settings.price)
+        self._free = loopback and self._prices is None
+        self._proxy = None if loopback else _proxy(base)
+        self.concurrency = settings.concurrency or DEFAULT_CONCURRENCY
+        self.identity = f"{model}@{base.with_user(None).with_query(None)}"
+        if extra:
+            self.identity += json.dumps(extra, sort_keys=True, default=str)
+        self._sessions: dict[asyncio.AbstractEventLoop, aiohttp.ClientSession] = {}
+
+    async def complete(self, request: Request) -> Response:
+        """One POST. Raises LMError with the kind, the status and the start of the server's answer."""
+        extra = self._extra
+        if self._token_ids and request.logprobs:
+            extra = {"return_token_ids": True, **extra}
+        try:
+            body = wire.build_body(self.model, request, extra, self._reasoning)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise LMError("bad_request", f"the request cannot be written as JSON: {error}") from None
+        raw = b""
+        try:
+            session = self._sessions.get(asyncio.get_running_loop()) or self._open()
+            status, headers, raw = await self._post(session, body)
+            if status == 200:
+                return wire.parse_body(raw, request, self.price)
+            if wire.is_filtered(status, raw):
+                return Response("", "refusal", estimate_tokens(request.messages), usd=0.0, estimated=True)
+            raise wire.error_for(status, headers, raw)
+        except LMError as error:
+            raise self._explained(error, raw) from None
+        except TimeoutError as error:
+            raise LMError("timeout", f"{self._url.host}: {error or 'timed out'}") from None
+        except (aiohttp.ClientError, OSError) as error:
+            text = self._redacted(f"{self._url.host}: {type(error).__name__}: {error}")
+            raise LMError("connection", text[:400]) from None
+
+    async def _post(
+        self, session: aiohttp.ClientSession, body: bytes
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        # No redirects: they would turn the POST into a GET, and could carry the key elsewhere.
+        async with session.post(self._url, data=body, allow_redirects=False, proxy=self._proxy) as answer:
+            if (answer.content_length or 0) > MAX_BODY:
+                answer.close()  # or the rest would be read on the way out
+                raise LMError("bad_body", f"a body of {answer.content_length} bytes, over {MAX_BODY}")
+            chunks, size = [], 0
+            async for chunk in answer.content.iter_any():
+                chunks.append(chunk)
+                size += len(chunk)
+                if size > MAX_BODY:
+                    answer.close()
+                    raise LMError("bad_body", f"a body over {MAX_BODY} bytes")
+            return answer.status, answer.headers, chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+    def _open(self) -> aiohttp.ClientSession:
+        """The session of the running event loop, with its pool of connections."""
+        key = self._key()
+        headers = {"Content-Type": "application/json", "Accept": "application/json", **self._headers}
+        if key:
+            headers.setdefault("Authorization", f"Bearer {key}")
+        session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=max(1, self.concurrency), keepalive_timeout=30),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers=headers,
+            timeout=_TIMEOUT,
+        )
+        self._sessions[asyncio.get_running_loop()] = session
+        return session
+
+    def _key(self) -> str | None:
+        key = os.environ.get(self._key_variable or "", "").strip()
+        if not key and self._key_needed:
+            raise LMError("auth", f"{self.model} needs an API key: set the variable {self._key_variable}")
+        return key or None
+
+    def _explained(self, error: LMError, raw: bytes) -> LMError:
+        """The same error with the first 200 characters of the body; redacted first, lest half a key stays."""
+        text = str(error)
+        if raw:
+            text += f": {self._redacted(wire.text_of(raw)).strip()[:200]}"
+        if error.kind == "auth" and error.status and not self._key_variable:
+            text += " (no API key was sent; name its variable with api_key_env)"
+        return LMError(error.kind, text, retry_after=error.retry_after, status=error.status)
+
+    def _redacted(self, text: str) -> str:
+        for secret in _secrets(os.environ.get(self._key_variable or "", "").strip(), self._headers):
+            text = text.replace(secret, "***")
+        return text
+
+    def price(self, prompt_tokens: int, completion_tokens: int) -> float | None:
+        """By the settings' price; else 0.0 on loopback, a table for api.openai.com; else None."""
+        if self._free:
+            return 0.0
+        if self._prices is None and self._hosted:
+            self._prices, self._hosted = usd_per_token(self.model), False  # looked up once
+        if self._prices is None:
+            return None
+        return prompt_tokens * self._prices[0] + completion_tokens * self._prices[1]
+
+    async def aclose(self) -> None:
+        """Close the connections of every event loop that used this LM."""
+        here = asyncio.get_running_loop()
+        while self._sessions:
+            loop, session = self._sessions.popitem()
+            if loop is here or loop.is_closed():
+                await session.close()
+            else:
+                asyncio.run_coroutine_threadsafe(session.close(), loop)
+
+
+def _base_url(text: str) -> URL:
+    try:
+        url = URL(text.rstrip("/"))
+    except ValueError:
+        url = URL()
+    if url.scheme not in ("http", "https") or not url.host:
+        raise SpecError(f"'{text}' is not the address of a server", hint="Write, say, http://127.0.0.1:8000/v1.")
+    return url if url.path.strip("/") else url / "v1"
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _proxy(base: URL) -> str | None:
+    # Looked up once: aiohttp's trust_env reads the environment and ~/.netrc for every request.
+    return None if proxy_bypass(base.host or "") else getproxies().get(base.scheme)
+
+
+def _prices(price: Any) -> tuple[float, float] | None:
+    """USD per token from the settings' USD per million tokens."""
+    if price is None:
+        return None
+    values = price if isinstance(price, Mapping) else vars(price)
+    return float(values["input"]) / 1e6, float(values["output"]) / 1e6
+
+
+def _secrets(key: str | None, headers: Mapping[str, str]) -> list[str]:
+    """Every form in which a server could echo a secret, the longest first."""
+    found: set[str] = set()
+    for secret in (key, *headers.values()):
+        if secret and len(secret) >= 6:
+            found |= {secret, quote(secret, safe=""), base64.b64encode(secret.encode()).decode().rstrip("=")}
+    return sorted(found, key=len, reverse=True)
