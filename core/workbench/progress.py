@@ -60,16 +60,16 @@ class _State:
         return None
 
     def _evaluated(self, evaluation: Any) -> str | None:
+        failed = f", {sum(evaluation.failures.values())} failed" if evaluation.failures else ""
         note = evaluation.workflow.patch.note if evaluation.workflow.patch else "baseline"
         if self.baseline is None:
             self.baseline = self.best = evaluation.score
-            return f"baseline: val {evaluation.score:.3f}"
+            return f"baseline: val {evaluation.score:.3f}{failed}"
         if not evaluation.complete:
             return f"candidate {self.candidates - 1} ({note}): stopped after {len(evaluation.results)} rows"
         better = self.best is None or evaluation.score > self.best
         if better:
             self.best = evaluation.score
-        failed = f", {sum(evaluation.failures.values())} failed" if evaluation.failures else ""
         return f"candidate {self.candidates - 1} ({note}): val {evaluation.score:.3f}{failed}{'  <- best' if better else ''}"
 
 

@@ -10,8 +10,9 @@ texts         large texts once, by hash
 events        what happened, in order
 artifacts     files that a run wrote
 
-An intent is durable before its request leaves, and an answer before anyone sees it: both go through `write`,
-which commits all rows of one turn of the event loop in one transaction (synchronous=FULL).
+An intent is durable before its request leaves, and an answer before anyone sees it: both go through `write`. One
+thread commits (synchronous=FULL) what has gathered while it was busy with the commit before, so that many calls
+share the wait for the disk and the event loop never waits for it.
 """
 
 from __future__ import annotations
@@ -21,8 +22,11 @@ import hashlib
 import json
 import os
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -88,20 +92,28 @@ class Store:
             raise StoreError(f"there is no run database at {self.path}; name another with --db")
         self._pending: list[tuple[str, tuple[Any, ...]]] = []
         self._batch: asyncio.Future[None] | None = None
+        self._busy = False
+        self._lock = threading.Lock()  # one thread at a time on the writing connection
+        self._thread: ThreadPoolExecutor | None = None
         self._known_texts: dict[str, None] = {}
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self.conn = sqlite3.connect(self.path, timeout=10, isolation_level=None, check_same_thread=False)
-            self.conn.row_factory = sqlite3.Row
+            self.conn = self._connect()
             self._prepare()
+            self._reader = self._connect()
         except (sqlite3.Error, OSError) as error:
             raise StoreError(f"cannot use the run database {self.path}: {error}") from error
+
+    def _connect(self) -> sqlite3.Connection:
+        conn = sqlite3.connect(self.path, timeout=10, isolation_level=None, check_same_thread=False)
+        conn.row_factory = sqlite3.Row
+        for pragma in ("journal_mode=wal", "synchronous=full", "foreign_keys=on", "busy_timeout=10000"):
+            conn.execute(f"pragma {pragma}")
+        return conn
 
     def _prepare(self) -> None:
         import sqlite_utils
 
-        for pragma in ("journal_mode=wal", "synchronous=full", "foreign_keys=on", "busy_timeout=10000"):
-            self.conn.execute(f"pragma {pragma}")
         version = self.conn.execute("pragma user_version").fetchone()[0]
         if version > SCHEMA_VERSION:
             raise StoreError(
@@ -115,45 +127,83 @@ class Store:
     # Writing
 
     def write(self, sql: str, *values: Any) -> asyncio.Future[None]:
-        """Queue one row; the future is done when it is on disk, together with all rows of this loop turn."""
+        """Queue one row; the future is done when it is on disk. An error reaches all who wait for the same commit."""
         if self._batch is None:
             loop = asyncio.get_running_loop()
             self._batch = loop.create_future()
-            loop.call_soon(self.flush)
+            if not self._busy:
+                loop.call_soon(self._start_commit)
         self._pending.append((sql, values))
         return self._batch
 
-    def flush(self) -> None:
-        """Commit what is queued. An error reaches everyone who waits for these rows, and nobody else."""
-        batch, self._batch = self._batch, None
+    def _start_commit(self) -> None:
+        """Hand what is queued to the writing thread; when it is done, hand it what has gathered since."""
         rows, self._pending = self._pending, []
-        if not rows:
+        batch, self._batch = self._batch, None
+        if not rows or batch is None:
             return
-        try:
-            self.conn.execute("begin immediate")
-            for sql, values in rows:
-                self.conn.execute(sql, values)
-            self.conn.execute("commit")
-        except sqlite3.Error as error:
-            if self.conn.in_transaction:
-                self.conn.execute("rollback")
-            self._known_texts.clear()
-            failure = StoreError(f"cannot write to {self.path}: {error}; what was recorded before is safe")
-            if batch is None:
-                raise failure from error
-            if not batch.done():
-                batch.set_exception(failure)
-            return
-        if batch is not None and not batch.done():
-            batch.set_result(None)
+        self._busy = True
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="workbench-store")
+        loop = asyncio.get_running_loop()
+
+        def done(error: StoreError | None) -> None:
+            self._busy = False
+            if self._batch is not None:
+                self._start_commit()
+            if batch.done():
+                return
+            if error is None:
+                batch.set_result(None)
+            else:
+                batch.set_exception(error)
+                batch.exception()  # those who wait are told; nobody waiting is no second fault
+
+        def work() -> None:
+            error = self._commit(rows)
+            with suppress(RuntimeError):  # the loop is closed: the rows are safe, and nobody waits
+                loop.call_soon_threadsafe(done, error)
+
+        self._thread.submit(work)
+
+    def _commit(self, rows: list[tuple[str, tuple[Any, ...]]]) -> StoreError | None:
+        with self._lock:
+            try:
+                self.conn.execute("begin immediate")
+                for sql, values in rows:
+                    self.conn.execute(sql, values)
+                self.conn.execute("commit")
+                return None
+            except sqlite3.Error as error:
+                if self.conn.in_transaction:
+                    self.conn.execute("rollback")
+                self._known_texts.clear()
+                return self._failure(error)
+
+    def _failure(self, error: sqlite3.Error) -> StoreError:
+        return StoreError(f"cannot write to {self.path}: {error}; what was recorded before is safe")
+
+    def flush(self) -> None:
+        """Commit what is queued, now."""
+        rows, self._pending = self._pending, []
+        batch, self._batch = self._batch, None
+        error = self._commit(rows) if rows else None
+        if batch is not None and not batch.done() and not batch.get_loop().is_closed():
+            if error is None:
+                batch.set_result(None)
+            else:
+                batch.cancel()
+        if error is not None:
+            raise error
 
     def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
         """One statement, committed at once after what is queued."""
-        try:
-            self.flush()
-            return self.conn.execute(sql, values)
-        except sqlite3.Error as error:
-            raise StoreError(f"cannot write to {self.path}: {error}; what was recorded before is safe") from error
+        self.flush()
+        with self._lock:
+            try:
+                return self.conn.execute(sql, values)
+            except sqlite3.Error as error:
+                raise self._failure(error) from error
 
     def text(self, text: str) -> str:
         """Keep a large text once; returns its hash. The row joins the next batch."""
@@ -173,10 +223,10 @@ class Store:
     # Reading
 
     def rows(self, sql: str, *values: Any) -> Iterator[sqlite3.Row]:
-        yield from self.conn.execute(sql, values)
+        yield from self._reader.execute(sql, values)
 
     def row(self, sql: str, *values: Any) -> sqlite3.Row | None:
-        return self.conn.execute(sql, values).fetchone()
+        return self._reader.execute(sql, values).fetchone()
 
     def find_run(self, run: str) -> sqlite3.Row:
         """A run by its name or a beginning of it; "last" is the newest. Raises StoreError."""
@@ -192,8 +242,13 @@ class Store:
         return found[0]
 
     def close(self) -> None:
-        self.flush()
-        self.conn.close()
+        if self._thread is not None:
+            self._thread.shutdown(wait=True)
+        try:
+            self.flush()
+        finally:
+            self._reader.close()
+            self.conn.close()
 
 
 class RunLock:
