@@ -59,6 +59,7 @@ def dspys(url: str, rows: list[dict], concurrency: int) -> float:
 
     lm = dspy.LM("openai/echo", api_base=url, api_key="none", cache=False, num_retries=0)
     devset = [dspy.Example(**row, answer="").with_inputs("question") for row in rows]
+
     # dspy.Predict would fail on an echo; the adapter's work is kept, its parsing is not asked for.
     class Echo(dspy.Module):
         def forward(self, question: str) -> dspy.Prediction:
@@ -90,7 +91,9 @@ def main() -> None:
     print(f"  its replay   {args.calls / statistics.median(replay):,.0f} journalled calls a second")
     if not args.no_dspy:
         theirs = [dspys(args.url, rows, args.concurrency) for _ in range(args.repeats)]
-        print(f"dspy.Evaluate  {statistics.median(theirs):.3f} s = {statistics.median(theirs) / ideal:.3f} x ideal  {theirs}")
+        print(
+            f"dspy.Evaluate  {statistics.median(theirs):.3f} s = {statistics.median(theirs) / ideal:.3f} x ideal  {theirs}"
+        )
 
 
 if __name__ == "__main__":

@@ -23,7 +23,9 @@ def estimate(task: Task) -> dict[str, Any]:
     ]
     if budget.calls is not None:
         rest = max(0, budget.calls - baseline - proof)
-        lines.append(f"Of {budget.calls} calls, {rest} are left for search: about {rest // max(1, baseline)} candidates.")
+        lines.append(
+            f"Of {budget.calls} calls, {rest} are left for search: about {rest // max(1, baseline)} candidates."
+        )
         if budget.calls < baseline + proof:
             lines.append("Warning: the budget is too small for the baseline and the whole sealed test.")
     lines.append(

@@ -112,7 +112,9 @@ class Evaluator:
         results: list[Result] = []
         for start in range(0, len(examples), self.block):
             part = examples[start : start + self.block]
-            results += await self.gather(len(part), lambda i, part=part: self.run_one(program, part[i], replica, traces))
+            results += await self.gather(
+                len(part), lambda i, part=part: self.run_one(program, part[i], replica, traces)
+            )
             if len(results) < len(examples) and race([r.score or 0.0 for r in results]):
                 return Evaluation(workflow, split, tuple(results), False, replica)
         return Evaluation(workflow, split, tuple(results), True, replica)

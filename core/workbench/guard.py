@@ -27,7 +27,9 @@ def leaks(task: Task, winner: Workflow) -> list[str]:
     for split, rows in (("test", task.dataset.test), ("val", task.dataset.val)):
         hit = _copied(dict(new), rows)
         if hit:
-            warnings.append(f"{hit[0]} of the winner repeats text of the {split} row {hit[1]}: its {split} score is not fair")
+            warnings.append(
+                f"{hit[0]} of the winner repeats text of the {split} row {hit[1]}: its {split} score is not fair"
+            )
     hit = _copied(prompts, task.dataset.train)
     if hit:
         warnings.append(f"{hit[0]} of the winner copies text of the training row {hit[1]}: it may have memorised it")

@@ -28,7 +28,9 @@ def candidate_workflow(store: Store, run_id: int, hash_: str | None) -> Workflow
     if hash_ is None:
         row = store.row("select tree from candidates where run_id = ? order by seq limit 1", run_id)
     else:
-        row = store.row("select tree from candidates where run_id = ? and hash like ? || '%' order by seq", run_id, hash_)
+        row = store.row(
+            "select tree from candidates where run_id = ? and hash like ? || '%' order by seq", run_id, hash_
+        )
     return None if row is None else Workflow(json.loads(row["tree"]))
 
 

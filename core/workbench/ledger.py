@@ -126,9 +126,7 @@ class Ledger:
             self.run_id,
         )
         assert calls is not None and open_attempts is not None
-        return Spend(
-            calls[0] + open_attempts[0], 0, calls[1] + open_attempts[1], calls[2], calls[3] + open_attempts[2]
-        )
+        return Spend(calls[0] + open_attempts[0], 0, calls[1] + open_attempts[1], calls[2], calls[3] + open_attempts[2])
 
     @property
     def unknown(self) -> int:
@@ -268,7 +266,12 @@ class Ledger:
             await asyncio.shield(
                 self.store.write(
                     "insert into attempts (run_id, key, role, process, prompt_tokens, usd) values (?, ?, ?, ?, ?, ?)",
-                    self.run_id, key, role, self._process, worst.prompt_tokens, worst.usd,
+                    self.run_id,
+                    key,
+                    role,
+                    self._process,
+                    worst.prompt_tokens,
+                    worst.usd,
                 )  # fmt: skip
             )
             try:

@@ -145,9 +145,7 @@ class _Placed:
 def enabled(workflow: Workflow) -> dict[str, NodeKind]:
     """The nodes that take part, in the order of the file."""
     return {
-        name: make_node(name, tree, workflow.base)
-        for name, tree in workflow.nodes.items()
-        if tree.get("enabled", True)
+        name: make_node(name, tree, workflow.base) for name, tree in workflow.nodes.items() if tree.get("enabled", True)
     }
 
 

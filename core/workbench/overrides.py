@@ -66,7 +66,9 @@ def config_settings() -> list[Setting]:
     if not path.is_file():
         return []
     values = load_yaml_file(path).value
-    return [Setting(key, value, f"config {path}") for key, value in values.items() if key in ("lm", "budget", "concurrency")]
+    return [
+        Setting(key, value, f"config {path}") for key, value in values.items() if key in ("lm", "budget", "concurrency")
+    ]
 
 
 def apply_overrides(source: Source, flags: Sequence[tuple[str, Any]]) -> Source:

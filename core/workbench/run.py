@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from workbench.data import Example
-from workbench.errors import BudgetSpent, LMError, PluginError, SpecError, StoreError, WorkbenchError
+from workbench.errors import BudgetSpent, LMError, PluginError, StoreError, WorkbenchError
 from workbench.evaluate import Evaluation, Evaluator, Result
 from workbench.export import write_workflow
 from workbench.guard import leaks
@@ -108,13 +108,17 @@ def resume(run: str, *, database: str | Path = "workbench.db", listener: Listene
         store.close()
 
 
-def prepare(path: str | Path, sets: Sequence[tuple[str, Any]] = ()) -> tuple[Spec, Source, Task, list[tuple[str, Optimizer]]]:
+def prepare(
+    path: str | Path, sets: Sequence[tuple[str, Any]] = ()
+) -> tuple[Spec, Source, Task, list[tuple[str, Optimizer]]]:
     """Read and check everything about a workflow file, without calling any model. Raises SpecError."""
     _, source = load_spec(path)
     return _prepare(source, Path(path).resolve().parent, sets)
 
 
-def _prepare(source: Source, base: Path, sets: Sequence[tuple[str, Any]]) -> tuple[Spec, Source, Task, list[tuple[str, Optimizer]]]:
+def _prepare(
+    source: Source, base: Path, sets: Sequence[tuple[str, Any]]
+) -> tuple[Spec, Source, Task, list[tuple[str, Optimizer]]]:
     spec, source = check_spec(apply_overrides(source, sets))
     task = load_task(spec, source, base)
     check_space(spec.search, task.workflow, source.error)
@@ -135,7 +139,7 @@ def load_optimizers(spec: Spec, source: Source) -> list[tuple[str, Optimizer]]:
     entries = spec.optimize or [{"bootstrap": {}}]
     made = []
     for index, entry in enumerate(entries):
-        (name, parameters), = entry.items()
+        ((name, parameters),) = entry.items()
         path = ("optimize", index) if source.has(("optimize", index)) else ("optimize",)
         try:
             cls = plugins().get("optimizers", name)
@@ -333,7 +337,8 @@ class _Session:
         """Rows for an evaluation; a replay finds them there already and writes nothing."""
         key = (self.run_id, evaluation.workflow.hash, evaluation.split, evaluation.replica)
         exists = self.store.row(
-            "select id, complete from evaluations where run_id = ? and candidate = ? and split = ? and replica = ?", *key
+            "select id, complete from evaluations where run_id = ? and candidate = ? and split = ? and replica = ?",
+            *key,
         )
         if exists is not None and exists["complete"] >= evaluation.complete:
             return

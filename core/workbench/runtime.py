@@ -291,7 +291,9 @@ class Context:
         finally:
             span.seconds = time.perf_counter() - begun
 
-    async def run_child(self, node: NodeKind, name: str, inputs: Mapping[str, Any], replica: int = 0) -> Mapping[str, Any]:
+    async def run_child(
+        self, node: NodeKind, name: str, inputs: Mapping[str, Any], replica: int = 0
+    ) -> Mapping[str, Any]:
         """Run a node inside this one. Different replicas draw fresh samples."""
         child = Context(self.program, self.example, self.trace, f"{self.node}.{name}", self.replica * 1000 + replica)
         return await child.run_node(node, inputs)

@@ -20,7 +20,9 @@ DEMO_SETS = 16
 class Suggests(Protocol):
     """The part of an Optuna trial that a space needs."""
 
-    def suggest_float(self, name: str, low: float, high: float, *, log: bool = False, step: float | None = None) -> float: ...
+    def suggest_float(
+        self, name: str, low: float, high: float, *, log: bool = False, step: float | None = None
+    ) -> float: ...
     def suggest_int(self, name: str, low: int, high: int, *, log: bool = False, step: int = 1) -> int: ...
     def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any: ...
 
@@ -31,7 +33,9 @@ class RandomSuggests:
     def __init__(self, rng: random.Random):
         self.rng = rng
 
-    def suggest_float(self, name: str, low: float, high: float, *, log: bool = False, step: float | None = None) -> float:
+    def suggest_float(
+        self, name: str, low: float, high: float, *, log: bool = False, step: float | None = None
+    ) -> float:
         if log:
             import math
 
@@ -198,14 +202,18 @@ class Searcher:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self.space, self.workflow = space, workflow
         self.study = optuna.create_study(
-            directions=list(directions), sampler=_sampler(sampler, seed, startup), pruner=pruner or optuna.pruners.NopPruner()
+            directions=list(directions),
+            sampler=_sampler(sampler, seed, startup),
+            pruner=pruner or optuna.pruners.NopPruner(),
         )
 
     def ask(self, note: str = "") -> Asked:
         """The next candidate: the searcher's workflow with suggested values."""
         trial = self.study.ask()
         values = self.space.suggest(trial, self.workflow)
-        return Asked(trial.number, self.workflow.patched(Patch(values, note=note or f"trial {trial.number}")), values, trial)
+        return Asked(
+            trial.number, self.workflow.patched(Patch(values, note=note or f"trial {trial.number}")), values, trial
+        )
 
     def tell(self, asked: Asked, values: Sequence[float] | float | None, *, pruned: bool = False) -> None:
         """The objectives of an asked candidate; None if it could not be evaluated."""

@@ -62,7 +62,9 @@ def evaluate_file(path: Path, split: str, sets: Sequence[tuple[str, Any]], datab
     return _with_evaluator(task, database, "eval", job)
 
 
-def _with_evaluator(task: Task, database: str, kind: str, job: Callable[[Evaluator], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
+def _with_evaluator(
+    task: Task, database: str, kind: str, job: Callable[[Evaluator], Awaitable[dict[str, Any]]]
+) -> dict[str, Any]:
     """Do a job under a ledger of its own, so that its calls are recorded and billed like any others."""
 
     async def course() -> dict[str, Any]:

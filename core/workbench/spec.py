@@ -236,7 +236,7 @@ def _plain(kind: str, detail: Any) -> str:
 _EXAMPLES = {
     "data": "Write e.g. data: {file: rows.jsonl, split: {train: 60, val: 60, test: 120}}.",
     "metric": "Write e.g. metric: exact_match(label).",
-    "nodes": "Write e.g. nodes: {answer: {predict: \"question -> answer\"}}.",
+    "nodes": 'Write e.g. nodes: {answer: {predict: "question -> answer"}}.',
     "split": "Write e.g. split: {train: 60, val: 60, test: 120}.",
     "train": "Write e.g. split: {train: 60, val: 60, test: 120}.",
     "val": "Write e.g. split: {train: 60, val: 60, test: 120}.",

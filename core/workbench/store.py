@@ -216,9 +216,7 @@ class Store:
         return key
 
     def event(self, run_id: int, kind: str, **data: Any) -> None:
-        self.write(
-            "insert into events (run_id, at, kind, data) values (?, ?, ?, ?)", run_id, now(), kind, dumps(data)
-        )
+        self.write("insert into events (run_id, at, kind, data) values (?, ?, ?, ?)", run_id, now(), kind, dumps(data))
 
     # Reading
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -143,7 +142,9 @@ def _sizes(data: DataSpec, n: int, source: Source) -> tuple[int, int, int]:
         sizes = tuple(int(s * n) for s in shares)
     else:
         if any(isinstance(s, float) and s != int(s) for s in shares):
-            raise source.error(("data", "split"), "mix no counts and shares", "Write e.g. {train: 60, val: 60, test: 120}.")
+            raise source.error(
+                ("data", "split"), "mix no counts and shares", "Write e.g. {train: 60, val: 60, test: 120}."
+            )
         sizes = tuple(int(s) for s in shares)
     if sum(sizes) > n:
         raise source.error(("data", "split"), f"the split wants {sum(sizes)} rows, the file has {n}",
@@ -191,5 +192,3 @@ def _with_warnings(dataset: Dataset, inputs: tuple[str, ...]) -> Dataset:
         if (shared := keys[a] & keys[b])
     ]
     return Dataset(dataset.train, dataset.val, dataset.test, tuple(warnings))
-
-

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from workbench import plain
 from workbench.errors import NodeError
-from workbench_predict import plain
-from workbench_predict.signature import Signature
+from workbench.signature import Signature
 
 
 @lru_cache(maxsize=512)
@@ -32,7 +32,9 @@ def adapter(name: str) -> Any:
     return {"chat": dspy.ChatAdapter, "json": dspy.JSONAdapter, "xml": dspy.XMLAdapter}[name]()
 
 
-def render(config: Any, signature: Signature, demos: Sequence[Mapping[str, Any]], inputs: Mapping[str, Any]) -> list[dict[str, str]]:
+def render(
+    config: Any, signature: Signature, demos: Sequence[Mapping[str, Any]], inputs: Mapping[str, Any]
+) -> list[dict[str, str]]:
     """The adapter's messages."""
     cls = dspy_signature(signature, config.instructions, tuple(sorted(config.descriptions.items())))
     return [

@@ -10,15 +10,15 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from workbench import plain
 from workbench.errors import NodeError
 from workbench.lm import Response
 from workbench.nodes import NodeConfig, NodeKind
 from workbench.runtime import Context, lm_spec
+from workbench.signature import Field as SignatureField
+from workbench.signature import Signature, parse_signature
 from workbench.spec import LMSpec
-from workbench_predict import plain
 from workbench_predict.retrieve import Nearest
-from workbench_predict.signature import Field as SignatureField
-from workbench_predict.signature import Signature, parse_signature
 
 
 class Decoding(NodeConfig):

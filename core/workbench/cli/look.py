@@ -26,7 +26,9 @@ def _store(db: str) -> Any:
 def runs_command(db: str, as_json: bool) -> None:
     """List the runs, newest first."""
     store = _store(db)
-    rows = [dict(r) for r in store.rows("select run, status, name, started, finished, report from runs order by id desc")]
+    rows = [
+        dict(r) for r in store.rows("select run, status, name, started, finished, report from runs order by id desc")
+    ]
     for row in rows:
         report = json.loads(row.pop("report") or "{}")
         row["gain"] = report.get("gain")
@@ -34,7 +36,11 @@ def runs_command(db: str, as_json: bool) -> None:
         return echo_json(rows)
     for row in rows:
         gain = row["gain"]
-        shown = "" if not gain else f"gain {gain['diff']:+.3f} (p={gain['p']:.2g})" + ("" if gain["shown"] else ", not shown")
+        shown = (
+            ""
+            if not gain
+            else f"gain {gain['diff']:+.3f} (p={gain['p']:.2g})" + ("" if gain["shown"] else ", not shown")
+        )
         click.echo(f"{row['run']}  {row['status']:<11}  {row['started']}  {visible(row['name'])}  {shown}".rstrip())
     if not rows:
         click.echo("No runs yet.")
@@ -70,7 +76,9 @@ def show_command(run: str, failures: bool, calls: int, db: str, as_json: bool) -
     click.echo("candidates:")
     for c in found["candidates"]:
         val = "-" if c["val"] is None else f"{c['val']:.3f}"
-        click.echo(f"  {c['hash'][:8]} <- {(c['parent'] or '-')[:8]:<8}  val {val}  {c['optimizer']}: {visible(c['note'])}")
+        click.echo(
+            f"  {c['hash'][:8]} <- {(c['parent'] or '-')[:8]:<8}  val {val}  {c['optimizer']}: {visible(c['note'])}"
+        )
     for f in found["failures"]:
         click.echo(f"  {f['example']}: {visible(f['failure'] or f['feedback'] or '')}")
     for c in found["calls"]:

@@ -98,7 +98,9 @@ def estimate_command(file: Path, sets: tuple[str, ...], as_json: bool) -> None:
 @_SET
 @_DB
 @_JSON
-def run_command(file: Path, inputs: tuple[str, ...], example: int | None, sets: tuple[str, ...], db: str, as_json: bool) -> None:
+def run_command(
+    file: Path, inputs: tuple[str, ...], example: int | None, sets: tuple[str, ...], db: str, as_json: bool
+) -> None:
     """Run the workflow once, and show every step."""
     from workbench.single import run_single
 

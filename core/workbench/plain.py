@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Any
 
 from workbench.errors import NodeError
-from workbench_predict.signature import Field, Signature
+from workbench.signature import Field, Signature
 
 
 def system_text(signature: Signature, instructions: str, descriptions: Mapping[str, str], show_values: bool) -> str:
