@@ -19,7 +19,7 @@ _REFUSED = {"content_filter", "refusal", "SAFETY", "safety"}
 
 
 def llm_model(model: str, settings: Any) -> LLMModel:
-    """`llm:NAME`. Raises PluginError without the package `llm`, SpecError for a name that it does not know."""
+    """`llm:NAME`. Raises PluginError without the package `llm`, SpecError for an unknown name."""
     try:
         import llm
     except ImportError:
@@ -27,7 +27,7 @@ def llm_model(model: str, settings: Any) -> LLMModel:
     asynchronous, ordinary = llm.get_async_model_aliases(), llm.get_model_aliases()
     found = asynchronous.get(model) or ordinary.get(model)
     if found is None:
-        hint = suggest(model, {*asynchronous, *ordinary}) + " `llm models` lists them; `llm install` adds more."
+        hint = f"{suggest(model, {*asynchronous, *ordinary})} `llm models` lists them, `llm install` adds more."
         raise SpecError(f"llm knows no model '{model}'", hint=hint, path=("lm",))
     return LLMModel(found, model in asynchronous, settings)
 
@@ -46,7 +46,7 @@ class LLMModel:
     async def complete(self, request: Request) -> Response:
         """Prompt the model once. Raises LMError."""
         if request.tools or request.response_format is not None:
-            raise LMError("unsupported", f"{self.identity}: tools and response formats do not pass through llm")
+            raise LMError("unsupported", f"{self.identity} takes neither tools nor a response format")
         arguments = self._arguments(request)
         try:
             if self._asynchronous:

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
 from workbench.errors import LMError, SpecError
 from workbench.lm import LM, Request
 from workbench_llm.bridge import llm_model
@@ -80,11 +81,12 @@ def _plugin(monkeypatch, tmp_path):
 
 
 def settings(**values: Any) -> Any:
-    return SimpleNamespace(**({"api_key_env": None, "concurrency": None, "price": None, "extra": {}} | values))
+    defaults = {"api_key_env": None, "concurrency": None, "price": None}
+    return SimpleNamespace(**({"extra": {}} | defaults | values))
 
 
 def ask(name: str, text: str = "hello there", request: Request | None = None, **values: Any):
-    request = request or Request(({"role": "system", "content": "Be kind."}, {"role": "user", "content": text}))
+    request = request or Request((HELLO.messages[0], {"role": "user", "content": text}))
     return asyncio.run(llm_model(name, settings(**values)).complete(request))
 
 
@@ -101,7 +103,8 @@ def test_answers(name):
 
 @pytest.mark.parametrize("name", ["test-sync", "test-async"])
 def test_conversations_and_stops(name):
-    turns = ({"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"})
+    roles = {"a": "user", "b": "assistant", "c": "user"}
+    turns = [{"role": role, "content": text} for text, role in roles.items()]
     assert ask(name, request=Request((HELLO.messages[0], *turns))).text == "Be kind./a/b/c"
     assert ask(name, request=Request(HELLO.messages, stop=("there",))).text == "Be kind.|hello "
 
@@ -129,7 +132,8 @@ def test_a_slow_model_can_be_cancelled():
         start = time.monotonic()
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):
-                await llm_model("test-sync", settings()).complete(Request(({"role": "user", "content": "slow"},)))
+                slow = Request(({"role": "user", "content": "slow"},))
+                await llm_model("test-sync", settings()).complete(slow)
         return time.monotonic() - start
 
     loop_time = asyncio.run(run())
