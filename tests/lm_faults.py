@@ -3,8 +3,8 @@
     with ChatServer("429", retry_after="2") as server: ...  # server.base, server.requests, server.bodies
 
 Kinds: ok, a status ("429", "500", ...), reset, drop, truncated, html, badutf8, list, nochoices, empty, null,
-blank, refusal, length, filter, nousage, badusage, error200, gateway, tools, badtools, logprobs, parts, surrogate,
-deep, huge, hugechunked, stall, slowloris, redirect.
+blank, refusal, length, filter, nousage, badusage, error200, gateway, tools, badtools, logprobs, parts,
+surrogate, deep, huge, hugechunked, stall, slowloris, redirect.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ BODIES: dict[str, Any] = {
     "gateway": {"error": {"message": "slow down", "code": 429}},
     "tools": answer(None, finish_reason="tool_calls", message={"tool_calls": [call('{"x": 1}')]}),
     "badtools": answer(None, finish_reason="tool_calls", message={"tool_calls": [call('{"x": ')]}),
-    "logprobs": answer("a b", logprobs={"content": [{"token": "a", "logprob": -0.5}, {"token": " b", "logprob": -1.5}]}),
+    "logprobs": answer("a b", logprobs={"content": [{"logprob": -0.5}, {"logprob": -1.5}]}),
     "parts": answer([{"type": "text", "text": "one "}, {"type": "text", "text": "two"}]),
     "surrogate": json.dumps(answer("bad \ud800 half")).encode(),
     "deep": b"[" * 200_000,
@@ -73,7 +73,7 @@ class _Handler(BaseHTTPRequestHandler):
         with chat.lock:
             chat.bodies.append(body)
             chat.headers.append(dict(self.headers))
-            kind = chat.kind(len(chat.bodies) - 1) if callable(chat.kind) else chat.kind
+            kind: str = chat.kind(len(chat.bodies) - 1) if callable(chat.kind) else chat.kind
         if chat.latency:
             time.sleep(chat.latency)
         handle = getattr(self, f"fault_{kind}", None)
@@ -85,9 +85,11 @@ class _Handler(BaseHTTPRequestHandler):
             self.reply(int(kind), default, headers)
         else:
             text = body["messages"][-1]["content"]
-            self.reply(200, chat.body if chat.body is not None else BODIES.get(kind) or answer(text))
+            self.reply(200, BODIES.get(kind) or answer(text))
 
-    def reply(self, status: int, body: Any, headers: dict[str, str] | None = None, sent: int | None = None) -> None:
+    def reply(
+        self, status: int, body: Any, headers: dict[str, str] | None = None, sent: int | None = None
+    ) -> None:
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
@@ -158,9 +160,9 @@ class ChatServer:
     """The server as a context manager. kind may be a function of the request's number."""
 
     def __init__(
-        self, kind: Any = "ok", *, retry_after: str | None = None, latency: float = 0.0, body: Any = None, **error: Any
+        self, kind: Any = "ok", *, retry_after: str | None = None, latency: float = 0.0, **error: Any
     ):
-        self.kind, self.retry_after, self.latency, self.body, self.error = kind, retry_after, latency, body, error
+        self.kind, self.retry_after, self.latency, self.error = kind, retry_after, latency, error
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.lock, self.stopping = threading.Lock(), threading.Event()

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 import queue
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, Generic, TypeVar
+
+from workbench.lm import Request
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -30,7 +34,7 @@ class Batcher(Generic[Item, Result]):
         self._closed = False
 
     async def submit(self, item: Item) -> Result:
-        """Wait for item's result. A cancelled call leaves the queue; if its batch runs already, it runs on."""
+        """Wait for item's result. A cancelled call leaves the queue; a batch that runs already runs on."""
         future: Future[Result] = Future()
         with self._lock:
             if self._closed:
@@ -42,7 +46,7 @@ class Batcher(Generic[Item, Result]):
         return await asyncio.wrap_future(future)
 
     async def aclose(self) -> None:
-        """Finish what is running, cancel what waits, and end the thread."""
+        """Finish what is running, fail what waits with a RuntimeError, and end the thread."""
         with self._lock:
             self._closed, thread = True, self._thread
             self._queue.put(None)
@@ -52,14 +56,15 @@ class Batcher(Generic[Item, Result]):
     def _run(self) -> None:
         while True:
             batch, ended = self._collect()
-            if ended:
-                for _, future in batch:
-                    future.cancel()
-                return
             # From here on a call can no longer be cancelled, so that setting its result cannot fail.
             batch = [(item, future) for item, future in batch if future.set_running_or_notify_cancel()]
-            if batch:
+            if self._closed:
+                for _, future in batch:
+                    future.set_exception(RuntimeError("this batcher is closed"))
+            elif batch:
                 self._serve(batch)
+            if ended:
+                return
 
     def _collect(self) -> tuple[list[tuple[Item, Future[Result]]], bool]:
         """The next batch, and whether the batcher was closed (then: all that waited)."""
@@ -80,10 +85,16 @@ class Batcher(Generic[Item, Result]):
             results: Sequence[Any] = self._work([item for item, _ in batch])
             if len(results) != len(batch):
                 raise RuntimeError(f"{len(batch)} items in a batch, but {len(results)} results")
-        except BaseException as error:  # the thread must outlive whatever a model raises, and nobody else waits
+        except BaseException as error:  # the thread must outlive whatever a model raises
             results = [error if isinstance(error, Exception) else RuntimeError(repr(error))] * len(batch)
         for (_, future), result in zip(batch, results, strict=True):
             if isinstance(result, Exception):
                 future.set_exception(result)
             else:
                 future.set_result(result)
+
+
+def seed_of(request: Request) -> int:
+    """The seed of one draw: the same for the same prompt and replica, wherever and whenever it runs."""
+    text = json.dumps([[dict(m) for m in request.messages], request.replica], sort_keys=True)
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")

@@ -1,4 +1,4 @@
-"""Every model that LiteLLM or DSPy can reach and no other provider serves: anthropic/..., gemini/..., bedrock/..."""
+"""Models that LiteLLM or DSPy reach and no other provider serves: anthropic/..., gemini/..., bedrock/..."""
 
 import workbench
 

@@ -72,13 +72,15 @@ class DSPyLM:
         self._loopback = _is_loopback(settings.api_base)
         self._reasoning = _REASONING.match(model.rsplit("/", 1)[-1]) is not None
         self.concurrency = settings.concurrency or DEFAULT_CONCURRENCY
-        public = {k: v for k, v in self._client.items() if k in ("api_version", "engine", "custom_llm_provider")}
+        shown = ("api_version", "engine", "custom_llm_provider")  # the others can hold secrets
+        public = {key: value for key, value in self._client.items() if key in shown}
         self.identity = f"{model}@{_without_secrets(settings.api_base)}"
         if extra or public:
             self.identity += json.dumps({**extra, **public}, sort_keys=True, default=str)
         self._lm: dspy.LM | None = None
         if "/" not in model:
-            raise SpecError(f"'{model}' names no provider", hint="Write PROVIDER/MODEL, such as anthropic/NAME.")
+            hint = "Write PROVIDER/MODEL, such as anthropic/NAME."
+            raise SpecError(f"'{model}' names no provider", hint=hint, path=("lm",))
 
     async def complete(self, request: Request) -> Response:
         """Send the request once, through DSPy. Raises LMError."""
@@ -124,7 +126,8 @@ class DSPyLM:
             # Else DSPy would send the provider's usual key to an address that a workflow file names.
             options["api_key"] = "none"
         try:
-            self._lm = dspy.LM(self.model, cache=False, num_retries=0, timeout=self._settings.timeout, **options)
+            options["timeout"] = self._settings.timeout
+            self._lm = dspy.LM(self.model, cache=False, num_retries=0, **options)
         except (ValueError, TypeError, dspy_errors.LMError) as error:
             raise LMError("bad_request", f"{self.model}: {error}") from None
         _OPEN.add(id(self))
@@ -184,7 +187,9 @@ class DSPyLM:
             estimated=estimated,
         )
 
-    def _usd(self, answer: lm15.Response, canonical: lm15.Request, prompt: int, completion: int) -> float | None:
+    def _usd(
+        self, answer: lm15.Response, canonical: lm15.Request, prompt: int, completion: int
+    ) -> float | None:
         if self._settings.price is None and not self._settings.api_base:
             provider, _, name = self.model.partition("/")
             exact, _ = estimate_cost(answer, provider=provider, requested_model=name, request=canonical)
@@ -196,7 +201,9 @@ class DSPyLM:
         kind = next((kind for cls, kind in _KINDS if isinstance(error, cls)), None)
         status = getattr(error, "status", None)
         if kind is None and isinstance(error, dspy_errors.LMError):
-            kind = "bad_body" if status is None or status < 400 else "server" if status >= 500 else "bad_request"
+            kind = "bad_body"
+            if status is not None and status >= 400:
+                kind = "server" if status >= 500 else "bad_request"
         text = str(getattr(error, "message", "") or error).split("\n\n")[0]  # without DSPy's advice
         for secret in _secrets(self._settings.api_key_env, self._client):
             text = text.replace(secret, "***")

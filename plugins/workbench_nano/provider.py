@@ -1,14 +1,13 @@
-"""The LM `bundled/nano`: batches the calls that wait together, and runs them in one thread of this process."""
+"""The LM `bundled/nano`: batches the calls that wait together, in one thread of this process."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from workbench.batching import Batcher
+from workbench.batching import Batcher, seed_of
 from workbench.errors import LMError, SpecError, suggest
 from workbench.lm import Request, Response
 
@@ -35,7 +34,7 @@ class NanoLM:
         self._batcher = Batcher[Request, Response](self._generate, max_batch=max(1, self.concurrency))
 
     async def complete(self, request: Request) -> Response:
-        """Generate one answer. Raises LMError: `too_long`, or `unsupported` for tools and response formats."""
+        """Generate one answer. Raises LMError: too_long, or unsupported for tools and response formats."""
         if request.tools or request.response_format is not None:
             raise LMError("unsupported", "bundled/nano takes neither tools nor a response format")
         return await self._batcher.submit(request)
@@ -77,12 +76,6 @@ class NanoLM:
         return [_response(completion) for completion in completions]
 
 
-def seed_of(request: Request) -> int:
-    """The seed of one draw: another replica or another prompt is another draw, wherever and whenever it runs."""
-    text = json.dumps([[dict(m) for m in request.messages], request.replica], sort_keys=True)
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
-
-
 def _load(path: Path | None) -> Any:
     from workbench_nano.model import Nano  # imports the heavy parts
 
@@ -104,7 +97,7 @@ def _response(completion: Any) -> Response:
 
 
 def _digest(folder: Path) -> str:
-    """A hash of the weights and what lies beside them, so that answers of other weights are never taken for these."""
+    """A hash of the weights and what lies beside them: answers of others must never be taken for these."""
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*") if folder.is_dir() else [folder]):
         if path.is_file():

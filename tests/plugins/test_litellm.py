@@ -32,8 +32,8 @@ HELLO = Request(({"role": "system", "content": "Be kind."}, {"role": "user", "co
 
 
 def settings(model: str = "litellm/openai/local", **values: Any) -> Any:
-    defaults = {"api_base": None, "api_key_env": None, "timeout": 5.0, "concurrency": None, "price": None, "extra": {}}
-    return SimpleNamespace(model=model, **(defaults | values))
+    defaults = {"api_base": None, "api_key_env": None, "timeout": 5.0, "concurrency": None, "price": None}
+    return SimpleNamespace(model=model, **({"extra": {}} | defaults | values))
 
 
 def ask(server: ChatServer, engine: str, request: Request = HELLO, **values: Any) -> Response:
@@ -69,8 +69,8 @@ def test_answers_once(engine):
 FAULTS = {
     "429": "rate_limit", "500": "server", "503": "server", "400": "bad_request", "404": "bad_request",
     "422": "bad_request", "401": "auth", "403": "auth", "reset": "connection", "drop": "connection",
-    "truncated": "bad_body", "html": "bad_body", "badutf8": "bad_body", "list": "bad_body", "error200": "server",
-    "gateway": "server", "deep": "bad_body",
+    "truncated": "bad_body", "html": "bad_body", "badutf8": "bad_body", "list": "bad_body",
+    "error200": "server", "gateway": "server", "deep": "bad_body",
 }  # fmt: skip
 #: LiteLLM makes a 500 of everything that it cannot read, a 422 of an error sent with status 200.
 LITELLM = dict.fromkeys(("reset", "drop", "truncated", "html", "badutf8", "list", "deep"), "server")
@@ -133,7 +133,8 @@ def test_retry_after(value, low, high):
 
 
 def test_long_prompts():
-    with ChatServer("400", message="maximum context length is 8192", code="context_length_exceeded") as server:
+    error = {"message": "maximum context length is 8192", "code": "context_length_exceeded"}
+    with ChatServer("400", **error) as server:
         with pytest.raises(LMError) as caught:
             ask(server, "lm15")
     assert caught.value.kind == "too_long"

@@ -23,8 +23,8 @@ HELLO = Request(({"role": "user", "content": "hello there"},))
 
 
 def settings(model: str = "openai/m", **values: Any) -> Any:
-    defaults = {"api_base": None, "api_key_env": None, "timeout": 5.0, "concurrency": None, "price": None, "extra": {}}
-    return SimpleNamespace(model=model, **(defaults | values))
+    defaults = {"api_base": None, "api_key_env": None, "timeout": 5.0, "concurrency": None, "price": None}
+    return SimpleNamespace(model=model, **({"extra": {}} | defaults | values))
 
 
 async def _complete(lm: client.OpenAIChat, *requests: Request) -> list[Any]:
@@ -87,8 +87,8 @@ def test_every_fault_is_one_typed_error(fault, kind):
 @pytest.mark.parametrize(
     ("fault", "finish", "text"),
     [("empty", "empty", ""), ("null", "empty", ""), ("blank", "empty", " \n"), ("length", "length", "cut sh"),
-     ("refusal", "refusal", "I can't help with that."), ("filter", "refusal", ""), ("parts", "stop", "one two"),
-     ("surrogate", "stop", "bad ? half")],
+     ("refusal", "refusal", "I can't help with that."), ("filter", "refusal", ""),
+     ("parts", "stop", "one two"), ("surrogate", "stop", "bad ? half")],
 )  # fmt: skip
 def test_typed_outcomes(fault, finish, text):
     with ChatServer(fault) as server:
@@ -113,7 +113,7 @@ def test_retry_after(value, low, high):
 def test_an_empty_account_and_a_long_prompt_are_permanent():
     with ChatServer("429", code="insufficient_quota") as server:
         assert fail(server).kind == "auth"
-    for text in ("This model's maximum context length is 8192 tokens", "the request exceeds the available context size"):
+    for text in ("This model's maximum context length is 8192", "it exceeds the available context size"):
         with ChatServer("400", message=text) as server:
             assert fail(server).kind == "too_long"
     with ChatServer("400", code="content_filter") as server:
@@ -152,7 +152,7 @@ def test_stops_beyond_four_are_applied_here():
         assert server.bodies[0]["stop"] == ["a1", "b2", "c3", "d4"]
 
 
-@pytest.mark.parametrize("model", ["o1", "o3-mini", "o4-mini-2025-04-16", "gpt-5", "gpt-5.1-mini", "openai/gpt-5"])
+@pytest.mark.parametrize("model", ["o1", "o3-mini", "o4-mini-2025-04-16", "gpt-5", "gpt-5.1-mini", "x/gpt-5"])
 def test_reasoning_models_take_no_sampling_settings(model):
     with ChatServer() as server:
         ask(server, Request(HELLO.messages, temperature=0.7, top_p=0.9, max_tokens=9, stop=("x",)), model)
@@ -183,7 +183,7 @@ def test_key_is_sent_and_never_shown(monkeypatch):
     with ChatServer("401", message=echoed) as server:
         error = fail(server, api_key_env="MY_KEY")
         assert server.headers[0]["Authorization"] == f"Bearer {KEY}"
-        lm = client.openai("m", settings(api_base=server.base.replace("//", "//user:pass-word@"), api_key_env="MY_KEY"))
+        lm = client.openai("m", settings(api_base=server.base.replace("//", "//user:pass-word@")))
     for text in (str(error), repr(error), repr(error.__cause__), lm.identity):
         assert "canary" not in text and base64.b64encode(KEY.encode()).decode()[:12] not in text
         assert "pass-word" not in text
@@ -274,7 +274,7 @@ def test_prices():
         return client.openai(model, settings(**values)).price(1_000_000, 1_000_000)
 
     assert price(price={"input": 1.0, "output": 2.0}) == pytest.approx(3.0)
-    assert price(price=SimpleNamespace(input=1.0, output=2.0), api_base="http://127.0.0.1/v1") == pytest.approx(3.0)
+    assert price(price=SimpleNamespace(input=1.0, output=2.0), api_base="http://127.0.0.1/v1") == 3.0
     assert price(api_base="http://127.0.0.1:1/v1") == 0.0
     assert price(api_base="http://models.example.org/v1") is None
     assert price("gpt-4.1-mini") == pytest.approx(2.0)

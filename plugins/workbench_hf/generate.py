@@ -1,0 +1,167 @@
+"""Batched generation with a KV cache, in which every row has its own settings and its own random numbers."""
+
+from __future__ import annotations
+
+import inspect
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
+from transformers.utils import logging as hf_logging
+
+
+@dataclass
+class Row:
+    """One prompt with its settings; the lists fill up while it is generated.
+
+    finish: `stop` (an end token or a stop string came) or `length`; error: why there is nothing.
+    """
+
+    prompt_ids: list[int]
+    max_tokens: int
+    temperature: float
+    top_p: float
+    stop: tuple[str, ...]
+    seed: int
+    ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    text: str = ""
+    finish: str = ""
+    error: Exception | None = None
+    random: random.Random = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget what was generated."""
+        self.ids, self.logprobs, self.text, self.finish = [], [], "", ""
+        self.random = random.Random(self.seed)
+
+
+class Generator:
+    """A causal language model and its tokenizer. Reads only safetensors, runs no code of the checkpoint."""
+
+    def __init__(
+        self, path: str, *, device: str | None = None, dtype: str | None = None, revision: str | None = None
+    ):
+        """Load the checkpoint: bfloat16 on a GPU, float32 on the CPU. Raises OSError if it cannot be read."""
+        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        default = torch.float32 if self.device.type == "cpu" else torch.bfloat16
+        source: dict[str, Any] = {"trust_remote_code": False, "revision": revision or "main"}
+        bars = hf_logging.is_progress_bar_enabled()
+        hf_logging.disable_progress_bar()
+        try:
+            self.tokenizer: Any = AutoTokenizer.from_pretrained(path, **source)
+            model: Any = AutoModelForCausalLM.from_pretrained(
+                path, use_safetensors=True, dtype=getattr(torch, dtype) if dtype else default, **source
+            )
+        finally:
+            if bars:
+                hf_logging.enable_progress_bar()
+        self.model = model.to(self.device).eval()
+        self.context = int(getattr(model.config.get_text_config(), "max_position_embeddings", 0) or 1 << 30)
+        ends = model.generation_config.eos_token_id if model.generation_config else None
+        ends = ends if isinstance(ends, list) else [ends]
+        self.ends = {end for end in (*ends, self.tokenizer.eos_token_id) if end is not None}
+        takes = inspect.signature(self.model.forward).parameters
+        self._last_only = {"logits_to_keep": 1} if "logits_to_keep" in takes else {}
+
+    def encode(self, messages: Sequence[dict[str, Any]]) -> list[int]:
+        """The prompt's token ids by the checkpoint's chat template, or as plain text if it has none."""
+        if self.tokenizer.chat_template:
+            text = self.tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+            return self.tokenizer(text, add_special_tokens=False)["input_ids"]
+        text = "".join(f"{m['role']}: {m['content']}\n" for m in messages) + "assistant:"
+        return self.tokenizer(text)["input_ids"]
+
+    @torch.inference_mode()
+    def generate(self, rows: list[Row]) -> None:
+        """Complete all rows in one batch. No prompt may be as long as `context`."""
+        active, cache = list(rows), DynamicCache(config=self.model.config)
+        width = max(len(row.prompt_ids) for row in rows)
+        ids = torch.zeros((len(rows), width), dtype=torch.long)
+        mask = torch.zeros_like(ids)
+        for i, row in enumerate(rows):  # on the left, so that all prompts end in the same column
+            ids[i, width - len(row.prompt_ids) :] = torch.tensor(row.prompt_ids)
+            mask[i, width - len(row.prompt_ids) :] = 1
+        ids, mask = ids.to(self.device), mask.to(self.device)
+        positions = (mask.cumsum(-1) - 1).clamp(min=0)
+        while True:
+            output = self.model(
+                input_ids=ids,
+                attention_mask=mask,
+                position_ids=positions,
+                past_key_values=cache,
+                use_cache=True,
+                **self._last_only,
+            )
+            ids = self._choose(active, output.logits[:, -1].float())
+            keep = [i for i, row in enumerate(active) if not self._ended(row)]
+            if not keep:
+                break
+            positions = positions[:, -1:] + 1
+            if len(keep) < len(active):  # rows that ended cost nothing more
+                index = torch.tensor(keep, device=self.device)
+                cache.batch_select_indices(index)
+                ids, mask, positions = ids[index], mask[index], positions[index]
+                active = [active[i] for i in keep]
+            mask = torch.cat([mask, mask.new_ones((len(active), 1))], dim=1)
+        for row in rows:
+            self._decode(row)
+
+    def _choose(self, rows: list[Row], logits: torch.Tensor) -> torch.Tensor:
+        """The next token of every row, with its log-probability under the model itself (temperature 1)."""
+        tokens = logits.argmax(-1)
+        sampled = [i for i, row in enumerate(rows) if row.temperature > 0]
+        if sampled:
+            chosen = [rows[i] for i in sampled]
+            index = torch.tensor(sampled, device=self.device)
+            heat = torch.tensor([row.temperature for row in chosen], device=self.device)
+            tokens[index] = self._sample(chosen, torch.softmax(logits[index] / heat[:, None], -1))
+        found = torch.log_softmax(logits, -1).gather(1, tokens[:, None]).squeeze(1)
+        for row, token, logprob in zip(rows, tokens.tolist(), found.tolist(), strict=True):
+            row.ids.append(token)
+            row.logprobs.append(logprob)
+        return tokens[:, None]
+
+    def _sample(self, rows: list[Row], probabilities: torch.Tensor) -> torch.Tensor:
+        """Draw by the inverse of the distribution function: one random number a row and step.
+
+        The number comes from the row's own generator, so the draw depends neither on the other rows of the
+        batch nor on the device.
+        """
+        order = None
+        if any(row.top_p < 1.0 for row in rows):
+            probabilities, order = probabilities.sort(dim=-1, descending=True)
+            top = torch.tensor([row.top_p for row in rows], device=self.device)
+            before = probabilities.cumsum(-1) - probabilities
+            probabilities = probabilities.masked_fill((before >= top[:, None]) & (before > 0), 0.0)
+        edges = probabilities.double().cumsum(-1)
+        draws = torch.tensor([row.random.random() for row in rows], dtype=torch.double, device=self.device)
+        picks = torch.searchsorted(edges, (draws * edges[:, -1])[:, None], right=True)
+        last = (probabilities > 0).long().cumsum(-1).argmax(-1, keepdim=True)  # rounding must not pick a zero
+        picks = torch.minimum(picks, last)
+        return (picks if order is None else order.gather(1, picks)).squeeze(1)
+
+    def _ended(self, row: Row) -> bool:
+        if row.ids[-1] in self.ends:
+            row.finish = "stop"
+        elif row.stop:
+            # A stop of n characters lies within the last 4n tokens, even if each holds one byte of UTF-8.
+            tail = row.ids[-(4 * max(map(len, row.stop)) + 8) :]
+            text = self.tokenizer.decode(tail, skip_special_tokens=True)
+            if any(stop in text for stop in row.stop):
+                row.finish = "stop"
+        if not row.finish and len(row.ids) >= min(row.max_tokens, self.context - len(row.prompt_ids)):
+            row.finish = "length"
+        return bool(row.finish)
+
+    def _decode(self, row: Row) -> None:
+        ids = row.ids[:-1] if row.ids[-1] in self.ends else row.ids
+        row.text = self.tokenizer.decode(ids, skip_special_tokens=True)
+        for stop in row.stop:
+            row.text = row.text.split(stop, 1)[0]

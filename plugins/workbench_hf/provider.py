@@ -1,0 +1,163 @@
+"""The LM `hf:PATH-or-hub-id`: batches the calls that wait together, in one thread of this process."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from workbench.batching import Batcher, seed_of
+from workbench.errors import LMError, PluginError, SpecError, suggest
+from workbench.lm import Request, Response
+
+CONCURRENCY = 16
+_WHOLE = 1 << 30  # files up to this size are hashed whole
+_SETTINGS = {"device", "dtype", "revision"}
+
+
+def hf(model: str, settings: Any) -> HFLM:
+    """A local folder or a hub id. Raises PluginError without the extra `local`, SpecError if it is unfit."""
+    for package, least in (("torch", (2, 11)), ("transformers", (5, 0)), ("safetensors", (0, 5))):
+        try:
+            found = version(package)
+        except PackageNotFoundError:
+            found = "0.0"
+        if tuple(int(part) for part in found.split("+")[0].split(".")[:2]) < least:
+            wanted = ".".join(map(str, least))
+            raise PluginError(f"hf: models need {package}>={wanted}: pip install 'agent-workbench[local]'")
+    return HFLM(model, settings)
+
+
+class HFLM:
+    """An LM over a Hugging Face checkpoint. Loads it when it is first called.
+
+    settings.extra: `device`, `dtype` (such as bfloat16), `revision` of a hub id.
+    """
+
+    def __init__(self, model: str, settings: Any):
+        extra = dict(settings.extra or {})
+        if unknown := extra.keys() - _SETTINGS:
+            raise SpecError(f"hf: unknown setting '{min(unknown)}'", hint=suggest(min(unknown), _SETTINGS))
+        folder = Path(model).expanduser()
+        if folder.is_dir():
+            if not list(folder.glob("*.safetensors")):
+                raise SpecError(f"'{model}' holds no .safetensors file; others can run code when loaded")
+            self.identity = f"hf:{folder.name}@{_digest(folder)}"
+        elif folder.is_absolute() or model.startswith((".", "~")):
+            raise SpecError(f"no folder '{model}'", path=("lm",))
+        else:
+            self.identity = f"hf:{model}@{extra.get('revision', 'main')}"
+        if settings_that_matter := {k: v for k, v in extra.items() if k == "dtype"}:
+            self.identity += json.dumps(settings_that_matter)
+        self._source, self._extra, self._generator = str(folder) if folder.is_dir() else model, extra, None
+        self.concurrency = settings.concurrency or CONCURRENCY
+        self._batcher = Batcher[Request, Response](self._serve, max_batch=max(1, self.concurrency))
+
+    async def complete(self, request: Request) -> Response:
+        """Generate one answer. Raises LMError: too_long, bad_request, unsupported (tools, formats)."""
+        if request.tools or request.response_format is not None:
+            raise LMError("unsupported", f"{self.identity} takes neither tools nor a response format")
+        return await self._batcher.submit(request)
+
+    def price(self, prompt_tokens: int, completion_tokens: int) -> float:
+        return 0.0
+
+    async def aclose(self) -> None:
+        await self._batcher.aclose()
+        self._generator = None  # frees the weights
+
+    def _serve(self, requests: list[Request]) -> list[Response | Exception]:
+        """In the worker thread: one generate for prompts of similar length, so that padding stays small."""
+        from workbench_hf.generate import Row
+
+        generator = self._generator or self._load()
+        results: list[Response | Exception | None] = [None] * len(requests)
+        rows: list[tuple[int, Any]] = []
+        for i, request in enumerate(requests):
+            try:
+                ids = generator.encode([dict(message) for message in request.messages])
+            except Exception as error:  # a chat template refuses by raising whatever it likes
+                results[i] = LMError("bad_request", f"the chat template refuses the messages: {error}")
+                continue
+            if len(ids) >= generator.context:
+                text = f"the prompt has {len(ids)} tokens, the model's context {generator.context}"
+                results[i] = LMError("too_long", text)
+                continue
+            limit = max(1, request.max_tokens)
+            stop = tuple(stop for stop in request.stop if stop)
+            row = Row(ids, limit, request.temperature, request.top_p, stop, seed_of(request))
+            rows.append((i, row))
+        for group in _by_length(rows):
+            _generate(generator, [row for _, row in group])
+            for i, row in group:
+                results[i] = row.error or _response(row)
+        return [result or RuntimeError("not generated") for result in results]
+
+    def _load(self) -> Any:
+        from workbench_hf.generate import Generator
+
+        try:
+            self._generator = Generator(self._source, **self._extra)
+        except (OSError, ValueError, AttributeError) as error:
+            raise LMError("bad_request", f"{self._source} cannot be loaded: {str(error)[:300]}") from error
+        return self._generator
+
+
+def _generate(generator: Any, rows: list[Any]) -> None:
+    """Complete the rows; in halves where the memory does not suffice for all at once."""
+    import torch
+
+    try:
+        return generator.generate(rows)
+    except torch.OutOfMemoryError:
+        if len(rows) == 1:
+            rows[0].error = LMError("too_long", "not enough memory for this prompt and max_tokens")
+            return
+    torch.cuda.empty_cache()
+    for row in rows:
+        row.restart()
+    half = len(rows) // 2
+    _generate(generator, rows[:half])
+    _generate(generator, rows[half:])
+
+
+def _by_length(rows: list[tuple[int, Any]]) -> list[list[tuple[int, Any]]]:
+    """Groups in which no prompt is much longer than the shortest."""
+    groups: list[list[tuple[int, Any]]] = []
+    for entry in sorted(rows, key=lambda entry: len(entry[1].prompt_ids)):
+        if groups and len(entry[1].prompt_ids) <= 1.5 * len(groups[-1][0][1].prompt_ids) + 64:
+            groups[-1].append(entry)
+        else:
+            groups.append([entry])
+    return groups
+
+
+def _response(row: Any) -> Response:
+    return Response(
+        row.text,
+        row.finish if row.text.strip() or row.finish == "length" else "empty",
+        len(row.prompt_ids),
+        len(row.ids),
+        usd=0.0,
+        prompt_ids=tuple(row.prompt_ids),
+        token_ids=tuple(row.ids),
+        logprobs=tuple(row.logprobs),
+    )
+
+
+def _digest(folder: Path) -> str:
+    """A hash of the checkpoint; very large files count by size, date and beginning."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.iterdir()):
+        if path.suffix not in (".safetensors", ".json", ".jinja", ".model", ".txt"):
+            continue
+        with path.open("rb") as file:
+            stat = path.stat()
+            if stat.st_size <= _WHOLE:
+                part = hashlib.file_digest(file, "sha256").digest()
+            else:
+                part = f"{stat.st_size} {stat.st_mtime_ns}".encode() + file.read(1 << 20)
+        digest.update(path.name.encode() + b"\0" + part)
+    return digest.hexdigest()[:16]

@@ -1,0 +1,170 @@
+"""LMs through the Python API of Simon Willison's `llm`: whatever models its plugins add."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import anyio
+
+from workbench.errors import LMError, PluginError, SpecError, suggest
+from workbench.lm import Message, Request, Response, estimate_tokens
+
+DEFAULT_CONCURRENCY = 4
+#: What `llm`'s plugins call the limit on the length of the answer.
+_MAX_TOKENS = ("max_tokens", "max_output_tokens", "num_predict", "max_completion_tokens")
+_CUT = {"length", "max_tokens", "MAX_TOKENS", "max_output_tokens"}
+_REFUSED = {"content_filter", "refusal", "SAFETY", "safety"}
+
+
+def llm_model(model: str, settings: Any) -> LLMModel:
+    """`llm:NAME`. Raises PluginError without the package `llm`, SpecError for an unknown name."""
+    try:
+        import llm
+    except ImportError:
+        raise PluginError("llm: models need another package: pip install 'agent-workbench[llm]'") from None
+    asynchronous, ordinary = llm.get_async_model_aliases(), llm.get_model_aliases()
+    found = asynchronous.get(model) or ordinary.get(model)
+    if found is None:
+        hint = f"{suggest(model, {*asynchronous, *ordinary})} `llm models` lists them, `llm install` adds more."
+        raise SpecError(f"llm knows no model '{model}'", hint=hint, path=("lm",))
+    return LLMModel(found, model in asynchronous, settings)
+
+
+class LLMModel:
+    """An LM over one model of `llm`, asynchronous if it has such a form, else in a thread."""
+
+    def __init__(self, model: Any, asynchronous: bool, settings: Any):
+        self._model, self._asynchronous, self._settings = model, asynchronous, settings
+        self._known = set(type(model).Options.model_fields) if hasattr(type(model), "Options") else set()
+        self.identity = f"llm:{model.model_id}"
+        if settings.extra:
+            self.identity += repr(sorted(settings.extra.items(), key=str))
+        self.concurrency = settings.concurrency or DEFAULT_CONCURRENCY
+
+    async def complete(self, request: Request) -> Response:
+        """Prompt the model once. Raises LMError."""
+        if request.tools or request.response_format is not None:
+            raise LMError("unsupported", f"{self.identity} takes neither tools nor a response format")
+        arguments = self._arguments(request)
+        try:
+            if self._asynchronous:
+                response = self._model.prompt(**arguments)
+                text, usage = await response.text(), await response.usage()
+            else:
+                # A thread cannot be stopped, so a cancelled call leaves it to finish alone.
+                response, text, usage = await anyio.to_thread.run_sync(
+                    self._in_thread, arguments, abandon_on_cancel=True
+                )
+        except LMError:
+            raise
+        except Exception as error:
+            raise self._mapped(error) from None
+        return self._response(request, text, usage, _reason(response))
+
+    def price(self, prompt_tokens: int, completion_tokens: int) -> float | None:
+        """By the settings' price; else None, since `llm` knows no prices."""
+        price = self._settings.price
+        if price is None:
+            return None
+        price = price if isinstance(price, Mapping) else vars(price)
+        return (prompt_tokens * price["input"] + completion_tokens * price["output"]) / 1e6
+
+    async def aclose(self) -> None:
+        """Nothing to close: `llm` opens a connection for each call."""
+
+    def _in_thread(self, arguments: dict[str, Any]) -> tuple[Any, str, Any]:
+        response = self._model.prompt(**arguments)
+        return response, response.text(), response.usage()
+
+    def _arguments(self, request: Request) -> dict[str, Any]:
+        """The arguments of `Model.prompt`; sampling settings only where the model knows them."""
+        options: dict[str, Any] = {}
+        if "temperature" in self._known:
+            options["temperature"] = request.temperature
+        if "top_p" in self._known and request.top_p != 1.0:
+            options["top_p"] = request.top_p
+        if name := next((name for name in _MAX_TOKENS if name in self._known), None):
+            options[name] = request.max_tokens
+        options.update(self._settings.extra or {}, **request.extra)
+        arguments: dict[str, Any] = {"stream": False, "options": options, **_turns(request.messages)}
+        if variable := self._settings.api_key_env:
+            key = os.environ.get(variable, "").strip()
+            if not key:
+                raise LMError("auth", f"{self.identity} needs an API key: set the variable {variable}")
+            arguments["key"] = key
+        return arguments
+
+    def _response(self, request: Request, text: str, usage: Any, reason: str | None) -> Response:
+        for stop in request.stop:
+            text = text.split(stop, 1)[0] if stop else text
+        prompt, completion = usage.input, usage.output
+        estimated = prompt is None or completion is None
+        if prompt is None:
+            prompt = estimate_tokens(request.messages)
+        if completion is None:
+            completion = -(-len(text) // 3)
+        finish = "length" if reason in _CUT else "refusal" if reason in _REFUSED else "stop"
+        return Response(
+            text.encode("utf-8", "replace").decode("utf-8"),
+            finish if text.strip() or finish != "stop" else "empty",
+            prompt,
+            completion,
+            usd=self.price(prompt, completion),
+            estimated=estimated,
+        )
+
+    def _mapped(self, error: Exception) -> LMError:
+        import llm
+
+        status = getattr(error, "status_code", None) or getattr(
+            getattr(error, "response", None), "status_code", None
+        )
+        text = str(error)[:300]
+        for name, value in os.environ.items():
+            if len(value) >= 6 and (name.endswith(("_KEY", "_TOKEN")) or name == self._settings.api_key_env):
+                text = text.replace(value, "***")
+        return LMError(_kind(error, status, llm.NeedsKeyException), f"{self.identity}: {text}", status=status)
+
+
+def _kind(error: Exception, status: Any, needs_key: type[Exception]) -> str:
+    """What the exception of an unknown plugin means: by HTTP status if it has one, else by its name."""
+    name = type(error).__name__
+    if isinstance(error, needs_key) or status in (401, 402, 403):
+        return "auth"
+    if status == 429:
+        return "rate_limit"
+    if isinstance(status, int):
+        return "server" if status >= 500 else "bad_request"
+    if "Timeout" in name:
+        return "timeout"
+    if isinstance(error, OSError) or "Connect" in name:
+        return "connection"
+    return "bad_request" if isinstance(error, (TypeError, ValueError, NotImplementedError)) else "server"
+
+
+def _turns(messages: tuple[Message, ...]) -> dict[str, Any]:
+    """One question as `prompt`, which every plugin understands; a longer conversation as `messages`."""
+    import llm
+
+    system = "\n\n".join(str(m["content"]) for m in messages if m["role"] in ("system", "developer"))
+    turns = [m for m in messages if m["role"] not in ("system", "developer")]
+    if len(turns) == 1 and turns[0]["role"] == "user":
+        return {"prompt": str(turns[0]["content"]), **({"system": system} if system else {})}
+    make = {"user": llm.user, "assistant": llm.assistant}
+    if unknown := {m["role"] for m in turns} - make.keys():
+        raise LMError("unsupported", f"llm: messages of role '{sorted(unknown)[0]}' do not pass through")
+    history = [llm.system(system)] if system else []
+    return {"messages": history + [make[m["role"]](str(m.get("content") or "")) for m in turns]}
+
+
+def _reason(response: Any) -> str | None:
+    """Why the answer ended, where the plugin keeps the provider's JSON."""
+    data = getattr(response, "response_json", None)
+    if not isinstance(data, dict):
+        return None
+    for name in ("finish_reason", "stop_reason", "finishReason", "done_reason"):
+        if isinstance(data.get(name), str):
+            return data[name]
+    return None
