@@ -1,0 +1,167 @@
+"""Writes docs/reference from the code, so that it cannot drift: python docs/generate.py [--check]."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import json
+import os
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+import click
+
+from workbench import hookspecs
+from workbench.cli import cli
+from workbench.nodes import node_class
+from workbench.plugins import GROUP, plugins
+from workbench.schema import json_schema
+from workbench.spec import BudgetSpec, DataSpec, DomainSpec, LMSpec, Spec
+from workbench.store import _M001_INITIAL, Store
+
+FOLDER = Path(__file__).parent / "reference"
+HEAD = "<!-- Written by docs/generate.py. Do not edit. -->\n\n"
+
+
+def bundled(kind: str) -> list[str]:
+    return plugins().names(kind)
+
+
+def load_only_ours() -> None:
+    """What else is installed must not get into our docs."""
+    ours = [e.name for e in entry_points(group=GROUP) if e.dist is not None and e.dist.name == "agent-workbench"]
+    os.environ["WORKBENCH_LOAD_PLUGINS"] = ",".join(ours)
+
+
+def fields(model: Any) -> str:
+    """A table of a pydantic model's fields."""
+    rows = ["| key | type | default | what it is |", "| --- | --- | --- | --- |"]
+    for name, field in model.model_fields.items():
+        kind = str(inspect.formatannotation(field.annotation)).replace("typing.", "").replace("|", "or")
+        default = "required" if field.is_required() else _default(field)
+        text = (field.description or "").replace("|", "\\|")
+        rows.append(f"| `{field.alias or name}` | {_short_type(kind)} | {default} | {text} |")
+    return "\n".join(rows) + "\n"
+
+
+def _default(field: Any) -> str:
+    value = field.get_default(call_default_factory=True)
+    if hasattr(value, "model_dump"):
+        value = value.model_dump(exclude_none=True, exclude_defaults=True)
+    return f"`{json.dumps(value, ensure_ascii=False, default=str)}`"
+
+
+def _short_type(text: str) -> str:
+    for long in ("workbench.spec.", "workbench_predict.predict.", "collections.abc."):
+        text = text.replace(long, "")
+    return text
+
+
+def doc(thing: Any) -> str:
+    return inspect.cleandoc(thing.__doc__ or "").strip() + "\n"
+
+
+def workflow_file() -> str:
+    parts = ["# The workflow file\n", "Unknown keys are refused. `workbench schema` prints all of this as JSON Schema.\n"]
+    for title, model in (
+        ("Top level", Spec), ("lm, and the roles proposer and judge", LMSpec), ("data", DataSpec),
+        ("budget", BudgetSpec), ("search: one address", DomainSpec),
+    ):  # fmt: skip
+        parts += [f"## {title}\n", doc(model), fields(model)]
+    return "\n".join(parts)
+
+
+def nodes() -> str:
+    parts = ["# Node kinds\n", "Every node also takes `needs`, `optional` and `enabled`.\n"]
+    for kind in bundled("node_kinds"):
+        cls = node_class(kind)
+        parts += [f"## {kind}\n", doc(cls), fields(cls.Config)]
+        if cls.learnable:
+            parts.append("Optimizers may change: " + ", ".join(f"`{n}` ({w})" for n, w in cls.learnable.items()) + ".\n")
+    return "\n".join(parts)
+
+
+def optimizers() -> str:
+    parts = ["# Optimizers\n"]
+    for name in bundled("optimizers"):
+        cls = plugins().get("optimizers", name)
+        parts += [f"## {name}\n", doc(cls), fields(cls)]
+    return "\n".join(parts)
+
+
+def metrics() -> str:
+    parts = ["# Metrics\n", "Written as `metric: name(field, option=value)`.\n"]
+    for name in bundled("metrics"):
+        target = plugins().get("metrics", name)
+        signature = str(inspect.signature(target)).replace("'", "")
+        parts += [f"## {name}\n", f"`{name}{signature}`\n", doc(target)]
+    parts += ["# Data readers\n"]
+    parts += [f"`{', '.join(bundled('readers'))}`\n"]
+    return "\n".join(parts)
+
+
+def hooks() -> str:
+    parts = ["# Hooks\n", doc(hookspecs)]
+    for name, function in vars(hookspecs).items():
+        if inspect.isfunction(function) and function.__module__ == hookspecs.__name__:
+            parts += [f"## {name}\n", f"`{name}{inspect.signature(function)}`\n".replace("'", ""), doc(function)]
+    return "\n".join(parts)
+
+
+def commands() -> str:
+    parts = ["# The command line\n"]
+    context = click.Context(cli, info_name="workbench")
+    for name in cli.ours:  # type: ignore[attr-defined]
+        command = cli.get_command(context, name)
+        assert command is not None
+        parts += _help(command, f"workbench {name}")
+        if isinstance(command, click.Group):
+            for sub in command.commands.values():
+                parts += _help(sub, f"workbench {name} {sub.name}")
+    parts.append(doc(sys.modules["workbench.cli"]))
+    return "\n".join(parts)
+
+
+def _help(command: click.Command, name: str) -> list[str]:
+    context = click.Context(command, info_name=name, max_content_width=100, terminal_width=100)
+    return [f"## {name}\n", "```text", command.get_help(context), "```\n"]
+
+
+def database() -> str:
+    return "\n".join(["# The run database\n", doc(sys.modules[Store.__module__]), "```sql", _M001_INITIAL.strip(), "```\n"])
+
+
+PAGES = {
+    "workflow-file.md": workflow_file, "nodes.md": nodes, "optimizers.md": optimizers, "metrics.md": metrics,
+    "hooks.md": hooks, "cli.md": commands, "database.md": database,
+}  # fmt: skip
+
+
+def pages() -> dict[str, str]:
+    """All pages by file name, and the schema."""
+    load_only_ours()
+    found = {name: HEAD + write() for name, write in PAGES.items()}
+    found["schema.json"] = json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="exit 1 if any page is stale")
+    check = parser.parse_args().check
+    stale = []
+    FOLDER.mkdir(exist_ok=True)
+    for name, text in pages().items():
+        path = FOLDER / name
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            stale.append(name)
+            if not check:
+                path.write_text(text, encoding="utf-8")
+    print(("stale: " if check else "written: ") + ", ".join(stale) if stale else "docs/reference is up to date")
+    sys.exit(1 if check and stale else 0)
+
+
+if __name__ == "__main__":
+    main()
