@@ -21,7 +21,8 @@ from workbench.schema import json_schema
 from workbench.spec import BudgetSpec, DataSpec, DomainSpec, LMSpec, Spec
 from workbench.store import _M001_INITIAL, Store
 
-FOLDER = Path(__file__).parent / "reference"
+ROOT = Path(__file__).parent.parent
+FOLDER = ROOT / "docs" / "reference"
 HEAD = "<!-- Written by docs/generate.py. Do not edit. -->\n\n"
 
 
@@ -147,19 +148,31 @@ def pages() -> dict[str, str]:
     return found
 
 
+def included(path: Path) -> str:
+    """A page with its `<!-- include: FILE -->` blocks filled from the files that they name."""
+    import re
+
+    def fill(match: re.Match[str]) -> str:
+        code = (ROOT / match.group(1)).read_text(encoding="utf-8")
+        return f"<!-- include: {match.group(1)} -->\n```python\n{code}```"
+
+    return re.sub(r"<!-- include: (\S+) -->\n```python\n.*?```", fill, path.read_text(encoding="utf-8"), flags=re.DOTALL)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="exit 1 if any page is stale")
     check = parser.parse_args().check
     stale = []
     FOLDER.mkdir(exist_ok=True)
-    for name, text in pages().items():
-        path = FOLDER / name
+    wanted = {FOLDER / name: text for name, text in pages().items()}
+    wanted |= {path: included(path) for path in sorted((ROOT / "docs").glob("*/*.md")) if path not in wanted}
+    for path, text in wanted.items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:
-            stale.append(name)
+            stale.append(str(path.relative_to(ROOT)))
             if not check:
                 path.write_text(text, encoding="utf-8")
-    print(("stale: " if check else "written: ") + ", ".join(stale) if stale else "docs/reference is up to date")
+    print(("stale: " if check else "written: ") + ", ".join(stale) if stale else "docs are up to date")
     sys.exit(1 if check and stale else 0)
 
 
