@@ -26,9 +26,7 @@ class Batcher(Generic[Item, Result]):
     sent together arrive together.
     """
 
-    def __init__(
-        self, work: Callable[[list[Item]], Sequence[Result | Exception]], max_batch: int, wait: float = 0.002
-    ):
+    def __init__(self, work: Callable[[list[Item]], Sequence[Result | Exception]], max_batch: int, wait: float = 0.002):
         self._work, self._max_batch, self._wait = work, max_batch, wait
         self._queue: queue.SimpleQueue[tuple[Item, Future[Result]] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None

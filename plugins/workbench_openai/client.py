@@ -113,9 +113,7 @@ class OpenAIChat:
             text = self._redacted(f"{self._url.host}: {type(error).__name__}: {error}")
             raise LMError("connection", text[:400]) from None
 
-    async def _post(
-        self, session: aiohttp.ClientSession, body: bytes
-    ) -> tuple[int, Mapping[str, str], bytes]:
+    async def _post(self, session: aiohttp.ClientSession, body: bytes) -> tuple[int, Mapping[str, str], bytes]:
         # No redirects: they would turn the POST into a GET, and could carry the key elsewhere.
         async with session.post(self._url, data=body, allow_redirects=False, proxy=self._proxy) as answer:
             if (answer.content_length or 0) > MAX_BODY:

@@ -154,8 +154,11 @@ def _tool_call(call: Any) -> dict[str, Any]:
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(function, dict) or not isinstance(function.get("name"), str):
         raise LMError("bad_body", "status 200 with a malformed tool call")
-    return {"id": str(call.get("id") or ""), "name": function["name"],
-            "arguments": _arguments(function.get("arguments"))}
+    return {
+        "id": str(call.get("id") or ""),
+        "name": function["name"],
+        "arguments": _arguments(function.get("arguments")),
+    }
 
 
 def _arguments(value: Any) -> Any:

@@ -1,0 +1,100 @@
+"""Overhead of an evaluation against an echo server with a fixed latency, side by side with dspy.Evaluate.
+
+    python lm_server.py --echo --latency 0.05 --port 8111       (any OpenAI-compatible echo server)
+    python contrib/bench/overhead.py --url http://127.0.0.1:8111/v1
+
+The ideal is calls / concurrency x latency. Both sides run in this process, on the same rows, one call an example.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+from workbench.data import Example
+from workbench.evaluate import Evaluator
+from workbench.ledger import Ledger
+from workbench.runtime import Runtime, lm_spec
+from workbench.spec import BudgetSpec
+from workbench.store import Store
+from workbench.workflow import Workflow
+
+
+def metric(example: Example, prediction, trace) -> float:
+    return float(prediction["answer"] != "")
+
+
+def ours(url: str, rows: list[dict], concurrency: int) -> tuple[float, float]:
+    """(seconds, seconds of a replay from the journal)."""
+    workflow = Workflow({"nodes": {"answer": {"kind": "predict", "signature": "question -> answer"}}})
+    examples = [Example(str(i), row) for i, row in enumerate(rows)]
+
+    async def course() -> tuple[float, float]:
+        with tempfile.TemporaryDirectory() as folder:
+            store = Store(Path(folder) / "bench.db")
+            store.execute("insert into runs (run, status, started, spec, options) values ('b', 'running', '', '', '')")
+            times = []
+            for _ in range(2):
+                lm = lm_spec({"model": "openai/echo", "api_base": url, "concurrency": concurrency})
+                runtime = Runtime(Ledger(store, 1, BudgetSpec()), lm)
+                evaluator = Evaluator(runtime, metric, concurrency)
+                evaluator.program(workflow)
+                begun = time.perf_counter()
+                evaluation = await evaluator.evaluate(workflow, examples)
+                times.append(time.perf_counter() - begun)
+                assert evaluation.score == 1.0 and not evaluation.failures, evaluation.failures
+                await runtime.pool.aclose()
+            store.close()
+            return times[0], times[1]
+
+    return asyncio.run(course())
+
+
+def dspys(url: str, rows: list[dict], concurrency: int) -> float:
+    import dspy
+
+    lm = dspy.LM("openai/echo", api_base=url, api_key="none", cache=False, num_retries=0)
+    devset = [dspy.Example(**row, answer="").with_inputs("question") for row in rows]
+
+    # dspy.Predict would fail on an echo; the adapter's work is kept, its parsing is not asked for.
+    class Echo(dspy.Module):
+        def forward(self, question: str) -> dspy.Prediction:
+            return dspy.Prediction(answer=lm(question)[0])
+
+    evaluate = dspy.Evaluate(devset=devset, metric=lambda gold, pred, trace=None: float(pred.answer != ""),
+                             num_threads=concurrency, display_progress=False)  # fmt: skip
+    begun = time.perf_counter()
+    result = evaluate(Echo())
+    assert result.score == 100.0
+    return time.perf_counter() - begun
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--url", default="http://127.0.0.1:8111/v1")
+    parser.add_argument("--calls", type=int, default=2000)
+    parser.add_argument("--concurrency", type=int, default=64)
+    parser.add_argument("--latency", type=float, default=0.05)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--no-dspy", action="store_true")
+    args = parser.parse_args()
+    rows = [{"question": f"What is {i} plus {i}?"} for i in range(args.calls)]
+    ideal = args.calls / args.concurrency * args.latency
+    print(f"ideal {ideal:.3f} s: {args.calls} calls, {args.concurrency} at once, {args.latency} s each")
+    found = [ours(args.url, rows, args.concurrency) for _ in range(args.repeats)]
+    fresh, replay = [f for f, _ in found], [r for _, r in found]
+    print(f"workbench      {statistics.median(fresh):.3f} s = {statistics.median(fresh) / ideal:.3f} x ideal  {fresh}")
+    print(f"  its replay   {args.calls / statistics.median(replay):,.0f} journalled calls a second")
+    if not args.no_dspy:
+        theirs = [dspys(args.url, rows, args.concurrency) for _ in range(args.repeats)]
+        print(
+            f"dspy.Evaluate  {statistics.median(theirs):.3f} s = {statistics.median(theirs) / ideal:.3f} x ideal  {theirs}"
+        )
+
+
+if __name__ == "__main__":
+    main()

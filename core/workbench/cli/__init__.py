@@ -1,0 +1,110 @@
+"""The command line. Heavy modules are imported inside the commands, so that --help is instant.
+
+This is the only place that knows click, exit codes and terminals:
+0 done; 2 bad input; 100 gain not shown under --require-gain; 130 interrupted; 1 the tool broke.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import click
+
+from workbench import __version__
+
+
+class _Commands(click.Group):
+    """Commands in the order in which they are met, plugins' commands after ours; errors become exit codes."""
+
+    ours = {
+        "init": "setup", "validate": "work", "doctor": "setup", "estimate": "work", "run": "work", "eval": "work",
+        "optimize": "work", "resume": "work", "runs": "look", "show": "look", "diff": "look", "compare": "look",
+        "export": "look", "plugins": "setup", "plugin": "setup", "schema": "setup",
+    }  # fmt: skip
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        self._plugin_commands()
+        return [*self.ours, *sorted(set(self.commands) - set(self.ours))]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in self.ours:
+            import importlib
+
+            module = importlib.import_module(f"workbench.cli.{self.ours[cmd_name]}")
+            return getattr(module, f"{cmd_name}_command")
+        self._plugin_commands()
+        return super().get_command(ctx, cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            from workbench.errors import suggest
+
+            raise click.UsageError(f"{error.message} {suggest(args[0], self.list_commands(ctx))}", ctx) from None
+
+    def _plugin_commands(self) -> None:
+        if not getattr(self, "_asked", False):
+            self._asked = True
+            from workbench.plugins import plugins
+
+            plugins().emit("register_commands", cli=self)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="workbench")
+def cli() -> None:
+    """Optimize LLM agent workflows: a better workflow, proof on sealed data, and the bill.
+
+    Start with `workbench init`, or `workbench optimize workflows/quickstart.yaml`.
+    """
+
+
+def main(args: list[str] | None = None) -> None:
+    """The entry point: runs a command and turns errors into one message and an exit code."""
+    from workbench.errors import PluginError, SpecError, StoreError, WorkbenchError
+
+    try:
+        code = cli.main(args, prog_name="workbench", standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
+    except click.exceptions.Exit as done:
+        sys.exit(done.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("Interrupted.", err=True)
+        sys.exit(130)
+    except (SpecError, PluginError, StoreError) as error:
+        fail(str(error), 2)
+    except WorkbenchError as error:
+        fail(str(error), 1)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+
+
+def fail(message: str, code: int) -> None:
+    """Say what is wrong on stderr and end with an exit code."""
+    click.echo(click.style("Error: ", fg="red", bold=True) + visible(message), err=True)
+    sys.exit(code)
+
+
+def visible(text: Any) -> str:
+    """Text from data or models with control, escape and bidi characters shown rather than obeyed."""
+    return "".join(
+        c if c in "\n\t" or (c.isprintable() and not 0x202A <= ord(c) <= 0x202E and not 0x2066 <= ord(c) <= 0x2069)
+        else f"\\x{ord(c):02x}" if ord(c) < 256 else f"\\u{ord(c):04x}"
+        for c in str(text)
+    )  # fmt: skip
+
+
+def echo_json(value: Any) -> None:
+    """One line of JSON on stdout."""
+    import json
+
+    click.echo(json.dumps(value, ensure_ascii=True, default=str))

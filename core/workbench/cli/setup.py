@@ -1,0 +1,124 @@
+"""Commands around the work: init, doctor, plugins, plugin new, schema."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from workbench.cli import echo_json, fail, visible
+
+_JSON = click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
+
+_TEMPLATE = """\
+# Everything about this file: docs/reference/workflow-file.md, or `workbench schema`.
+name: my-workflow
+lm: bundled/nano                # or openai/gpt-4.1-mini, or {model: openai/NAME, api_base: http://127.0.0.1:8000/v1}
+data: {file: rows.jsonl, split: {train: 20, val: 20, test: 40}, seed: 0}
+metric: exact_match(label)
+nodes:
+  classify:
+    predict: "text -> label: Literal['billing', 'technical', 'other']"
+    instructions: Classify the message.
+search:
+  nodes.classify.instructions:
+    - Classify the message.
+    - Say which topic the message is about.
+  nodes.classify.demos: {demos: 8}
+optimize: [{random: {trials: 10}}]
+budget: {calls: 400}
+"""
+
+
+@click.command("init")
+@click.argument("folder", default=".", type=click.Path(path_type=Path, file_okay=False))
+def init_command(folder: Path) -> None:
+    """Write a first workflow.yaml and a rows.jsonl to try it with."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in (("workflow.yaml", _TEMPLATE), ("rows.jsonl", _rows())):
+        if (folder / name).exists():
+            fail(f"{folder / name} is there already; choose another folder", 2)
+        (folder / name).write_text(text, encoding="utf-8")
+        click.echo(f"wrote {folder / name}")
+    click.echo(f"Next: workbench validate {folder / 'workflow.yaml'}, then put your own rows into rows.jsonl.")
+
+
+def _rows() -> str:
+    """Made-up rows, so that the file can be tried at once."""
+    subjects = {
+        "billing": ["my invoice", "the refund", "my credit card", "the monthly fee", "the receipt"],
+        "technical": ["the app", "my login", "the update", "the website", "the sync"],
+        "other": ["your opening hours", "a new job", "your office", "the newsletter", "your partners"],
+    }
+    asks = ["I have a question about {}.", "There is a problem with {}.", "Please help me with {}.",
+            "Can you tell me about {}?", "I am writing because of {}.", "What about {}?"]  # fmt: skip
+    rows = [{"text": ask.format(s), "label": label} for ask in asks for label, ss in subjects.items() for s in ss]
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+@click.command("plugins")
+@_JSON
+def plugins_command(as_json: bool) -> None:
+    """List the plugins: version, hooks, what they provide, and why any was set aside."""
+    from workbench.plugins import KINDS, plugins
+
+    infos = sorted(plugins().infos, key=lambda info: info.name)
+    if as_json:
+        return echo_json([asdict(info) for info in infos])
+    for info in infos:
+        if info.error:
+            click.echo(f"{info.name} ({info.distribution} {info.version}): " + click.style(
+                f"set aside: {visible(info.error)}", fg="red"))  # fmt: skip
+            continue
+        click.echo(f"{info.name} ({info.distribution} {info.version})")
+        for kind, names in info.provides.items():
+            click.echo(f"  {KINDS[kind]}: {', '.join(names)}")
+
+
+@click.group("plugin")
+def plugin_command() -> None:
+    """Make plugins of your own."""
+
+
+@plugin_command.command("new")
+@click.argument("name")
+@click.option("--into", default=".", type=click.Path(path_type=Path, file_okay=False), help="Folder to put it in.")
+def plugin_new(name: str, into: Path) -> None:
+    """Write a new optimizer plugin, with a test that passes, ready to install."""
+    from workbench.scaffold import new_plugin
+
+    folder = new_plugin(name, into)
+    click.echo(f"wrote {folder}")
+    click.echo(f"Next: pip install -e {folder} && pytest {folder}")
+
+
+@click.command("schema")
+def schema_command() -> None:
+    """Print the JSON Schema of workflow files, for editors; it covers the installed plugins."""
+    from workbench.schema import json_schema
+
+    click.echo(json.dumps(json_schema(), indent=2, ensure_ascii=False))
+
+
+@click.command("doctor")
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+@_JSON
+def doctor_command(file: Path | None, as_json: bool) -> None:
+    """Check the installation, and show where each setting of FILE comes from."""
+    from workbench.doctor import checks, origins
+
+    found = checks()
+    settings = origins(file) if file else []
+    if as_json:
+        return echo_json({"checks": [asdict(c) for c in found], "settings": [asdict(s) for s in settings]})
+    for check in found:
+        mark = {"ok": click.style("ok  ", fg="green"), "warn": click.style("warn", fg="yellow")}.get(
+            check.status, click.style("FAIL", fg="red"))  # fmt: skip
+        click.echo(f"{mark}  {check.name}: {visible(check.message)}")
+    for setting in settings:
+        click.echo(f"{setting.address} = {visible(setting.value)}   ({setting.origin})")
+    if any(c.status == "fail" for c in found):
+        sys.exit(1)

@@ -1,0 +1,200 @@
+"""Commands that run workflows: validate, estimate, run, eval, optimize, resume."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from workbench.cli import echo_json, visible
+
+if TYPE_CHECKING:
+    from workbench.report import Report
+
+_FILE = click.argument("file", type=click.Path(path_type=Path))
+_DB = click.option("--db", default="workbench.db", envvar="WORKBENCH_DB", show_default=True, help="Run database.")
+_JSON = click.option("--json", "as_json", is_flag=True, help="End with one line of JSON on stdout.")
+_SET = click.option("--set", "sets", multiple=True, metavar="ADDRESS=VALUE",
+                    help="Change a setting of the file, e.g. nodes.answer.samples=3.")  # fmt: skip
+_SEED = click.option("--seed", type=int, help="Seed of everything random.")
+_BUDGETS = (
+    click.option("--budget-calls", type=click.IntRange(min=1), help="Ceiling on LM calls, retries included."),
+    click.option("--budget-usd", type=click.FloatRange(min=0, min_open=True), help="Ceiling on dollars."),
+    click.option("--budget-minutes", type=click.FloatRange(min=0, min_open=True), help="Ceiling on minutes."),
+)
+
+
+def _budgets(command: Any) -> Any:
+    for option in reversed(_BUDGETS):
+        command = option(command)
+    return command
+
+
+def _settings(sets: tuple[str, ...], seed: int | None, **budgets: Any) -> list[tuple[str, Any]]:
+    """All flags as (address, value)."""
+    from workbench.overrides import parse_value
+
+    found = []
+    for text in sets:
+        address, equals, value = text.partition("=")
+        if not equals or not address:
+            raise click.BadParameter(f"'{text}' is not ADDRESS=VALUE", param_hint="--set")
+        found.append((address.strip(), parse_value(value)))
+    found += [("seed", seed)] if seed is not None else []
+    return found + [(f"budget.{k}", v) for k, v in budgets.items() if v is not None]
+
+
+@click.command("validate")
+@_FILE
+@_SET
+@_JSON
+def validate_command(file: Path, sets: tuple[str, ...], as_json: bool) -> None:
+    """Check a workflow file, its data and its metric, without calling any model."""
+    from workbench.nodes import learnable
+    from workbench.run import prepare
+
+    spec, _, task, optimizers = prepare(file, _settings(sets, None))
+    data = task.dataset
+    summary = {
+        "name": spec.name, "nodes": list(task.workflow.nodes), "inputs": list(task.inputs),
+        "rows": {"train": len(data.train), "val": len(data.val), "test": len(data.test)},
+        "optimizers": [name for name, _ in optimizers], "learnable": learnable(task.workflow),
+        "warnings": list(data.warnings),
+    }  # fmt: skip
+    if as_json:
+        return echo_json(summary)
+    click.echo(f"{file} is valid: {len(summary['nodes'])} node(s), reads {', '.join(task.inputs) or 'nothing'}.")
+    click.echo("Rows: " + ", ".join(f"{k} {v}" for k, v in summary["rows"].items()))
+    click.echo("Optimizers: " + ", ".join(summary["optimizers"]))
+    click.echo("Can be changed: " + ", ".join(summary["learnable"]))
+    for warning in data.warnings:
+        click.echo(f"Warning: {warning}")
+
+
+@click.command("estimate")
+@_FILE
+@_SET
+@_JSON
+def estimate_command(file: Path, sets: tuple[str, ...], as_json: bool) -> None:
+    """Say what a run will cost at most, and what its test can show, before anything is spent."""
+    from workbench.estimate import estimate
+    from workbench.run import prepare
+
+    spec, _, task, _ = prepare(file, _settings(sets, None))
+    found = estimate(task)
+    if as_json:
+        return echo_json(found)
+    for line in found["lines"]:
+        click.echo(line)
+
+
+@click.command("run")
+@_FILE
+@click.option("--input", "inputs", multiple=True, metavar="FIELD=VALUE", help="An input of the workflow.")
+@click.option("--example", type=int, help="Run this row of val instead (counted from 0).")
+@_SET
+@_DB
+@_JSON
+def run_command(
+    file: Path, inputs: tuple[str, ...], example: int | None, sets: tuple[str, ...], db: str, as_json: bool
+) -> None:
+    """Run the workflow once, and show every step."""
+    from workbench.single import run_single
+
+    values = dict(text.partition("=")[::2] for text in inputs)
+    outcome = run_single(file, values or None, example, _settings(sets, None), db)
+    if as_json:
+        return echo_json(outcome)
+    for span in outcome["spans"]:
+        click.echo(click.style(f"{span['node']} ({span['kind']}, {span['seconds']:.2f} s)", bold=True))
+        for call in span["calls"]:
+            click.echo(f"  answer: {visible(call['text'])}")
+        for key, value in {**span["outputs"], **span.get("notes", {})}.items():
+            click.echo(f"  {key}: {visible(value)}")
+    if outcome["failure"]:
+        click.echo(f"Failed ({outcome['failure']}): {visible(outcome['message'])}")
+        sys.exit(1)
+    click.echo(visible(json.dumps(outcome["prediction"], ensure_ascii=False, default=str)))
+
+
+@click.command("eval")
+@_FILE
+@click.option("--split", type=click.Choice(["train", "val", "test"]), default="val", show_default=True)
+@_SET
+@_SEED
+@_DB
+@_budgets
+@_JSON
+def eval_command(file: Path, split: str, sets: tuple[str, ...], seed: int | None, db: str, as_json: bool,
+                 budget_calls: int | None, budget_usd: float | None, budget_minutes: float | None) -> None:  # fmt: skip
+    """Score the workflow as it stands on one split."""
+    from workbench.single import evaluate_file
+
+    settings = _settings(sets, seed, calls=budget_calls, usd=budget_usd, minutes=budget_minutes)
+    found = evaluate_file(file, split, settings, db)
+    if as_json:
+        return echo_json(found)
+    low, high = found["ci95"]
+    click.echo(f"{split}: {found['score']:.3f} [{low:.3f}, {high:.3f}] on {found['n']} rows")
+    if found["failures"]:
+        click.echo("Failed: " + ", ".join(f"{k} {n}" for k, n in found["failures"].items()))
+    click.echo(f"Per example: {found['cost']['tokens']:.0f} tokens, {found['cost']['calls']:.1f} calls, "
+               f"${found['cost']['usd']:.6f}")  # fmt: skip
+
+
+@click.command("optimize")
+@_FILE
+@_SET
+@_SEED
+@_DB
+@_budgets
+@click.option("--out", default="optimized.yaml", show_default=True, help="Where to write the better workflow.")
+@click.option("--require-gain", is_flag=True, help="Exit 100 if the gain is not shown on the sealed test.")
+@_JSON
+def optimize_command(file: Path, sets: tuple[str, ...], seed: int | None, db: str, out: str, require_gain: bool, as_json: bool,
+                     budget_calls: int | None, budget_usd: float | None, budget_minutes: float | None) -> None:  # fmt: skip
+    """Make the workflow better within the budget, and prove it on sealed data."""
+    from workbench.progress import listener
+    from workbench.run import Options, optimize
+
+    settings = _settings(sets, seed, calls=budget_calls, usd=budget_usd, minutes=budget_minutes)
+    with listener(quiet=as_json) as listen:
+        report = optimize(file, options=Options(settings, out), database=db, listener=listen)
+    _finish(report, as_json, require_gain)
+
+
+@click.command("resume")
+@click.argument("run", default="last")
+@_DB
+@click.option("--out", default=None, help="Where to write the better workflow (default: as first asked).")
+@_budgets
+@click.option("--require-gain", is_flag=True, help="Exit 100 if the gain is not shown on the sealed test.")
+@_JSON
+def resume_command(run: str, db: str, out: str | None, require_gain: bool, as_json: bool,
+                   budget_calls: int | None, budget_usd: float | None, budget_minutes: float | None) -> None:  # fmt: skip
+    """Go on with a run that was killed, interrupted or failed; what is recorded is not paid again."""
+    from workbench.progress import listener
+    from workbench.run import Options, resume
+
+    settings = _settings((), None, calls=budget_calls, usd=budget_usd, minutes=budget_minutes)
+    with listener(quiet=as_json) as listen:
+        report = resume(run, database=db, listener=listen, options=Options(settings, out))
+    _finish(report, as_json, require_gain)
+
+
+def _finish(report: Report, as_json: bool, require_gain: bool) -> None:
+    if as_json:
+        echo_json(report.as_dict())
+    else:
+        from workbench.progress import print_report
+
+        print_report(report)
+    if report.status == "interrupted":
+        sys.exit(130)
+    if report.status == "failed":
+        sys.exit(1)
+    if require_gain and not report.gain_shown:
+        sys.exit(100)

@@ -1,0 +1,105 @@
+"""What `workbench doctor` checks: versions with known faults, extras, plugins, the disk, and where settings come from."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import shutil
+import sqlite3
+import sys
+import sysconfig
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from workbench.overrides import Setting, config_settings, outside_settings
+from workbench.plugins import plugins
+from workbench.spec import Spec, load_spec
+
+#: Releases that stole credentials.
+_STOLEN = {"litellm": {"1.82.7", "1.82.8"}}
+
+
+@dataclass(frozen=True)
+class Check:
+    name: str
+    status: Literal["ok", "warn", "fail"]
+    message: str
+
+
+def checks() -> list[Check]:
+    """All checks, cheap ones only; nothing is sent anywhere."""
+    found = [Check("python", "ok", sys.version.split()[0]), _sqlite(), _disk(), *_packages(), *_plugins()]
+    found += [Check("executable .pth", "warn", f"{p} runs code at every start of Python") for p in _executable_pth()]
+    return found
+
+
+def _sqlite() -> Check:
+    version = sqlite3.sqlite_version
+    if sqlite3.sqlite_version_info < (3, 51, 3):
+        return Check("sqlite", "warn", f"{version}; before 3.51.3 two processes that write and checkpoint at the same "
+                     "moment can, rarely, corrupt a WAL file. Let one run at a time use a database.")  # fmt: skip
+    return Check("sqlite", "ok", version)
+
+
+def _disk() -> Check:
+    free = shutil.disk_usage(".").free / 1e9
+    return Check("disk", "ok" if free > 1 else "warn", f"{free:.1f} GB free here")
+
+
+def _packages() -> Iterator[Check]:
+    for name in ("dspy", "litellm", "optuna", "pydantic", "aiohttp"):
+        try:
+            version = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            yield Check(name, "fail", "not installed; run pip install agent-workbench again")
+            continue
+        if version in _STOLEN.get(name, ()):
+            yield Check(name, "fail", f"{version} stole credentials: uninstall it and change your keys")
+        else:
+            yield Check(name, "ok", version)
+
+
+def _plugins() -> Iterator[Check]:
+    for info in plugins().infos:
+        if info.error:
+            yield Check(f"plugin {info.name}", "warn", f"set aside: {info.error}")
+    yield Check("plugins", "ok", f"{sum(not i.error for i in plugins().infos)} loaded")
+
+
+def _executable_pth() -> Iterator[str]:
+    """`.pth` files with a line that is executed: how one stolen release spread."""
+    for path in sorted(Path(sysconfig.get_paths()["purelib"]).glob("*.pth")):
+        try:
+            lines = path.read_text(errors="replace").splitlines()
+        except OSError:
+            continue
+        if any(line.startswith(("import ", "import\t")) for line in lines) and path.name != "distutils-precedence.pth":
+            yield str(path)
+
+
+def origins(file: Path) -> list[Setting]:
+    """Every top-level setting of a workflow file and where its value comes from."""
+    spec, source = load_spec(file)
+    outside = {s.address: s for s in reversed(outside_settings([]))}
+    config = {s.address: s for s in config_settings()}
+    found = []
+    for name, field in Spec.model_fields.items():
+        value: Any = getattr(spec, name)
+        if name in source.value:
+            origin = f"{source.file}:{source.position((name,))[0]}"
+        elif name in config:
+            value, origin = config[name].value, config[name].origin
+        elif field.is_required():
+            continue
+        else:
+            origin = "default"
+        found.append(Setting(name, _short(value), origin))
+    return found + list(outside.values())
+
+
+def _short(value: Any) -> Any:
+    if hasattr(value, "model_dump"):
+        value = value.model_dump(exclude_none=True, exclude_defaults=True)
+    text = str(value)
+    return text if len(text) <= 80 else text[:77] + "..."

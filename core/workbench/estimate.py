@@ -1,0 +1,50 @@
+"""What a run will cost at most and what its test can show, before anything is spent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from workbench.data import Example
+from workbench.lm import estimate_tokens
+from workbench.nodes import enabled
+from workbench.task import Task
+
+
+def estimate(task: Task) -> dict[str, Any]:
+    """Worst-case calls, tokens per example as far as they can be guessed, and the smallest gain that can be shown."""
+    data, budget = task.dataset, task.spec.budget
+    calls = sum(node.max_calls for node in enabled(task.workflow).values())
+    baseline, proof = calls * len(data.val), 2 * calls * len(data.test)
+    tokens = _prompt_tokens(task, data.val[:20])
+    smallest = detectable_gain(len(data.test))
+    lines = [
+        f"{calls} call(s) an example at most, about {tokens} input tokens each.",
+        f"Baseline on val: {baseline} calls. Sealed test of baseline and winner: {proof} calls.",
+    ]
+    if budget.calls is not None:
+        rest = max(0, budget.calls - baseline - proof)
+        lines.append(
+            f"Of {budget.calls} calls, {rest} are left for search: about {rest // max(1, baseline)} candidates."
+        )
+        if budget.calls < baseline + proof:
+            lines.append("Warning: the budget is too small for the baseline and the whole sealed test.")
+    lines.append(
+        f"With {len(data.test)} test rows, gains of about {smallest:.2f} and more can be shown "
+        "(80% power; fewer rows disagree, smaller gains show)."
+    )
+    return {
+        "calls_per_example": calls, "baseline_calls": baseline, "proof_calls": proof, "input_tokens": tokens,
+        "smallest_gain": smallest, "lines": lines,
+    }  # fmt: skip
+
+
+def detectable_gain(n: int, discordant: float = 0.3) -> float:
+    """The gain that an exact paired test at 5% finds with 80% power where 30% of the rows change (normal approx.)."""
+    return round((1.96 + 0.84) * (discordant / max(1, n)) ** 0.5, 4)
+
+
+def _prompt_tokens(task: Task, rows: tuple[Example, ...]) -> int:
+    """From the texts of the first nodes' inputs; what later nodes read is not known yet."""
+    system = sum(len(str(t.get("instructions", ""))) for t in task.workflow.nodes.values()) // 3
+    texts = [sum(estimate_tokens(({"content": str(row[n])},)) for n in task.inputs) for row in rows]
+    return system + (sum(texts) // len(texts) if texts else 0)

@@ -1,0 +1,216 @@
+"""Evaluation: a workflow on many examples, concurrently, failures recorded and losers stopped early."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from workbench.data import Example, Score
+from workbench.errors import BudgetSpent, LMError, NodeError, StoreError
+from workbench.ledger import ServerDead
+from workbench.metric import Metric, as_score
+from workbench.runtime import Program, Runtime, Trace, make_request
+from workbench.workflow import Workflow
+
+#: Failures that say nothing about the workflow: the proof leaves such pairs out. All other failures earn nothing.
+INFRASTRUCTURE = frozenset({"connection", "server", "timeout", "rate_limit", "bad_body", "provider", "auth"})
+
+#: May stop an evaluation early: told (position, scores so far) in the order of the examples, after each block.
+Race = Callable[[Sequence[float]], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One example's outcome. failure: None, or its kind; then score is 0.0, and None if infrastructure failed."""
+
+    example: Example
+    score: float | None
+    failure: str | None = None
+    message: str | None = None
+    feedback: str | None = None
+    prediction: Mapping[str, Any] = field(default_factory=dict)
+    trace: Trace | None = None
+    calls: int = 0
+    tokens: int = 0
+    usd: float = 0.0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A workflow's results, aligned with the examples; fewer than asked for if it was raced out (complete=False)."""
+
+    workflow: Workflow
+    split: str
+    results: tuple[Result, ...]
+    complete: bool
+    replica: int = 0
+
+    @property
+    def scores(self) -> list[float]:
+        """One a result, a failure as 0.0: what search maximises. The proof looks at `Result.score` instead."""
+        return [r.score or 0.0 for r in self.results]
+
+    @property
+    def score(self) -> float:
+        return sum(self.scores) / len(self.results) if self.results else 0.0
+
+    @property
+    def failures(self) -> dict[str, int]:
+        return dict(Counter(r.failure for r in self.results if r.failure))
+
+    @property
+    def objectives(self) -> dict[str, float]:
+        """Means per example. Costs are those of the calls' first payment, so that a cached call costs the same."""
+        n = max(1, len(self.results))
+        return {
+            "score": self.score,
+            "usd": sum(r.usd for r in self.results) / n,
+            "tokens": sum(r.tokens for r in self.results) / n,
+            "calls": sum(r.calls for r in self.results) / n,
+            "latency": sum(r.seconds for r in self.results) / n,
+        }
+
+
+class Evaluator:
+    """Runs and scores examples under one runtime.
+
+    stop_after_block: racing looks at the scores only at the ends of blocks of this many examples, in their order,
+    so that what is stopped does not depend on which answer came first.
+    """
+
+    def __init__(self, runtime: Runtime, metric: Metric, concurrency: int, block: int = 8):
+        self.runtime, self.metric, self.concurrency, self.block = runtime, metric, concurrency, block
+        self._programs: dict[str, Program] = {}
+
+    def program(self, workflow: Workflow) -> Program:
+        if workflow.hash not in self._programs:
+            if len(self._programs) >= 64:
+                self._programs.pop(next(iter(self._programs)))
+            self._programs[workflow.hash] = Program(workflow, self.runtime)
+        return self._programs[workflow.hash]
+
+    async def evaluate(
+        self,
+        workflow: Workflow,
+        examples: Sequence[Example],
+        *,
+        split: str = "",
+        replica: int = 0,
+        race: Race | None = None,
+        traces: bool = False,
+    ) -> Evaluation:
+        """Score a workflow. Raises BudgetSpent if the budget ends before every asked example is done."""
+        program = self.program(workflow)
+        if race is None:
+            results = await self.gather(len(examples), lambda i: self.run_one(program, examples[i], replica, traces))
+            return Evaluation(workflow, split, tuple(results), True, replica)
+        results: list[Result] = []
+        for start in range(0, len(examples), self.block):
+            part = examples[start : start + self.block]
+            results += await self.gather(
+                len(part), lambda i, part=part: self.run_one(program, part[i], replica, traces)
+            )
+            if len(results) < len(examples) and race([r.score or 0.0 for r in results]):
+                return Evaluation(workflow, split, tuple(results), False, replica)
+        return Evaluation(workflow, split, tuple(results), True, replica)
+
+    async def gather(self, n: int, job: Callable[[int], Any]) -> list[Any]:
+        """Run n jobs, `concurrency` at once, started in order. The first error stops the rest and is raised.
+
+        Calls that are under way when the budget ends are waited for: they are paid, so they are recorded.
+        """
+        results: list[Any] = [None] * n
+        following = iter(range(n))
+        stop: list[BaseException] = []
+
+        async def worker() -> None:
+            for index in following:
+                if stop:
+                    return
+                try:
+                    results[index] = await job(index)
+                except Exception as error:
+                    stop.append(error)
+                    return
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(self.concurrency, n)):
+                group.create_task(worker())
+        if stop:
+            raise next((e for e in stop if not isinstance(e, BudgetSpent)), stop[0])
+        return results
+
+    async def run_one(self, program: Program, example: Example, replica: int = 0, traces: bool = False) -> Result:
+        """Run and score one example. A failure of the workflow or the metric is a Result, not an exception."""
+        outcome = await program.run(example, replica)
+        calls = outcome.trace.calls
+        cost = {
+            "calls": len(calls),
+            "tokens": sum(c.response.prompt_tokens + c.response.completion_tokens for c in calls),
+            "usd": sum(c.usd for c in calls),
+            "seconds": sum(c.seconds for c in calls),  # journalled, so that a replay sees the same
+        }
+        trace = outcome.trace if traces else None
+        if outcome.failure is not None:
+            score = None if outcome.failure in INFRASTRUCTURE else 0.0
+            return Result(example, score, outcome.failure, outcome.message, outcome.message, outcome.prediction,
+                          trace, **cost)  # fmt: skip
+        try:
+            scored = await self._score(example, outcome.prediction, outcome.trace)
+        except (BudgetSpent, StoreError, ServerDead):
+            raise
+        except Exception as error:  # a metric's bug is this example's failure, and says so
+            if isinstance(error, LMError) and error.kind == "auth":
+                raise
+            kind = error.kind if isinstance(error, LMError | NodeError) else "metric"
+            score = None if kind in INFRASTRUCTURE else 0.0
+            return Result(example, score, kind, f"metric: {type(error).__name__}: {error}", None,
+                          outcome.prediction, trace, **cost)  # fmt: skip
+        return Result(example, scored.value, None, None, scored.feedback, outcome.prediction, trace, **cost)
+
+    async def _score(self, example: Example, prediction: Mapping[str, Any], trace: Trace) -> Score:
+        if getattr(self.metric, "needs_lm", False):
+            value = self.metric(example, prediction, trace, lm=self.complete_as("judge"))  # type: ignore[call-arg]
+        else:
+            value = self.metric(example, prediction, trace)
+        if inspect.isawaitable(value):
+            value = await value
+        return as_score(value)
+
+    def complete_as(self, role: str) -> Callable[..., Any]:
+        """A coroutine function (messages, *, replica=0, **settings) -> Response, paid for under a role."""
+        spec = self.runtime.lm_spec(role)
+
+        async def complete(messages: Sequence[Mapping[str, Any]], *, replica: int = 0, **settings: Any) -> Any:
+            request = make_request(spec, messages, replica, settings)
+            return (await self.runtime.complete(spec, request, role))[0]
+
+        return complete
+
+
+def paired_race(reference: Sequence[float], *, p: float = 0.1, least: int = 8) -> Race:
+    """Stop a candidate that is worse than the reference on the same examples (one-sided Wilcoxon, p-value below p).
+
+    The test is that of Optuna's WilcoxonPruner: signed ranks of the differences, zeros split between the sides.
+    It also stops where even full marks on what is left could not bring the mean above the reference's.
+    """
+
+    def stop(scores: Sequence[float]) -> bool:
+        left = len(reference) - len(scores)
+        if sum(scores) + left < sum(reference):
+            return True
+        if len(scores) < least:
+            return False
+        differences = [a - b for a, b in zip(scores, reference, strict=False)]
+        if not any(differences) or sum(differences) > 0:
+            return False
+        from scipy.stats import wilcoxon
+
+        return bool(wilcoxon(differences, alternative="less", zero_method="zsplit").pvalue < p)
+
+    return stop

@@ -1,0 +1,110 @@
+"""A workflow written back as YAML: the result of a run, as short and as editable as what the user wrote."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from workbench.nodes import node_class
+from workbench.workflow import Tree, Workflow
+
+if TYPE_CHECKING:
+    from workbench.report import Report
+    from workbench.task import Task
+
+
+def written_node(tree: Any) -> Any:
+    """A node in the form in which people write it: {predict: "...", ...} instead of {"kind": "predict", ...}."""
+    if isinstance(tree, list):
+        return [written_node(t) for t in tree]
+    if not isinstance(tree, Mapping):
+        return tree
+    rest = {k: written_node(v) for k, v in tree.items() if k != "kind"}
+    if "kind" not in tree:
+        return rest
+    primary = node_class(tree["kind"]).primary
+    return {tree["kind"]: rest.pop(primary, None), **rest}
+
+
+def workflow_tree(task: Task, workflow: Workflow, folder: Path) -> Tree:
+    """The whole file for a workflow, with paths relative to the folder that it will lie in."""
+    raw = task.source.value
+    tree: Tree = {k: raw[k] for k in ("name", "description") if k in raw}
+    lm = workflow.tree.get("lm") or raw.get("lm")
+    if lm is not None:
+        tree["lm"] = lm
+    for key in ("roles", "data", "metric", "objectives"):
+        if key in raw:
+            tree[key] = raw[key]
+    tree["data"] = {
+        k: _moved(v, workflow.base, folder) if k in ("file", "train", "val", "test") and isinstance(v, str) else v
+        for k, v in raw["data"].items()
+    }
+    tree["nodes"] = _moved_tree({n: written_node(t) for n, t in workflow.nodes.items()}, workflow.base, folder)
+    if isinstance(raw["metric"], str):
+        tree["metric"] = _moved_python(raw["metric"], workflow.base, folder)
+    for key in ("search", "budget", "concurrency", "seed"):
+        if key in raw:
+            tree[key] = raw[key]
+    return tree
+
+
+def write_workflow(task: Task, workflow: Workflow, out: Path, report: Report | None = None) -> None:
+    """Write the file. It is made whole under another name first: no crash leaves half a file."""
+    out = out.resolve()
+    out.parent.mkdir(parents=True, exist_ok=True)
+    text = "".join(f"# {line}".rstrip() + "\n" for line in (report.headline() if report else ()))
+    text += dump_yaml(workflow_tree(task, workflow, out.parent))
+    part = out.with_name(f".{out.name}.{os.getpid()}.part")
+    part.write_text(text, encoding="utf-8")
+    os.replace(part, out)
+
+
+def dump_yaml(tree: Any) -> str:
+    """YAML with keys in our order, long texts in blocks, and no aliases."""
+    return yaml.dump(tree, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
+
+
+class _Dumper(yaml.SafeDumper):
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        return super().increase_indent(flow, False)
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
+    style = "|" if "\n" in text and not any(line.endswith(" ") for line in text.split("\n")) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def _moved(location: str, base: Path, folder: Path) -> str:
+    """A relative path seen from another folder; names of hubs and absolute paths stay."""
+    if ":" in location or Path(location).is_absolute():
+        return location
+    return os.path.relpath(base / location, folder)
+
+
+def _moved_python(text: str, base: Path, folder: Path) -> str:
+    """`python:dir/file.py:function` seen from another folder."""
+    if not text.startswith("python:"):
+        return text
+    place, colon, name = text.removeprefix("python:").rpartition(":")
+    if not place.endswith(".py"):
+        return text
+    return f"python:{_moved(place, base, folder)}{colon}{name}"
+
+
+def _moved_tree(tree: Any, base: Path, folder: Path) -> Any:
+    if isinstance(tree, dict):
+        return {k: _moved_tree(v, base, folder) for k, v in tree.items()}
+    if isinstance(tree, list):
+        return [_moved_tree(v, base, folder) for v in tree]
+    return _moved_python(tree, base, folder) if isinstance(tree, str) else tree

@@ -1,0 +1,87 @@
+"""What the run database tells of a run: candidates, failures, calls, and any candidate written out again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from workbench.errors import StoreError
+from workbench.plugins import plugins
+from workbench.store import Store
+from workbench.workflow import Workflow
+
+
+def candidates(store: Store, run_id: int) -> list[dict[str, Any]]:
+    """Every candidate with its score on val (None if it was never evaluated to the end)."""
+    rows = store.rows(
+        "select c.hash, c.parent, c.optimizer, c.note, e.score as val, e.failed, e.objectives from candidates c "
+        "left join evaluations e on e.run_id = c.run_id and e.candidate = c.hash and e.split = 'val' "
+        "and e.complete = 1 and e.replica = 0 where c.run_id = ? order by c.seq",
+        run_id,
+    )
+    return [dict(row) for row in rows]
+
+
+def candidate_workflow(store: Store, run_id: int, hash_: str | None) -> Workflow | None:
+    """A candidate by (a beginning of) its hash; None asks for the first one, the baseline."""
+    if hash_ is None:
+        row = store.row("select tree from candidates where run_id = ? order by seq limit 1", run_id)
+    else:
+        row = store.row(
+            "select tree from candidates where run_id = ? and hash like ? || '%' order by seq", run_id, hash_
+        )
+    return None if row is None else Workflow(json.loads(row["tree"]))
+
+
+def worst_rows(store: Store, run_id: int, report: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """The test rows on which the winner scores below 1, worst first."""
+    if report is None:
+        return []
+    rows = store.rows(
+        "select r.example, r.score, r.failure, r.feedback, r.prediction from results r "
+        "join evaluations e on e.id = r.evaluation_id where e.run_id = ? and e.candidate = ? and e.split = 'test' "
+        "and (r.score is null or r.score < 1) order by r.score, r.position",
+        run_id,
+        report["best"]["workflow"],
+    )
+    return [dict(row) for row in rows]
+
+
+def call_texts(store: Store, run_id: int, n: int) -> list[dict[str, Any]]:
+    """The last n calls of a run with their texts put back."""
+    found = []
+    for row in store.rows("select * from calls where run_id = ? and kind = 'lm' limit ?", run_id, n):
+        request = json.loads(row["request"])
+        for message in request["messages"]:
+            content = message.get("content")
+            if isinstance(content, dict) and "text" in content:
+                text = store.row("select text from texts where hash = ?", content["text"])
+                message["content"] = text["text"] if text else "(missing)"
+        answer = json.loads(row["response"])["text"] if row["response"] else row["message"]
+        found.append({"key": row["key"], "role": row["role"], "outcome": row["outcome"],
+                      "messages": request["messages"], "answer": answer})  # fmt: skip
+    return found
+
+
+def export_candidate(store: Store, run: str, candidate: str | None, form: str, out: Path | None) -> str | None:
+    """A candidate as YAML text (written to out if given), or through an exporter plugin. Raises StoreError."""
+    from workbench.export import dump_yaml, workflow_tree
+    from workbench.run import prepare_stored
+
+    row = store.find_run(run)
+    report = json.loads(row["report"]) if row["report"] else None
+    chosen = candidate or (report["best"]["workflow"] if report else None)
+    found = candidate_workflow(store, row["id"], chosen)
+    if found is None:
+        raise StoreError(f"run {row['run']} has no candidate '{chosen}'; see workbench show {row['run']}")
+    task = prepare_stored(row)
+    workflow = Workflow(found.tree, task.workflow.base)
+    if form == "yaml":
+        text = dump_yaml(workflow_tree(task, workflow, (out.resolve().parent if out else Path.cwd())))
+        if out is None:
+            return text
+        out.write_text(text, encoding="utf-8")
+        return None
+    plugins().get("exporters", form)(workflow, out)
+    return None

@@ -1,0 +1,407 @@
+"""The ledger: every paid call is reserved, recorded and settled here, and nowhere else.
+
+A call is answered from the journal if its content key is there; else its worst case is reserved against the
+budget, an intent is written, the request is sent, and the answer is written before anyone sees it. So a run that
+is replayed from its start pays for no recorded call again, and no ceiling is ever passed by one request.
+
+Two counts are kept. `spent` is what this run has used up to this point of its (possibly replayed) course; it
+decides what optimizers see, so a resumed run decides as the first one did. `sent` counts all requests that ever
+left, those of earlier processes and those with unknown outcome included; it guards the ceiling.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from workbench.errors import BudgetSpent, LMError, WorkbenchError
+from workbench.limits import Limiter
+from workbench.lm import LM, Request, Response, estimate_tokens
+from workbench.spec import BudgetSpec, LMSpec
+from workbench.store import Store, dumps
+
+#: A wait that a server asks for is honoured up to this many seconds.
+LONGEST_WAIT = 120.0
+
+#: So many calls in a row that end in such errors, all attempts used, mean that the server is gone.
+DEAD_AFTER, DEAD = 20, ("connection", "server", "timeout")
+
+
+class ServerDead(WorkbenchError):
+    """The language model's server does not answer any more; the run can be resumed when it does."""
+
+
+@dataclass
+class Spend:
+    """What was used: calls (attempts that were sent), tokens, dollars, seconds of waiting for answers."""
+
+    calls: int = 0
+    cached: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    usd: float = 0.0
+    seconds: float = 0.0
+
+    @property
+    def tokens(self) -> int:
+        return self.prompt_tokens + self.completion_tokens
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**vars(self), "usd": round(self.usd, 8), "seconds": round(self.seconds, 3)}
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The outcome of a call: a response, or the error that its last attempt ended with."""
+
+    response: Response | None
+    error: LMError | None
+    cached: bool
+    attempts: int
+    usd: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class CallInfo:
+    """What the event `call_settled` tells."""
+
+    key: str
+    role: str
+    lm: str
+    outcome: str
+    cached: bool
+    attempts: int
+    prompt_tokens: int
+    completion_tokens: int
+    usd: float
+    seconds: float
+
+
+@dataclass
+class Ledger:
+    """Budget and journal of one run. on_call is told of every settled call."""
+
+    store: Store
+    run_id: int
+    budget: BudgetSpec
+    on_call: Callable[[CallInfo], None] = lambda info: None
+    earlier_seconds: float = 0.0  # what earlier processes of this run used
+    spent: Spend = field(default_factory=Spend)
+    by_role: dict[str, Spend] = field(default_factory=lambda: defaultdict(Spend))
+    retries: int = 0
+    stopping: BaseException | None = None  # raised instead of sending anything more
+
+    def __post_init__(self) -> None:
+        self.started = time.monotonic()
+        self._hold = {"calls": 0.0, "tokens": 0.0, "usd": 0.0}
+        self._reserved = Spend()
+        self._flying: dict[str, asyncio.Future[Settled]] = {}
+        self._touched: set[bytes] = set()
+        self._limiters: dict[str, Limiter] = {}
+        self._recorded = self._count_sent()
+        self.sent = Spend(**vars(self._recorded))
+        self._process = random.SystemRandom().getrandbits(48)  # pids come again, in containers even at once
+        self._jitter = random.Random(self._process)  # waiting times only: no result depends on it
+        self._dead_in_a_row: list[str] = []
+
+    # Budget
+
+    def _count_sent(self) -> Spend:
+        calls = self.store.row(
+            "select coalesce(sum(attempts), 0), coalesce(sum(prompt_tokens), 0), "
+            "coalesce(sum(completion_tokens), 0), coalesce(sum(usd), 0) from calls where run_id = ? and kind = 'lm'",
+            self.run_id,
+        )
+        open_attempts = self.store.row(
+            "select count(*), coalesce(sum(prompt_tokens), 0), coalesce(sum(usd), 0) from attempts "
+            "where run_id = ? and (outcome is null or key not in (select key from calls where run_id = ?))",
+            self.run_id,
+            self.run_id,
+        )
+        assert calls is not None and open_attempts is not None
+        return Spend(calls[0] + open_attempts[0], 0, calls[1] + open_attempts[1], calls[2], calls[3] + open_attempts[2])
+
+    @property
+    def unknown(self) -> int:
+        """Requests that left before a kill and whose outcome nobody knows; they count against the ceiling."""
+        row = self.store.row(
+            "select count(*) from attempts where run_id = ? and outcome is null and process != ?",
+            self.run_id, self._process,
+        )  # fmt: skip
+        return row[0] if row else 0
+
+    @property
+    def seconds(self) -> float:
+        return self.earlier_seconds + time.monotonic() - self.started
+
+    def hold(self, *, calls: float = 0, tokens: float = 0, usd: float = 0) -> None:
+        """Set aside what the proof will need; search cannot use it. A later call replaces the earlier one."""
+        self._hold = {"calls": calls, "tokens": tokens, "usd": usd}
+
+    def remaining(self, what: str = "calls") -> float:
+        """What search may still use of `calls`, `tokens`, `usd` or `minutes`; infinite where there is no ceiling."""
+        ceiling = getattr(self.budget, what)
+        if ceiling is None:
+            return float("inf")
+        if what == "minutes":
+            return max(0.0, ceiling - self.seconds / 60)
+        used = getattr(self.spent, what) + getattr(self._reserved, what)
+        return max(0.0, ceiling - used - self._hold[what])
+
+    def _reserve(self, worst: Spend) -> None:
+        if self.stopping is not None:
+            raise self.stopping
+        for what in ("calls", "tokens", "usd"):
+            ceiling, need = getattr(self.budget, what), getattr(worst, what)
+            if ceiling is None:
+                continue
+            used = max(getattr(self.spent, what), getattr(self.sent, what)) + getattr(self._reserved, what)
+            if used + need > ceiling - self._hold[what] + 1e-12:
+                raise BudgetSpent(what, ceiling - self._hold[what], used + need)
+        if self.budget.minutes is not None and self.seconds >= self.budget.minutes * 60:
+            raise BudgetSpent("minutes", self.budget.minutes, self.seconds / 60)
+        _add(self._reserved, worst, 1)
+
+    # Calls
+
+    async def call(self, lm: LM, request: Request, role: str, spec: LMSpec) -> Settled:
+        """Answer a request from the journal or the model.
+
+        A call that fails for good is settled with its error, which is journalled too. Raises BudgetSpent before
+        anything is sent that could pass a ceiling.
+        """
+        key = request.key(lm.identity)
+        while True:
+            settled = self._replayed(key, role)
+            if settled is not None:
+                return settled
+            flying = self._flying.get(key)
+            if flying is None:
+                return await self._first(key, lm, request, role, spec)
+            # The same request is under way: wait for it, and if its owner gave up, look again.
+            await asyncio.wait([flying])
+            if not flying.cancelled() and (error := flying.exception()) is not None:
+                raise error
+
+    async def _first(self, key: str, lm: LM, request: Request, role: str, spec: LMSpec) -> Settled:
+        flying = self._flying[key] = asyncio.ensure_future(self._pay(lm, request, role, spec, key))
+        try:
+            return await flying
+        finally:
+            del self._flying[key]
+
+    def _replayed(self, key: str, role: str) -> Settled | None:
+        row = self.store.row("select * from calls where run_id = ? and key = ?", self.run_id, key)
+        if row is None:
+            return None
+        first = self._touch(key)
+        if first:
+            self._count(row["role"], row["attempts"], row["prompt_tokens"], row["completion_tokens"], row["usd"] or 0.0,
+                        row["seconds"])  # fmt: skip
+        else:
+            self.spent.cached += 1
+            self.by_role[role].cached += 1
+        error = None
+        if row["outcome"] not in ("ok", "stop", "length", "refusal", "empty", "tool_calls"):
+            error = LMError(row["outcome"], row["message"] or "")
+        response = None if row["response"] is None else _response(row)
+        self._tell(key, row["role"], row["lm"], row["outcome"], True, row["attempts"], row["prompt_tokens"],
+                   row["completion_tokens"], row["usd"] or 0.0, row["seconds"])  # fmt: skip
+        return Settled(response, error, not first, row["attempts"], row["usd"] or 0.0, row["seconds"])
+
+    def _touch(self, key: str) -> bool:
+        """True the first time that this process meets a key. Half of each key is enough, and saves memory."""
+        short = bytes.fromhex(key[:16])
+        if short in self._touched:
+            return False
+        self._touched.add(short)
+        return True
+
+    async def _pay(self, lm: LM, request: Request, role: str, spec: LMSpec, key: str) -> Settled:
+        limiter = self._limiters.setdefault(lm.identity, Limiter(spec.concurrency or lm.concurrency))
+        prompt = estimate_tokens(request.messages)
+        price = lm.price(prompt, request.max_tokens)
+        worst = Spend(1, 0, prompt, request.max_tokens, price or 0.0)
+        earlier = self.store.row(
+            "select count(*) from attempts where run_id = ? and key = ? and outcome is not null", self.run_id, key
+        )
+        failed = earlier[0] if earlier else 0
+        if failed:
+            self._count(role, failed, 0, 0, 0.0, 0.0)
+        begun = time.monotonic()
+        error: LMError | None = None
+        response: Response | None = None
+        for attempt in range(spec.attempts):
+            if attempt:
+                self.retries += 1
+                await asyncio.sleep(self._pause(attempt, error))
+            async with limiter:
+                response, error = await self._attempt(lm, request, role, spec, key, worst)
+                if error is not None and error.kind == "auth":
+                    raise error  # not journalled: the user mends the key and resumes
+                if error is None or not error.retryable or attempt + 1 == spec.attempts:
+                    # The slot is held until the outcome is on disk: what a kill can lose is bounded by the slots.
+                    return await self._settle(
+                        key, role, lm, request, response, error, failed + attempt + 1, begun, price is None
+                    )
+            self._count(role, 1, 0, 0, 0.0, 0.0)
+            limiter.slow_down(error)
+        raise AssertionError("unreachable")
+
+    async def _attempt(
+        self, lm: LM, request: Request, role: str, spec: LMSpec, key: str, worst: Spend
+    ) -> tuple[Response | None, LMError | None]:
+        """Reserve, write the intent, send once. The reservation ends with the attempt's outcome."""
+        self._reserve(worst)
+        try:
+            self.sent.calls += 1  # from here on it counts, whether or not anything arrives
+            self._reserved.calls -= 1
+            await asyncio.shield(
+                self.store.write(
+                    "insert into attempts (run_id, key, role, process, prompt_tokens, usd) values (?, ?, ?, ?, ?, ?)",
+                    self.run_id,
+                    key,
+                    role,
+                    self._process,
+                    worst.prompt_tokens,
+                    worst.usd,
+                )  # fmt: skip
+            )
+            try:
+                async with asyncio.timeout(spec.timeout):
+                    return await lm.complete(request), None
+            except TimeoutError:
+                error = LMError("timeout", f"no full answer within {spec.timeout:g} s")
+            except LMError as failure:
+                error = failure
+            except Exception as failure:  # a provider's bug is one failed call, not the end of the run
+                error = LMError("provider", f"{type(failure).__name__}: {failure}")
+            self.store.write(
+                "update attempts set outcome = ?, message = ? where id = (select max(id) from attempts "
+                "where run_id = ? and key = ? and outcome is null and process = ?)",
+                error.kind, str(error)[:500], self.run_id, key, self._process,
+            )  # fmt: skip
+            return None, error
+        finally:
+            self._reserved.prompt_tokens -= worst.prompt_tokens
+            self._reserved.completion_tokens -= worst.completion_tokens
+            self._reserved.usd -= worst.usd
+
+    async def _settle(
+        self, key: str, role: str, lm: LM, request: Request, response: Response | None, error: LMError | None,
+        attempts: int, begun: float, unpriced: bool,
+    ) -> Settled:  # fmt: skip
+        seconds = time.monotonic() - begun
+        outcome = error.kind if error else response.finish if response else "empty"
+        prompt = response.prompt_tokens if response else 0
+        completion = response.completion_tokens if response else 0
+        usd = response.usd if response and response.usd is not None else lm.price(prompt, completion) or 0.0
+        self.store.write(
+            "delete from attempts where run_id = ? and key = ? and outcome is null and process = ?",
+            self.run_id, key, self._process,
+        )  # fmt: skip
+        done = self.store.write(
+            "insert or replace into calls values (?, ?, 'lm', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            self.run_id, key, role, lm.identity, self._request_text(request),
+            None if response is None else dumps(response.as_dict()), outcome,
+            str(error)[:500] if error else None, attempts, prompt, completion, usd, seconds,
+        )  # fmt: skip
+        self.sent.prompt_tokens += prompt
+        self.sent.completion_tokens += completion
+        self.sent.usd += usd
+        self._touch(key)
+        self._count(role, 1, prompt, completion, usd, seconds)
+        await asyncio.shield(done)
+        self._watch(key, error)
+        self._tell(key, role, lm.identity, outcome, False, attempts, prompt, completion, usd, seconds)
+        return Settled(response, error, False, attempts, usd, seconds)
+
+    def _watch(self, key: str, error: LMError | None) -> None:
+        """Stop the run when the server seems dead, and forget those failures, so that a resumed run asks again."""
+        if error is None or error.kind not in DEAD:
+            self._dead_in_a_row.clear()
+            return
+        self._dead_in_a_row.append(key)
+        if len(self._dead_in_a_row) < DEAD_AFTER or self.stopping is not None:
+            return
+        for dead in self._dead_in_a_row:
+            self.store.write("delete from calls where run_id = ? and key = ?", self.run_id, dead)
+        self.stopping = ServerDead(f"{len(self._dead_in_a_row)} calls in a row failed, the last with: {error}")
+        raise self.stopping
+
+    def _request_text(self, request: Request) -> str:
+        """The request with its texts replaced by their hashes; `workbench show` puts them back."""
+        body = request.as_dict()
+        body["messages"] = [
+            {**m, "content": {"text": self.store.text(m["content"])}} if isinstance(m.get("content"), str) else m
+            for m in body["messages"]
+        ]
+        return dumps(body)
+
+    def _count(self, role: str, calls: int, prompt: int, completion: int, usd: float, seconds: float) -> None:
+        for spend in (self.spent, self.by_role[role]):
+            _add(spend, Spend(calls, 0, prompt, completion, usd, seconds), 1)
+
+    def _tell(self, *values: Any) -> None:
+        self.on_call(CallInfo(*values))
+
+    def _pause(self, attempt: int, error: LMError | None) -> float:
+        """Seconds before the next attempt: what the server asked for, else doubling; both with jitter."""
+        asked = error.retry_after if error else None
+        wait = 0.25 * 2**attempt if asked is None or asked < 0 else min(asked, LONGEST_WAIT)
+        return wait * self._jitter.uniform(1.0, 1.25)
+
+    # Other effects
+
+    async def effect(self, kind: str, content: Any, run: Callable[[], Awaitable[Any]]) -> Any:
+        """Run an effect that is no LM call (a tool, sandboxed code) once, and journal its JSON result.
+
+        content identifies it (name, arguments, example, ordinal). An exception is not journalled.
+        """
+        import hashlib
+
+        key = hashlib.sha256(dumps([kind, content]).encode()).hexdigest()[:32]
+        row = self.store.row("select response from calls where run_id = ? and key = ?", self.run_id, key)
+        if row is not None:
+            return json.loads(row["response"])
+        if self.stopping is not None:
+            raise self.stopping
+        begun = time.monotonic()
+        result = await run()
+        text = dumps(result)
+        await self.store.write(
+            "insert or replace into calls values (?, ?, ?, 'task', '', ?, ?, 'ok', null, 0, 0, 0, 0, ?)",
+            self.run_id, key, kind, dumps(content), text, time.monotonic() - begun,
+        )  # fmt: skip
+        return json.loads(text)  # what a replay would give, byte for byte
+
+    def summary(self) -> dict[str, Any]:
+        """What the report and `--json` call `spent`."""
+        return {
+            **self.spent.as_dict(),
+            "seconds": round(self.seconds, 3),
+            "unknown": self.unknown,
+            "by_role": {role: spend.as_dict() for role, spend in sorted(self.by_role.items())},
+        }
+
+
+def _add(total: Spend, part: Spend, sign: int) -> None:
+    for name in ("calls", "prompt_tokens", "completion_tokens", "usd", "seconds"):
+        setattr(total, name, getattr(total, name) + sign * getattr(part, name))
+
+
+def _response(row: Mapping[str, Any]) -> Response:
+    body = json.loads(row["response"])
+    for name in ("tool_calls", "prompt_ids", "token_ids", "logprobs"):
+        if name in body:
+            body[name] = tuple(body[name])
+    return Response(
+        prompt_tokens=row["prompt_tokens"], completion_tokens=row["completion_tokens"], usd=row["usd"], **body
+    )

@@ -1,0 +1,58 @@
+"""How many requests one language model gets at once: fewer after a rate limit, slowly more after success."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from workbench.errors import LMError
+
+
+class Limiter:
+    """A semaphore whose size follows the server: halved on a rate limit, grown by one for each full round.
+
+    All waiters share one pause, so that a Retry-After stops everybody and not only the one who was told.
+    """
+
+    def __init__(self, size: int):
+        self.size = self.largest = max(1, size)
+        self.busy = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._successes = 0
+        self._last_cut = -1.0
+
+    async def __aenter__(self) -> None:
+        if self.busy < self.size and not self._waiting:
+            self.busy += 1
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._release()  # the slot was handed over at the moment of the cancellation
+            else:
+                self._waiting.remove(turn)
+            raise
+
+    async def __aexit__(self, kind: type[BaseException] | None, *exc: object) -> None:
+        if kind is None:
+            self._successes += 1
+            if self._successes >= self.size and self.size < self.largest:
+                self.size, self._successes = self.size + 1, 0
+        self._release()
+
+    def _release(self) -> None:
+        self.busy -= 1
+        while self._waiting and self.busy < self.size:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                self.busy += 1
+                turn.set_result(None)
+
+    def slow_down(self, error: LMError | None) -> None:
+        """After a rate limit, halve; at most once a second, as one burst brings many of them."""
+        now = asyncio.get_running_loop().time()
+        if error is not None and error.kind == "rate_limit" and now - self._last_cut > 1.0:
+            self._last_cut, self.size, self._successes = now, max(1, self.size // 2), 0

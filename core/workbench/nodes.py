@@ -1,0 +1,236 @@
+"""Node kinds: the contract for one step of a workflow, and the graph that the steps form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from workbench.errors import PluginError, SpecError, suggest
+from workbench.plugins import plugins
+from workbench.spec import NODE_KEYS, spec_error
+from workbench.workflow import Tree, Workflow, canonical
+
+if TYPE_CHECKING:
+    import networkx
+
+    from workbench.runtime import Context
+
+
+class NodeConfig(BaseModel):
+    """Base of a kind's settings: unknown keys are refused, every field has a description."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class NodeKind:
+    """One step of a workflow. Subclass it, set `Config` and `primary`, and write `run`.
+
+    A node is made once for each distinct setting and then shared, so `run` keeps no state in self. It may raise
+    NodeError (a typed failure of this example) or anything else (recorded as a failure with its type).
+    """
+
+    Config: ClassVar[type[NodeConfig]] = NodeConfig
+    primary: ClassVar[str] = ""  # the field that `kind: VALUE` fills
+    #: settings that optimizers may change, and what they are: text, demos, int, float, choice, nodes, tools
+    learnable: ClassVar[Mapping[str, str]] = {}
+
+    def __init__(self, name: str, config: Any, base: Path):
+        self.name, self.config, self.base = name, config, base
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the fields that it reads."""
+        return ()
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the fields that it writes."""
+        return ()
+
+    @property
+    def max_calls(self) -> int:
+        """The most LM calls that one run of it makes, retries not counted."""
+        return 0
+
+    def children(self) -> Mapping[str, NodeKind]:
+        """Nodes inside this one, by the setting that holds them."""
+        return {}
+
+    async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
+        """Give a value for every name in `outputs`."""
+        raise NotImplementedError
+
+
+def node_tree(raw: Mapping[str, Any], fail: Callable[[tuple[str | int, ...], str, str | None], Exception]) -> Tree:
+    """A node as written (`{predict: ..., instructions: ...}`) in its normal form (`{"kind": "predict", ...}`).
+
+    fail(path, message, hint) makes the error to raise.
+    """
+    known = plugins().names("node_kinds")
+    if "kind" in raw:  # the normal form itself, as exported
+        kinds = [raw["kind"]]
+        rest = {k: v for k, v in raw.items() if k != "kind"}
+    else:
+        kinds = [key for key in raw if key in known]
+        rest = dict(raw)
+    if len(kinds) != 1 or kinds[0] not in known:
+        if kinds:
+            raise fail((), f"a node has one kind, this one names {', '.join(map(str, kinds))}", None)
+        others = [k for k in raw if k not in NODE_KEYS]
+        hint = suggest(str(others[0]), known) if others else f"Known: {', '.join(known)}."
+        if others and plugins().set_aside:
+            hint += f" Plugins that failed to load: {', '.join(sorted(plugins().set_aside))}."
+        raise fail((others[0],) if others else (), "no node kind is named here", hint)
+    kind = kinds[0]
+    cls = node_class(kind)
+    if kind in rest:
+        rest = {cls.primary: rest.pop(kind), **rest}
+    return {"kind": kind, **rest}
+
+
+def node_class(kind: str) -> type[NodeKind]:
+    cls = plugins().get("node_kinds", kind)
+    if not (isinstance(cls, type) and issubclass(cls, NodeKind)):
+        raise PluginError(f"node kind '{kind}' is no subclass of workbench.NodeKind")
+    return cls
+
+
+def make_node(name: str, tree: Tree, base: Path) -> NodeKind:
+    """The node for a normal-form tree; equal trees share one object. Raises pydantic's ValidationError."""
+    return _make_node(name, canonical(tree), base)
+
+
+@lru_cache(maxsize=4096)
+def _make_node(name: str, text: str, base: Path) -> NodeKind:
+    import json
+
+    tree = json.loads(text)
+    cls = node_class(tree["kind"])
+    settings = {k: v for k, v in tree.items() if k != "kind" and k not in NODE_KEYS}
+    return cls(name, cls.Config.model_validate(settings), base)
+
+
+def check_nodes(workflow: Workflow, source: Any = None) -> None:
+    """Make every node and the graph. Raises SpecError, with its place in the file if source is given."""
+    for name, tree in workflow.nodes.items():
+        try:
+            make_node(name, tree, workflow.base)
+        except ValidationError as error:
+            cls = node_class(tree["kind"])
+            raise spec_error(_Placed(source, tree, cls), error, cls.Config, ("nodes", name)) from None
+        except SpecError as error:
+            place = _Placed(source, tree, node_class(tree["kind"]))
+            raise place.error(("nodes", name, *error.path), error.message, error.hint) from None
+    build_graph(workflow, source)
+
+
+class _Placed:
+    """Errors about a node at their place in the file, or without place where there is no file."""
+
+    def __init__(self, source: Any, tree: Tree, cls: type[NodeKind]):
+        self.source, self.kind, self.primary = source, tree["kind"], cls.primary
+
+    def error(self, path: tuple[str | int, ...], message: str, hint: str | None = None) -> SpecError:
+        if self.source is None:
+            return SpecError(message, hint=hint, path=path)
+        if len(path) > 2 and path[2] == self.primary:  # written as `predict: ...`
+            path = (*path[:2], self.kind, *path[3:])
+        return self.source.error(path, message, hint)
+
+
+def enabled(workflow: Workflow) -> dict[str, NodeKind]:
+    """The nodes that take part, in the order of the file."""
+    return {
+        name: make_node(name, tree, workflow.base) for name, tree in workflow.nodes.items() if tree.get("enabled", True)
+    }
+
+
+def build_graph(workflow: Workflow, source: Any = None) -> networkx.DiGraph:
+    """Nodes as a directed graph: an edge for each `needs`, and from the writer of a field to its readers.
+
+    Where several nodes write a field, a reader gets it from the last one before it in the file; a node that reads
+    and writes the same field refines it. Raises SpecError for unknown `needs`, cycles, and nothing enabled.
+    """
+    import networkx
+
+    def fail(path: tuple[str | int, ...], message: str, hint: str | None = None) -> SpecError:
+        if source is None:
+            return SpecError(message, hint=hint, path=path)
+        return source.error(path, message, hint)
+
+    nodes = enabled(workflow)
+    if not nodes:
+        raise fail(("nodes",), "no node is enabled", "Enable at least one.")
+    graph = networkx.DiGraph()
+    graph.add_nodes_from(nodes)
+    names = list(nodes)
+    for index, (name, node) in enumerate(nodes.items()):
+        for need in needs_of(workflow.nodes[name]):
+            if need not in workflow.nodes:
+                raise fail(("nodes", name, "needs"), f"'{name}' needs unknown node '{need}'", suggest(need, names))
+            if need in nodes:
+                graph.add_edge(need, name)
+        for field in node.inputs:
+            writers = [n for n in names if n != name and field in nodes[n].outputs]
+            before = [n for n in writers if names.index(n) < index]
+            if before:
+                graph.add_edge(before[-1], name)
+            elif writers and field not in node.outputs:
+                graph.add_edge(writers[0], name)
+    try:
+        cycle = networkx.find_cycle(graph)
+    except networkx.NetworkXNoCycle:
+        return graph
+    ring = " -> ".join([edge[0] for edge in cycle] + [cycle[0][0]])
+    raise fail(("nodes", cycle[0][0]), f"the nodes form a cycle: {ring}", "Remove one of these dependencies.")
+
+
+def needs_of(tree: Tree) -> list[str]:
+    needs = tree.get("needs") or []
+    return [needs] if isinstance(needs, str) else list(needs)
+
+
+def input_fields(workflow: Workflow) -> list[str]:
+    """The fields that the workflow reads from an example: read by a node, written by none before it."""
+    import networkx
+
+    nodes, wanted = enabled(workflow), []
+    for name, node in nodes.items():
+        before = networkx.ancestors(workflow.graph, name)
+        for field in node.inputs:
+            if field not in wanted and not any(field in nodes[b].outputs for b in before):
+                wanted.append(field)
+    return wanted
+
+
+def learnable(workflow: Workflow, kind: str | None = None) -> dict[str, str]:
+    """Addresses that optimizers may change and what each is; only those of one kind (e.g. "demos") if given."""
+    found: dict[str, str] = {}
+
+    def walk(prefix: str, node: NodeKind) -> None:
+        found.update({f"{prefix}.{name}": what for name, what in node.learnable.items()})
+        for name, child in node.children().items():
+            walk(f"{prefix}.{name}", child)
+
+    for name, node in enabled(workflow).items():
+        walk(f"nodes.{name}", node)
+    return {a: w for a, w in found.items() if kind is None or w == kind}
+
+
+def node_at(workflow: Workflow, address: str) -> NodeKind:
+    """The innermost node whose setting an address names. Raises KeyError."""
+    parts = address.split(".")
+    if parts[0] != "nodes" or len(parts) < 2 or parts[1] not in workflow.nodes:
+        raise KeyError(address)
+    node, path = make_node(parts[1], workflow.nodes[parts[1]], workflow.base), parts[2:]
+    while path:
+        children = node.children()
+        match = next((k for k in children if path[: len(k.split("."))] == k.split(".")), None)
+        if match is None:
+            break
+        node, path = children[match], path[len(match.split(".")) :]
+    return node

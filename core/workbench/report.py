@@ -1,0 +1,189 @@
+"""The report of a run: scores, proof, bill and warnings, as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from workbench.evaluate import Evaluation, Result
+from workbench.ledger import Ledger
+from workbench.pareto import pareto_set
+from workbench.proof import Proof, describe, paired_proof
+from workbench.workflow import Workflow
+
+if TYPE_CHECKING:
+    from workbench.task import Task
+
+
+@dataclass
+class Report:
+    """What a run found. `as_dict` is what `--json` prints."""
+
+    run: str
+    status: str
+    winner: Workflow
+    changes: list[tuple[str, Any, Any]]
+    baseline: dict[str, Any]
+    best: dict[str, Any]
+    proof: Proof | None
+    spent: dict[str, Any]
+    budget: dict[str, Any]
+    database: str
+    candidates: int
+    failures: dict[str, int] = field(default_factory=dict)
+    pareto: list[dict[str, Any]] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    error: str | None = None
+    workflow: str | None = None
+    test_rows: int = 0
+
+    @property
+    def gain_shown(self) -> bool:
+        return self.proof is not None and self.proof.shown
+
+    def as_dict(self) -> dict[str, Any]:
+        proof = self.proof
+        gain = {"diff": 0.0, "ci95": [0.0, 0.0], "p": 1.0, "shown": False}
+        if proof is not None:
+            gain = {
+                "diff": proof.diff, "ci95": list(proof.ci95), "p": proof.p, "shown": proof.shown, "test": proof.test,
+                "n": proof.n, "excluded": proof.n_excluded, "smallest_gain": proof.smallest_gain,
+            }  # fmt: skip
+        return {
+            "run": self.run, "status": self.status, "baseline": self.baseline, "best": self.best, "gain": gain,
+            "spent": self.spent, "budget": self.budget, "workflow": self.workflow, "database": self.database,
+            "candidates": self.candidates, "failures": self.failures, "pareto": self.pareto,
+            "changes": [[a, b, c] for a, b, c in self.changes], "warnings": self.warnings, "error": self.error,
+        }  # fmt: skip
+
+    def headline(self) -> list[str]:
+        """The result in a few lines; also the comment on top of the written workflow."""
+        lines = [f"workbench run {self.run}: {_STATUS[self.status]}"]
+        if self.proof is not None:
+            lines.append(describe(self.proof))
+        elif self.status in ("finished", "budget"):
+            lines.append("The gain is not shown: the budget left no calls for the sealed test.")
+        return lines
+
+    def lines(self) -> list[str]:
+        """The whole report as plain text."""
+        out = self.headline()
+        if self.error:
+            out.append(f"Error: {self.error}")
+        out += ["", *self._score_table(), ""]
+        if self.changes:
+            out.append("Changed:")
+            out += [f"  {address}: {_short(old)} -> {_short(new)}" for address, old, new in self.changes]
+        elif self.status in ("finished", "budget"):
+            out.append("Nothing was changed: no candidate beat the baseline on val.")
+        if len(self.pareto) > 1:
+            out.append("Pareto set (val):")
+            out += ["  " + ", ".join(f"{k} {v:.4g}" for k, v in p.items() if k != "workflow") for p in self.pareto]
+        if self.failures:
+            out.append("Failed examples in the test: " + ", ".join(f"{k} {n}" for k, n in self.failures.items()))
+        out += [f"Warning: {warning}" for warning in self.warnings]
+        out.append(self._bill())
+        if self.workflow:
+            out.append(f"Result: {self.workflow}    Details: workbench show {self.run}")
+        elif self.status in ("interrupted", "failed"):
+            out.append(f"Nothing paid for is lost. Go on with: workbench resume {self.run} --db {self.database}")
+        return out
+
+    def _score_table(self) -> list[str]:
+        rows = [("", "val", "test", "tokens", "usd", "seconds", "calls")]
+        for name, side in (("baseline", self.baseline), ("winner", self.best)):
+            test, cost = side["test"], side["cost"]
+            rows.append(
+                (name, _number(side["val"]), f"{_number(test['score'])} (n={test['n']})",
+                 *(_number(cost.get(k), "{:.4g}") for k in ("tokens", "usd", "latency", "calls")))
+            )  # fmt: skip
+        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+        lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+        lines[0] += "   (costs per example)"
+        return lines
+
+    def _bill(self) -> str:
+        spent = self.spent
+        ceiling = {"calls": self.budget.get("calls"), "usd": self.budget.get("usd")}
+        calls = f"{spent['calls']} calls" + (f" of {ceiling['calls']}" if ceiling["calls"] else "")
+        usd = f"${spent['usd']:.4f}" + (f" of ${ceiling['usd']:g}" if ceiling["usd"] else "")
+        text = (
+            f"Spent: {calls} ({spent['cached']} more answered from the journal), {spent['prompt_tokens']} tokens in, "
+            f"{spent['completion_tokens']} out, {usd}, {spent['seconds']:.1f} s"
+        )
+        if spent["unknown"]:
+            text += f"; {spent['unknown']} more were sent before a kill, outcome unknown"
+        others = {role: s for role, s in spent["by_role"].items() if role != "task"}
+        return text + "".join(f"; {role}: {s['calls']} calls" for role, s in others.items())
+
+
+_STATUS = {
+    "finished": "finished",
+    "budget": "finished at the budget's ceiling",
+    "interrupted": "interrupted",
+    "failed": "failed",
+}
+
+
+def build_report(
+    *,
+    run: str,
+    status: str,
+    task: Task,
+    winner: Workflow,
+    evaluations: Mapping[str, Evaluation],
+    pairs: Sequence[tuple[Result, Result]] | None,
+    ledger: Ledger,
+    database: str,
+    candidates: int,
+    warnings: Sequence[str],
+    error: str | None = None,
+) -> Report:
+    """Put a report together from what a run found. pairs: (baseline, winner) results of the sealed test rows."""
+    pairs = list(pairs or ())
+    proof = None
+    if pairs:
+        proof = paired_proof([a.score for a, _ in pairs], [b.score for _, b in pairs], seed=task.spec.seed)
+    warnings = list(warnings)
+    if pairs and len(pairs) < len(task.dataset.test):
+        warnings.append(f"the budget allowed only {len(pairs)} of the {len(task.dataset.test)} test rows")
+    failures: dict[str, int] = {}
+    for _, b in pairs:
+        if b.failure:
+            failures[b.failure] = failures.get(b.failure, 0) + 1
+    objectives = list(task.spec.objectives)
+    front = pareto_set(list(evaluations.values()), objectives) if len(objectives) > 1 else []
+    return Report(
+        run=run, status=status, winner=winner, changes=task.workflow.diff(winner),
+        baseline=_side(evaluations.get(task.workflow.hash), [a for a, _ in pairs], task.workflow),
+        best=_side(evaluations.get(winner.hash), [b for _, b in pairs], winner),
+        proof=proof, spent=ledger.summary(), budget=task.spec.budget.model_dump(exclude_none=True), database=database,
+        candidates=candidates, failures=failures,
+        pareto=[{"workflow": e.workflow.hash, **{o: e.objectives[o] for o in objectives}} for e in front],
+        warnings=warnings, error=error, test_rows=len(pairs),
+    )  # fmt: skip
+
+
+def _side(val: Evaluation | None, test: list[Result], workflow: Workflow) -> dict[str, Any]:
+    evaluation = Evaluation(workflow, "test", tuple(test), True)
+    counted = [r.score for r in test if r.score is not None]
+    cost = evaluation.objectives if test else val.objectives if val is not None else {}
+    return {
+        "workflow": workflow.hash,
+        "val": val.score if val is not None else None,
+        "test": {"score": sum(counted) / len(counted) if counted else None, "n": len(counted)},
+        "cost": {k: v for k, v in cost.items() if k != "score"},
+    }
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, list):
+        return f"{len(value)} rows" if value else "none"
+    text = json.dumps(value, ensure_ascii=False) if value is not None else "none"
+    return text if len(text) <= 70 else text[:67] + "..."
+
+
+def _number(value: float | None, form: str = "{:.3f}") -> str:
+    return "-" if value is None else form.format(value)

@@ -1,0 +1,341 @@
+"""The runtime: runs a workflow on one example, and records what happened as a trace.
+
+Everything with an effect goes through `Context`: that is what makes a run replayable, billed and traced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Any
+
+from workbench.data import Example
+from workbench.errors import BudgetSpent, LMError, NodeError, PluginError, StoreError, WorkbenchError
+from workbench.ledger import Ledger, ServerDead, Settled
+from workbench.lm import LM, Message, Request, Response
+from workbench.nodes import NodeKind, enabled
+from workbench.plugins import plugins
+from workbench.spec import LMSpec
+from workbench.workflow import Workflow, canonical
+
+
+@dataclass(slots=True)
+class CallRecord:
+    """One LM call inside a span. With token ids and log-probabilities it is a step of a rollout."""
+
+    messages: tuple[Message, ...]
+    response: Response
+    role: str
+    lm: str
+    cached: bool
+    usd: float
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class Span:
+    """One run of one node. agent and turn identify the step of a multi-turn, multi-agent rollout."""
+
+    node: str
+    kind: str
+    inputs: Mapping[str, Any]
+    outputs: Mapping[str, Any] = field(default_factory=dict)
+    calls: list[CallRecord] = field(default_factory=list)
+    notes: dict[str, Any] = field(default_factory=dict)
+    agent: str | None = None
+    turn: int | None = None
+    seconds: float = 0.0
+    error: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """What the store keeps: texts of prompts are in `calls`, so only answers and counts are here."""
+        out: dict[str, Any] = {"node": self.node, "kind": self.kind, "seconds": round(self.seconds, 4)}
+        out["outputs"] = dict(self.outputs)
+        out["calls"] = [
+            {"role": c.role, "text": c.response.text, "finish": c.response.finish,
+             "tokens": [c.response.prompt_tokens, c.response.completion_tokens]}
+            for c in self.calls
+        ]  # fmt: skip
+        for name in ("notes", "agent", "turn", "error"):
+            if getattr(self, name):
+                out[name] = getattr(self, name)
+        return out
+
+
+@dataclass(slots=True)
+class Trace:
+    """One example through one workflow: its spans in the order in which they began."""
+
+    example: str
+    spans: list[Span] = field(default_factory=list)
+
+    @property
+    def calls(self) -> list[CallRecord]:
+        return [call for span in self.spans for call in span.calls]
+
+    @property
+    def rollout(self) -> list[dict[str, Any]]:
+        """The calls that were recorded at token level, one dict each, in order: what training learns from."""
+        return [
+            {
+                "agent": span.agent or span.node, "turn": span.turn or 0, "prompt_ids": c.response.prompt_ids,
+                "token_ids": c.response.token_ids, "logprobs": c.response.logprobs, "text": c.response.text,
+            }
+            for span in self.spans for c in span.calls if c.response.token_ids is not None
+        ]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What running a workflow on an example gave: a prediction, or a failure (kind, message) and its node."""
+
+    prediction: Mapping[str, Any]
+    trace: Trace
+    failure: str | None = None
+    message: str | None = None
+    seconds: float = 0.0
+
+
+class LMPool:
+    """The language models of a run, one object for each distinct setting."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, LM] = {}
+        self._by_object: dict[int, tuple[LMSpec, LM]] = {}
+
+    def get(self, spec: LMSpec) -> LM:
+        known = self._by_object.get(id(spec))
+        if known is not None and known[0] is spec:
+            return known[1]  # the usual case, without writing the settings out
+        key = spec.model_dump_json()
+        if key not in self._made:
+            self._made[key] = make_lm(spec)
+        if len(self._by_object) < 1024:
+            self._by_object[id(spec)] = (spec, self._made[key])
+        return self._made[key]
+
+    async def aclose(self) -> None:
+        for lm in self._made.values():
+            await lm.aclose()
+        self._made.clear()
+
+
+def make_lm(spec: LMSpec) -> LM:
+    """The provider whose prefix the model's name has (`prefix/rest` or `prefix:rest`), else the one for `*`."""
+    known = plugins().names("lms")
+    for mark in ("/", ":"):
+        prefix, found, rest = spec.model.partition(mark)
+        if found and prefix in known:
+            return plugins().get("lms", prefix)(rest, spec)
+    if "*" not in known:
+        raise PluginError(f"no LM provider serves '{spec.model}'; known prefixes: {', '.join(known)}")
+    return plugins().get("lms", "*")(spec.model, spec)
+
+
+def lm_spec(value: Any) -> LMSpec:
+    """A name or a mapping of settings as an LMSpec; equal settings give one object."""
+    return _lm_spec(canonical({"model": value} if isinstance(value, str) else value))
+
+
+@lru_cache(maxsize=256)
+def _lm_spec(text: str) -> LMSpec:
+    return LMSpec.model_validate_json(text)
+
+
+@dataclass
+class Runtime:
+    """What all examples of a run share: the ledger, the language models, and which one plays which role."""
+
+    ledger: Ledger
+    lm: LMSpec
+    roles: Mapping[str, LMSpec] = field(default_factory=dict)
+    pool: LMPool = field(default_factory=LMPool)
+
+    def lm_spec(self, role: str, workflow: Workflow | None = None) -> LMSpec:
+        """roles from the file; the task's LM may be changed by a patch of the workflow's `lm`."""
+        if role in self.roles:
+            return self.roles[role]
+        changed = workflow.tree.get("lm") if workflow is not None else None
+        return lm_spec(changed) if changed else self.lm
+
+    async def complete(self, spec: LMSpec, request: Request, role: str) -> tuple[Response, Settled]:
+        """The response, and how it was paid. Raises LMError if the call failed for good."""
+        settled = await self.ledger.call(self.pool.get(spec), request, role, spec)
+        if settled.error is not None:
+            raise settled.error
+        assert settled.response is not None
+        return settled.response, settled
+
+
+class Program:
+    """A workflow made ready to run: nodes, order, and the LM of each."""
+
+    def __init__(self, workflow: Workflow, runtime: Runtime):
+        import networkx
+
+        self.workflow, self.runtime = workflow, runtime
+        self.nodes = enabled(workflow)
+        self.order: list[str] = list(networkx.lexicographical_topological_sort(
+            workflow.graph, key=list(self.nodes).index))  # fmt: skip
+        self.before: dict[str, list[str]] = {n: list(workflow.graph.predecessors(n)) for n in self.order}
+        self.optional = {n for n in self.order if workflow.nodes[n].get("optional")}
+
+    @cached_property
+    def max_calls(self) -> int:
+        """The most LM calls for one example, retries not counted."""
+        return sum(node.max_calls for node in self.nodes.values())
+
+    async def run(self, example: Example, replica: int = 0) -> Outcome:
+        """Run all nodes, independent ones at the same time. A failing node ends the example as a failure."""
+        trace, values, begun = Trace(example.id), dict[str, Any](), time.perf_counter()
+        skipped: set[str] = set()
+        try:
+            if len(self.order) == 1 or all(len(self.before[n]) for n in self.order[1:]):
+                for name in self.order:
+                    await self._step(name, example, values, trace, replica, skipped)
+            else:
+                await self._run_parallel(example, values, trace, replica, skipped)
+        except NodeError as error:
+            where = f"node '{error.node}': " if error.node else ""
+            return Outcome(values, trace, error.kind, f"{where}{error}", time.perf_counter() - begun)
+        return Outcome(values, trace, seconds=time.perf_counter() - begun)
+
+    async def _run_parallel(self, example: Example, values: dict[str, Any], trace: Trace, replica: int,
+                            skipped: set[str]) -> None:  # fmt: skip
+        tasks: dict[str, asyncio.Task[None]] = {}
+
+        async def after(name: str) -> None:
+            if self.before[name]:
+                await asyncio.gather(*(tasks[b] for b in self.before[name]))
+            await self._step(name, example, values, trace, replica, skipped)
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for name in self.order:
+                    tasks[name] = group.create_task(after(name))
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+
+    async def _step(self, name: str, example: Example, values: dict[str, Any], trace: Trace, replica: int,
+                    skipped: set[str]) -> None:  # fmt: skip
+        node = self.nodes[name]
+        ctx = Context(self, example.id, trace, name, replica)
+        try:
+            values.update(await ctx.run_node(node, self._inputs(node, example, values)))
+        except NodeError:
+            if name not in self.optional:
+                raise
+            skipped.add(name)  # an optional node that fails leaves the fields as they were
+
+    def _inputs(self, node: NodeKind, example: Example, values: Mapping[str, Any]) -> dict[str, Any]:
+        inputs = {}
+        for field_name in node.inputs:
+            if field_name in values:
+                inputs[field_name] = values[field_name]
+            else:
+                try:
+                    inputs[field_name] = example[field_name]
+                except KeyError:
+                    raise NodeError(
+                        "data", f"the example has no field '{field_name}'; it has: {', '.join(example)}",
+                        node=node.name,
+                    ) from None  # fmt: skip
+        return inputs
+
+
+class Context:
+    """What a running node may use. `node` is its path, e.g. `vote.of`."""
+
+    def __init__(self, program: Program, example: str, trace: Trace, node: str, replica: int = 0,
+                 span: Span | None = None):  # fmt: skip
+        self.program, self.example, self.trace, self.node, self.replica = program, example, trace, node, replica
+        self._span = span
+        self._effects = 0
+
+    @property
+    def span(self) -> Span:
+        assert self._span is not None
+        return self._span
+
+    def note(self, **values: Any) -> None:
+        """Record something on the span, e.g. that a fallback read the answer."""
+        self.span.notes.update(values)
+
+    async def run_node(self, node: NodeKind, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Run a node under a span of its own, and turn whatever it raises into a NodeError with a kind."""
+        span = Span(self.node, type(node).__name__, inputs)
+        self.trace.spans.append(span)
+        self._span, begun = span, time.perf_counter()
+        try:
+            span.outputs = await node.run(inputs, self)
+            return span.outputs
+        except NodeError as error:
+            error.node = error.node or self.node
+            span.error = f"{error.kind}: {error}"
+            raise
+        except LMError as error:
+            if error.kind == "auth":
+                raise
+            span.error = f"{error.kind}: {error}"
+            raise NodeError(error.kind, str(error), node=self.node) from error
+        except (BudgetSpent, StoreError, ServerDead):
+            raise
+        except Exception as error:
+            if isinstance(error, WorkbenchError) and self.program.runtime.ledger.stopping is error:
+                raise
+            span.error = f"code: {type(error).__name__}: {error}"
+            raise NodeError("code", f"{type(error).__name__}: {error}", node=self.node) from error
+        finally:
+            span.seconds = time.perf_counter() - begun
+
+    async def run_child(
+        self, node: NodeKind, name: str, inputs: Mapping[str, Any], replica: int = 0
+    ) -> Mapping[str, Any]:
+        """Run a node inside this one. Different replicas draw fresh samples."""
+        child = Context(self.program, self.example, self.trace, f"{self.node}.{name}", self.replica * 1000 + replica)
+        return await child.run_node(node, inputs)
+
+    async def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        lm: LMSpec | None = None,
+        replica: int = 0,
+        role: str = "task",
+        **settings: Any,
+    ) -> Response:
+        """Ask the node's language model. Settings are those of `workbench.lm.Request`.
+
+        Raises LMError if all attempts failed, BudgetSpent at the ceiling. A refused, empty or cut answer is
+        returned with its `finish`: the node decides what it means.
+        """
+        runtime = self.program.runtime
+        spec = lm or runtime.lm_spec(role, self.program.workflow)
+        request = make_request(spec, messages, self.replica * 1000 + replica, settings)
+        response, paid = await runtime.complete(spec, request, role)
+        self.span.calls.append(
+            CallRecord(request.messages, response, role, spec.model, paid.cached, paid.usd, paid.seconds)
+        )
+        return response
+
+    async def effect(self, kind: str, content: Any, run: Callable[[], Awaitable[Any]]) -> Any:
+        """Run a tool or another effect once for this place in this example; its result must be JSON."""
+        self._effects += 1
+        where = [self.program.workflow.hash, self.example, self.node, self.replica, self._effects]
+        return await self.program.runtime.ledger.effect(kind, [content, where], run)
+
+
+def make_request(spec: LMSpec, messages: Sequence[Message], replica: int, settings: Mapping[str, Any]) -> Request:
+    """A Request with the LM's own defaults where the caller gives none. A replica is a fresh draw only where
+    there is anything to draw: at temperature 0 every replica is the same call, and is paid once."""
+    values = {k: v for k, v in settings.items() if v is not None}
+    if spec.temperature is not None:
+        values.setdefault("temperature", spec.temperature)
+    if spec.max_tokens is not None:
+        values.setdefault("max_tokens", spec.max_tokens)
+    if not values.get("temperature"):
+        replica = 0
+    return Request(tuple(messages), replica=replica, **values)

@@ -1,0 +1,68 @@
+"""The JSON Schema of workflow files, with the settings of all installed node kinds and optimizers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from workbench.nodes import NODE_KEYS, node_class
+from workbench.plugins import plugins
+from workbench.spec import LMSpec, Spec
+
+_NODE_KEYS: dict[str, Any] = {
+    "needs": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}],
+              "description": "nodes that must be done before"},
+    "optional": {"type": "boolean", "description": "a failure of this node leaves the fields as they were"},
+    "enabled": {"type": "boolean", "description": "whether the node takes part"},
+}  # fmt: skip
+
+
+def json_schema() -> dict[str, Any]:
+    """Draft 2020-12, as editors and validators read it."""
+    schema = Spec.model_json_schema(by_alias=True, ref_template="#/$defs/{model}")
+    definitions = schema["$defs"]
+    kinds = []
+    for kind in plugins().names("node_kinds"):
+        definitions[f"node_{kind}"] = _node_schema(kind, definitions)
+        kinds.append({"$ref": f"#/$defs/node_{kind}"})
+    properties = schema["properties"]
+    properties["nodes"]["additionalProperties"] = {"anyOf": kinds}
+    lm = {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/LMSpec"}], "description": LMSpec.__doc__}
+    properties["lm"] = lm
+    properties["roles"] = {"type": "object", "properties": {"proposer": lm, "judge": lm}, "additionalProperties": False}
+    properties["optimize"] = _optimize_schema(definitions)
+    domain = {"$ref": "#/$defs/DomainSpec"}
+    properties["search"]["additionalProperties"] = {"anyOf": [{"type": "array", "minItems": 1}, domain]}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "workbench workflow file"}
+
+
+def _node_schema(kind: str, definitions: dict[str, Any]) -> dict[str, Any]:
+    cls = node_class(kind)
+    schema = _inlined(cls.Config, definitions)
+    properties = schema.get("properties", {})
+    required = [name for name in schema.get("required", []) if name != cls.primary]
+    primary = properties.pop(cls.primary, {})
+    extra = {key: _NODE_KEYS[key] for key in NODE_KEYS}
+    return {
+        "type": "object", "description": (cls.__doc__ or "").strip().split("\n")[0],
+        "properties": {kind: primary, **properties, **extra}, "required": [kind, *required],
+        "additionalProperties": False,
+    }  # fmt: skip
+
+
+def _optimize_schema(definitions: dict[str, Any]) -> dict[str, Any]:
+    choices: list[dict[str, Any]] = [{"enum": plugins().names("optimizers")}]
+    for name in plugins().names("optimizers"):
+        cls = plugins().get("optimizers", name)
+        definitions[f"optimizer_{name}"] = _inlined(cls, definitions)
+        reference = {"anyOf": [{"type": "null"}, {"$ref": f"#/$defs/optimizer_{name}"}]}
+        choices.append(
+            {"type": "object", "properties": {name: reference}, "required": [name], "additionalProperties": False}
+        )
+    one = {"anyOf": choices}
+    return {"anyOf": [one, {"type": "array", "items": one}], "description": "optimizers, run in this order"}
+
+
+def _inlined(model: Any, definitions: dict[str, Any]) -> dict[str, Any]:
+    schema = model.model_json_schema(ref_template="#/$defs/{model}")
+    definitions.update(schema.pop("$defs", {}))
+    return schema

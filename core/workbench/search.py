@@ -1,0 +1,251 @@
+"""Search spaces over parameter addresses, and ask-and-tell on them (Optuna, imported when first asked)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from workbench.data import Example
+from workbench.errors import SpecError, suggest
+from workbench.nodes import NodeKind, learnable, node_at
+from workbench.spec import DomainSpec
+from workbench.workflow import Patch, Workflow
+
+#: A domain of demos is searched as a number of demos and one of so many seeded draws from train.
+DEMO_SETS = 16
+
+
+class Suggests(Protocol):
+    """The part of an Optuna trial that a space needs."""
+
+    def suggest_float(
+        self, name: str, low: float, high: float, *, log: bool = False, step: float | None = None
+    ) -> float: ...
+    def suggest_int(self, name: str, low: int, high: int, *, log: bool = False, step: int = 1) -> int: ...
+    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any: ...
+
+
+class RandomSuggests:
+    """Draws every value at random: the baseline of all searches."""
+
+    def __init__(self, rng: random.Random):
+        self.rng = rng
+
+    def suggest_float(
+        self, name: str, low: float, high: float, *, log: bool = False, step: float | None = None
+    ) -> float:
+        if log:
+            import math
+
+            return math.exp(self.rng.uniform(math.log(low), math.log(high)))
+        if step:
+            return low + step * self.rng.randrange(int((high - low) / step + 1e-9) + 1)
+        return self.rng.uniform(low, high)
+
+    def suggest_int(self, name: str, low: int, high: int, *, log: bool = False, step: int = 1) -> int:
+        return self.rng.randrange(low, high + 1, step)
+
+    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
+        return self.rng.choice(choices)
+
+
+@dataclass(frozen=True)
+class Space:
+    """What may be changed, and within which bounds; define-by-run where a domain has `when`."""
+
+    domains: Mapping[str, DomainSpec]
+    train: Sequence[Example] = ()
+    targets: Mapping[str, str] = field(default_factory=dict)
+    seed: int = 0
+
+    def suggest(self, trial: Suggests, workflow: Workflow) -> dict[str, Any]:
+        """One value for each address whose condition holds, as a patch's `set`."""
+        values: dict[str, Any] = {}
+        for address in self.order():
+            domain = self.domains[address]
+            here = {a: values.get(a, workflow.get(a, None)) for a in domain.when}
+            if all(here[a] == wanted for a, wanted in domain.when.items()):
+                values[address] = self._value(trial, address, domain, workflow)
+        return values
+
+    def order(self) -> list[str]:
+        """Addresses with those first that others depend on. Raises SpecError for a ring of conditions."""
+        done: list[str] = []
+        rest = list(self.domains)
+        while rest:
+            ready = [a for a in rest if all(w in done or w not in self.domains for w in self.domains[a].when)]
+            if not ready:
+                raise SpecError(f"the conditions of {', '.join(rest)} depend on each other", path=("search", rest[0]))
+            done += ready
+            rest = [a for a in rest if a not in ready]
+        return done
+
+    def _value(self, trial: Suggests, address: str, domain: DomainSpec, workflow: Workflow) -> Any:
+        if domain.float_:
+            low, high = domain.float_
+            return trial.suggest_float(address, low, high, log=domain.log, step=domain.step)
+        if domain.int_:
+            low, high = domain.int_
+            return trial.suggest_int(address, low, high, log=domain.log, step=int(domain.step or 1))
+        if domain.choice:
+            if all(isinstance(c, str | int | float | bool | None) for c in domain.choice):
+                return trial.suggest_categorical(address, domain.choice)
+            return domain.choice[trial.suggest_categorical(address, list(range(len(domain.choice))))]
+        assert domain.demos is not None
+        count = trial.suggest_int(f"{address}#count", 0, min(domain.demos, len(self.train)))
+        draw = trial.suggest_categorical(f"{address}#draw", list(range(DEMO_SETS)))
+        rng = random.Random(f"demos:{self.seed}:{address}:{draw}")
+        return draw_demos(node_at(workflow, address), self.train, count, rng, self.targets)
+
+
+def default_space(workflow: Workflow, max_demos: int = 8) -> dict[str, DomainSpec]:
+    """What can be searched without being told: the demos of every node that takes them."""
+    return {address: DomainSpec(demos=max_demos) for address in learnable(workflow, "demos")}
+
+
+def check_space(domains: Mapping[str, DomainSpec], workflow: Workflow, fail: Any) -> None:
+    """Every address must exist or be a setting of its node. fail(path, message, hint) makes the error."""
+    known = sorted(set(learnable(workflow)))
+    for address, domain in domains.items():
+        for name in (address, *domain.when):
+            try:
+                probe = [domain.float_ or domain.int_ or domain.choice or [[]]][0]
+                value = probe[0] if name == address else domain.when[name]
+                parts = name.split(".")
+                if parts[0] == "nodes" and (len(parts) < 3 or parts[1] not in workflow.nodes):
+                    raise KeyError(name)
+                if parts[0] not in ("nodes", "lm"):
+                    raise KeyError(name)
+                workflow.patched({name: value})
+                if name == address and len(probe) > 1:
+                    for other in probe[1:]:
+                        workflow.patched({name: other})
+            except KeyError:
+                raise fail(("search", address), f"no setting has the address '{name}'", suggest(name, known)) from None
+            except SpecError as error:
+                raise fail(("search", address), f"{name}: {error.message}", error.hint) from None
+    try:
+        Space(domains).order()
+    except SpecError as error:
+        raise fail(error.path, error.message, None) from None
+
+
+def labelled_demo(node: NodeKind, example: Example, targets: Mapping[str, str] = {}) -> dict[str, Any] | None:
+    """A training row as a demo of a node, or None where the row does not have all of the node's outputs.
+
+    targets says where the label of an output stands if not under its own name.
+    """
+    demo = {}
+    for name in (*node.inputs, *node.outputs):
+        source = targets.get(name, name) if name in node.outputs else name
+        if source not in example:
+            return None
+        value = example[source]
+        demo[name] = value[0] if name in targets and isinstance(value, list) and value else value
+    return demo
+
+
+def draw_demos(
+    node: NodeKind, train: Sequence[Example], count: int, rng: random.Random, targets: Mapping[str, str] = {}
+) -> list[dict[str, Any]]:
+    """`count` labelled demos, drawn so that the values of the last output take turns (as far as there are any)."""
+    if not count:
+        return []
+    rows = [demo for e in train if (demo := labelled_demo(node, e, targets)) is not None]
+    rng.shuffle(rows)
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(str(row[node.outputs[-1]]), []).append(row)
+    if len(groups) > len(rows) / 2:
+        return rows[:count]  # free text: nothing to balance
+    drawn: list[dict[str, Any]] = []
+    lanes = list(groups.values())
+    rng.shuffle(lanes)
+    while len(drawn) < count and any(lanes):
+        for lane in lanes:
+            if lane and len(drawn) < count:
+                drawn.append(lane.pop())
+    rng.shuffle(drawn)
+    return drawn
+
+
+@dataclass
+class Asked:
+    """A candidate that a searcher wants to have evaluated."""
+
+    number: int
+    workflow: Workflow
+    values: dict[str, Any]
+    trial: Any
+
+
+class Searcher:
+    """Ask-and-tell on a space with an Optuna sampler: tpe, gp, cmaes, nsga2, random, qmc."""
+
+    SAMPLERS = ("tpe", "gp", "cmaes", "nsga2", "random", "qmc")
+
+    def __init__(
+        self,
+        space: Space,
+        workflow: Workflow,
+        *,
+        seed: int,
+        sampler: str = "tpe",
+        directions: Sequence[str] = ("maximize",),
+        startup: int = 8,
+        pruner: Any = None,
+    ):
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        self.space, self.workflow = space, workflow
+        self.study = optuna.create_study(
+            directions=list(directions),
+            sampler=_sampler(sampler, seed, startup),
+            pruner=pruner or optuna.pruners.NopPruner(),
+        )
+
+    def ask(self, note: str = "") -> Asked:
+        """The next candidate: the searcher's workflow with suggested values."""
+        trial = self.study.ask()
+        values = self.space.suggest(trial, self.workflow)
+        return Asked(
+            trial.number, self.workflow.patched(Patch(values, note=note or f"trial {trial.number}")), values, trial
+        )
+
+    def tell(self, asked: Asked, values: Sequence[float] | float | None, *, pruned: bool = False) -> None:
+        """The objectives of an asked candidate; None if it could not be evaluated."""
+        import optuna
+
+        state = optuna.trial.TrialState
+        if pruned:
+            self.study.tell(asked.trial, state=state.PRUNED)
+        elif values is None:
+            self.study.tell(asked.trial, state=state.FAIL)
+        else:
+            self.study.tell(asked.trial, values)
+
+
+def _sampler(name: str, seed: int, startup: int) -> Any:
+    import warnings
+
+    import optuna
+
+    s = optuna.samplers
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        if name == "tpe":
+            return s.TPESampler(seed=seed, n_startup_trials=startup, multivariate=True, group=True)
+        if name == "gp":
+            return s.GPSampler(seed=seed, n_startup_trials=startup)
+        if name == "cmaes":
+            return s.CmaEsSampler(seed=seed, n_startup_trials=startup)
+        if name == "nsga2":
+            return s.NSGAIISampler(seed=seed, population_size=max(4, startup))
+        if name == "qmc":
+            return s.QMCSampler(seed=seed, scramble=True)
+        if name == "random":
+            return s.RandomSampler(seed=seed)
+    raise SpecError(f"unknown sampler '{name}'", hint=suggest(name, Searcher.SAMPLERS))

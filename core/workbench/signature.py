@@ -1,0 +1,112 @@
+"""Signatures in DSPy's notation, `question, context -> answer: int`, read without importing DSPy.
+
+Types: str (default), int, float, bool, list[...], dict[...], Literal[...], Optional[...]. What DSPy knows beyond
+that is built with `dspy.Signature` when an adapter of DSPy is used.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal, Optional
+
+from workbench.errors import SpecError
+
+_TYPES: dict[str, Any] = {"str": str, "int": int, "float": float, "bool": bool, "list": list, "dict": dict, "Any": Any}
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field; values are the allowed ones of a Literal, as they are."""
+
+    name: str
+    type: Any = str
+    values: tuple[Any, ...] = ()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the answer is one short value rather than free text."""
+        return bool(self.values) or self.type in (int, float, bool)
+
+    @property
+    def allowed(self) -> tuple[Any, ...]:
+        return self.values or ((True, False) if self.type is bool else ())
+
+
+@dataclass(frozen=True)
+class Signature:
+    inputs: tuple[Field, ...]
+    outputs: tuple[Field, ...]
+
+
+@lru_cache(maxsize=1024)
+def parse_signature(text: str) -> Signature:
+    """Read a signature. Raises SpecError that says what to write instead."""
+    sides = text.split("->")
+    if len(sides) != 2:
+        raise _error(text, "a signature has one '->' between inputs and outputs")
+    inputs, outputs = (_fields(side, text) for side in sides)
+    if not outputs:
+        raise _error(text, "a signature needs at least one output")
+    names = [f.name for f in outputs]
+    if len(set(names)) < len(names):
+        raise _error(text, "an output is named twice")
+    return Signature(inputs, outputs)
+
+
+def _fields(side: str, text: str) -> tuple[Field, ...]:
+    if not side.strip():
+        return ()
+    try:
+        function = ast.parse(f"def f({side.strip()}): ...").body[0]
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise _error(text, f"cannot read '{side.strip()[:60]}'") from error
+    assert isinstance(function, ast.FunctionDef)
+    arguments = function.args
+    if arguments.defaults or arguments.vararg or arguments.kwonlyargs or arguments.posonlyargs or arguments.kwarg:
+        raise _error(text, "fields have a name and a type, nothing else")
+    return tuple(_field(a, text) for a in arguments.args)
+
+
+def _field(argument: ast.arg, text: str) -> Field:
+    if argument.annotation is None:
+        return Field(argument.arg)
+    annotation = _type(argument.annotation, text)
+    values = getattr(annotation, "__args__", ()) if getattr(annotation, "__origin__", None) is Literal else ()
+    return Field(argument.arg, annotation, tuple(values))
+
+
+def _type(node: ast.expr, text: str) -> Any:
+    if isinstance(node, ast.Name) and node.id in _TYPES:
+        return _TYPES[node.id]
+    if isinstance(node, ast.Constant) and node.value is None:
+        return None
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+        return _type(node.left, text) | _type(node.right, text)
+    if isinstance(node, ast.Subscript):
+        outer = ast.unparse(node.value).removeprefix("typing.")
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        if outer == "Literal":
+            try:
+                return Literal[tuple(ast.literal_eval(p) for p in parts)]  # type: ignore[misc]
+            except (ValueError, TypeError) as error:
+                raise _error(text, "the values of Literal must be quoted texts or numbers") from error
+        inner = tuple(_type(p, text) for p in parts)
+        if outer == "Optional":
+            return Optional[inner[0]]  # noqa: UP045  (built at run time)
+        if outer in ("list", "List"):
+            return list[inner[0]]
+        if outer in ("dict", "Dict") and len(inner) == 2:
+            return dict[inner[0], inner[1]]
+    raise _error(text, f"unknown type '{ast.unparse(node)}'")
+
+
+def _error(text: str, message: str) -> SpecError:
+    shown = text if len(text) <= 60 else text[:57] + "..."
+    return SpecError(
+        f"signature '{shown}': {message}",
+        hint="Write e.g. \"text -> label: Literal['a', 'b']\"; types: str, int, float, bool, list[str], dict[str, str], "
+        "Literal[...].",
+        path=("signature",),
+    )

@@ -1,0 +1,88 @@
+"""One example, or one split, without optimizing: what `workbench run` and `workbench eval` do."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from workbench.data import Example
+from workbench.errors import SpecError, suggest
+from workbench.evaluate import Evaluator
+from workbench.ledger import Ledger
+from workbench.proof import interval
+from workbench.run import prepare
+from workbench.runtime import Runtime
+from workbench.store import Store, dumps, now
+from workbench.task import Task
+
+
+def run_single(path: Path, inputs: dict[str, str] | None, index: int | None, sets: Sequence[tuple[str, Any]],
+               database: str) -> dict[str, Any]:  # fmt: skip
+    """Run a workflow on given inputs, or on a row of val; its prediction, failure and spans."""
+    _, _, task, _ = prepare(path, sets)
+    if inputs is not None:
+        for name in task.inputs:
+            if name not in inputs:
+                raise SpecError(f"the input '{name}' is missing", hint=f"Add --input {name}=...")
+        for name in inputs:
+            if name not in task.inputs:
+                raise SpecError(f"the workflow reads no input '{name}'", hint=suggest(name, task.inputs))
+        example = Example("command-line", inputs)
+    else:
+        if not 0 <= (index or 0) < len(task.dataset.val):
+            raise SpecError(f"val has rows 0 to {len(task.dataset.val) - 1}, not {index}")
+        example = task.dataset.val[index or 0]
+
+    async def job(evaluator: Evaluator) -> dict[str, Any]:
+        outcome = await evaluator.program(task.workflow).run(example)
+        return {
+            "prediction": dict(outcome.prediction), "failure": outcome.failure, "message": outcome.message,
+            "spans": [span.as_dict() for span in outcome.trace.spans],
+        }  # fmt: skip
+
+    return _with_evaluator(task, database, "run", job)
+
+
+def evaluate_file(path: Path, split: str, sets: Sequence[tuple[str, Any]], database: str) -> dict[str, Any]:
+    """Score a workflow on one split."""
+    _, _, task, _ = prepare(path, sets)
+    rows = getattr(task.dataset, split)
+
+    async def job(evaluator: Evaluator) -> dict[str, Any]:
+        evaluation = await evaluator.evaluate(task.workflow, rows, split=split)
+        objectives = evaluation.objectives
+        return {
+            "split": split, "score": evaluation.score, "ci95": list(interval(evaluation.scores)), "n": len(rows),
+            "failures": evaluation.failures, "cost": {k: v for k, v in objectives.items() if k != "score"},
+        }  # fmt: skip
+
+    return _with_evaluator(task, database, "eval", job)
+
+
+def _with_evaluator(
+    task: Task, database: str, kind: str, job: Callable[[Evaluator], Awaitable[dict[str, Any]]]
+) -> dict[str, Any]:
+    """Do a job under a ledger of its own, so that its calls are recorded and billed like any others."""
+
+    async def course() -> dict[str, Any]:
+        store = Store(database)
+        try:
+            cursor = store.execute(
+                "insert into runs (run, name, status, started, spec, options, seed) values (?, ?, ?, ?, ?, ?, ?)",
+                secrets.token_hex(4), task.spec.name, kind, now(), task.source.text, dumps({"sets": []}), task.spec.seed,
+            )  # fmt: skip
+            assert cursor.lastrowid is not None
+            ledger = Ledger(store, cursor.lastrowid, task.spec.budget)
+            runtime = Runtime(ledger, task.spec.lm, task.spec.roles)
+            try:
+                result = await job(Evaluator(runtime, task.metric, task.spec.concurrency))
+            finally:
+                await runtime.pool.aclose()
+            return {**result, "spent": ledger.summary()}
+        finally:
+            store.close()
+
+    return asyncio.run(course())

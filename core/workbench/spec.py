@@ -1,0 +1,281 @@
+"""workflow.yaml as typed values, with errors that name file, line and column."""
+
+from __future__ import annotations
+
+import types
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from workbench.errors import SpecError, suggest
+from workbench.yamlsource import Source, load_yaml_file
+
+#: Keys of a node that are not its kind's own settings.
+NODE_KEYS = ("needs", "optional", "enabled")
+
+
+class Strict(BaseModel):
+    """A part of the file: unknown keys are refused, values are not coerced beyond int to float."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Price(Strict):
+    """US dollars for a million tokens."""
+
+    input: float = Field(ge=0)
+    output: float = Field(ge=0)
+
+
+class LMSpec(Strict):
+    """A language model and how to reach it. Keys never stand in the file: name the variable that holds them."""
+
+    model: str = Field(min_length=1, description="e.g. bundled/nano, openai/gpt-4.1-mini, hf:PATH, llm:NAME")
+    api_base: str | None = Field(None, description="address of an OpenAI-compatible server")
+    api_key_env: str | None = Field(None, description="environment variable that holds the key")
+    temperature: float | None = Field(None, ge=0, le=2, description="default for nodes that set none")
+    max_tokens: int | None = Field(None, ge=1, description="default for nodes that set none")
+    timeout: float = Field(60.0, gt=0, description="total seconds for one attempt, whatever arrives meanwhile")
+    attempts: int = Field(4, ge=1, le=20, description="attempts for one call; each counts against the budget")
+    concurrency: int | None = Field(None, ge=1, le=4096, description="requests in flight at most")
+    price: Price | None = Field(None, description="dollars per million tokens, where they are not known")
+    extra: dict[str, Any] = Field(default_factory=dict, description="passed to the provider as it stands")
+
+
+class SplitSpec(Strict):
+    """Rows for each split: counts, or shares that add up to at most 1."""
+
+    train: int | float = Field(ge=0)
+    val: int | float = Field(gt=0)
+    test: int | float = Field(gt=0)
+
+
+class DataSpec(Strict):
+    """Where the examples come from: one file with a seeded split, or one file for each split."""
+
+    file: str | None = None
+    split: SplitSpec | None = None
+    seed: int = 0
+    train: str | None = None
+    val: str | None = None
+    test: str | None = None
+    fields: dict[str, str] = Field(default_factory=dict, description="new name: name in the row, dotted if nested")
+    limit: int | None = Field(None, ge=1, description="use at most so many rows of each file")
+    options: dict[str, Any] = Field(default_factory=dict, description="passed to the reader")
+
+    @model_validator(mode="after")
+    def _one_form(self) -> DataSpec:
+        if (self.file is None) == (self.val is None and self.test is None):
+            raise ValueError("give either 'file' with 'split', or the files 'train', 'val' and 'test'")
+        if self.file is None and (self.val is None or self.test is None):
+            raise ValueError("without 'file', both 'val' and 'test' are needed")
+        if self.file is not None and (self.train or self.val or self.test):
+            raise ValueError("'file' and separate 'train', 'val', 'test' files exclude each other")
+        return self
+
+
+class BudgetSpec(Strict):
+    """Hard ceilings for all roles together, retries included. What is not given is not limited."""
+
+    calls: int | None = Field(None, ge=1)
+    tokens: int | None = Field(None, ge=1)
+    usd: float | None = Field(None, gt=0)
+    minutes: float | None = Field(None, gt=0)
+
+
+class DomainSpec(Strict):
+    """The values that one address may take: exactly one of float, int, choice, demos."""
+
+    float_: Annotated[list[float] | None, Field(alias="float", min_length=2, max_length=2)] = None
+    int_: Annotated[list[int] | None, Field(alias="int", min_length=2, max_length=2)] = None
+    choice: Annotated[list[Any] | None, Field(min_length=1)] = None
+    demos: Annotated[int | None, Field(ge=1, le=256, description="up to so many training rows as demos")] = None
+    log: bool = False
+    step: float | None = Field(None, gt=0)
+    when: dict[str, Any] = Field(default_factory=dict, description="only if these addresses have these values")
+
+    @model_validator(mode="after")
+    def _one_domain(self) -> DomainSpec:
+        given = [n for n in ("float_", "int_", "choice", "demos") if getattr(self, n) is not None]
+        if len(given) != 1:
+            raise ValueError("give exactly one of float, int, choice, demos, e.g. {float: [0.0, 1.0]}")
+        bounds = self.float_ or self.int_
+        if bounds and bounds[0] > bounds[1]:
+            raise ValueError(f"the lower bound {bounds[0]} is above the upper bound {bounds[1]}")
+        if self.log and bounds and bounds[0] <= 0:
+            raise ValueError("a log scale needs a lower bound above 0")
+        return self
+
+
+Objective = Literal["score", "usd", "tokens", "latency", "calls"]
+
+
+class Spec(Strict):
+    """A whole workflow file."""
+
+    name: str = Field("workflow", min_length=1, max_length=100)
+    description: str = ""
+    lm: LMSpec = Field(default_factory=lambda: LMSpec(model="bundled/nano"))
+    roles: dict[Literal["proposer", "judge"], LMSpec] = Field(default_factory=dict)
+    data: DataSpec
+    metric: str | dict[str, Any]
+    objectives: list[Objective] = Field(default_factory=lambda: ["score"], min_length=1)
+    pick: Literal["score", "knee", "cheapest"] = "score"
+    nodes: dict[str, dict[str, Any]] = Field(min_length=1)
+    search: dict[str, DomainSpec] = Field(default_factory=dict)
+    optimize: list[dict[str, dict[str, Any]]] = Field(default_factory=list)
+    rounds: int = Field(1, ge=1, le=100, description="run the list of optimizers so many times, alternating")
+    budget: BudgetSpec = Field(default_factory=lambda: BudgetSpec(calls=1000))
+    concurrency: int = Field(16, ge=1, le=4096, description="examples evaluated at once")
+    seed: int = 0
+
+    @field_validator("lm", mode="before")
+    @classmethod
+    def _lm_name(cls, value: Any) -> Any:
+        return {"model": value} if isinstance(value, str) else value
+
+    @field_validator("roles", mode="before")
+    @classmethod
+    def _role_names(cls, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {k: {"model": v} if isinstance(v, str) else v for k, v in value.items()}
+        return value
+
+    @field_validator("search", mode="before")
+    @classmethod
+    def _short_choices(cls, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {k: {"choice": v} if isinstance(v, list) else v for k, v in value.items()}
+        return value
+
+    @field_validator("optimize", mode="before")
+    @classmethod
+    def _short_optimizers(cls, value: Any) -> Any:
+        if isinstance(value, str | dict):
+            value = [value]
+        if isinstance(value, list):
+            return [
+                {v: {}} if isinstance(v, str) else {k: {} if p is None else p for k, p in v.items()}
+                if isinstance(v, dict) else v
+                for v in value
+            ]  # fmt: skip
+        return value
+
+    @field_validator("optimize")
+    @classmethod
+    def _one_name_each(cls, value: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        for entry in value:
+            if len(entry) != 1:
+                raise ValueError(f"each entry names one optimizer, this one has {len(entry)}: {', '.join(entry)}")
+        return value
+
+
+def load_spec(path: str | Path) -> tuple[Spec, Source]:
+    """Read and check a workflow file. Raises SpecError with line and column of the first fault."""
+    return check_spec(load_yaml_file(Path(path)))
+
+
+def check_spec(source: Source) -> tuple[Spec, Source]:
+    """Check a parsed file against the schema."""
+    try:
+        return Spec.model_validate(source.value), source
+    except ValidationError as error:
+        raise spec_error(source, error, Spec) from None
+
+
+def spec_error(
+    source: Source, error: ValidationError, model: type[BaseModel], prefix: tuple[str | int, ...] = ()
+) -> SpecError:
+    """The first of pydantic's complaints, in our words, at its place in the file."""
+    details = sorted(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
+    first = details[0]
+    path = prefix + tuple(part for part in first["loc"] if _in_file(source, prefix, part))
+    name = ".".join(str(part) for part in path) or "the file"
+    kind, given = first["type"], first.get("input")
+    shown = repr(given) if len(repr(given)) <= 60 else repr(given)[:57] + "..."
+    if kind == "extra_forbidden":
+        known = _fields_at(model, first["loc"][:-1])
+        return source.error(path, f"unknown key '{first['loc'][-1]}'", suggest(str(first["loc"][-1]), known))
+    if kind == "missing":
+        return source.error(
+            path[:-1] if path and path[-1] == first["loc"][-1] else path,
+            f"'{first['loc'][-1]}' is missing" + (f" in {name}" if path else ""),
+            _example_of(str(first["loc"][-1])),
+        )
+    message = first["msg"].removeprefix("Value error, ")
+    if kind == "value_error":
+        return source.error(path, f"{name}: {message}")
+    return source.error(path, f"{name}: {_plain(kind, first)}, not {shown}", _example_of(str(path[-1]) if path else ""))
+
+
+def _in_file(source: Source, prefix: tuple[str | int, ...], part: Any) -> bool:
+    """pydantic puts names of validators and union members into loc; only keys and indices are places."""
+    return isinstance(part, int) or not (part.startswith(("function-", "lax-or-", "constrained-")) or "[" in part)
+
+
+def _plain(kind: str, detail: Any) -> str:
+    words = {
+        "string_type": "must be text",
+        "int_type": "must be a whole number",
+        "int_from_float": "must be a whole number",
+        "float_type": "must be a number",
+        "bool_type": "must be true or false",
+        "dict_type": "must be a mapping (key: value)",
+        "model_type": "must be a mapping (key: value)",
+        "model_attributes_type": "must be a mapping (key: value)",
+        "list_type": "must be a list",
+        "literal_error": f"must be {detail.get('ctx', {}).get('expected', 'one of the known words')}",
+    }
+    if kind in words:
+        return words[kind]
+    message = detail["msg"]
+    return message[0].lower() + message[1:].replace("Input should", "should")
+
+
+_EXAMPLES = {
+    "data": "Write e.g. data: {file: rows.jsonl, split: {train: 60, val: 60, test: 120}}.",
+    "metric": "Write e.g. metric: exact_match(label).",
+    "nodes": 'Write e.g. nodes: {answer: {predict: "question -> answer"}}.',
+    "split": "Write e.g. split: {train: 60, val: 60, test: 120}.",
+    "train": "Write e.g. split: {train: 60, val: 60, test: 120}.",
+    "val": "Write e.g. split: {train: 60, val: 60, test: 120}.",
+    "test": "Write e.g. split: {train: 60, val: 60, test: 120}.",
+    "budget": "Write e.g. budget: {calls: 1000, usd: 1.00, minutes: 30}.",
+    "search": "Write e.g. search: {nodes.answer.samples: {int: [1, 5]}}.",
+    "optimize": "Write e.g. optimize: [{bootstrap: {max_demos: 8}}].",
+    "lm": "Write e.g. lm: bundled/nano, or lm: {model: openai/NAME, api_base: http://127.0.0.1:8000/v1}.",
+    "model": "Write e.g. lm: bundled/nano.",
+    "seed": "Write a whole number, e.g. seed: 0.",
+    "calls": "Write a whole number of calls, e.g. budget: {calls: 1000}.",
+    "file": "Write the path of a .jsonl, .json, .csv or .parquet file.",
+}
+
+
+def _example_of(key: str) -> str | None:
+    return _EXAMPLES.get(key)
+
+
+def _fields_at(model: type[BaseModel], loc: tuple[Any, ...]) -> list[str]:
+    """The keys that are known at a place, found by walking the models along loc."""
+    here: Any = model
+    for part in loc:
+        if isinstance(here, type) and issubclass(here, BaseModel):
+            by_key = {(f.alias or n): f for n, f in here.model_fields.items()}
+            if part not in by_key:
+                continue
+            here = by_key[part].annotation
+        here = _item_type(here)
+    if isinstance(here, type) and issubclass(here, BaseModel):
+        return [f.alias or n for n, f in here.model_fields.items()]
+    return []
+
+
+def _item_type(annotation: Any) -> Any:
+    """The model inside Optional[...], list[...] or dict[..., ...], if there is one."""
+    if get_origin(annotation) in (Union, types.UnionType, list, dict, Annotated):
+        for argument in get_args(annotation):
+            found = _item_type(argument)
+            if isinstance(found, type) and issubclass(found, BaseModel):
+                return found
+    return annotation

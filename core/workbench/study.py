@@ -1,0 +1,164 @@
+"""What an optimizer is handed: a study, with which it evaluates candidates, and an optimizer's contract."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from workbench.data import Example
+from workbench.evaluate import Evaluation, Evaluator, Race, paired_race
+from workbench.ledger import Ledger
+from workbench.lm import Response
+from workbench.search import Searcher, Space, default_space
+from workbench.spec import DomainSpec
+from workbench.workflow import Workflow
+
+
+class Optimizer(BaseModel):
+    """Base of all optimizers: its fields are its parameters, each with a default and a description.
+
+    An optimizer must honour these promises, which `workbench.testing.check_optimizer` checks:
+    - everything with an effect goes through the study, all randomness comes from `study.rng`;
+    - it lets BudgetSpent pass (or catches it and returns): the best candidate so far is kept anyway;
+    - it never changes a workflow in place (they are immutable) and keeps no state between two calls.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    async def optimize(self, study: Study) -> Workflow:
+        """Search, and return the workflow to go on with: usually `study.best`."""
+        raise NotImplementedError
+
+
+@dataclass
+class Progress:
+    """What all studies of one run share: the best candidate so far and who is told of candidates."""
+
+    on_candidate: Callable[[Workflow, str], None]
+    on_evaluation: Callable[[Evaluation], Awaitable[None]]
+    best: Evaluation | None = None
+    complete: dict[str, Evaluation] = field(default_factory=dict)  # on the whole val split, by workflow hash
+
+
+@dataclass
+class Study:
+    """One optimizer's view of a run. There is no test split in it.
+
+    workflow: where to start. train: learn from it. val: select on it. rng: the only source of randomness.
+    domains: the `search:` space of the file (see `space`). targets: where the label of an output stands.
+    """
+
+    workflow: Workflow
+    train: Sequence[Example]
+    val: Sequence[Example]
+    evaluator: Evaluator
+    ledger: Ledger
+    progress: Progress
+    rng: random.Random
+    seed: int = 0
+    objectives: Sequence[str] = ("score",)
+    domains: Mapping[str, DomainSpec] = field(default_factory=dict)
+    targets: Mapping[str, str] = field(default_factory=dict)
+    name: str = ""
+
+    async def evaluate(
+        self,
+        workflow: Workflow,
+        examples: Sequence[Example] | None = None,
+        *,
+        race: Race | bool = False,
+        traces: bool = False,
+        replica: int = 0,
+    ) -> Evaluation:
+        """Score a candidate on examples (default: val).
+
+        race: stop early when it is clearly worse than the best so far (True), or by a rule of your own; the
+        evaluation then has complete=False and cannot win. traces: keep each result's trace. replica: another
+        number draws fresh samples wherever there is sampling. Raises BudgetSpent at the ceiling.
+        """
+        on_val = examples is None
+        rows = self.val if examples is None else examples
+        self.progress.on_candidate(workflow, self.name)
+        known = self.progress.complete.get(workflow.hash)
+        if on_val and known is not None and not traces and replica == 0:
+            return known
+        rule = race if callable(race) else self._race() if race and on_val else None
+        evaluation = await self.evaluator.evaluate(
+            workflow, rows, split="val" if on_val else "train", race=rule, traces=traces, replica=replica
+        )
+        if on_val and replica == 0:
+            await self._record(evaluation)
+        return evaluation
+
+    def _race(self) -> Race | None:
+        best = self.progress.best
+        return paired_race(best.scores) if best is not None else None
+
+    async def _record(self, evaluation: Evaluation) -> None:
+        if evaluation.complete:
+            lean = replace(evaluation, results=tuple(replace(r, trace=None) for r in evaluation.results))
+            self.progress.complete[evaluation.workflow.hash] = lean
+            best = self.progress.best
+            if best is None or lean.score > best.score:  # a tie keeps the earlier, simpler candidate
+                self.progress.best = lean
+        await self.progress.on_evaluation(evaluation)
+
+    @property
+    def best(self) -> Workflow:
+        """The best candidate so far by its score on the whole of val; the start if there is none yet."""
+        return self.progress.best.workflow if self.progress.best is not None else self.workflow
+
+    @property
+    def best_evaluation(self) -> Evaluation | None:
+        return self.progress.best
+
+    def affords(self, workflow: Workflow, examples: Sequence[Example] | None = None) -> bool:
+        """Whether the budget allows the worst case of evaluating a workflow, retries and cached calls left out."""
+        rows = self.val if examples is None else examples
+        return self.ledger.remaining("calls") >= len(rows) * self.evaluator.program(workflow).max_calls
+
+    def remaining(self, what: str = "calls") -> float:
+        """What search may still use of `calls`, `tokens`, `usd` or `minutes`; what the proof needs is set aside."""
+        return self.ledger.remaining(what)
+
+    def lm(self, role: str = "proposer") -> Callable[..., Awaitable[Response]]:
+        """A language model: a coroutine function (messages, *, temperature, max_tokens, replica, ...) -> Response."""
+        return self.evaluator.complete_as(role)
+
+    def space(self, domains: Mapping[str, DomainSpec] | None = None) -> Space:
+        """A search space: the given domains, else those of the file, else the demos of every node."""
+        chosen = domains or self.domains or default_space(self.workflow)
+        return Space(chosen, self.train, self.targets, self.seed)
+
+    def searcher(self, space: Space | None = None, **settings: Any) -> Searcher:
+        """Ask-and-tell on a space, seeded from `rng`; settings are those of `workbench.search.Searcher`."""
+        seed = self.rng.randrange(2**31)
+        return Searcher(space or self.space(), self.workflow, seed=seed, **settings)
+
+    def narrowed(self, *, train: Sequence[Example] | None = None, val: Sequence[Example] | None = None,
+                 workflow: Workflow | None = None, name: str = "") -> Study:  # fmt: skip
+        """The same study on other rows or from another start, for an inner optimizer. Its evaluations on a part of
+        val cannot win; it has a best of its own."""
+        return replace(
+            self,
+            train=self.train if train is None else train,
+            val=self.val if val is None else val,
+            workflow=workflow or self.workflow,
+            name=f"{self.name}/{name}" if name else self.name,
+            rng=random.Random(self.rng.randrange(2**63)),
+            progress=self.progress if val is None else Progress(self.progress.on_candidate, _unrecorded),
+        )
+
+
+async def _unrecorded(evaluation: Evaluation) -> None:
+    """Evaluations on a part of val are an inner optimizer's own business."""
+
+
+def needed_calls(evaluation: Evaluation, n: int) -> int:
+    """Calls that n examples of an evaluated workflow take, on average."""
+    return math.ceil(n * evaluation.objectives["calls"])

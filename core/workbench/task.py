@@ -1,0 +1,194 @@
+"""A workflow file made into things: the workflow, its data, and its metric, each checked against the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from workbench.data import Dataset, Example, input_signature, make_examples, split_examples
+from workbench.errors import PluginError, SpecError, suggest
+from workbench.metric import Metric, parse_call
+from workbench.nodes import check_nodes, enabled, input_fields, node_tree
+from workbench.plugins import plugins
+from workbench.spec import DataSpec, Spec
+from workbench.workflow import Workflow, digest
+from workbench.yamlsource import Source
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is to be optimized: spec, starting workflow, data, metric, and the input fields."""
+
+    spec: Spec
+    source: Source
+    workflow: Workflow
+    dataset: Dataset
+    metric: Metric
+    inputs: tuple[str, ...]
+
+    @property
+    def data_hash(self) -> str:
+        """Changes when any row or its split changes; a run cannot be resumed on other data."""
+        d = self.dataset
+        return digest([[dict(e.fields) for e in part] for part in (d.train, d.val, d.test)])
+
+
+def load_task(spec: Spec, source: Source, base: Path) -> Task:
+    """Build everything that a run needs. Raises SpecError at the place in the file that is wrong."""
+    workflow = load_workflow(spec, source, base)
+    metric = load_metric(spec, source, base)
+    dataset = load_data(spec, source, base)
+    inputs = tuple(input_fields(workflow))
+    _check_fields(workflow, dataset, inputs, source)
+    _check_metric_fields(metric, workflow, dataset, source)
+    return Task(spec, source, workflow, _with_warnings(dataset, inputs), metric, inputs)
+
+
+def load_workflow(spec: Spec, source: Source, base: Path) -> Workflow:
+    """The workflow that the file describes."""
+    nodes = {}
+    for name, raw in spec.nodes.items():
+        if not name.isidentifier():
+            raise source.error(("nodes", name), f"'{name}' cannot name a node", "Use letters, digits and _.")
+
+        def fail(path: tuple[str | int, ...], message: str, hint: str | None, name: str = name) -> SpecError:
+            return source.error(("nodes", name, *path), message, hint)
+
+        try:
+            nodes[name] = node_tree(raw, fail)
+        except PluginError as error:
+            raise source.error(("nodes", name), str(error)) from error
+    workflow = Workflow({"name": spec.name, "nodes": nodes}, base)
+    check_nodes(workflow, source)
+    return workflow
+
+
+def load_metric(spec: Spec, source: Source, base: Path) -> Metric:
+    """The metric, made from `name(args)`, `python:...`, or a mapping {name: {option: value}}."""
+    try:
+        if isinstance(spec.metric, str):
+            name, args, options = parse_call(spec.metric)
+            if name.startswith("python:"):
+                args, options, name = [name.removeprefix("python:")], {"base": base}, "python"
+        else:
+            if len(spec.metric) != 1:
+                raise SpecError("name one metric", hint="Write e.g. metric: {f1: {field: answer}}.")
+            name, given = next(iter(spec.metric.items()))
+            args, options = [], dict(given or {}) if isinstance(given, Mapping | None) else {"field": given}
+        factory = plugins().get("metrics", name)
+        return factory(*args, **options)
+    except (SpecError, PluginError) as error:
+        hint = error.hint if isinstance(error, SpecError) else None
+        message = error.message if isinstance(error, SpecError) else str(error)
+        raise source.error(("metric",), message, hint) from error
+    except (TypeError, ValueError, ValidationError) as error:
+        raise source.error(("metric",), f"the metric does not take these arguments: {error}",
+                           "Write e.g. metric: exact_match(label).") from error  # fmt: skip
+
+
+def load_data(spec: Spec, source: Source, base: Path) -> Dataset:
+    """Read the files and cut the splits."""
+    data = spec.data
+    if data.file is not None:
+        examples = _read(data, "file", data.file, source, base)
+        sizes = _sizes(data, len(examples), source)
+        train, val, test = split_examples(examples, sizes, data.seed)
+        return Dataset(tuple(train), tuple(val), tuple(test))
+    parts = []
+    for key in ("train", "val", "test"):
+        location = getattr(data, key)
+        rows = _read(data, key, location, source, base) if location else []
+        parts.append(tuple(Example(f"{key}:{e.id}", e.fields) for e in rows))
+    return Dataset(*parts)
+
+
+def _read(data: DataSpec, key: str, location: str, source: Source, base: Path) -> list[Example]:
+    known = plugins().names("readers")
+    prefix, colon, rest = location.partition(":")
+    if colon and prefix in known:
+        reader, place = plugins().get("readers", prefix), rest
+    else:
+        suffix = Path(location).suffix.lstrip(".")
+        if suffix not in known:
+            raise source.error(("data", key), f"no reader for '{location}' (by its suffix '.{suffix}')",
+                               suggest(suffix, known))  # fmt: skip
+        reader, place = plugins().get("readers", suffix), str((base / location).resolve())
+        if not Path(place).is_file():
+            near = [p.name for p in Path(place).parent.glob("*") if p.is_file()] if Path(place).parent.is_dir() else []
+            raise source.error(("data", key), f"there is no file {place}", suggest(Path(place).name, near)
+                               if near else "Paths are relative to the workflow file.")  # fmt: skip
+    rows = reader(place, data.options)
+    if data.limit is not None:
+        rows = rows[: data.limit]
+    try:
+        return make_examples(rows, data.fields)
+    except KeyError as error:
+        have = ", ".join(sorted(rows[0])) if rows else "none"
+        raise source.error(("data", "fields"), f"no row field {error}; the first row has: {have}") from None
+
+
+def _sizes(data: DataSpec, n: int, source: Source) -> tuple[int, int, int]:
+    if data.split is None:
+        if n < 3:
+            raise source.error(("data", "file"), f"{n} rows cannot be split into train, val and test")
+        return n // 3, n // 3, n - 2 * (n // 3)
+    shares = (data.split.train, data.split.val, data.split.test)
+    if all(isinstance(s, float) and s <= 1 for s in shares):
+        if sum(shares) > 1 + 1e-9:
+            raise source.error(("data", "split"), f"the shares add up to {sum(shares):g}, which is above 1")
+        sizes = tuple(int(s * n) for s in shares)
+    else:
+        if any(isinstance(s, float) and s != int(s) for s in shares):
+            raise source.error(
+                ("data", "split"), "mix no counts and shares", "Write e.g. {train: 60, val: 60, test: 120}."
+            )
+        sizes = tuple(int(s) for s in shares)
+    if sum(sizes) > n:
+        raise source.error(("data", "split"), f"the split wants {sum(sizes)} rows, the file has {n}",
+                           "Ask for fewer rows in train, val or test.")  # fmt: skip
+    if not sizes[1] or not sizes[2]:
+        raise source.error(("data", "split"), "val and test need at least one row each")
+    return sizes  # type: ignore[return-value]
+
+
+def _check_fields(workflow: Workflow, dataset: Dataset, inputs: tuple[str, ...], source: Source) -> None:
+    """Every input must be in the first row of every split; later rows fail one by one, as data."""
+    for part in (dataset.train, dataset.val, dataset.test):
+        if not part:
+            continue
+        for name in inputs:
+            if name not in part[0]:
+                reader = next(n for n, node in enabled(workflow).items() if name in node.inputs)
+                raise source.error(
+                    ("nodes", reader),
+                    f"node '{reader}' reads '{name}', which no earlier node writes and the data do not have",
+                    suggest(name, part[0]) + " Rename with data: {fields: {" + name + ": ...}}.",
+                )
+
+
+def _check_metric_fields(metric: Metric, workflow: Workflow, dataset: Dataset, source: Source) -> None:
+    """A metric that names its fields is checked before anything is paid for."""
+    written = {o for node in enabled(workflow).values() for o in node.outputs}
+    field_name, target = getattr(metric, "field", None), getattr(metric, "target", None)
+    if isinstance(field_name, str) and written and field_name not in written:
+        raise source.error(("metric",), f"the metric reads the field '{field_name}', which no node writes",
+                           suggest(field_name, written))  # fmt: skip
+    row = (dataset.val or dataset.test)[0]
+    if isinstance(target, str) and target not in row:
+        raise source.error(("metric",), f"the metric compares with '{target}', which the data do not have",
+                           suggest(target, row))  # fmt: skip
+
+
+def _with_warnings(dataset: Dataset, inputs: tuple[str, ...]) -> Dataset:
+    """Say where splits share a row: a gain on such rows may be memory."""
+    parts = {"train": dataset.train, "val": dataset.val, "test": dataset.test}
+    keys = {name: {input_signature(e, inputs) for e in part} for name, part in parts.items()}
+    warnings = [
+        f"{len(shared)} of the {len(parts[b])} {b} rows have the same inputs as a {a} row"
+        for a, b in (("train", "test"), ("val", "test"), ("train", "val"))
+        if (shared := keys[a] & keys[b])
+    ]
+    return Dataset(dataset.train, dataset.val, dataset.test, tuple(warnings))

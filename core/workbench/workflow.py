@@ -1,0 +1,157 @@
+"""Workflows as immutable values: a tree of settings with a content hash, patches, and a graph.
+
+An address is the path of a setting in that tree: `nodes.answer.instructions`, `nodes.vote.of.samples`, `lm.model`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import networkx
+
+Tree = dict[str, Any]
+
+_GONE = object()
+
+
+def canonical(value: Any) -> str:
+    """JSON with sorted keys: equal values give equal text."""
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+def digest(value: Any) -> str:
+    return hashlib.sha256(canonical(value).encode("utf-8", "backslashreplace")).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Patch:
+    """A typed edit: settings to write and settings to remove, by address, and why."""
+
+    set: Mapping[str, Any] = field(default_factory=dict)
+    unset: tuple[str, ...] = ()
+    note: str = ""
+
+    def as_dict(self) -> Tree:
+        return {"set": dict(self.set), "unset": list(self.unset), "note": self.note}
+
+
+@dataclass(frozen=True, eq=False)
+class Workflow:
+    """An immutable workflow.
+
+    tree: {"name", "lm", "nodes": {name: {"kind", ..., "needs", "optional", "enabled"}}}, plain JSON values.
+    base: the folder that relative paths start from; not part of the hash.
+    parent, patch: how it was made; equal trees are equal workflows, whatever their parents.
+    """
+
+    tree: Tree
+    base: Path = field(default_factory=Path.cwd)
+    parent: str | None = None
+    patch: Patch | None = None
+
+    @cached_property
+    def hash(self) -> str:
+        return digest({k: v for k, v in self.tree.items() if k != "name"})
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Workflow) and self.hash == other.hash
+
+    def __hash__(self) -> int:
+        return hash(self.hash)
+
+    def __repr__(self) -> str:
+        return f"<Workflow {self.tree.get('name', '')} {self.hash[:8]}>"
+
+    @property
+    def nodes(self) -> Tree:
+        return self.tree["nodes"]
+
+    def get(self, address: str, default: Any = _GONE) -> Any:
+        """The value at an address. Raises KeyError if there is none and no default is given."""
+        value: Any = self.tree
+        for part in address.split("."):
+            try:
+                value = value[int(part)] if isinstance(value, list) else value[part]
+            except (KeyError, IndexError, ValueError, TypeError):
+                if default is _GONE:
+                    raise KeyError(address) from None
+                return default
+        return value
+
+    def patched(self, patch: Patch | Mapping[str, Any], note: str = "") -> Workflow:
+        """A new workflow with the patch applied; self stays as it is.
+
+        Raises KeyError for an address whose parent does not exist, and SpecError (from the node kinds) for values
+        that a node does not accept.
+        """
+        patch = patch if isinstance(patch, Patch) else Patch(dict(patch), note=note)
+        tree: Tree = self.tree
+        for address in patch.unset:
+            tree = _edit(tree, address.split("."), _GONE, address)
+        for address, value in patch.set.items():
+            tree = _edit(tree, address.split("."), json.loads(canonical(value)), address)
+        child = Workflow(tree, self.base, self.hash, patch)
+        from workbench.nodes import check_nodes
+
+        check_nodes(child)
+        return child
+
+    def diff(self, other: Workflow) -> list[tuple[str, Any, Any]]:
+        """(address, value here, value there) for each setting that differs; None where there is none."""
+        here, there = dict(_leaves(self.tree)), dict(_leaves(other.tree))
+        return [
+            (address, here.get(address), there.get(address))
+            for address in sorted(here.keys() | there.keys())
+            if here.get(address) != there.get(address)
+        ]
+
+    @cached_property
+    def graph(self) -> networkx.DiGraph:
+        """Enabled nodes and their dependencies (see `workbench.nodes.build_graph`)."""
+        from workbench.nodes import build_graph
+
+        return build_graph(self)
+
+
+def _edit(tree: Any, path: list[str], value: Any, address: str) -> Any:
+    """A copy of tree with the value at path replaced; only what lies on the path is copied."""
+    head, rest = path[0], path[1:]
+    if isinstance(tree, list):
+        if not head.isdigit() or int(head) >= len(tree):
+            raise KeyError(address)
+        copy: Any = list(tree)
+        key: Any = int(head)
+    elif isinstance(tree, dict):
+        copy, key = dict(tree), head
+    else:
+        raise KeyError(address)
+    if rest:
+        if isinstance(tree, dict) and head not in tree:
+            if len(rest) > 1 or value is _GONE:
+                raise KeyError(address)
+            copy[key] = {rest[0]: value}  # a settings group that was left out, e.g. `decoding`
+            return copy
+        copy[key] = _edit(tree[key], rest, value, address)
+    elif value is _GONE:
+        if isinstance(copy, dict) and key not in copy:
+            raise KeyError(address)
+        del copy[key]
+    else:
+        copy[key] = value
+    return copy
+
+
+def _leaves(tree: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """(address, value) of every setting; a list of rows (demos, tools) counts as one value."""
+    if isinstance(tree, dict) and tree:
+        for key, value in tree.items():
+            yield from _leaves(value, f"{prefix}.{key}" if prefix else key)
+    else:
+        yield prefix, tree

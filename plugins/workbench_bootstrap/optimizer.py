@@ -1,0 +1,130 @@
+"""Few-shot demos for every node that takes them.
+
+Sources: BootstrapFewShot and BootstrapFewShotWithOptuna of DSPy (Khattab et al., arXiv 2310.03714, section 3.4) and
+retrieval of the nearest demos (Liu et al., arXiv 2101.06804). Departures: the number of demos, where they come from
+and whether they are retrieved are searched together rather than fixed, and losers are stopped early.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import Field
+
+from workbench import Evaluation, Optimizer, Patch, Study, Workflow
+from workbench.nodes import learnable, node_at
+from workbench.search import draw_demos, labelled_demo
+
+Pool = list[dict[str, Any]]
+
+
+class Bootstrap(Optimizer):
+    """Finds demos: labelled rows, the workflow's own successful steps, or for each input the nearest ones.
+
+    Each node chooses a source, a number of demos and one of several seeded draws; Optuna's TPE learns which pay.
+    """
+
+    max_demos: int = Field(8, ge=1, le=64, description="demos shown at most")
+    trials: int = Field(30, ge=1, le=1000, description="candidates at most; the budget may end it before")
+    draws: int = Field(6, ge=1, le=64, description="different draws of each kind")
+    self_generated: bool = Field(
+        True, description="run the workflow on train and use the steps of its successes; costs one pass over train"
+    )
+    threshold: float = Field(1.0, gt=0, le=1, description="a success scores at least this")
+    nearest: bool = Field(True, description="also try to show, for each input, the demos nearest to it")
+    race: bool = Field(True, description="stop candidates early that are clearly worse than the best so far")
+
+    async def optimize(self, study: Study) -> Workflow:
+        addresses = list(learnable(study.workflow, "demos"))
+        if not addresses or not study.train:
+            return study.best
+        own = await self._successes(study, addresses)
+        pools = {a: self._pools(study, a, own.get(a, [])) for a in addresses}
+        searcher = self._searcher(study)
+        tried: set[str] = set()
+        misses = 0
+        for _ in range(self.trials * 4):
+            trial = searcher.ask()
+            candidate = self._candidate(study, trial, pools)
+            if candidate.hash in tried:
+                known = study.progress.complete.get(candidate.hash)
+                self._tell(searcher, trial, known)
+                misses += 1
+                if misses >= 20:
+                    break
+                continue
+            if len(tried) >= self.trials or not study.affords(candidate):
+                break
+            tried.add(candidate.hash)
+            self._tell(searcher, trial, await study.evaluate(candidate, race=self.race))
+        return study.best
+
+    async def _successes(self, study: Study, addresses: Sequence[str]) -> dict[str, Pool]:
+        """Inputs and outputs of every step of the runs on train that scored well, by the address of their demos."""
+        rows = list(study.train)
+        if not self.self_generated or not study.affords(study.workflow, rows):
+            return {}
+        evaluation = await study.evaluate(study.workflow, rows, traces=True)
+        pools: dict[str, Pool] = {address: [] for address in addresses}
+        for result in evaluation.results:
+            if result.failure or (result.score or 0.0) < self.threshold or result.trace is None:
+                continue
+            for span in result.trace.spans:
+                address = f"nodes.{span.node}.demos"
+                if address in pools and span.outputs:
+                    pools[address].append({**span.inputs, **span.outputs})
+        return pools
+
+    def _pools(self, study: Study, address: str, own: Pool) -> dict[str, Pool]:
+        node = node_at(study.workflow, address)
+        labelled = [d for e in study.train if (d := labelled_demo(node, e, study.targets)) is not None]
+        pools = {"labelled": labelled, "own": own}
+        if self.nearest and "retrieve" in node.learnable:
+            pools["nearest"] = labelled or own
+        return {name: pool for name, pool in pools.items() if pool}
+
+    def _searcher(self, study: Study) -> Any:
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        sampler = optuna.samplers.TPESampler(seed=study.rng.randrange(2**31), n_startup_trials=6)
+        return optuna.create_study(direction="maximize", sampler=sampler)
+
+    def _candidate(self, study: Study, trial: Any, pools: dict[str, dict[str, Pool]]) -> Workflow:
+        values: dict[str, Any] = {}
+        notes = []
+        for address, by_source in pools.items():
+            if not by_source:
+                continue
+            source = trial.suggest_categorical(f"{address} source", list(by_source))
+            pool = by_source[source]
+            most = min(self.max_demos, len(pool))
+            count = trial.suggest_int(f"{address} {source} count", min(1 if source != "nearest" else 2, most), most)
+            retrieve = address.removesuffix("demos") + "retrieve"
+            if source == "nearest":
+                values[address], values[retrieve] = pool, count
+            else:
+                draw = trial.suggest_categorical(f"{address} {source} draw", list(range(self.draws)))
+                values[address] = self._draw(study, address, source, pool, count, draw)
+                if study.workflow.get(retrieve, 0):
+                    values[retrieve] = 0
+            notes.append(f"{count} {source}")
+        return study.workflow.patched(Patch(values, note=f"demos: {', '.join(notes)}"))
+
+    def _draw(self, study: Study, address: str, source: str, pool: Pool, count: int, draw: int) -> Pool:
+        from workbench.data import Example
+
+        rng = random.Random(f"bootstrap:{study.seed}:{address}:{source}:{draw}")
+        rows = [Example(str(i), row) for i, row in enumerate(pool)]
+        return draw_demos(node_at(study.workflow, address), rows, count, rng)
+
+    def _tell(self, searcher: Any, trial: Any, evaluation: Evaluation | None) -> None:
+        """A stopped candidate is told by what it scored until then: bad news is news too."""
+        import optuna
+
+        if evaluation is None:
+            searcher.tell(trial, state=optuna.trial.TrialState.FAIL)
+        else:
+            searcher.tell(trial, evaluation.score)

@@ -1,0 +1,119 @@
+"""Search with Optuna: ask for a candidate, evaluate it, tell its objectives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from pydantic import Field
+
+from workbench import BudgetSpent, Evaluation, Optimizer, Study, Workflow
+from workbench.evaluate import Race
+from workbench.pareto import sign
+from workbench.search import Asked, Searcher
+
+
+class Optuna(Optimizer):
+    """Samples the search space with Optuna and learns from every score.
+
+    Without a `search:` section it searches the number and choice of labelled demos of every node that takes them.
+    With several objectives it searches for the Pareto set (use the sampler nsga2 or tpe); pruning is then off.
+    """
+
+    trials: int = Field(100, ge=1, le=100_000, description="candidates at most; the budget may end it before")
+    sampler: Literal["tpe", "gp", "cmaes", "nsga2", "qmc", "random"] = Field("tpe", description="Optuna's sampler")
+    startup: int = Field(6, ge=1, le=1000, description="random candidates before the sampler starts to learn")
+    prune: Literal["wilcoxon", "race", "none"] = Field(
+        "wilcoxon",
+        description="stop losers early: Optuna's WilcoxonPruner, the same test with a bound on the mean (race), or not",
+    )
+    p_threshold: float = Field(0.1, gt=0, lt=1, description="p-value below which the WilcoxonPruner stops a candidate")
+    patience: int = Field(20, ge=1, description="end after so many repeats of candidates that were tried before")
+    dashboard: bool = Field(True, description="keep Optuna's own record in the run database, for optuna-dashboard")
+
+    async def optimize(self, study: Study) -> Workflow:
+        single = len(study.objectives) == 1
+        searcher = study.searcher(
+            sampler=self.sampler,
+            startup=self.startup,
+            directions=["maximize" if sign(o) > 0 else "minimize" for o in study.objectives],
+            pruner=self._pruner() if single and self.prune == "wilcoxon" else None,
+        )
+        try:
+            await self._search(study, searcher, single)
+        finally:
+            if self.dashboard:
+                _keep(searcher, study)
+        return study.best
+
+    async def _search(self, study: Study, searcher: Searcher, single: bool) -> None:
+        tried: dict[str, Evaluation] = {}
+        repeats = 0
+        for _ in range(self.trials):
+            asked = searcher.ask()
+            known = tried.get(asked.workflow.hash)
+            if known is not None:
+                searcher.tell(asked, _values(known, study.objectives), pruned=not known.complete)
+                repeats += 1
+                if repeats >= self.patience:
+                    return
+                continue
+            if not study.affords(asked.workflow):
+                searcher.tell(asked, None)
+                return
+            try:
+                evaluation = await study.evaluate(asked.workflow, race=self._race(asked, single))
+            except BudgetSpent:
+                searcher.tell(asked, None)
+                raise
+            tried[asked.workflow.hash], repeats = evaluation, 0
+            searcher.tell(asked, _values(evaluation, study.objectives), pruned=not evaluation.complete)
+
+    def _pruner(self) -> Any:
+        import warnings
+
+        import optuna
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            return optuna.pruners.WilcoxonPruner(p_threshold=self.p_threshold, n_startup_steps=8)
+
+    def _race(self, asked: Asked, single: bool) -> Race | bool:
+        if not single or self.prune == "none":
+            return False
+        if self.prune == "race":
+            return True
+        reported = 0
+
+        def stop(scores: Sequence[float]) -> bool:
+            """Report each new score under the number of its example, then ask the pruner."""
+            nonlocal reported
+            for step in range(reported, len(scores)):
+                asked.trial.report(scores[step], step)
+            reported = len(scores)
+            return asked.trial.should_prune()
+
+        return stop
+
+
+def _values(evaluation: Evaluation, objectives: Sequence[str]) -> list[float]:
+    return [evaluation.objectives[o] for o in objectives]
+
+
+def _keep(searcher: Searcher, study: Study) -> None:
+    """Copy the finished search into Optuna's tables in the run database; a replay replaces what it finds there."""
+    import optuna
+
+    database = f"sqlite:///{study.ledger.store.path.resolve()}"
+    name = f"run {study.ledger.run_id} {study.name}"
+    study.ledger.store.flush()
+    storage = optuna.storages.RDBStorage(database, engine_kwargs={"connect_args": {"timeout": 10}})
+    try:
+        if name in optuna.get_all_study_names(storage):
+            optuna.delete_study(study_name=name, storage=storage)
+        optuna.copy_study(
+            from_study_name=searcher.study.study_name, from_storage=searcher.study._storage, to_storage=storage,
+            to_study_name=name,
+        )  # fmt: skip
+    finally:
+        storage.engine.dispose()

@@ -1,0 +1,57 @@
+"""DSPy's own adapters (chat, json, xml) for those who want their prompts; imported on first use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from workbench import plain
+from workbench.errors import NodeError
+from workbench.signature import Signature
+
+
+@lru_cache(maxsize=512)
+def dspy_signature(signature: Signature, instructions: str, descriptions: tuple[tuple[str, str], ...] = ()) -> Any:
+    """Our signature as a `dspy.Signature` class."""
+    import dspy
+
+    described = dict(descriptions)
+    fields: dict[str, Any] = {}
+    for part, make in ((signature.inputs, dspy.InputField), (signature.outputs, dspy.OutputField)):
+        for field in part:
+            extra = {"desc": described[field.name]} if field.name in described else {}
+            fields[field.name] = (field.type, make(**extra))
+    return dspy.Signature(fields, instructions.strip() or None)
+
+
+@lru_cache(maxsize=8)
+def adapter(name: str) -> Any:
+    import dspy
+
+    return {"chat": dspy.ChatAdapter, "json": dspy.JSONAdapter, "xml": dspy.XMLAdapter}[name]()
+
+
+def render(
+    config: Any, signature: Signature, demos: Sequence[Mapping[str, Any]], inputs: Mapping[str, Any]
+) -> list[dict[str, str]]:
+    """The adapter's messages."""
+    cls = dspy_signature(signature, config.instructions, tuple(sorted(config.descriptions.items())))
+    return [
+        {"role": m["role"], "content": m["content"]}
+        for m in adapter(config.adapter).format(cls, [dict(d) for d in demos], dict(inputs))
+    ]
+
+
+def parse(config: Any, signature: Signature, text: str, cut: bool) -> tuple[dict[str, Any], bool]:
+    """The adapter's reading of an answer; where it fails, one plain reading, which is said to be one."""
+    from dspy.utils.exceptions import AdapterParseError
+
+    cls = dspy_signature(signature, config.instructions, tuple(sorted(config.descriptions.items())))
+    try:
+        return dict(adapter(config.adapter).parse(cls, text)), False
+    except (AdapterParseError, ValueError, TypeError):
+        if cut and not signature.outputs[-1].closed:
+            raise NodeError("cut", f"the answer was cut at max_tokens: {text[:200]!r}") from None
+        values, _ = plain.parse(signature, text, cut)
+        return values, True

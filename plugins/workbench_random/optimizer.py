@@ -1,0 +1,33 @@
+"""Random search: draw candidates from the search space, keep the best on val.
+
+This is the smallest useful optimizer, and the template that the docs cite. See `docs/how-to/own-optimizer.md`.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from workbench import Optimizer, Patch, Study, Workflow
+from workbench.search import RandomSuggests
+
+
+class Random(Optimizer):
+    """Draws every setting of the search space independently and uniformly.
+
+    Without a `search:` section it draws labelled demos for every node that takes them. No model proposes anything,
+    so any optimizer that thinks must beat it at the same budget.
+    """
+
+    trials: int = Field(50, ge=1, le=10_000, description="candidates at most; the budget may end it before")
+    race: bool = Field(False, description="stop candidates early that are clearly worse than the best so far")
+
+    async def optimize(self, study: Study) -> Workflow:
+        space = study.space()
+        draw = RandomSuggests(study.rng)
+        for trial in range(self.trials):
+            values = space.suggest(draw, study.workflow)
+            candidate = study.workflow.patched(Patch(values, note=f"random draw {trial}"))
+            if not study.affords(candidate):
+                break  # a part of an evaluation is paid for but cannot win
+            await study.evaluate(candidate, race=self.race)
+        return study.best

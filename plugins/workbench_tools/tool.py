@@ -1,0 +1,49 @@
+"""The `tool` node: one call of a tool, with fields as arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import Field
+
+from workbench.nodes import NodeConfig, NodeKind
+from workbench.runtime import Context
+from workbench_tools.tools import load_tool
+
+
+class ToolConfig(NodeConfig):
+    """Settings of a `tool` node."""
+
+    tool: str = Field(description="python:module.function, python:file.py:function, or mcp:COMMAND ARGS#name")
+    arguments: dict[str, str] = Field(default_factory=dict, description="argument: field; default: fields of that name")
+    output: str = Field("result", description="the field that gets the result")
+    constants: dict[str, Any] = Field(default_factory=dict, description="arguments with fixed values")
+
+
+class ToolNode(NodeKind):
+    """Calls a Python function or an MCP tool once for each example; the result is journalled."""
+
+    Config = ToolConfig
+    primary = "tool"
+    learnable = {"constants": "tools"}
+    config: ToolConfig
+
+    def __init__(self, name: str, config: Any, base: Any):
+        super().__init__(name, config, base)
+        self.tool = load_tool(config.tool, base)
+        required = self.tool.schema.get("required", [])
+        self.arguments = config.arguments or {n: n for n in required if n not in config.constants}
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return tuple(self.arguments.values())
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return (self.config.output,)
+
+    async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
+        arguments = {**self.config.constants, **{a: inputs[f] for a, f in self.arguments.items()}}
+        result = await ctx.effect("tool", [self.tool.source, arguments], lambda: self.tool(arguments))
+        return {self.config.output: result}

@@ -1,0 +1,166 @@
+"""Tools: functions that a workflow may call, from Python code or from an MCP server.
+
+`python:tools.lookup`            the function `lookup` of the module tools, beside the workflow file or installed
+`python:path/tools.py:lookup`    the function of a file
+`mcp:COMMAND ARGS#name`          the tool `name` of the MCP server that the command starts (extra `[mcp]`)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import importlib.util
+import inspect
+import shlex
+import sys
+import typing
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from workbench.errors import NodeError, SpecError, suggest
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A callable with a name, a description and a JSON Schema of its arguments."""
+
+    name: str
+    description: str
+    schema: Mapping[str, Any]
+    call: Callable[[Mapping[str, Any]], Any]
+    source: str = field(default="")
+
+    async def __call__(self, arguments: Mapping[str, Any]) -> Any:
+        """Call it. Python functions that are not coroutines run in a thread. Raises NodeError("tool")."""
+        unknown = set(arguments) - set(self.schema.get("properties", arguments))
+        if unknown:
+            raise NodeError("tool", f"{self.name} takes no argument '{sorted(unknown)[0]}'")
+        missing = set(self.schema.get("required", ())) - set(arguments)
+        if missing:
+            raise NodeError("tool", f"{self.name} needs the argument '{sorted(missing)[0]}'")
+        try:
+            if inspect.iscoroutinefunction(self.call):
+                return await self.call(arguments)
+            return await asyncio.to_thread(self.call, arguments)
+        except NodeError:
+            raise
+        except Exception as error:
+            raise NodeError("tool", f"{self.name}: {type(error).__name__}: {error}") from error
+
+
+@lru_cache(maxsize=512)
+def load_tool(address: str, base: Path) -> Tool:
+    """The tool at an address. Raises SpecError that says what to write instead."""
+    if address.startswith("python:"):
+        return _python_tool(address, base)
+    if address.startswith("mcp:"):
+        command, mark, name = address.removeprefix("mcp:").rpartition("#")
+        if not mark or not command.strip() or not name:
+            raise SpecError(f"'{address}' names no MCP tool", hint="Write mcp:COMMAND ARGS#tool_name.")
+        return Tool(
+            name, f"The tool {name} of an MCP server.", {}, McpCall(tuple(shlex.split(command)), name, base), address
+        )
+    raise SpecError(f"'{address}' is no tool", hint="Write python:module.function or mcp:COMMAND ARGS#tool_name.")
+
+
+def _python_tool(address: str, base: Path) -> Tool:
+    place = address.removeprefix("python:")
+    module_name, mark, name = place.rpartition(":") if ":" in place else place.rpartition(".")
+    if not mark:
+        raise SpecError(
+            f"'{address}' names no function", hint="Write python:module.function or python:file.py:function."
+        )
+    module = _module(module_name, base, address)
+    function = getattr(module, name, None)
+    if not callable(function):
+        functions = [n for n, f in vars(module).items() if callable(f) and not n.startswith("_")]
+        raise SpecError(f"{module_name} has no function '{name}'", hint=suggest(name, functions))
+
+    def call(arguments: Mapping[str, Any]) -> Any:
+        return function(**arguments)
+
+    async def acall(arguments: Mapping[str, Any]) -> Any:
+        return await function(**arguments)
+
+    doc = inspect.getdoc(function) or ""
+    return Tool(name, doc, _schema(function), acall if inspect.iscoroutinefunction(function) else call, address)
+
+
+def _module(name: str, base: Path, address: str) -> Any:
+    path = base / name if name.endswith(".py") else base / f"{name.replace('.', '/')}.py"
+    try:
+        if path.is_file():
+            unique = f"_workbench_tools_{abs(hash(str(path.resolve())))}"
+            if unique not in sys.modules:
+                spec = importlib.util.spec_from_file_location(unique, path)
+                assert spec is not None and spec.loader is not None
+                module = importlib.util.module_from_spec(spec)
+                sys.modules[unique] = module
+                try:
+                    spec.loader.exec_module(module)
+                except BaseException:
+                    del sys.modules[unique]
+                    raise
+            return sys.modules[unique]
+        if name.endswith(".py"):
+            raise SpecError(f"there is no file {path}", hint="Paths are relative to the workflow file.")
+        return importlib.import_module(name)
+    except SpecError:
+        raise
+    except ModuleNotFoundError as error:
+        raise SpecError(
+            f"'{address}': no module '{error.name}'", hint=f"Looked for {path} and for an installed one."
+        ) from None
+    except Exception as error:
+        raise SpecError(f"'{address}' cannot be imported: {type(error).__name__}: {error}") from error
+
+
+def _schema(function: Callable[..., Any]) -> dict[str, Any]:
+    """JSON Schema of a function's arguments, by its annotations."""
+    from pydantic import TypeAdapter
+
+    try:
+        hints = typing.get_type_hints(function)
+    except Exception:
+        hints = {}
+    properties, required = {}, []
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        properties[name] = TypeAdapter(hints[name]).json_schema() if name in hints else {}
+        if parameter.default is parameter.empty:
+            required.append(name)
+    return {"type": "object", "properties": properties, "required": required}
+
+
+class McpCall:
+    """One tool of an MCP server on stdio. The server is started for each call: no state leaks between examples."""
+
+    def __init__(self, command: tuple[str, ...], name: str, base: Path):
+        self.command, self.name, self.base = command, name, base
+
+    def __call__(self, arguments: Mapping[str, Any]) -> Any:
+        return asyncio.run(self._call(arguments))
+
+    async def _call(self, arguments: Mapping[str, Any]) -> Any:
+        try:
+            from mcp import ClientSession, StdioServerParameters
+            from mcp.client.stdio import stdio_client
+        except ImportError:
+            raise NodeError("tool", "MCP tools need: pip install 'agent-workbench[mcp]'") from None
+        command = sys.executable if self.command[0] == "python" else self.command[0]
+        server = StdioServerParameters(command=command, args=list(self.command[1:]), cwd=str(self.base))
+        async with AsyncExitStack() as stack:
+            read, write = await stack.enter_async_context(stdio_client(server))
+            session = await stack.enter_async_context(ClientSession(read, write))
+            await session.initialize()
+            result = await session.call_tool(self.name, dict(arguments))
+        text = "\n".join(getattr(part, "text", "") for part in result.content)
+        if result.isError:
+            raise NodeError("tool", f"{self.name}: {text[:500]}")
+        structured = getattr(result, "structuredContent", None)
+        return structured if structured is not None else text
