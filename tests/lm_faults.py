@@ -35,6 +35,10 @@ def call(arguments: str) -> dict[str, Any]:
     return {"id": "c1", "type": "function", "function": {"name": "look", "arguments": arguments}}
 
 
+def scored(token: str, logprob: float) -> dict[str, Any]:
+    return {"token": token, "logprob": logprob, "bytes": list(token.encode()), "top_logprobs": []}
+
+
 #: What is sent with status 200: an object as JSON, bytes as they are.
 BODIES: dict[str, Any] = {
     "html": b"<html><body>Bad gateway</body></html>",
@@ -53,7 +57,7 @@ BODIES: dict[str, Any] = {
     "gateway": {"error": {"message": "slow down", "code": 429}},
     "tools": answer(None, finish_reason="tool_calls", message={"tool_calls": [call('{"x": 1}')]}),
     "badtools": answer(None, finish_reason="tool_calls", message={"tool_calls": [call('{"x": ')]}),
-    "logprobs": answer("a b", logprobs={"content": [{"logprob": -0.5}, {"logprob": -1.5}]}),
+    "logprobs": answer("ab", logprobs={"content": [scored("a", -0.5), scored("b", -1.5)]}),
     "parts": answer([{"type": "text", "text": "one "}, {"type": "text", "text": "two"}]),
     "surrogate": json.dumps(answer("bad \ud800 half")).encode(),
     "deep": b"[" * 200_000,
@@ -73,7 +77,7 @@ class _Handler(BaseHTTPRequestHandler):
         with chat.lock:
             chat.bodies.append(body)
             chat.headers.append(dict(self.headers))
-            kind: str = chat.kind(len(chat.bodies) - 1) if callable(chat.kind) else chat.kind
+            kind = chat.kind
         if chat.latency:
             time.sleep(chat.latency)
         handle = getattr(self, f"fault_{kind}", None)
@@ -157,10 +161,10 @@ class _Server(ThreadingHTTPServer):
 
 
 class ChatServer:
-    """The server as a context manager. kind may be a function of the request's number."""
+    """The server as a context manager; `kind` may be changed between requests."""
 
     def __init__(
-        self, kind: Any = "ok", *, retry_after: str | None = None, latency: float = 0.0, **error: Any
+        self, kind: str = "ok", *, retry_after: str | None = None, latency: float = 0.0, **error: Any
     ):
         self.kind, self.retry_after, self.latency, self.error = kind, retry_after, latency, error
         self.bodies: list[dict[str, Any]] = []

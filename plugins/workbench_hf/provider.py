@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import json
+from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,9 @@ from workbench.lm import Request, Response
 CONCURRENCY = 16
 _WHOLE = 1 << 30  # files up to this size are hashed whole
 _SETTINGS = {"device", "dtype", "revision"}
+
+#: Settings such as a node's temperature make LMs of their own, which must not load the weights again.
+_ENGINES: dict[tuple, _Engine] = {}
 
 
 def hf(model: str, settings: Any) -> HFLM:
@@ -31,7 +34,7 @@ def hf(model: str, settings: Any) -> HFLM:
 
 
 class HFLM:
-    """An LM over a Hugging Face checkpoint. Loads it when it is first called.
+    """An LM over a Hugging Face checkpoint. Loads it when it is first called; equal ones share what is loaded.
 
     settings.extra: `device`, `dtype` (such as bfloat16), `revision` of a hub id.
     """
@@ -49,24 +52,49 @@ class HFLM:
             raise SpecError(f"no folder '{model}'", path=("lm",))
         else:
             self.identity = f"hf:{model}@{extra.get('revision', 'main')}"
-        if settings_that_matter := {k: v for k, v in extra.items() if k == "dtype"}:
-            self.identity += json.dumps(settings_that_matter)
-        self._source, self._extra, self._generator = str(folder) if folder.is_dir() else model, extra, None
+        if "dtype" in extra:
+            self.identity += f"({extra['dtype']})"
         self.concurrency = settings.concurrency or CONCURRENCY
-        self._batcher = Batcher[Request, Response](self._serve, max_batch=max(1, self.concurrency))
+        # The identity is part of the key: a checkpoint that was trained further meanwhile is loaded anew.
+        key = (self.identity, str(folder), self.concurrency, *sorted(extra.items()))
+        self._engine: _Engine | None = _ENGINES.get(key)
+        if self._engine is None:
+            source = str(folder) if folder.is_dir() else model
+            self._engine = _ENGINES[key] = _Engine(key, source, extra, self.concurrency)
+        self._engine.users += 1
 
     async def complete(self, request: Request) -> Response:
         """Generate one answer. Raises LMError: too_long, bad_request, unsupported (tools, formats)."""
         if request.tools or request.response_format is not None:
             raise LMError("unsupported", f"{self.identity} takes neither tools nor a response format")
-        return await self._batcher.submit(request)
+        if self._engine is None:
+            raise RuntimeError(f"{self.identity} is closed")
+        return await self._engine.batcher.submit(request)
 
     def price(self, prompt_tokens: int, completion_tokens: int) -> float:
         return 0.0
 
     async def aclose(self) -> None:
-        await self._batcher.aclose()
-        self._generator = None  # frees the weights
+        """Free the weights, if no other LM uses them."""
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            await engine.release()
+
+
+class _Engine:
+    """What equal LMs share: the loaded checkpoint, and the batcher with its thread."""
+
+    def __init__(self, key: tuple, source: str, extra: dict[str, Any], max_batch: int):
+        self.users = 0
+        self.batcher = Batcher[Request, Response](self._serve, max_batch=max(1, max_batch))
+        self._key, self._source, self._extra, self._generator = key, source, extra, None
+
+    async def release(self) -> None:
+        self.users -= 1
+        if self.users == 0:
+            _ENGINES.pop(self._key, None)
+            await self.batcher.aclose()
+            self._generator = None
 
     def _serve(self, requests: list[Request]) -> list[Response | Exception]:
         """In the worker thread: one generate for prompts of similar length, so that padding stays small."""
@@ -74,7 +102,7 @@ class HFLM:
 
         generator = self._generator or self._load()
         results: list[Response | Exception | None] = [None] * len(requests)
-        rows: list[tuple[int, Any]] = []
+        rows: list[tuple[int, Row]] = []
         for i, request in enumerate(requests):
             try:
                 ids = generator.encode([dict(message) for message in request.messages])
@@ -149,15 +177,16 @@ def _response(row: Any) -> Response:
 
 def _digest(folder: Path) -> str:
     """A hash of the checkpoint; very large files count by size, date and beginning."""
-    digest = hashlib.sha256()
-    for path in sorted(folder.iterdir()):
-        if path.suffix not in (".safetensors", ".json", ".jinja", ".model", ".txt"):
-            continue
-        with path.open("rb") as file:
-            stat = path.stat()
-            if stat.st_size <= _WHOLE:
-                part = hashlib.file_digest(file, "sha256").digest()
-            else:
-                part = f"{stat.st_size} {stat.st_mtime_ns}".encode() + file.read(1 << 20)
-        digest.update(path.name.encode() + b"\0" + part)
-    return digest.hexdigest()[:16]
+    suffixes = (".safetensors", ".json", ".jinja", ".model", ".txt")
+    paths = sorted(path for path in folder.iterdir() if path.suffix in suffixes)
+    parts = [path.name.encode() + b"\0" + _file_digest(path, path.stat().st_size, path.stat().st_mtime_ns)
+             for path in paths]  # fmt: skip
+    return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
+
+
+@lru_cache(maxsize=1024)
+def _file_digest(path: Path, size: int, changed: int) -> bytes:
+    with path.open("rb") as file:
+        if size <= _WHOLE:
+            return hashlib.file_digest(file, "sha256").digest()
+        return f"{size} {changed}".encode() + file.read(1 << 20)

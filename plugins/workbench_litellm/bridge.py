@@ -53,8 +53,8 @@ _KINDS: tuple[tuple[type[Exception], str], ...] = (
 
 def anything(model: str, settings: Any) -> DSPyLM:
     """Any model string of LiteLLM or DSPy; after `litellm/`, what follows is the model string."""
-    prefix, _, rest = settings.model.partition("/")
-    return DSPyLM(rest if prefix == "litellm" else settings.model, settings)
+    explicit = re.match(r"litellm[/:](.+)", settings.model)
+    return DSPyLM(explicit[1] if explicit else settings.model, settings)
 
 
 class DSPyLM:

@@ -27,7 +27,7 @@ def llm_model(model: str, settings: Any) -> LLMModel:
     asynchronous, ordinary = llm.get_async_model_aliases(), llm.get_model_aliases()
     found = asynchronous.get(model) or ordinary.get(model)
     if found is None:
-        hint = f"{suggest(model, {*asynchronous, *ordinary})} `llm models` lists them, `llm install` adds more."
+        hint = suggest(model, {*asynchronous, *ordinary}) + " See `llm models` and `llm install`."
         raise SpecError(f"llm knows no model '{model}'", hint=hint, path=("lm",))
     return LLMModel(found, model in asynchronous, settings)
 

@@ -63,15 +63,15 @@ class NanoLM:
         try:
             completions = self._nano.generate(
                 [[dict(message) for message in request.messages] for request in requests],
-                max_tokens=first.max_tokens,
+                max_tokens=max(1, first.max_tokens),
                 temperature=[request.temperature for request in requests],
                 seeds=[seed_of(request) for request in requests],
                 stop=list(first.stop),
                 top_p=first.top_p,
             )
-        except ValueError as error:  # a prompt is too long: only its own call may fail
+        except ValueError as error:  # one of the prompts is unfit: only its own call may fail
             if len(requests) == 1:
-                return [LMError("too_long", str(error))]
+                return [LMError("too_long" if "tokens" in str(error) else "bad_request", str(error))]
             return [answer for request in requests for answer in self._group([request])]
         return [_response(completion) for completion in completions]
 

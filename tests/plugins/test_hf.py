@@ -205,6 +205,31 @@ def test_identity_follows_the_weights(checkpoint, tmp_path):
     assert provider.hf(str(tmp_path / "tiny"), settings()).identity != first.identity
 
 
+def test_equal_models_are_loaded_once_and_freed_by_the_last(checkpoint, monkeypatch):
+    loads = []
+    original = Generator.__init__
+
+    def load(self, *args, **kwargs):
+        loads.append(args)
+        original(self, *args, **kwargs)
+
+    monkeypatch.setattr(Generator, "__init__", load)
+
+    async def run():
+        one, two = (provider.hf(str(checkpoint), settings()) for _ in range(2))
+        await asyncio.gather(one.complete(request("w1")), two.complete(request("w2")))
+        await one.aclose()
+        await one.aclose()
+        assert (await two.complete(request("w3"))).text
+        with pytest.raises(RuntimeError, match="closed"):
+            await one.complete(request("w1"))
+        await two.aclose()
+
+    before = len(provider._ENGINES)
+    asyncio.run(run())
+    assert len(loads) == 1 and len(provider._ENGINES) == before
+
+
 def test_refusals(tmp_path, monkeypatch):
     (tmp_path / "pytorch_model.bin").write_bytes(b"pickle")
     with pytest.raises(SpecError, match="safetensors"):

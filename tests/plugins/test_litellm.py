@@ -174,6 +174,7 @@ def test_keys(monkeypatch):
 def test_names_identity_and_price():
     lm = bridge.anything("claude-sonnet-4-5", settings("anthropic/claude-sonnet-4-5"))
     assert lm.identity == "anthropic/claude-sonnet-4-5@default"
+    assert bridge.anything("", settings("litellm:gemini/x")).model == "gemini/x"
     assert lm.price(1_000_000, 1_000_000) == pytest.approx(18.0)
     assert bridge.anything("", settings("x/y", price={"input": 1, "output": 2})).price(10**6, 10**6) == 3.0
     assert bridge.anything("", settings("x/y", api_base="https://h.example.org/v1")).price(1, 1) is None

@@ -31,6 +31,8 @@ class FakeNano:
         self.calls.append(locals() | {"size": len(chats)})
         if any("long" in chat[-1]["content"] for chat in chats):
             raise ValueError("the prompt has 999 tokens")
+        if any(chat[-1]["role"] == "tool" for chat in chats):
+            raise ValueError("no role 'tool'")
         assert len(temperature) == len(seeds) == len(chats) and isinstance(stop, list)
         texts = [f"{chat[-1]['content']} {seed}" for chat, seed in zip(chats, seeds, strict=True)]
         texts = ["" if text.startswith("mute") else text for text in texts]
@@ -83,6 +85,8 @@ def test_only_the_long_prompt_fails(nano):
     fine, long, fine_too = ask(request("a"), request("too long"), request("b"))
     assert isinstance(fine, Response) and isinstance(fine_too, Response)
     assert isinstance(long, LMError) and long.kind == "too_long" and "999" in str(long)
+    _, unfit = ask(request("a"), Request(({"role": "tool", "content": "x"},)))
+    assert isinstance(unfit, LMError) and unfit.kind == "bad_request"
 
 
 def test_refusals(nano):
