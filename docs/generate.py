@@ -65,7 +65,10 @@ def doc(thing: Any) -> str:
 
 
 def workflow_file() -> str:
-    parts = ["# The workflow file\n", "Unknown keys are refused. `workbench schema` prints all of this as JSON Schema.\n"]
+    parts = [
+        "# The workflow file\n",
+        "Unknown keys are refused. `workbench schema` prints all of this as JSON Schema.\n",
+    ]
     for title, model in (
         ("Top level", Spec), ("lm, and the roles proposer and judge", LMSpec), ("data", DataSpec),
         ("budget", BudgetSpec), ("search: one address", DomainSpec),
@@ -80,7 +83,9 @@ def nodes() -> str:
         cls = node_class(kind)
         parts += [f"## {kind}\n", doc(cls), fields(cls.Config)]
         if cls.learnable:
-            parts.append("Optimizers may change: " + ", ".join(f"`{n}` ({w})" for n, w in cls.learnable.items()) + ".\n")
+            parts.append(
+                "Optimizers may change: " + ", ".join(f"`{n}` ({w})" for n, w in cls.learnable.items()) + ".\n"
+            )
     return "\n".join(parts)
 
 
@@ -131,7 +136,9 @@ def _help(command: click.Command, name: str) -> list[str]:
 
 
 def database() -> str:
-    return "\n".join(["# The run database\n", doc(sys.modules[Store.__module__]), "```sql", _M001_INITIAL.strip(), "```\n"])
+    return "\n".join(
+        ["# The run database\n", doc(sys.modules[Store.__module__]), "```sql", _M001_INITIAL.strip(), "```\n"]
+    )
 
 
 PAGES = {
@@ -156,7 +163,9 @@ def included(path: Path) -> str:
         code = (ROOT / match.group(1)).read_text(encoding="utf-8")
         return f"<!-- include: {match.group(1)} -->\n```python\n{code}```"
 
-    return re.sub(r"<!-- include: (\S+) -->\n```python\n.*?```", fill, path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    return re.sub(
+        r"<!-- include: (\S+) -->\n```python\n.*?```", fill, path.read_text(encoding="utf-8"), flags=re.DOTALL
+    )
 
 
 def main() -> None:

@@ -91,9 +91,7 @@ class _Handler(BaseHTTPRequestHandler):
             text = body["messages"][-1]["content"]
             self.reply(200, BODIES.get(kind) or answer(text))
 
-    def reply(
-        self, status: int, body: Any, headers: dict[str, str] | None = None, sent: int | None = None
-    ) -> None:
+    def reply(self, status: int, body: Any, headers: dict[str, str] | None = None, sent: int | None = None) -> None:
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
@@ -163,9 +161,7 @@ class _Server(ThreadingHTTPServer):
 class ChatServer:
     """The server as a context manager; `kind` may be changed between requests."""
 
-    def __init__(
-        self, kind: str = "ok", *, retry_after: str | None = None, latency: float = 0.0, **error: Any
-    ):
+    def __init__(self, kind: str = "ok", *, retry_after: str | None = None, latency: float = 0.0, **error: Any):
         self.kind, self.retry_after, self.latency, self.error = kind, retry_after, latency, error
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []

@@ -92,7 +92,8 @@ def main() -> None:
     if not args.no_dspy:
         theirs = [dspys(args.url, rows, args.concurrency) for _ in range(args.repeats)]
         print(
-            f"dspy.Evaluate  {statistics.median(theirs):.3f} s = {statistics.median(theirs) / ideal:.3f} x ideal  {theirs}"
+            f"dspy.Evaluate  {statistics.median(theirs):.3f} s = {statistics.median(theirs) / ideal:.3f} x ideal"
+            f"  {theirs}"
         )
 
 

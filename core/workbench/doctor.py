@@ -1,4 +1,4 @@
-"""What `workbench doctor` checks: versions with known faults, extras, plugins, the disk, and where settings come from."""
+"""What `workbench doctor` checks: versions with known faults, plugins, the disk, and where settings come from."""
 
 from __future__ import annotations
 

@@ -211,6 +211,7 @@ def paired_race(reference: Sequence[float], *, p: float = 0.1, least: int = 8) -
             return False
         from scipy.stats import wilcoxon
 
-        return bool(wilcoxon(differences, alternative="less", zero_method="zsplit").pvalue < p)
+        result: Any = wilcoxon(differences, alternative="less", zero_method="zsplit")
+        return bool(result.pvalue < p)
 
     return stop

@@ -17,7 +17,7 @@ NGRAM = 8
 
 
 def leaks(task: Task, winner: Workflow) -> list[str]:
-    """Warnings where new texts of the winner repeat rows: any text for val and test, prompts but not demos for train."""
+    """Warnings where new texts of the winner repeat rows: any text for val and test, for train only prompts."""
     if winner == task.workflow:
         return []
     before = dict(_texts(task.workflow.tree))

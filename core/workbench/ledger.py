@@ -16,7 +16,7 @@ import json
 import random
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -397,7 +397,7 @@ def _add(total: Spend, part: Spend, sign: int) -> None:
         setattr(total, name, getattr(total, name) + sign * getattr(part, name))
 
 
-def _response(row: Mapping[str, Any]) -> Response:
+def _response(row: Any) -> Response:
     body = json.loads(row["response"])
     for name in ("tool_calls", "prompt_ids", "token_ids", "logprobs"):
         if name in body:

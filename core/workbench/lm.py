@@ -67,7 +67,9 @@ class Response:
 
     finish: `stop`, `length` (cut at max_tokens), `refusal`, `empty` (no text at all), `tool_calls`.
     usd: None where the price is unknown. token_ids, logprobs: one a completion token, where the provider
-    gives them; prompt_ids likewise. They make a trace into a rollout that training can use.
+    gives them; prompt_ids likewise. They make a trace into a rollout that training can use: token_ids include the
+    end token and tokens of a stop string that `text` leaves out, and logprobs are the model's own, before
+    temperature and top_p.
     """
 
     text: str

@@ -70,7 +70,8 @@ class _State:
         better = self.best is None or evaluation.score > self.best
         if better:
             self.best = evaluation.score
-        return f"candidate {self.candidates - 1} ({note}): val {evaluation.score:.3f}{failed}{'  <- best' if better else ''}"
+        mark = "  <- best" if better else ""
+        return f"candidate {self.candidates - 1} ({note}): val {evaluation.score:.3f}{failed}{mark}"
 
 
 class _Plain:

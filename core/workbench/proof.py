@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 RESAMPLES = 10_000
 
@@ -80,7 +81,7 @@ def _wilcoxon(differences: Sequence[float]) -> tuple[float, str]:
     from scipy.stats import wilcoxon
 
     exact = len(nonzero) <= 50 and len({round(abs(d), 12) for d in nonzero}) == len(nonzero)
-    result = wilcoxon(nonzero, method="exact" if exact else "asymptotic", correction=not exact)
+    result: Any = wilcoxon(nonzero, method="exact" if exact else "asymptotic", correction=not exact)
     return float(result.pvalue), f"{name}, {'exact' if exact else 'normal approximation'}"
 
 

@@ -92,7 +92,7 @@ class Report:
         return out
 
     def _score_table(self) -> list[str]:
-        rows = [("", "val", "test", "tokens", "usd", "seconds", "calls")]
+        rows: list[tuple[str, ...]] = [("", "val", "test", "tokens", "usd", "seconds", "calls")]
         for name, side in (("baseline", self.baseline), ("winner", self.best)):
             test, cost = side["test"], side["cost"]
             rows.append(

@@ -91,7 +91,7 @@ def optimize(
 
 def resume(run: str, *, database: str | Path = "workbench.db", listener: Listener | None = None,
            options: Options | None = None) -> Report:  # fmt: skip
-    """Go on with a run that was killed, interrupted or failed: it is replayed, and recorded calls are not paid again."""
+    """Go on with a run that was killed, interrupted or failed: it is replayed, and no recorded call is paid again."""
     store = Store(database, create=False)
     try:
         row = store.find_run(run)

@@ -110,7 +110,8 @@ class LMPool:
         known = self._by_object.get(id(spec))
         if known is not None and known[0] is spec:
             return known[1]  # the usual case, without writing the settings out
-        key = spec.model_dump_json()
+        # What the request carries does not make another model: equal weights are loaded once, and batched together.
+        key = spec.model_dump_json(exclude={"temperature", "max_tokens", "timeout", "attempts"})
         if key not in self._made:
             self._made[key] = make_lm(spec)
         if len(self._by_object) < 1024:
@@ -151,7 +152,7 @@ class Runtime:
 
     ledger: Ledger
     lm: LMSpec
-    roles: Mapping[str, LMSpec] = field(default_factory=dict)
+    roles: Mapping[Any, LMSpec] = field(default_factory=dict)
     pool: LMPool = field(default_factory=LMPool)
 
     def lm_spec(self, role: str, workflow: Workflow | None = None) -> LMSpec:

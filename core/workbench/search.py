@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from workbench.data import Example
 from workbench.errors import SpecError, suggest
@@ -102,7 +102,7 @@ class Space:
 
 def default_space(workflow: Workflow, max_demos: int = 8) -> dict[str, DomainSpec]:
     """What can be searched without being told: the demos of every node that takes them."""
-    return {address: DomainSpec(demos=max_demos) for address in learnable(workflow, "demos")}
+    return {address: DomainSpec.model_validate({"demos": max_demos}) for address in learnable(workflow, "demos")}
 
 
 def check_space(domains: Mapping[str, DomainSpec], workflow: Workflow, fail: Any) -> None:
@@ -202,7 +202,7 @@ class Searcher:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self.space, self.workflow = space, workflow
         self.study = optuna.create_study(
-            directions=list(directions),
+            directions=cast(Any, list(directions)),
             sampler=_sampler(sampler, seed, startup),
             pruner=pruner or optuna.pruners.NopPruner(),
         )

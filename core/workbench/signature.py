@@ -106,7 +106,7 @@ def _error(text: str, message: str) -> SpecError:
     shown = text if len(text) <= 60 else text[:57] + "..."
     return SpecError(
         f"signature '{shown}': {message}",
-        hint="Write e.g. \"text -> label: Literal['a', 'b']\"; types: str, int, float, bool, list[str], dict[str, str], "
-        "Literal[...].",
+        hint="Write e.g. \"text -> label: Literal['a', 'b']\"; types: str, int, float, bool, list[str], "
+        "dict[str, str], Literal[...].",
         path=("signature",),
     )

@@ -72,7 +72,8 @@ def _with_evaluator(
         try:
             cursor = store.execute(
                 "insert into runs (run, name, status, started, spec, options, seed) values (?, ?, ?, ?, ?, ?, ?)",
-                secrets.token_hex(4), task.spec.name, kind, now(), task.source.text, dumps({"sets": []}), task.spec.seed,
+                secrets.token_hex(4), task.spec.name, kind, now(), task.source.text, dumps({"sets": []}),
+                task.spec.seed,
             )  # fmt: skip
             assert cursor.lastrowid is not None
             ledger = Ledger(store, cursor.lastrowid, task.spec.budget)

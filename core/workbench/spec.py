@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Protocol, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -116,7 +116,7 @@ class Spec(Strict):
 
     name: str = Field("workflow", min_length=1, max_length=100)
     description: str = ""
-    lm: LMSpec = Field(default_factory=lambda: LMSpec(model="bundled/nano"))
+    lm: LMSpec = Field(default_factory=lambda: LMSpec.model_validate({"model": "bundled/nano"}))
     roles: dict[Literal["proposer", "judge"], LMSpec] = Field(default_factory=dict)
     data: DataSpec
     metric: str | dict[str, Any]
@@ -126,7 +126,7 @@ class Spec(Strict):
     search: dict[str, DomainSpec] = Field(default_factory=dict)
     optimize: list[dict[str, dict[str, Any]]] = Field(default_factory=list)
     rounds: int = Field(1, ge=1, le=100, description="run the list of optimizers so many times, alternating")
-    budget: BudgetSpec = Field(default_factory=lambda: BudgetSpec(calls=1000))
+    budget: BudgetSpec = Field(default_factory=lambda: BudgetSpec.model_validate({"calls": 1000}))
     concurrency: int = Field(16, ge=1, le=4096, description="examples evaluated at once")
     seed: int = 0
 
@@ -184,13 +184,19 @@ def check_spec(source: Source) -> tuple[Spec, Source]:
         raise spec_error(source, error, Spec) from None
 
 
+class Places(Protocol):
+    """What can tell the place of an error: a Source, or whatever knows better."""
+
+    def error(self, path: tuple[str | int, ...], message: str, hint: str | None = None) -> SpecError: ...
+
+
 def spec_error(
-    source: Source, error: ValidationError, model: type[BaseModel], prefix: tuple[str | int, ...] = ()
+    source: Places, error: ValidationError, model: type[BaseModel], prefix: tuple[str | int, ...] = ()
 ) -> SpecError:
     """The first of pydantic's complaints, in our words, at its place in the file."""
     details = sorted(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
     first = details[0]
-    path = prefix + tuple(part for part in first["loc"] if _in_file(source, prefix, part))
+    path = prefix + tuple(part for part in first["loc"] if _in_file(part))
     name = ".".join(str(part) for part in path) or "the file"
     kind, given = first["type"], first.get("input")
     shown = repr(given) if len(repr(given)) <= 60 else repr(given)[:57] + "..."
@@ -209,7 +215,7 @@ def spec_error(
     return source.error(path, f"{name}: {_plain(kind, first)}, not {shown}", _example_of(str(path[-1]) if path else ""))
 
 
-def _in_file(source: Source, prefix: tuple[str | int, ...], part: Any) -> bool:
+def _in_file(part: Any) -> bool:
     """pydantic puts names of validators and union members into loc; only keys and indices are places."""
     return isinstance(part, int) or not (part.startswith(("function-", "lax-or-", "constrained-")) or "[" in part)
 

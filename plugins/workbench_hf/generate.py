@@ -45,9 +45,7 @@ class Row:
 class Generator:
     """A causal language model and its tokenizer. Reads only safetensors, runs no code of the checkpoint."""
 
-    def __init__(
-        self, path: str, *, device: str | None = None, dtype: str | None = None, revision: str | None = None
-    ):
+    def __init__(self, path: str, *, device: str | None = None, dtype: str | None = None, revision: str | None = None):
         """Load the checkpoint: bfloat16 on a GPU, float32 on the CPU. Raises OSError if it cannot be read."""
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         default = torch.float32 if self.device.type == "cpu" else torch.bfloat16

@@ -187,9 +187,7 @@ class DSPyLM:
             estimated=estimated,
         )
 
-    def _usd(
-        self, answer: lm15.Response, canonical: lm15.Request, prompt: int, completion: int
-    ) -> float | None:
+    def _usd(self, answer: lm15.Response, canonical: lm15.Request, prompt: int, completion: int) -> float | None:
         if self._settings.price is None and not self._settings.api_base:
             provider, _, name = self.model.partition("/")
             exact, _ = estimate_cost(answer, provider=provider, requested_model=name, request=canonical)

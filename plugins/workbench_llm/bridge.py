@@ -118,9 +118,7 @@ class LLMModel:
     def _mapped(self, error: Exception) -> LMError:
         import llm
 
-        status = getattr(error, "status_code", None) or getattr(
-            getattr(error, "response", None), "status_code", None
-        )
+        status = getattr(error, "status_code", None) or getattr(getattr(error, "response", None), "status_code", None)
         text = str(error)[:300]
         for name, value in os.environ.items():
             if len(value) >= 6 and (name.endswith(("_KEY", "_TOKEN")) or name == self._settings.api_key_env):

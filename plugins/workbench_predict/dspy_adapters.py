@@ -16,13 +16,14 @@ def dspy_signature(signature: Signature, instructions: str, descriptions: tuple[
     """Our signature as a `dspy.Signature` class."""
     import dspy
 
+    make_signature: Any = dspy.Signature
     described = dict(descriptions)
     fields: dict[str, Any] = {}
     for part, make in ((signature.inputs, dspy.InputField), (signature.outputs, dspy.OutputField)):
         for field in part:
             extra = {"desc": described[field.name]} if field.name in described else {}
             fields[field.name] = (field.type, make(**extra))
-    return dspy.Signature(fields, instructions.strip() or None)
+    return make_signature(fields, instructions.strip() or None)
 
 
 @lru_cache(maxsize=8)

@@ -19,7 +19,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from workbench.errors import NodeError, SpecError, suggest
 
@@ -44,7 +44,7 @@ class Tool:
             raise NodeError("tool", f"{self.name} needs the argument '{sorted(missing)[0]}'")
         try:
             if inspect.iscoroutinefunction(self.call):
-                return await self.call(arguments)
+                return await cast(Any, self.call)(arguments)
             return await asyncio.to_thread(self.call, arguments)
         except NodeError:
             raise

@@ -159,7 +159,8 @@ def compare_command(runs: tuple[str, ...], db: str, as_json: bool) -> None:
         gain = r["gain"]
         scores = " -> ".join("-" if s is None else f"{s:.3f}" for s in (r["baseline"], r["best"]))
         click.echo(f"{r['run']}  {visible(r['name']):<20}  {scores}  gain {gain['diff']:+.3f} "
-                   f"[{gain['ci95'][0]:+.3f}, {gain['ci95'][1]:+.3f}]  p={gain['p']:.2g}  {r['calls']} calls  ${r['usd']:.4f}")  # fmt: skip
+                   f"[{gain['ci95'][0]:+.3f}, {gain['ci95'][1]:+.3f}]  p={gain['p']:.2g} "
+                   f" {r['calls']} calls  ${r['usd']:.4f}")  # fmt: skip
 
 
 @click.command("export")

@@ -104,7 +104,7 @@ def run_command(
     """Run the workflow once, and show every step."""
     from workbench.single import run_single
 
-    values = dict(text.partition("=")[::2] for text in inputs)
+    values = {name: value for name, _, value in (text.partition("=") for text in inputs)}
     outcome = run_single(file, values or None, example, _settings(sets, None), db)
     if as_json:
         return echo_json(outcome)
@@ -154,8 +154,9 @@ def eval_command(file: Path, split: str, sets: tuple[str, ...], seed: int | None
 @click.option("--out", default="optimized.yaml", show_default=True, help="Where to write the better workflow.")
 @click.option("--require-gain", is_flag=True, help="Exit 100 if the gain is not shown on the sealed test.")
 @_JSON
-def optimize_command(file: Path, sets: tuple[str, ...], seed: int | None, db: str, out: str, require_gain: bool, as_json: bool,
-                     budget_calls: int | None, budget_usd: float | None, budget_minutes: float | None) -> None:  # fmt: skip
+def optimize_command(file: Path, sets: tuple[str, ...], seed: int | None, db: str, out: str, require_gain: bool,
+                     as_json: bool, budget_calls: int | None, budget_usd: float | None,
+                     budget_minutes: float | None) -> None:  # fmt: skip
     """Make the workflow better within the budget, and prove it on sealed data."""
     from workbench.progress import listener
     from workbench.run import Options, optimize
@@ -174,7 +175,8 @@ def optimize_command(file: Path, sets: tuple[str, ...], seed: int | None, db: st
 @click.option("--require-gain", is_flag=True, help="Exit 100 if the gain is not shown on the sealed test.")
 @_JSON
 def resume_command(run: str, db: str, out: str | None, require_gain: bool, as_json: bool,
-                   budget_calls: int | None, budget_usd: float | None, budget_minutes: float | None) -> None:  # fmt: skip
+                   budget_calls: int | None, budget_usd: float | None,
+                   budget_minutes: float | None) -> None:  # fmt: skip
     """Go on with a run that was killed, interrupted or failed; what is recorded is not paid again."""
     from workbench.progress import listener
     from workbench.run import Options, resume
