@@ -44,7 +44,8 @@ class Tool:
             raise NodeError("tool", f"{self.name} needs the argument '{sorted(missing)[0]}'")
         try:
             if inspect.iscoroutinefunction(self.call):
-                return await cast(Any, self.call)(arguments)
+                call = cast(Any, self.call)
+                return await call(arguments)
             return await asyncio.to_thread(self.call, arguments)
         except NodeError:
             raise

@@ -1,0 +1,44 @@
+"""What all metrics share: two fields that are compared, and accepted values that may be several."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from workbench.data import Example, Score
+
+
+class FieldMetric:
+    """Compares a field of the prediction with the same field (or `target`) of the row.
+
+    The row's value may be a list of accepted values: the best one counts. Subclasses write `compare`.
+    """
+
+    lists_are_choices = True
+
+    def __init__(self, field: str, target: str | None = None):
+        if not isinstance(field, str) or not field:
+            raise ValueError("name the field that is compared, e.g. exact_match(label)")
+        self.field, self.target = field, target or field
+
+    def __call__(self, example: Example, prediction: Mapping[str, Any], trace: Any = None) -> Score:
+        if self.field not in prediction:
+            raise ValueError(f"the prediction has no field '{self.field}'; it has: {', '.join(prediction) or 'none'}")
+        if self.target not in example:
+            raise ValueError(f"the row has no field '{self.target}'; it has: {', '.join(example)}")
+        given, wanted = prediction[self.field], example[self.target]
+        accepted = wanted if self.lists_are_choices and isinstance(wanted, list) and wanted else [wanted]
+        return max((self.compare(given, one) for one in accepted), key=lambda s: s.value)
+
+    def compare(self, given: Any, wanted: Any) -> Score:
+        raise NotImplementedError
+
+
+def verdict(right: bool, given: Any, wanted: Any) -> Score:
+    """1 without words, or 0 with what was expected."""
+    return Score(1.0) if right else Score(0.0, f"expected {short(wanted)}, got {short(given)}")
+
+
+def short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 120 else text[:117] + "..."

@@ -1,0 +1,59 @@
+"""The metric `judge`: a language model scores the answer by a rubric."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from workbench.data import Example, Score
+from workbench.errors import NodeError
+
+_SYSTEM = """\
+You grade an answer. Rubric:
+{rubric}
+Reply with one short sentence of reasoning, and then a last line of the form
+score: N
+where N is a whole number from 0 (wrong) to {scale} (fully right)."""
+
+
+class Judge:
+    """Asks the model of the role `judge`, whose calls are on the bill.
+
+    field: the field that is graded (default: the whole prediction). rubric: what counts. target: a field of the row
+    that is shown as reference. scale: the best grade. The judge's sentence becomes the feedback. An answer without a
+    grade is a failure of the kind `judge`, never a score.
+    """
+
+    needs_lm = True
+
+    def __init__(self, field: str | None = None, rubric: str = "The answer must be correct.", target: str | None = None,
+                 scale: int = 10, max_tokens: int = 200):  # fmt: skip
+        if scale < 1:
+            raise ValueError("scale must be at least 1")
+        self.field, self.rubric, self.target, self.scale, self.max_tokens = field, rubric, target, scale, max_tokens
+
+    async def __call__(
+        self, example: Example, prediction: Mapping[str, Any], trace: Any, *, lm: Callable[..., Awaitable[Any]]
+    ) -> Score:
+        inputs = {k: v for k, v in (trace.spans[0].inputs if trace and trace.spans else {}).items()}
+        graded = prediction[self.field] if self.field else dict(prediction)
+        parts = [f"Input: {_text(inputs)}"] if inputs else []
+        if self.target:
+            parts.append(f"Reference: {_text(example[self.target])}")
+        parts.append(f"Answer: {_text(graded)}")
+        messages = [
+            {"role": "system", "content": _SYSTEM.format(rubric=self.rubric, scale=self.scale)},
+            {"role": "user", "content": "\n".join(parts)},
+        ]
+        response = await lm(messages, max_tokens=self.max_tokens)
+        found = re.findall(r"(?i)score\s*[:=]\s*\**\s*(\d+(?:\.\d+)?)", response.text)
+        if not found or float(found[-1]) > self.scale:
+            raise NodeError("judge", f"the judge gave no grade from 0 to {self.scale}: {response.text[:200]!r}")
+        words = re.split(r"(?i)score\s*[:=]", response.text)[0].strip()
+        return Score(float(found[-1]) / self.scale, words or None)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
