@@ -45,7 +45,7 @@ class Tool:
         try:
             if inspect.iscoroutinefunction(self.call):
                 call = cast(Any, self.call)
-                return await call(arguments)
+                return await call(arguments)  # pyright: ignore[reportGeneralTypeIssues]
             return await asyncio.to_thread(self.call, arguments)
         except NodeError:
             raise
