@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from workbench.errors import BudgetSpent, LMError, WorkbenchError
+from workbench.errors import BudgetSpent, LMError, SpecError, WorkbenchError
 from workbench.limits import Limiter
 from workbench.lm import LM, Request, Response, estimate_tokens
 from workbench.spec import BudgetSpec, LMSpec
@@ -203,6 +203,7 @@ class Ledger:
             return None
         first = self._touch(key)
         if first:
+            self.retries += row["attempts"] - 1  # what is set aside for the proof depends on it, replayed or not
             self._count(row["role"], row["attempts"], row["prompt_tokens"], row["completion_tokens"], row["usd"] or 0.0,
                         row["seconds"])  # fmt: skip
         else:
@@ -228,6 +229,9 @@ class Ledger:
         limiter = self._limiters.setdefault(lm.identity, Limiter(spec.concurrency or lm.concurrency))
         prompt = estimate_tokens(request.messages)
         price = lm.price(prompt, request.max_tokens)
+        if price is None and self.budget.usd is not None:
+            raise SpecError(f"budget.usd cannot be kept: the price of {lm.identity} is not known",
+                            hint="Add price: {input: ..., output: ...} (dollars per million tokens) under lm.")  # fmt: skip
         worst = Spend(1, 0, prompt, request.max_tokens, price or 0.0)
         earlier = self.store.row(
             "select count(*) from attempts where run_id = ? and key = ? and outcome is not null", self.run_id, key
@@ -241,18 +245,17 @@ class Ledger:
         for attempt in range(spec.attempts):
             if attempt:
                 self.retries += 1
-                await asyncio.sleep(self._pause(attempt, error))
+                pause = self._pause(attempt, error)
+                limiter.slow_down(error, pause)
+                await asyncio.sleep(pause)
             async with limiter:
                 response, error = await self._attempt(lm, request, role, spec, key, worst)
                 if error is not None and error.kind == "auth":
                     raise error  # not journalled: the user mends the key and resumes
                 if error is None or not error.retryable or attempt + 1 == spec.attempts:
                     # The slot is held until the outcome is on disk: what a kill can lose is bounded by the slots.
-                    return await self._settle(
-                        key, role, lm, request, response, error, failed + attempt + 1, begun, price is None
-                    )
+                    return await self._settle(key, role, lm, request, response, error, failed + attempt + 1, begun)
             self._count(role, 1, 0, 0, 0.0, 0.0)
-            limiter.slow_down(error)
         raise AssertionError("unreachable")
 
     async def _attempt(
@@ -296,7 +299,7 @@ class Ledger:
 
     async def _settle(
         self, key: str, role: str, lm: LM, request: Request, response: Response | None, error: LMError | None,
-        attempts: int, begun: float, unpriced: bool,
+        attempts: int, begun: float,
     ) -> Settled:  # fmt: skip
         seconds = time.monotonic() - begun
         outcome = error.kind if error else response.finish if response else "empty"

@@ -20,8 +20,19 @@ class Limiter:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._successes = 0
         self._last_cut = -1.0
+        self._pause_until = 0.0
 
     async def __aenter__(self) -> None:
+        await self._take()
+        loop = asyncio.get_running_loop()
+        try:
+            while (wait := self._pause_until - loop.time()) > 0:
+                await asyncio.sleep(wait)
+        except asyncio.CancelledError:
+            self._release()
+            raise
+
+    async def _take(self) -> None:
         if self.busy < self.size and not self._waiting:
             self.busy += 1
             return
@@ -51,8 +62,12 @@ class Limiter:
                 self.busy += 1
                 turn.set_result(None)
 
-    def slow_down(self, error: LMError | None) -> None:
-        """After a rate limit, halve; at most once a second, as one burst brings many of them."""
+    def slow_down(self, error: LMError | None, pause: float) -> None:
+        """After a rate limit: everybody waits `pause` seconds, and the size is halved, at most once a second, as one
+        burst brings many of them."""
+        if error is None or error.kind != "rate_limit":
+            return
         now = asyncio.get_running_loop().time()
-        if error is not None and error.kind == "rate_limit" and now - self._last_cut > 1.0:
+        self._pause_until = max(self._pause_until, now + pause)
+        if now - self._last_cut > 1.0:
             self._last_cut, self.size, self._successes = now, max(1, self.size // 2), 0

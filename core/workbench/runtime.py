@@ -13,7 +13,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from workbench.data import Example
-from workbench.errors import BudgetSpent, LMError, NodeError, PluginError, StoreError, WorkbenchError
+from workbench.errors import BudgetSpent, LMError, NodeError, PluginError, SpecError, StoreError, WorkbenchError
 from workbench.ledger import Ledger, ServerDead, Settled
 from workbench.lm import LM, Message, Request, Response
 from workbench.nodes import NodeKind, enabled
@@ -282,7 +282,7 @@ class Context:
                 raise
             span.error = f"{error.kind}: {error}"
             raise NodeError(error.kind, str(error), node=self.node) from error
-        except (BudgetSpent, StoreError, ServerDead):
+        except (BudgetSpent, StoreError, ServerDead, SpecError):
             raise
         except Exception as error:
             if isinstance(error, WorkbenchError) and self.program.runtime.ledger.stopping is error:
