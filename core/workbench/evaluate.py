@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workbench.data import Example, Score
-from workbench.errors import BudgetSpent, LMError, NodeError, StoreError
+from workbench.errors import BudgetSpent, LMError, NodeError, SpecError, StoreError
 from workbench.ledger import ServerDead
 from workbench.metric import Metric, as_score
 from workbench.runtime import Program, Runtime, Trace, make_request
@@ -162,7 +162,7 @@ class Evaluator:
                           trace, **cost)  # fmt: skip
         try:
             scored = await self._score(example, outcome.prediction, outcome.trace)
-        except (BudgetSpent, StoreError, ServerDead):
+        except (BudgetSpent, StoreError, ServerDead, SpecError):
             raise
         except Exception as error:  # a metric's bug is this example's failure, and says so
             if isinstance(error, LMError) and error.kind == "auth":
