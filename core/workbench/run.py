@@ -7,6 +7,7 @@ import json
 import os
 import random
 import secrets
+import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -199,7 +200,7 @@ class _Session:
             return report
 
     async def _course(self) -> Report:
-        task, status = self.task, "finished"
+        task, status, broken = self.task, "finished", None
         self._hold_for_proof()
         baseline = current = task.workflow
         base_study = self._study(baseline, 0, "baseline")
@@ -209,19 +210,31 @@ class _Session:
             for turn in range(task.spec.rounds):
                 for index, (name, optimizer) in enumerate(self.optimizers):
                     study = self._study(current, turn * len(self.optimizers) + index + 1, name)
-                    returned = await optimizer.optimize(study)
-                    if not isinstance(returned, Workflow):
-                        raise PluginError(f"optimizer '{name}' returned {type(returned).__name__}, not a Workflow")
-                    await study.evaluate(returned)
+                    await self._improve(study, optimizer)
                     current = study.best
         except BudgetSpent as spent:
             status = "budget"
             self._tell("budget_spent", message=str(spent))
+        except PluginError as error:
+            status, broken = "failed", str(error)
         winner = self._pick()
         self._tell("testing", winner=winner.hash, changed=winner != baseline)
         self.ledger.hold()
         pairs = await self._test(baseline, winner)
-        return self._report(status, winner, pairs)
+        return self._report(status, winner, pairs, broken)
+
+    async def _improve(self, study: Study, optimizer: Optimizer) -> None:
+        """Run one optimizer. Its bug is told as a PluginError: what was found until then is still tested."""
+        try:
+            returned = await optimizer.optimize(study)
+        except (WorkbenchError, asyncio.CancelledError):
+            raise
+        except Exception as error:
+            self.store.event(self.run_id, "optimizer_raised", optimizer=study.name, traceback=traceback.format_exc())
+            raise PluginError(f"optimizer '{study.name}' raised {type(error).__name__}: {error}") from error
+        if not isinstance(returned, Workflow):
+            raise PluginError(f"optimizer '{study.name}' returned {type(returned).__name__}, not a Workflow")
+        await study.evaluate(returned)
 
     def _study(self, workflow: Workflow, number: int, name: str) -> Study:
         spec, metric = self.task.spec, self.task.metric
@@ -376,7 +389,7 @@ class _Session:
 
     def _finish(self, report: Report) -> None:
         """Write the result file and the report. The file is made whole under another name first, then renamed."""
-        if report.status in ("finished", "budget"):
+        if report.test_rows or report.status in ("finished", "budget"):
             out = Path(self.options.out or "optimized.yaml")
             write_workflow(self.task, report.winner, out, report)
             report.workflow = str(out)

@@ -124,16 +124,22 @@ class LMPool:
         self._made.clear()
 
 
-def make_lm(spec: LMSpec) -> LM:
-    """The provider whose prefix the model's name has (`prefix/rest` or `prefix:rest`), else the one for `*`."""
+def split_model(model: str) -> tuple[str, str]:
+    """(prefix of a provider, rest) of `prefix/rest` or `prefix:rest`; ("*", model) if no provider has the prefix."""
     known = plugins().names("lms")
     for mark in ("/", ":"):
-        prefix, found, rest = spec.model.partition(mark)
+        prefix, found, rest = model.partition(mark)
         if found and prefix in known:
-            return plugins().get("lms", prefix)(rest, spec)
+            return prefix, rest
     if "*" not in known:
-        raise PluginError(f"no LM provider serves '{spec.model}'; known prefixes: {', '.join(known)}")
-    return plugins().get("lms", "*")(spec.model, spec)
+        raise PluginError(f"no LM provider serves '{model}'; known prefixes: {', '.join(known)}")
+    return "*", model
+
+
+def make_lm(spec: LMSpec) -> LM:
+    """The language model for these settings. Raises PluginError, or SpecError for settings it does not take."""
+    prefix, rest = split_model(spec.model)
+    return plugins().get("lms", prefix)(rest, spec)
 
 
 def lm_spec(value: Any) -> LMSpec:
@@ -182,6 +188,7 @@ class Program:
         self.order: list[str] = list(networkx.lexicographical_topological_sort(
             workflow.graph, key=list(self.nodes).index))  # fmt: skip
         self.before: dict[str, list[str]] = {n: list(workflow.graph.predecessors(n)) for n in self.order}
+        self.chain = all(a in self.before[b] for a, b in zip(self.order, self.order[1:], strict=False))
         self.optional = {n for n in self.order if workflow.nodes[n].get("optional")}
 
     @cached_property
@@ -194,7 +201,7 @@ class Program:
         trace, values, begun = Trace(example.id), dict[str, Any](), time.perf_counter()
         skipped: set[str] = set()
         try:
-            if len(self.order) == 1 or all(len(self.before[n]) for n in self.order[1:]):
+            if self.chain:
                 for name in self.order:
                     await self._step(name, example, values, trace, replica, skipped)
             else:
@@ -206,19 +213,21 @@ class Program:
 
     async def _run_parallel(self, example: Example, values: dict[str, Any], trace: Trace, replica: int,
                             skipped: set[str]) -> None:  # fmt: skip
+        """Each node starts when those before it are done. After a failure the others still finish: what they have
+        under way is paid, so it is recorded, and a replay sees the same."""
         tasks: dict[str, asyncio.Task[None]] = {}
 
         async def after(name: str) -> None:
-            if self.before[name]:
-                await asyncio.gather(*(tasks[b] for b in self.before[name]))
+            for before in self.before[name]:
+                await tasks[before]
             await self._step(name, example, values, trace, replica, skipped)
 
-        try:
-            async with asyncio.TaskGroup() as group:
-                for name in self.order:
-                    tasks[name] = group.create_task(after(name))
-        except BaseExceptionGroup as errors:
-            raise errors.exceptions[0] from None
+        for name in self.order:
+            tasks[name] = asyncio.create_task(after(name))
+        outcomes = await asyncio.gather(*tasks.values(), return_exceptions=True)
+        errors = [o for o in outcomes if isinstance(o, BaseException)]
+        if errors:
+            raise next((e for e in errors if not isinstance(e, NodeError)), errors[0])
 
     async def _step(self, name: str, example: Example, values: dict[str, Any], trace: Trace, replica: int,
                     skipped: set[str]) -> None:  # fmt: skip

@@ -38,6 +38,7 @@ class Task:
 
 def load_task(spec: Spec, source: Source, base: Path) -> Task:
     """Build everything that a run needs. Raises SpecError at the place in the file that is wrong."""
+    check_lms(spec, source)
     workflow = load_workflow(spec, source, base)
     metric = load_metric(spec, source, base)
     dataset = load_data(spec, source, base)
@@ -45,6 +46,24 @@ def load_task(spec: Spec, source: Source, base: Path) -> Task:
     _check_fields(workflow, dataset, inputs, source)
     _check_metric_fields(metric, workflow, dataset, source)
     return Task(spec, source, workflow, _with_warnings(dataset, inputs), metric, inputs)
+
+
+def check_lms(spec: Spec, source: Source) -> None:
+    """Refuse names that no provider serves, and settings that a provider does not take, before anything runs."""
+    from workbench.runtime import make_lm, split_model
+
+    for path, lm in ((("lm",), spec.lm), *((("roles", role), lm) for role, lm in spec.roles.items())):
+        prefix, _ = split_model(lm.model)
+        try:
+            if prefix != "*":
+                make_lm(lm)
+            elif "/" not in lm.model.strip("/"):
+                raise SpecError(f"no LM provider serves '{lm.model}'",
+                                hint="Write provider/model. " + suggest(lm.model, plugins().names("lms")))  # fmt: skip
+        except PluginError as error:
+            raise source.error(path, str(error)) from error
+        except SpecError as error:
+            raise source.error(path, error.message, error.hint) from error
 
 
 def load_workflow(spec: Spec, source: Source, base: Path) -> Workflow:

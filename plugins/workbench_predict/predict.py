@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from workbench import plain
-from workbench.errors import NodeError
+from workbench.errors import LMError, NodeError
 from workbench.lm import Response
 from workbench.nodes import NodeConfig, NodeKind
 from workbench.runtime import Context, lm_spec
@@ -128,11 +129,14 @@ class Predict(NodeKind):
         messages = self._render(inputs)
         if self.config.samples == 1:
             return self._read(await self._ask(messages, ctx, 0), ctx)
+        asked = (self._ask(messages, ctx, k) for k in range(self.config.samples))
         answers, failures = [], []
-        import asyncio
-
-        responses = await asyncio.gather(*(self._ask(messages, ctx, k) for k in range(self.config.samples)))
-        for response in responses:
+        for response in await asyncio.gather(*asked, return_exceptions=True):
+            if isinstance(response, BaseException):
+                if not isinstance(response, LMError) or response.kind == "auth":
+                    raise response
+                failures.append(response)
+                continue
             try:
                 answers.append(self._read(response, ctx))
             except NodeError as error:
