@@ -19,7 +19,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from workbench.errors import NodeError, SpecError, suggest
 
@@ -33,6 +33,7 @@ class Tool:
     schema: Mapping[str, Any]
     call: Callable[[Mapping[str, Any]], Any]
     source: str = field(default="")
+    is_async: bool = False
 
     async def __call__(self, arguments: Mapping[str, Any]) -> Any:
         """Call it. Python functions that are not coroutines run in a thread. Raises NodeError("tool")."""
@@ -43,9 +44,8 @@ class Tool:
         if missing:
             raise NodeError("tool", f"{self.name} needs the argument '{sorted(missing)[0]}'")
         try:
-            if inspect.iscoroutinefunction(self.call):
-                call = cast(Any, self.call)
-                return await call(arguments)  # pyright: ignore[reportGeneralTypeIssues]
+            if self.is_async:
+                return await self.call(arguments)
             return await asyncio.to_thread(self.call, arguments)
         except NodeError:
             raise
@@ -87,8 +87,8 @@ def _python_tool(address: str, base: Path) -> Tool:
     async def acall(arguments: Mapping[str, Any]) -> Any:
         return await function(**arguments)
 
-    doc = inspect.getdoc(function) or ""
-    return Tool(name, doc, _schema(function), acall if inspect.iscoroutinefunction(function) else call, address)
+    doc, is_async = inspect.getdoc(function) or "", inspect.iscoroutinefunction(function)
+    return Tool(name, doc, _schema(function), acall if is_async else call, address, is_async)
 
 
 def _module(name: str, base: Path, address: str) -> Any:
