@@ -85,7 +85,8 @@ def _python_tool(address: str, base: Path) -> Tool:
         return function(**arguments)
 
     async def acall(arguments: Mapping[str, Any]) -> Any:
-        return await function(**arguments)
+        coroutine: Any = function(**arguments)
+        return await coroutine
 
     doc, is_async = inspect.getdoc(function) or "", inspect.iscoroutinefunction(function)
     return Tool(name, doc, _schema(function), acall if is_async else call, address, is_async)
