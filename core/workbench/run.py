@@ -71,13 +71,20 @@ def optimize(
     options: Options | None = None,
     database: str | Path = "workbench.db",
     listener: Listener | None = None,
+    optimizers: Sequence[tuple[str, Optimizer]] | None = None,
+    pool: LMPool | None = None,
 ) -> Report:
-    """Optimize a workflow file and prove the gain. Raises SpecError for bad input, StoreError, PluginError."""
-    spec, source, task, optimizers = prepare(path, (options or Options()).sets)
+    """Optimize a workflow file and prove the gain.
+
+    listener(event, data) is told what happens. optimizers: (name, optimizer) in place of those of the file; pool:
+    where language models come from, in place of the plugins; both are for tests and notebooks.
+    Raises SpecError for bad input, StoreError if the database cannot be used, PluginError.
+    """
+    options = options or Options()
+    spec, source, task, named = prepare(path, options.sets)
     store = Store(database)
     try:
-        run = f"{secrets.token_hex(4)}"
-        options = options or Options()
+        run = secrets.token_hex(4)
         cursor = store.execute(
             "insert into runs (run, name, status, started, file, spec, options, data_hash, seed, host, pid, version) "
             "values (?, ?, 'running', ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -85,25 +92,36 @@ def optimize(
             spec.seed, os.uname().nodename, os.getpid(), _version(),
         )  # fmt: skip
         assert cursor.lastrowid is not None
-        return asyncio.run(_Session(store, cursor.lastrowid, run, task, optimizers, options, listener).go())
+        chosen = list(optimizers) if optimizers is not None else named
+        return asyncio.run(_Session(store, cursor.lastrowid, run, task, chosen, options, listener, pool=pool).go())
     finally:
         store.close()
 
 
-def resume(run: str, *, database: str | Path = "workbench.db", listener: Listener | None = None,
-           options: Options | None = None) -> Report:  # fmt: skip
-    """Go on with a run that was killed, interrupted or failed: it is replayed, and no recorded call is paid again."""
+def resume(
+    run: str,
+    *,
+    database: str | Path = "workbench.db",
+    listener: Listener | None = None,
+    options: Options | None = None,
+    optimizers: Sequence[tuple[str, Optimizer]] | None = None,
+    pool: LMPool | None = None,
+) -> Report:
+    """Go on with a run that was killed, interrupted or failed: it is replayed, and no recorded call is paid again.
+
+    Takes what `optimize` takes; options are added to those that the run was started with.
+    """
     store = Store(database, create=False)
     try:
         row = store.find_run(run)
         stored = json.loads(row["options"])
         sets = [(a, v) for a, v in stored["sets"]] + (options.sets if options else [])
-        out = (options.out if options else None) or stored["out"]
-        _, _, task, optimizers = _stored(row, sets)
+        merged = Options(sets, (options.out if options else None) or stored["out"])
+        _, _, task, named = _stored(row, sets)
         if task.data_hash != row["data_hash"]:
             raise StoreError(f"the data of run {row['run']} have changed since it started; start a new run")
-        session = _Session(store, row["id"], row["run"], task, optimizers, Options(sets, out), listener,
-                           earlier_seconds=row["seconds"])  # fmt: skip
+        chosen = list(optimizers) if optimizers is not None else named
+        session = _Session(store, row["id"], row["run"], task, chosen, merged, listener, row["seconds"], pool)
         return asyncio.run(session.go())
     finally:
         store.close()
@@ -163,13 +181,14 @@ class _Session:
     """The course of one run. It is the same course however often it is resumed: only the journal fills."""
 
     def __init__(self, store: Store, run_id: int, run: str, task: Task, optimizers: list[tuple[str, Optimizer]],
-                 options: Options, listener: Listener | None, earlier_seconds: float = 0.0):  # fmt: skip
+                 options: Options, listener: Listener | None, earlier_seconds: float = 0.0,
+                 pool: LMPool | None = None):  # fmt: skip
         self.store, self.run_id, self.run, self.task = store, run_id, run, task
         self.optimizers, self.options = optimizers, options
         self.listener = listener or (lambda kind, data: None)
         self.info = RunInfo(run, task.spec.name, str(store.path), task.spec.budget.model_dump(exclude_none=True))
         self.ledger = Ledger(store, run_id, task.spec.budget, self._on_call, earlier_seconds)
-        self.runtime = Runtime(self.ledger, task.spec.lm, task.spec.roles, LMPool())
+        self.runtime = Runtime(self.ledger, task.spec.lm, task.spec.roles, pool or LMPool())
         self.evaluator = Evaluator(self.runtime, task.metric, task.spec.concurrency)
         self.progress = Progress(self._on_candidate, self._on_evaluation)
         self._candidates: set[str] = set()

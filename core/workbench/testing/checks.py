@@ -1,0 +1,171 @@
+"""The checks: each takes an optimizer, runs it on a simulated task, and raises AssertionError in words."""
+
+from __future__ import annotations
+
+import copy
+import random
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from workbench.study import Optimizer, Study
+from workbench.testing.simulated import Killed, SimulatedLM, SimulatedRun, run_simulated
+from workbench.workflow import Workflow
+
+Check = Callable[[Optimizer], None]
+CEILINGS = (1, 2, 5, 17, 50, 200)
+
+
+def check_optimizer(optimizer: Optimizer | type[Optimizer], **parameters: Any) -> None:
+    """Run all checks. A class is made with the given parameters. Raises AssertionError that says what to mend."""
+    made = optimizer(**parameters) if isinstance(optimizer, type) else optimizer
+    for check in optimizer_checks():
+        check(made)
+
+
+def optimizer_checks() -> list[Check]:
+    """All checks, for `pytest.mark.parametrize`."""
+    return [
+        check_is_documented, check_honours_any_budget, check_never_sees_test_rows, check_is_deterministic,
+        check_resumes_exactly, check_survives_failures, check_survives_refusals, check_leaves_its_input_unchanged,
+        check_leaves_global_random_alone,
+    ]  # fmt: skip
+
+
+def _run(optimizer: Any, **settings: Any) -> SimulatedRun:
+    with tempfile.TemporaryDirectory() as folder:
+        run = run_simulated(optimizer, Path(folder), **settings)
+        run.seen = run.candidates()  # type: ignore[attr-defined]
+        return run
+
+
+def _name(optimizer: Any) -> str:
+    return type(optimizer).__name__
+
+
+def _ended_well(run: SimulatedRun, optimizer: Any, when: str) -> None:
+    assert run.report.status in ("finished", "budget"), (
+        f"{_name(optimizer)} ended as '{run.report.status}' {when}: {run.report.error}. "
+        "Let BudgetSpent pass, expect failed results, and return a Workflow (usually study.best)."
+    )
+
+
+def check_is_documented(optimizer: Optimizer) -> None:
+    """The class has a docstring, every parameter a default and a description."""
+    cls = type(optimizer)
+    assert isinstance(optimizer, Optimizer), f"{_name(optimizer)} must be a subclass of workbench.Optimizer"
+    assert cls.__doc__ and cls.__doc__ != Optimizer.__doc__, f"{_name(optimizer)} needs a docstring of its own"
+    for name, field in cls.model_fields.items():
+        assert field.description, f"the parameter '{name}' needs Field(..., description='...')"
+        assert not field.is_required(), f"the parameter '{name}' needs a default: users should not have to choose"
+
+
+def check_honours_any_budget(optimizer: Optimizer) -> None:
+    """Never one request above the ceiling, and a normal end, whatever the ceiling is."""
+    for ceiling in CEILINGS:
+        run = _run(optimizer, calls=ceiling)
+        _ended_well(run, optimizer, f"with a ceiling of {ceiling} calls")
+        assert run.lm.requests <= ceiling, (
+            f"{_name(optimizer)} sent {run.lm.requests} requests with a ceiling of {ceiling}: "
+            "call models only through the study"
+        )
+
+
+def check_never_sees_test_rows(optimizer: Optimizer) -> None:
+    """No test row is sent to a model before the winner is chosen, and the study leads to none."""
+    peeked: list[str] = []
+
+    class Watched(_Wrapped):
+        async def optimize(self, study: Study) -> Workflow:
+            peeked.extend(name for name in vars(study) if "test" in name.lower())
+            return await super().optimize(study)
+
+    run = _run(Watched(inner=optimizer), calls=300)
+    early = [text for text in run.lm.texts[: run.before_test] if "test row" in text]
+    assert not early, f"{_name(optimizer)} asked a model about a sealed test row: {early[0]!r}"
+    assert not peeked, f"the study has {peeked}"
+
+
+def check_is_deterministic(optimizer: Optimizer) -> None:
+    """The same seed gives the same candidates, scores and winner."""
+    first, second = (_run(optimizer, calls=200, seed=3) for _ in range(2))
+    hint = "take randomness from study.rng alone, keep no state in the class, and do not iterate over sets"
+    assert first.seen == second.seen, f"{_name(optimizer)} proposes other candidates under the same seed: {hint}"  # type: ignore[attr-defined]
+    assert first.report.winner == second.report.winner, f"{_name(optimizer)} finds another winner: {hint}"
+
+
+def check_resumes_exactly(optimizer: Optimizer) -> None:
+    """Killed at any call and resumed, it ends as if never killed, and pays for no recorded call again."""
+    whole = _run(optimizer, calls=200, seed=5)
+    for kill_at in sorted({1, 2, 17, whole.lm.requests // 2, max(1, whole.lm.requests - 1)}):
+        with tempfile.TemporaryDirectory() as folder:
+            killed = SimulatedLM(kill_at=kill_at)
+            with suppress(Killed, BaseExceptionGroup):
+                run_simulated(optimizer, Path(folder), lm=killed, calls=220, seed=5)
+            again = run_simulated(optimizer, Path(folder), lm=SimulatedLM(), calls=220, seed=5, again=True)
+            repeated = set(killed.keys) & set(again.lm.keys)
+            assert len(repeated) <= killed.concurrency, (
+                f"{_name(optimizer)}, killed at call {kill_at}, sent {len(repeated)} recorded calls again"
+            )
+            assert again.report.winner == whole.report.winner or whole.report.status == "budget", (
+                f"{_name(optimizer)}, killed at call {kill_at} and resumed, ends with another winner: "
+                "all effects must go through the study, all randomness through study.rng"
+            )
+
+
+def check_survives_failures(optimizer: Optimizer) -> None:
+    """A fifth of all requests fail; the run still ends well."""
+    _ended_well(_run(optimizer, lm=SimulatedLM(fail=0.2), calls=120), optimizer, "when a fifth of the calls fail")
+
+
+def check_survives_refusals(optimizer: Optimizer) -> None:
+    """The model refuses everything; the run still ends well, and claims no gain."""
+    run = _run(optimizer, lm=SimulatedLM(refuse=True), calls=120)
+    _ended_well(run, optimizer, "when the model refuses everything")
+    assert not run.report.gain_shown, f"{_name(optimizer)} shows a gain where every answer is a refusal"
+
+
+def check_leaves_its_input_unchanged(optimizer: Optimizer) -> None:
+    """Workflows and rows are values: they are the same after as before."""
+    changed: list[str] = []
+
+    class Watched(_Wrapped):
+        async def optimize(self, study: Study) -> Workflow:
+            tree, rows = copy.deepcopy(study.workflow.tree), copy.deepcopy([dict(e.fields) for e in study.train])
+            own = self.inner.model_dump()
+            try:
+                return await super().optimize(study)
+            finally:
+                if tree != study.workflow.tree:
+                    changed.append("the workflow that it was given: use workflow.patched(...)")
+                if rows != [dict(e.fields) for e in study.train]:
+                    changed.append("training rows")
+                if own != self.inner.model_dump():
+                    changed.append("its own parameters")
+
+    _run(Watched(inner=optimizer), calls=120)
+    assert not changed, f"{_name(optimizer)} changed {changed[0]}"
+
+
+def check_leaves_global_random_alone(optimizer: Optimizer) -> None:
+    """The global random states of Python and numpy are neither used nor moved."""
+    import numpy
+
+    before, before_numpy = random.getstate(), numpy.random.get_state()[1].copy()  # type: ignore[union-attr,index]
+    _run(optimizer, calls=120)
+    assert random.getstate() == before, f"{_name(optimizer)} uses the global random: use study.rng"
+    after = numpy.random.get_state()[1]  # type: ignore[index]
+    assert (after == before_numpy).all(), (
+        f"{_name(optimizer)} uses numpy's global random: seed a Generator from study.rng"
+    )
+
+
+class _Wrapped(Optimizer):
+    """An optimizer that looks on while another one works."""
+
+    inner: Any = None
+
+    async def optimize(self, study: Study) -> Workflow:
+        return await self.inner.optimize(study)

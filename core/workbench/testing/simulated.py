@@ -1,0 +1,163 @@
+"""A simulated language model and a small task, for tests. Nothing here is a model: answers follow a formula.
+
+The task: texts about one of four things, to be labelled a, b, c or d. The simulated model is right with a probability
+that grows with the number of demos and with a certain word in the instructions; the same request always gets the same
+answer. So there is something to find, and random search finds some of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from workbench.errors import LMError
+from workbench.lm import Request, Response
+from workbench.report import Report
+from workbench.run import Options, optimize, resume
+from workbench.runtime import LMPool
+from workbench.store import Store
+
+LABELS = ("a", "b", "c", "d")
+HELPFUL = "carefully"
+
+
+class Killed(BaseException):
+    """Ends a simulated run as a kill would: nothing may catch it."""
+
+
+@dataclass
+class SimulatedLM:
+    """Answers the simulated task by a formula, counts requests, and misbehaves on request.
+
+    fail: share of requests that fail with a server error. refuse: every answer is a refusal. kill_at: raise Killed at
+    this request (counted from 1). helps: False makes instructions and demos worthless (the null problem).
+    """
+
+    fail: float = 0.0
+    refuse: bool = False
+    kill_at: int | None = None
+    helps: bool = True
+    identity: str = "simulated"
+    concurrency: int = 4
+    requests: int = 0
+    texts: list[str] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)
+
+    async def complete(self, request: Request) -> Response:
+        self.requests += 1
+        if self.kill_at is not None and self.requests >= self.kill_at:
+            raise Killed
+        key = request.key(self.identity)
+        self.keys.append(key)
+        question = str(request.messages[-1]["content"])
+        self.texts.append(question)
+        if _share(key, "fail") < self.fail:
+            raise LMError("server", "simulated server error")
+        if self.refuse:
+            return Response("", "refusal", 10, 1, 0.0)
+        return Response(
+            self._answer(request, question), "stop", sum(len(str(m["content"])) for m in request.messages), 1, 0.0
+        )
+
+    def _answer(self, request: Request, question: str) -> str:
+        system = str(request.messages[0]["content"]) if request.messages[0]["role"] == "system" else ""
+        if "label" not in question:  # a proposal is asked for
+            return (
+                f"Read the text {HELPFUL} and give its label."
+                if _share(request.key("proposal"), "") < 0.5
+                else "Label it."
+            )
+        demos = sum(m["role"] == "assistant" for m in request.messages)
+        skill = 0.35 + (0.3 * (HELPFUL in system) + 0.04 * min(demos, 8) if self.helps else 0.0)
+        right = next((c for c in LABELS if f" {c}-thing" in question), LABELS[0])
+        if _share(question, str(request.replica)) < skill:
+            return right
+        return LABELS[(LABELS.index(right) + 1 + int(_share(question, "wrong") * 3)) % len(LABELS)]
+
+    def price(self, prompt_tokens: int, completion_tokens: int) -> float:
+        return 1e-6 * (prompt_tokens + completion_tokens)
+
+    async def aclose(self) -> None:
+        pass
+
+
+class SimulatedPool(LMPool):
+    """Gives the same simulated model to every node and every role."""
+
+    def __init__(self, lm: SimulatedLM):
+        super().__init__()
+        self.lm = lm
+
+    def get(self, spec: Any) -> SimulatedLM:
+        return self.lm
+
+
+def _share(text: str, salt: str) -> float:
+    """A number in [0, 1) that depends on the texts alone."""
+    return int.from_bytes(hashlib.sha256(f"{salt}|{text}".encode()).digest()[:6], "big") / 2**48
+
+
+def write_task(folder: Path, *, budget: dict[str, Any], seed: int = 0, rows: Sequence[int] = (16, 16, 24)) -> Path:
+    """The simulated task as files; returns the workflow file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    names = ("train", "val", "test")
+    for name, count in zip(names, rows, strict=True):
+        lines = [{"text": f"{name} row {i}: a {LABELS[i % 4]}-thing", "label": LABELS[i % 4]} for i in range(count)]
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    spec = {
+        "name": "simulated", "lm": {"model": "openai/simulated", "api_base": "http://127.0.0.1:9/v1", "attempts": 2},
+        "data": {name: f"{name}.jsonl" for name in names}, "metric": "exact_match(label)",
+        "nodes": {"sort": {"predict": f"text -> label: Literal{list(LABELS)}", "instructions": "Label it."}},
+        "search": {"nodes.sort.instructions": ["Label it.", f"Label it {HELPFUL}.", "Give the label."],
+                   "nodes.sort.demos": {"demos": 8}},
+        "budget": budget, "seed": seed, "concurrency": 4,
+    }  # fmt: skip
+    path = folder / "workflow.yaml"
+    path.write_text(json.dumps(spec, indent=1), encoding="utf-8")
+    return path
+
+
+@dataclass
+class SimulatedRun:
+    """What a simulated run left behind."""
+
+    report: Report
+    lm: SimulatedLM
+    folder: Path
+    before_test: int  # requests until the sealed test began
+
+    def candidates(self) -> list[tuple[str, float | None]]:
+        """(hash, score on val) of every candidate in order."""
+        store = Store(self.folder / "run.db")
+        try:
+            rows = store.rows(
+                "select c.hash, e.score from candidates c left join evaluations e on e.run_id = c.run_id and "
+                "e.candidate = c.hash and e.split = 'val' and e.replica = 0 order by c.run_id, c.seq"
+            )
+            return [(r["hash"], r["score"]) for r in rows]
+        finally:
+            store.close()
+
+
+def run_simulated(
+    optimizer: Any, folder: Path, *, lm: SimulatedLM | None = None, calls: int = 200, seed: int = 0, again: bool = False
+) -> SimulatedRun:
+    """Run an optimizer on the simulated task through the real runtime, ledger and store; again: resume the last run."""
+    lm = lm or SimulatedLM()
+    path = write_task(folder, budget={"calls": calls}, seed=seed)
+    begun: list[int] = []
+
+    def listen(event: str, data: dict[str, Any]) -> None:
+        if event == "testing":
+            begun.append(lm.requests)
+
+    settings: dict[str, Any] = {
+        "database": folder / "run.db", "listener": listen, "optimizers": [("checked", optimizer)],
+        "pool": SimulatedPool(lm), "options": Options(out=str(folder / "out.yaml")),
+    }  # fmt: skip
+    report = resume("last", **settings) if again else optimize(path, **settings)
+    return SimulatedRun(report, lm, folder, begun[0] if begun else lm.requests)
