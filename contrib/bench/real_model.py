@@ -174,11 +174,15 @@ def table(out: Path) -> str:
                 continue
             scores = [s for r in mine for s in r["scores"]]
             low, high = interval(scores)
-            pairs = [(b, s) for r in mine if r["seed"] in base for b, s in zip(base[r["seed"]], r["scores"], strict=True)]
+            pairs = [
+                (b, s) for r in mine if r["seed"] in base for b, s in zip(base[r["seed"]], r["scores"], strict=True)
+            ]
             proof = paired_proof([a for a, _ in pairs], [b for _, b in pairs])
             gain = f"{proof.diff:+.3f} [{proof.ci95[0]:+.3f}, {proof.ci95[1]:+.3f}]" if method != "baseline" else ""
             calls = sum(r["search"]["calls"] for r in mine) / len(mine)
-            tokens = sum(r["search"].get("prompt_tokens", 0) + r["search"].get("completion_tokens", 0) for r in mine) / len(mine)
+            tokens = sum(
+                r["search"].get("prompt_tokens", 0) + r["search"].get("completion_tokens", 0) for r in mine
+            ) / len(mine)
             row = sum(r["tokens_per_row"] for r in mine) / len(mine)
             lines.append(f"| {task} | {method} | {len(mine)} | {sum(scores) / len(scores):.3f} [{low:.3f}, {high:.3f}] | {gain} "
                          f"| {calls:.0f} | {tokens:,.0f} | {row:.0f} |")  # fmt: skip
@@ -196,7 +200,11 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=400)
     parser.add_argument("--table", action="store_true", help="only print the table")
     args = parser.parse_args()
-    done = {(r["task"], r["method"], r["seed"]) for r in map(json.loads, args.out.read_text().splitlines())} if args.out.exists() else set()
+    done = (
+        {(r["task"], r["method"], r["seed"]) for r in map(json.loads, args.out.read_text().splitlines())}
+        if args.out.exists()
+        else set()
+    )
     for seed in args.seeds if not args.table else ():
         for task in args.tasks:
             splits = rows_of(task, args.data, seed)
@@ -208,10 +216,24 @@ def main() -> None:
                     found = dspys(task, method, seed, args.url, splits)
                 else:
                     found = ours(task, method, seed, args.url, args.calls, splits)
-                line = {"task": task, "method": method, "seed": seed, **found, "seconds": round(time.monotonic() - begun)}
+                line = {
+                    "task": task,
+                    "method": method,
+                    "seed": seed,
+                    **found,
+                    "seconds": round(time.monotonic() - begun),
+                }
                 with args.out.open("a") as file:
                     file.write(json.dumps(line) + "\n")
-                print(task, method, seed, f"{sum(found['scores']) / len(found['scores']):.3f}", line["seconds"], "s", flush=True)
+                print(
+                    task,
+                    method,
+                    seed,
+                    f"{sum(found['scores']) / len(found['scores']):.3f}",
+                    line["seconds"],
+                    "s",
+                    flush=True,
+                )
     print(table(args.out))
 
 
