@@ -41,7 +41,7 @@ def swap(old: str, new: str) -> str:
 YAML = {
     "unknown top-level key": (swap("metric:", "metrics:"), "4:1", "unknown key 'metrics'", "metric"),
     "unknown data key": (swap("{file: rows.jsonl,", "{fil: rows.jsonl,"), "3:8", "unknown key 'fil'", "file"),
-    "unknown lm key": (swap("lm: bundled/nano", "lm: {model: bundled/nano, temp: 1}"), "2:27", "unknown key 'temp'", "temperature"),
+    "unknown lm key": (swap("lm: bundled/nano", "lm: {model: bundled/nano, temp: 1}"), "2:27", "unknown key 'temp'", "attempts"),
     "unknown budget key": (swap("{calls: 100}", "{call: 100}"), "13:10", "unknown key 'call'", "calls"),
     "metric missing": (swap("metric: exact_match(label)\n", ""), "1:1", "'metric' is missing", "exact_match"),
     "nodes missing": ("data: {file: rows.jsonl}\nmetric: exact_match(label)\n", "1:1", "'nodes' is missing", "predict"),

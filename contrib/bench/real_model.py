@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import random
 import tempfile
 import time
@@ -122,7 +123,8 @@ def dspys(task: str, method: str, seed: int, url: str, splits: tuple[Any, ...]) 
 
     train, val, test, labels = splits
     lm = dspy.LM("openai/local", api_base=url, api_key="none", cache=False, temperature=0.0, max_tokens=64)
-    dspy.configure(lm=lm)
+    dspy.configure(lm=lm, max_errors=10_000)  # a small model breaks DSPy's formats often; that is no reason to stop
+    logging.getLogger("dspy").setLevel(logging.CRITICAL)
     fields: Any = {"text": (str, dspy.InputField()), "label": (Literal[tuple(labels)], dspy.OutputField())}
     make: Any = dspy.Signature
     program: Any = dspy.Predict(make(fields, INSTRUCTIONS[task.split(":")[0]][0]))
@@ -136,14 +138,19 @@ def dspys(task: str, method: str, seed: int, url: str, splits: tuple[Any, ...]) 
         from dspy.teleprompt import BootstrapFewShotWithRandomSearch
 
         optimizer: Any = BootstrapFewShotWithRandomSearch(
-            metric=metric, max_bootstrapped_demos=4, max_labeled_demos=8, num_candidate_programs=3, num_threads=16
+            metric=metric,
+            max_bootstrapped_demos=4,
+            max_labeled_demos=8,
+            num_candidate_programs=3,
+            num_threads=16,
+            max_errors=10_000,
         )
         program = optimizer.compile(program, trainset=sets[0], valset=sets[1])
     elif method == "dspy_mipro":
         from dspy.teleprompt import MIPROv2
 
         optimizer = MIPROv2(metric=metric, auto=None, num_candidates=4, max_bootstrapped_demos=4, max_labeled_demos=8,
-                            num_threads=16, seed=seed, verbose=False)  # fmt: skip
+                            num_threads=16, seed=seed, verbose=False, max_errors=10_000)  # fmt: skip
         program = optimizer.compile(program, trainset=sets[0], valset=sets[1], num_trials=7, minibatch=True,
                                     minibatch_size=20, minibatch_full_eval_steps=4)  # fmt: skip
     after = Server(url).stats()
