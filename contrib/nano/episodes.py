@@ -1,4 +1,4 @@
-"""Episodes: a task with its examples, rendered exactly as the workbench's `plain` adapter renders a prompt."""
+"""Episodes: a task with its examples, rendered as the workbench's `plain` adapter renders a prompt."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ def system_text(instructions: str, values: dict[str, list[str]]) -> str:
 
 
 def user_text(row: Row) -> str:
-    return "\n".join([*(f"{name}: {value}" for name, value in row.inputs.items()), f"{next(iter(row.outputs))}:"])
+    return "\n".join(
+        [*(f"{name}: {value}" for name, value in row.inputs.items()), f"{next(iter(row.outputs))}:"]
+    )
 
 
 def assistant_text(row: Row) -> str:

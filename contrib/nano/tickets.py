@@ -10,7 +10,7 @@ from episodes import Episode, Row, demo_count, held_out, pick
 
 TOPIC_OF = {noun: topic for topic, nouns in w.TOPICS.items() for noun in nouns}
 READINGS = ["main", "side", "first", "urgency", "mood", "product", "topic", "vague"]
-READING_SHARES = [0.3, 0.07, 0.05, 0.08, 0.08, 0.08, 0.16, 0.18]
+READING_SHARES = [0.36, 0.09, 0.06, 0.08, 0.08, 0.08, 0.13, 0.12]
 FULL = {
     "urgency": list(w.URGENCY),
     "mood": list(w.MOOD),
@@ -26,9 +26,13 @@ class Ticket:
     combos: set[tuple[str, str]]  # (noun, trouble): one in eight is never trained on
 
 
+def troubles(noun: str, held: bool) -> list[str]:
+    """What may be wrong with a noun: the combinations of training, or those kept for measuring."""
+    return [trouble for trouble in w.TROUBLES if held_out(noun, trouble) == held]
+
+
 def clause(rng: Random, noun: str, held: bool) -> tuple[str, tuple[str, str]]:
-    allowed = [t for t in w.TROUBLES if held_out(noun, t) == held]
-    trouble = rng.choice(allowed or w.TROUBLES[:1])
+    trouble = rng.choice(troubles(noun, held))
     return f"{rng.choice(['my', 'the', 'our'])} {noun} {trouble}", (noun, trouble)
 
 
@@ -52,7 +56,8 @@ def make_ticket(
     nouns = []
     for topic in order:
         pool = [c for c, t in codes.items() if t == topic]
-        nouns.append(rng.choice(pool if pool and rng.random() < code_share else w.TOPICS[topic]))
+        pool = pool if pool and rng.random() < code_share else w.TOPICS[topic]
+        nouns.append(rng.choice([n for n in pool if troubles(n, held)] if held else pool))
     if noun is not None:
         nouns[0] = noun
 
@@ -133,7 +138,9 @@ def tickets(rng: Random, *, reading: str | None = None, demos: int | None = None
     seen: list[str] = []
     for i in range(count + 1):
         # Repeat a noun of an earlier row, so that looking for a similar example pays.
-        again = rng.choice(seen) if similar and seen and rng.random() < (0.7 if i == count else 0.35) else None
+        again = (
+            rng.choice(seen) if similar and seen and rng.random() < (0.7 if i == count else 0.35) else None
+        )
         ticket = make_ticket(rng, codes, topics=topics, need=target, noun=again, code_share=code_share)
         seen += sorted(n for n in ticket.nouns if (codes.get(n) or TOPIC_OF[n]) == ticket.labels["main"])
         rows.append(Row({field_in: ticket.text}, {field_out: rename[ticket.labels[target]]}, ticket.nouns))

@@ -22,7 +22,7 @@ from export import save
 from network import Llama, Shape
 from tasks import episode
 from tokenizers import Tokenizer
-from tokens import ASSISTANT, END, PAD, chat_text, train_tokenizer
+from tokens import ASSISTANT, PAD, chat_text, train_tokenizer
 
 LONGEST = 640  # longer chats are left out of the training data
 OTHER_SHARE = 0.15  # of the tokens that are not an answer, drawn anew each time, count in the loss
@@ -132,7 +132,9 @@ def main() -> None:
 
     began, seen, running = time.time(), 0, None
     opts = optimizers(model, options.rate)
-    for step, ids in zip(range(options.steps), batches(tokenizer, options.seed, options.tokens), strict=False):
+    for step, ids in zip(
+        range(options.steps), batches(tokenizer, options.seed, options.tokens), strict=False
+    ):
         for opt in opts:
             for group in opt.param_groups:
                 group["lr"] = options.rate * rate_at(step, options.steps)
@@ -145,8 +147,12 @@ def main() -> None:
         seen += ids.numel()
         running = answer_loss.item() if running is None else 0.98 * running + 0.02 * answer_loss.item()
         if step % 50 == 49 or step == options.steps - 1:
-            line = {"step": step + 1, "answer_loss": round(running, 4), "seconds": round(time.time() - began),
-                    "tokens": seen}  # fmt: skip
+            line = {
+                "step": step + 1,
+                "answer_loss": round(running, 4),
+                "seconds": round(time.time() - began),
+                "tokens": seen,
+            }
             if step % 250 == 249 or step == options.steps - 1:
                 line |= accuracy(model, tokenizer)
                 torch.save(model.state_dict(), options.out / "checkpoint.pt")

@@ -1,0 +1,1 @@
+"""bundled/nano: the small language model that comes with the workbench (numpy only)."""
