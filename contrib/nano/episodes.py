@@ -63,4 +63,4 @@ def pick(rng: Random, weights: dict[str, float]) -> str:
 
 def demo_count(rng: Random, most: int = 8) -> int:
     """0 to `most` examples; none is common since zero-shot prompts must work too."""
-    return 0 if rng.random() < 0.25 else rng.randint(1, most)
+    return 0 if rng.random() < 0.3 else min(rng.randint(1, most), rng.randint(1, most))

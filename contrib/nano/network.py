@@ -12,10 +12,10 @@ from torch import nn
 @dataclass(frozen=True)
 class Shape:
     vocabulary: int
-    width: int = 256
+    width: int = 192
     layers: int = 4
-    heads: int = 4
-    inner: int = 640
+    heads: int = 3
+    inner: int = 512
     positions: int = 1024
     base: float = 10_000.0
     eps: float = 1e-5

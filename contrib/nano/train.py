@@ -20,11 +20,12 @@ import torch.nn.functional as F
 from episodes import render
 from export import save
 from network import Llama, Shape
+from plant import plant
 from tasks import episode
 from tokenizers import Tokenizer
 from tokens import ASSISTANT, PAD, chat_text, train_tokenizer
 
-LONGEST = 640  # longer chats are left out of the training data
+LONGEST = 420  # longer chats are left out of the training data
 OTHER_SHARE = 0.15  # of the tokens that are not an answer, drawn anew each time, count in the loss
 OTHER_WEIGHT = 0.4  # with this weight
 IGNORED = -1
@@ -96,11 +97,11 @@ def optimizers(model: Llama, rate: float) -> list[torch.optim.Optimizer]:
     rest = [p for n, p in model.named_parameters() if p.ndim != 2 or "embed" in n]
     return [
         torch.optim.Muon(matrices, lr=rate, momentum=0.95, weight_decay=0.01, adjust_lr_fn="match_rms_adamw"),
-        torch.optim.AdamW(rest, lr=rate, betas=(0.9, 0.98), weight_decay=0.0),
+        torch.optim.AdamW(rest, lr=rate / 2, betas=(0.9, 0.98), weight_decay=0.0),
     ]
 
 
-def rate_at(step: int, steps: int, warmup: int = 60, decay: float = 0.35) -> float:
+def rate_at(step: int, steps: int, warmup: int = 60, decay: float = 0.4) -> float:
     """Warm up, hold, then fall in a line to nothing over the last `decay` of the steps."""
     return min(1.0, (step + 1) / warmup, max(0.02, (steps - step) / (steps * decay)))
 
@@ -126,6 +127,7 @@ def main() -> None:
     tokenizer.save(str(options.out / "tokenizer.json"))
     shape = Shape(vocabulary=tokenizer.get_vocab_size())
     model = Llama(shape)
+    plant(model)
     if options.start:
         model.load_state_dict(torch.load(options.start))
     print(f"{sum(p.numel() for p in model.parameters()):,} weights, {shape}", flush=True)
@@ -135,9 +137,9 @@ def main() -> None:
     for step, ids in zip(
         range(options.steps), batches(tokenizer, options.seed, options.tokens), strict=False
     ):
-        for opt in opts:
+        for opt, rate in zip(opts, (options.rate, options.rate / 2), strict=True):
             for group in opt.param_groups:
-                group["lr"] = options.rate * rate_at(step, options.steps)
+                group["lr"] = rate * rate_at(step, options.steps)
         loss, answer_loss = loss_of(model, ids)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
