@@ -157,9 +157,10 @@ def test_too_long_a_prompt_tells_the_lengths(nano: Nano):
 
 
 def test_a_full_context_ends_the_answer(nano: Nano):
-    system = "a " * 1018
-    (answer,) = nano.generate([chat(system, "a")], max_tokens=50, temperature=3.0, seeds=[1])
+    messages = chat(" the" * 1015, "the")
+    (answer,) = nano.generate([messages], max_tokens=50, temperature=3.0, seeds=[1])
     assert len(answer.prompt_ids) + len(answer.completion_ids) <= 1024
+    assert len(answer.prompt_ids) > 1000 and len(answer.completion_ids) <= 20
 
 
 def test_unknown_role(nano: Nano):
