@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -77,6 +78,15 @@ class SimulatedLM:
         if _share(question, str(request.replica)) < skill:
             return right
         return LABELS[(LABELS.index(right) + 1 + int(_share(question, "wrong") * 3)) % len(LABELS)]
+
+    def _proposal(self, request: Request, question: str) -> str:
+        """An instruction, in half of the draws a helpful one; in DSPy's markers where they are asked for."""
+        helpful = _share(request.key("proposal"), "") < 0.5
+        text = f"Read the text {HELPFUL} and give its label." if helpful else "Give the label of the text."
+        fields = re.findall(r"\[\[ ## (\w+) ## \]\]", question.rsplit("Respond with", 1)[-1])
+        if not fields:
+            return f"```\n{text}\n```"
+        return "\n\n".join(f"[[ ## {name} ## ]]" + ("" if name == "completed" else f"\n{text}") for name in fields)
 
     def price(self, prompt_tokens: int, completion_tokens: int) -> float:
         return 1e-6 * (prompt_tokens + completion_tokens)

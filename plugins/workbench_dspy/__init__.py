@@ -1,0 +1,17 @@
+"""DSPy's optimizers under our budget, journal and proof, and workflows as DSPy programs."""
+
+from workbench import hookimpl
+
+
+@hookimpl
+def register_optimizers(register):
+    register("dspy_bootstrap", "workbench_dspy.optimizers:DSPyBootstrap")
+    register("dspy_mipro", "workbench_dspy.optimizers:DSPyMIPRO")
+    register("dspy_copro", "workbench_dspy.optimizers:DSPyCOPRO")
+    register("dspy_simba", "workbench_dspy.optimizers:DSPySIMBA")
+    register("dspy_gepa", "workbench_dspy.optimizers:DSPyGEPA")
+
+
+@hookimpl
+def register_exporters(register):
+    register("dspy", "workbench_dspy.export:export")

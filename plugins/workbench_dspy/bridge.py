@@ -1,0 +1,93 @@
+"""From DSPy's worker threads into the run: every call is paid for, journalled and billed like any other.
+
+DSPy's optimizers are synchronous and evaluate in threads. The run is one event loop. The bridge hands work from a
+thread to the loop and waits. When the budget ends (or the run is stopped), the bridge raises `Ended`, which is no
+`Exception`, because DSPy catches those and would go on; and it raises it again for every later call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+import dspy
+from dspy import lm15
+
+from workbench.errors import LMError, NodeError
+from workbench.study import Study
+
+T = TypeVar("T")
+
+
+class Ended(BaseException):
+    """The budget is spent or the run is stopping; `Bridge.reason` says why."""
+
+
+class Bridge:
+    """One optimizer's way into the loop that it was called from."""
+
+    def __init__(self, study: Study):
+        self.study, self.loop = study, asyncio.get_running_loop()
+        self.reason: BaseException | None = None
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Bridge:
+        return self  # DSPy copies programs; there is still one run
+
+    def __copy__(self) -> Bridge:
+        return self
+
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the loop, from a thread. Errors of models and nodes are raised; all others end it all."""
+        if self.reason is not None:
+            work.close()
+            raise Ended
+        try:
+            return asyncio.run_coroutine_threadsafe(work, self.loop).result()
+        except (LMError, NodeError) as error:
+            if isinstance(error, LMError) and error.kind == "auth":
+                self.reason = error
+                raise Ended from error
+            raise
+        except BaseException as error:
+            self.reason = error
+            raise Ended from error
+
+    def lm(self, role: str) -> dspy.LM:
+        """A role's language model as DSPy's: the one way in which proposals are asked for."""
+        return dspy.LM(f"workbench/{role}", engine=_Engine(self, role), cache=False, num_retries=0, temperature=1.0)
+
+
+class _Engine:
+    """`dspy.LM`'s engine: one canonical request in, one response out."""
+
+    def __init__(self, bridge: Bridge, role: str):
+        self.bridge, self.complete_as = bridge, bridge.study.lm(role)
+        self.asked: dict[str, int] = {}
+
+    def complete(self, request: lm15.Request) -> lm15.Response:
+        config = request.config
+        messages = [{"role": "system", "content": _text(request.system)}] if request.system else []
+        messages += [{"role": m.role if m.role != "developer" else "system", "content": m.text or ""} for m in request.messages]
+        # DSPy asks the same thing again when it wants another answer; its cache is off, so each time is a fresh draw.
+        key = repr((messages, config.temperature, config.max_tokens))
+        replica = self.asked[key] = self.asked.get(key, -1) + 1
+        settings: dict[str, Any] = {"temperature": config.temperature, "max_tokens": config.max_tokens, "top_p": config.top_p}
+        answer = self.bridge.wait(self.complete_as(messages, replica=replica, **settings))
+        return lm15.Response(
+            id=None,
+            model=request.model,
+            message=lm15.Message.assistant([lm15.TextPart(answer.text)]),
+            finish_reason="length" if answer.finish == "length" else "stop",
+            usage=lm15.Usage(input_tokens=answer.prompt_tokens, output_tokens=answer.completion_tokens),
+        )
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Engine:
+        return self
+
+    def close(self) -> None:
+        pass
+
+
+def _text(system: Any) -> str:
+    return system if isinstance(system, str) else "".join(part.text for part in system)

@@ -1,0 +1,188 @@
+"""DSPy's optimizers as ours: compiled in a thread, paid through the ledger, the result evaluated like any candidate."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from typing import Any
+
+from pydantic import Field
+
+from workbench import BudgetSpent, Optimizer, Study, Workflow
+
+
+class _DSPyOptimizer(Optimizer):
+    """What all of them share: the program, the rows, the thread, and how it ends."""
+
+    async def optimize(self, study: Study) -> Workflow:
+        from workbench_dspy.bridge import Bridge, Ended
+        from workbench_dspy.program import Rows, WorkflowProgram
+
+        bridge = Bridge(study)
+        program = WorkflowProgram(bridge, study.workflow)
+        if not program.addresses or not study.train:
+            return study.best
+        rows = Rows(program, [*study.train, *study.val], study.targets)
+        seed = study.rng.randrange(2**31)
+        kept: list[Any] = []  # programs in DSPy's order of merit
+
+        def compile_() -> None:
+            split = len(study.train)
+            kept.extend(self._compile(bridge, program, rows, rows.rows[:split], rows.rows[split:], seed))
+
+        try:
+            await asyncio.to_thread(_quietly, compile_, bridge)
+        except Ended:
+            reason = bridge.reason
+            if not isinstance(reason, BudgetSpent):
+                raise (reason or RuntimeError("DSPy ended without a reason")) from None
+            raise reason from None
+        for candidate in kept:
+            workflow = candidate.patched()
+            if study.affords(workflow) or workflow.hash in study.progress.complete:
+                await study.evaluate(workflow)
+        return study.best
+
+    def _compile(self, bridge: Any, program: Any, rows: Any, train: list[Any], val: list[Any], seed: int) -> list[Any]:
+        raise NotImplementedError
+
+
+def _quietly(work: Callable[[], None], bridge: Any) -> None:
+    """DSPy's settings for the time of the work; its log, bars and global random states are put back afterwards."""
+    import dspy
+    import numpy
+    import tqdm
+
+    logger, level = logging.getLogger("dspy"), logging.getLogger("dspy").level
+    original = tqdm.tqdm.__init__
+
+    def silent(self: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **{**kwargs, "disable": True})
+
+    states = random.getstate(), numpy.random.get_state()
+    logger.setLevel(logging.CRITICAL)
+    tqdm.tqdm.__init__ = silent  # a run has its own progress, and DSPy's bars cannot all be switched off
+    try:
+        with dspy.context(lm=bridge.lm("proposer"), max_errors=10**9, disable_history=True, provide_traceback=False,
+                          num_threads=bridge.study.evaluator.concurrency):  # fmt: skip
+            work()
+    finally:
+        logger.setLevel(level)
+        tqdm.tqdm.__init__ = original
+        random.setstate(states[0])
+        numpy.random.set_state(states[1])
+
+
+class DSPyBootstrap(_DSPyOptimizer):
+    """DSPy's BootstrapFewShot; with candidates > 0, BootstrapFewShotWithRandomSearch over so many draws of demos."""
+
+    candidates: int = Field(4, ge=0, le=64, description="draws of demos that are compared on val; 0: only one, unsearched")
+    max_bootstrapped_demos: int = Field(4, ge=0, le=64, description="demos from the workflow's own successes")
+    max_labeled_demos: int = Field(8, ge=0, le=64, description="demos from labels")
+
+    def _compile(self, bridge: Any, program: Any, rows: Any, train: list[Any], val: list[Any], seed: int) -> list[Any]:
+        from dspy.teleprompt import BootstrapFewShot, BootstrapFewShotWithRandomSearch
+
+        from workbench_dspy.program import make_metric
+
+        settings: dict[str, Any] = {
+            "metric": make_metric(bridge, rows), "max_bootstrapped_demos": self.max_bootstrapped_demos,
+            "max_labeled_demos": self.max_labeled_demos, "max_errors": 10**9,
+        }  # fmt: skip
+        random.Random(seed).shuffle(train)  # DSPy's own seeds are fixed: this is what makes seeds differ
+        if not self.candidates:
+            return [BootstrapFewShot(**settings).compile(program, trainset=train)]
+        optimizer = BootstrapFewShotWithRandomSearch(
+            **settings, num_candidate_programs=self.candidates, num_threads=bridge.study.evaluator.concurrency
+        )
+        best: Any = optimizer.compile(program, trainset=train, valset=val)
+        return [best, *(c["program"] for c in best.candidate_programs[:3])]
+
+
+class DSPyMIPRO(_DSPyOptimizer):
+    """DSPy's MIPROv2 (Opsahl-Ong et al., arXiv 2406.11695): proposed instructions and bootstrapped demos, by TPE."""
+
+    candidates: int = Field(4, ge=1, le=64, description="instructions and sets of demos to choose from")
+    trials: int = Field(8, ge=1, le=1000, description="combinations that are tried")
+    minibatch_size: int = Field(20, ge=1, description="rows of val for one trial")
+    max_bootstrapped_demos: int = Field(4, ge=0, le=64, description="demos from the workflow's own successes")
+    max_labeled_demos: int = Field(4, ge=0, le=64, description="demos from labels")
+
+    def _compile(self, bridge: Any, program: Any, rows: Any, train: list[Any], val: list[Any], seed: int) -> list[Any]:
+        from dspy.teleprompt import MIPROv2
+
+        from workbench_dspy.program import make_metric
+
+        optimizer = MIPROv2(
+            metric=make_metric(bridge, rows), prompt_model=bridge.lm("proposer"), auto=None, seed=seed,
+            num_candidates=self.candidates, max_bootstrapped_demos=self.max_bootstrapped_demos,
+            max_labeled_demos=self.max_labeled_demos, num_threads=bridge.study.evaluator.concurrency, max_errors=10**9,
+        )  # fmt: skip
+        best: Any = optimizer.compile(
+            program, trainset=train, valset=val, num_trials=self.trials, seed=seed, minibatch=len(val) > self.minibatch_size,
+            minibatch_size=min(self.minibatch_size, len(val)), program_aware_proposer=False,
+        )  # fmt: skip
+        return [best, *(c["program"] for c in getattr(best, "candidate_programs", [])[:3])]
+
+
+class DSPyCOPRO(_DSPyOptimizer):
+    """DSPy's COPRO: rounds of proposed instructions, each round shown the best ones so far."""
+
+    breadth: int = Field(4, ge=2, le=64, description="instructions proposed in each round")
+    depth: int = Field(3, ge=1, le=64, description="rounds")
+
+    def _compile(self, bridge: Any, program: Any, rows: Any, train: list[Any], val: list[Any], seed: int) -> list[Any]:
+        from dspy.teleprompt import COPRO
+
+        from workbench_dspy.program import make_metric
+
+        optimizer = COPRO(prompt_model=bridge.lm("proposer"), metric=make_metric(bridge, rows), breadth=self.breadth,
+                          depth=self.depth)  # fmt: skip
+        # COPRO selects on what it is given as trainset; that is what val is for.
+        best: Any = optimizer.compile(program, trainset=val, eval_kwargs={
+            "num_threads": bridge.study.evaluator.concurrency, "display_progress": False, "display_table": 0})  # fmt: skip
+        return [best, *(c["program"] for c in getattr(best, "candidate_programs", [])[:3])]
+
+
+class DSPySIMBA(_DSPyOptimizer):
+    """DSPy's SIMBA: minibatches, several trajectories each, rules and demos from those whose scores differ most."""
+
+    bsize: int = Field(16, ge=1, description="rows of train for one step")
+    candidates: int = Field(3, ge=1, le=64, description="new candidates a step")
+    steps: int = Field(4, ge=1, le=1000, description="steps")
+    max_demos: int = Field(4, ge=0, le=64, description="demos at most")
+
+    def _compile(self, bridge: Any, program: Any, rows: Any, train: list[Any], val: list[Any], seed: int) -> list[Any]:
+        from dspy.teleprompt import SIMBA
+
+        from workbench_dspy.program import make_metric
+
+        optimizer = SIMBA(
+            metric=make_metric(bridge, rows), bsize=min(self.bsize, len(train)), num_candidates=self.candidates,
+            max_steps=self.steps, max_demos=self.max_demos, prompt_model=bridge.lm("proposer"),
+            num_threads=bridge.study.evaluator.concurrency,
+        )  # fmt: skip
+        best: Any = optimizer.compile(program, trainset=train, seed=seed)
+        return [best, *(c["program"] for c in getattr(best, "candidate_programs", [])[:3])]
+
+
+class DSPyGEPA(_DSPyOptimizer):
+    """DSPy's GEPA (Agrawal et al., arXiv 2507.19457): reflection on feedback, candidates kept on a Pareto front."""
+
+    metric_calls: int = Field(300, ge=1, description="scored runs of the workflow; the budget may end it before")
+    minibatch_size: int = Field(3, ge=1, le=64, description="rows that one reflection looks at")
+    merge: bool = Field(True, description="also merge candidates that are good at different rows")
+
+    def _compile(self, bridge: Any, program: Any, rows: Any, train: list[Any], val: list[Any], seed: int) -> list[Any]:
+        from dspy.teleprompt import GEPA
+
+        from workbench_dspy.program import make_metric
+
+        optimizer = GEPA(
+            metric=make_metric(bridge, rows, feedback=True), max_metric_calls=self.metric_calls, seed=seed,
+            reflection_minibatch_size=self.minibatch_size, reflection_lm=bridge.lm("proposer"), use_merge=self.merge,
+            num_threads=bridge.study.evaluator.concurrency, warn_on_score_mismatch=False,
+        )  # fmt: skip
+        return [optimizer.compile(program, trainset=train, valset=val)]

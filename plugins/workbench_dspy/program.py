@@ -1,0 +1,161 @@
+"""A workflow as a DSPy program: one predictor for each `predict` node, run by our runtime.
+
+What DSPy optimizes is exactly what we evaluate: the same prompts, adapters and calls. DSPy changes instructions and
+demos of the predictors; they are read back as a patch of the workflow.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import dspy
+
+from workbench.data import Example
+from workbench.errors import LMError, NodeError
+from workbench.nodes import learnable, node_at
+from workbench.plain import default_instructions
+from workbench.runtime import Outcome
+from workbench.signature import Signature
+from workbench.workflow import Patch, Workflow
+from workbench_dspy.bridge import Bridge
+
+
+def dspy_signature(signature: Signature, instructions: str) -> Any:
+    """Our signature as a class of DSPy's."""
+    fields: dict[str, Any] = {f.name: (f.type, dspy.InputField()) for f in signature.inputs}
+    fields |= {f.name: (f.type, dspy.OutputField()) for f in signature.outputs}
+    make: Any = dspy.Signature
+    return make(fields, instructions or default_instructions(signature))
+
+
+def predictor_nodes(workflow: Workflow) -> dict[str, str]:
+    """Attribute of the program: address of the node, for every node with a signature, instructions and demos."""
+    addresses = [a.removesuffix(".demos") for a in learnable(workflow, "demos")]
+    return {a.removeprefix("nodes.").replace(".", "_"): a for a in addresses if hasattr(node_at(workflow, f"{a}.demos"), "signature")}
+
+
+class WorkflowProgram(dspy.Module):
+    """A workflow in DSPy's clothes. Compile it with any optimizer of DSPy, then ask for `patched()`."""
+
+    def __init__(self, bridge: Bridge, workflow: Workflow):
+        super().__init__()
+        self.bridge, self.workflow = bridge, workflow
+        self.addresses = predictor_nodes(workflow)
+        for name, address in self.addresses.items():
+            node: Any = node_at(workflow, f"{address}.demos")
+            predictor = dspy.Predict(dspy_signature(node.signature, node.config.instructions))
+            predictor.demos = [dspy.Example(**demo) for demo in node.config.demos]
+            setattr(self, name, predictor)
+
+    def patched(self) -> Workflow:
+        """The workflow with the instructions and demos that the predictors have now."""
+        values: dict[str, Any] = {}
+        for name, address in self.addresses.items():
+            predictor, node = getattr(self, name), node_at(self.workflow, f"{address}.demos")
+            before: Any = node.config
+            text = str(predictor.signature.instructions)
+            written = before.instructions or default_instructions(node.signature)  # type: ignore[attr-defined]
+            if text != written:
+                values[f"{address}.instructions"] = text
+            demos = [_demo(d, (*node.inputs, *node.outputs)) for d in predictor.demos]
+            if demos != [dict(d) for d in before.demos]:
+                values[f"{address}.demos"] = demos
+        return self.workflow.patched(Patch(values, note=f"by DSPy: {', '.join(values) or 'nothing changed'}"))
+
+    def forward(self, **inputs: Any) -> dspy.Prediction:
+        """Run the workflow on one example. A failure is a prediction with `workbench_failure`, which scores 0."""
+        workflow, replica = self.patched(), 0
+        lm = self._lm()
+        rollout = lm.kwargs.get("rollout_id") if lm is not None else None
+        if rollout is not None:  # DSPy wants another draw, at this temperature
+            replica = int(rollout) + 1
+            temperature = float(lm.kwargs.get("temperature") or 1.0)
+            hot = {f"{a}.decoding.temperature": temperature for a in self.addresses.values()}
+            workflow = workflow.patched({k: v for k, v in hot.items() if _takes(workflow, k)})
+        program = self.bridge.study.evaluator.program(workflow)
+        outcome = self.bridge.wait(program.run(Example("dspy", inputs), replica))
+        self._trace(outcome)
+        extra = {"workbench_failure": f"{outcome.failure}: {outcome.message}"} if outcome.failure else {}
+        return dspy.Prediction(**dict(outcome.prediction), **extra)
+
+    def _lm(self) -> Any:
+        """The LM that DSPy has set on the predictors (SIMBA) or in its context (bootstrapping in rounds)."""
+        for name in self.addresses:
+            if getattr(self, name).lm is not None:
+                return getattr(self, name).lm
+        return dspy.settings.lm
+
+    def _trace(self, outcome: Outcome) -> None:
+        """Tell DSPy which predictor saw and said what: its optimizers learn from that."""
+        trace = dspy.settings.trace
+        if trace is None:
+            return
+        by_path = {address.removeprefix("nodes."): name for name, address in self.addresses.items()}
+        for span in outcome.trace.spans:
+            if span.node in by_path and span.outputs:
+                predictor = getattr(self, by_path[span.node])
+                trace.append((predictor, dict(span.inputs), dspy.Prediction(**dict(span.outputs))))
+
+
+def _takes(workflow: Workflow, address: str) -> bool:
+    from workbench.errors import SpecError
+
+    try:
+        workflow.patched({address: 1.0})
+        return True
+    except (SpecError, KeyError):
+        return False
+
+
+def _demo(demo: Any, names: Sequence[str]) -> dict[str, Any]:
+    values = demo.toDict() if hasattr(demo, "toDict") else dict(demo)
+    return json.loads(json.dumps({n: values[n] for n in names if n in values}, default=str))
+
+
+class Rows:
+    """Our rows as DSPy's examples, and back. An example holds the inputs and, for demos, the labels of outputs."""
+
+    def __init__(self, program: WorkflowProgram, examples: Sequence[Example], targets: Mapping[str, str]):
+        self.inputs = self._input_names(program)
+        outputs = [o for a in program.addresses.values() for o in node_at(program.workflow, f"{a}.demos").outputs]
+        self.by_inputs: dict[str, Example] = {}
+        self.rows = []
+        for example in examples:
+            values = {n: example[n] for n in self.inputs if n in example}
+            self.by_inputs[self._key(values)] = example
+            labels = {o: example[targets.get(o, o)] for o in outputs if targets.get(o, o) in example and o not in values}
+            self.rows.append(dspy.Example(**values, **labels).with_inputs(*values))
+
+    def example(self, gold: Any) -> Example:
+        values = gold.toDict()
+        return self.by_inputs[self._key({n: values[n] for n in self.inputs if n in values})]
+
+    @staticmethod
+    def _input_names(program: WorkflowProgram) -> list[str]:
+        from workbench.nodes import input_fields
+
+        return input_fields(program.workflow)
+
+    @staticmethod
+    def _key(values: Mapping[str, Any]) -> str:
+        return json.dumps(values, sort_keys=True, default=str)
+
+
+def make_metric(bridge: Bridge, rows: Rows, feedback: bool = False) -> Any:
+    """Our metric as DSPy's: a number, or, with feedback, a prediction of score and words (for GEPA)."""
+
+    def metric(gold: Any, pred: Any, trace: Any = None, pred_name: Any = None, pred_trace: Any = None) -> Any:
+        failure = getattr(pred, "workbench_failure", None) if pred is not None else "no prediction"
+        if failure:
+            value, words = 0.0, str(failure)
+        else:
+            try:
+                score = bridge.wait(bridge.study.evaluator._score(rows.example(gold), pred.toDict(), None))  # type: ignore[arg-type]
+                value, words = score.value, score.feedback or ("right" if score.value == 1 else f"score {score.value:.2f}")
+            except (LMError, NodeError) as error:
+                value, words = 0.0, str(error)
+        return dspy.Prediction(score=value, feedback=words) if feedback else value
+
+    return metric
