@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import random
 import tempfile
 import time
@@ -122,7 +123,8 @@ def dspys(task: str, method: str, seed: int, url: str, splits: tuple[Any, ...]) 
 
     train, val, test, labels = splits
     lm = dspy.LM("openai/local", api_base=url, api_key="none", cache=False, temperature=0.0, max_tokens=64)
-    dspy.configure(lm=lm)
+    dspy.configure(lm=lm, max_errors=10_000)  # a small model breaks DSPy's formats often; that is no reason to stop
+    logging.getLogger("dspy").setLevel(logging.CRITICAL)
     fields: Any = {"text": (str, dspy.InputField()), "label": (Literal[tuple(labels)], dspy.OutputField())}
     make: Any = dspy.Signature
     program: Any = dspy.Predict(make(fields, INSTRUCTIONS[task.split(":")[0]][0]))
@@ -136,14 +138,19 @@ def dspys(task: str, method: str, seed: int, url: str, splits: tuple[Any, ...]) 
         from dspy.teleprompt import BootstrapFewShotWithRandomSearch
 
         optimizer: Any = BootstrapFewShotWithRandomSearch(
-            metric=metric, max_bootstrapped_demos=4, max_labeled_demos=8, num_candidate_programs=3, num_threads=16
+            metric=metric,
+            max_bootstrapped_demos=4,
+            max_labeled_demos=8,
+            num_candidate_programs=3,
+            num_threads=16,
+            max_errors=10_000,
         )
         program = optimizer.compile(program, trainset=sets[0], valset=sets[1])
     elif method == "dspy_mipro":
         from dspy.teleprompt import MIPROv2
 
         optimizer = MIPROv2(metric=metric, auto=None, num_candidates=4, max_bootstrapped_demos=4, max_labeled_demos=8,
-                            num_threads=16, seed=seed, verbose=False)  # fmt: skip
+                            num_threads=16, seed=seed, verbose=False, max_errors=10_000)  # fmt: skip
         program = optimizer.compile(program, trainset=sets[0], valset=sets[1], num_trials=7, minibatch=True,
                                     minibatch_size=20, minibatch_full_eval_steps=4)  # fmt: skip
     after = Server(url).stats()
@@ -174,11 +181,15 @@ def table(out: Path) -> str:
                 continue
             scores = [s for r in mine for s in r["scores"]]
             low, high = interval(scores)
-            pairs = [(b, s) for r in mine if r["seed"] in base for b, s in zip(base[r["seed"]], r["scores"], strict=True)]
+            pairs = [
+                (b, s) for r in mine if r["seed"] in base for b, s in zip(base[r["seed"]], r["scores"], strict=True)
+            ]
             proof = paired_proof([a for a, _ in pairs], [b for _, b in pairs])
             gain = f"{proof.diff:+.3f} [{proof.ci95[0]:+.3f}, {proof.ci95[1]:+.3f}]" if method != "baseline" else ""
             calls = sum(r["search"]["calls"] for r in mine) / len(mine)
-            tokens = sum(r["search"].get("prompt_tokens", 0) + r["search"].get("completion_tokens", 0) for r in mine) / len(mine)
+            tokens = sum(
+                r["search"].get("prompt_tokens", 0) + r["search"].get("completion_tokens", 0) for r in mine
+            ) / len(mine)
             row = sum(r["tokens_per_row"] for r in mine) / len(mine)
             lines.append(f"| {task} | {method} | {len(mine)} | {sum(scores) / len(scores):.3f} [{low:.3f}, {high:.3f}] | {gain} "
                          f"| {calls:.0f} | {tokens:,.0f} | {row:.0f} |")  # fmt: skip
@@ -196,7 +207,11 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=400)
     parser.add_argument("--table", action="store_true", help="only print the table")
     args = parser.parse_args()
-    done = {(r["task"], r["method"], r["seed"]) for r in map(json.loads, args.out.read_text().splitlines())} if args.out.exists() else set()
+    done = (
+        {(r["task"], r["method"], r["seed"]) for r in map(json.loads, args.out.read_text().splitlines())}
+        if args.out.exists()
+        else set()
+    )
     for seed in args.seeds if not args.table else ():
         for task in args.tasks:
             splits = rows_of(task, args.data, seed)
@@ -208,10 +223,24 @@ def main() -> None:
                     found = dspys(task, method, seed, args.url, splits)
                 else:
                     found = ours(task, method, seed, args.url, args.calls, splits)
-                line = {"task": task, "method": method, "seed": seed, **found, "seconds": round(time.monotonic() - begun)}
+                line = {
+                    "task": task,
+                    "method": method,
+                    "seed": seed,
+                    **found,
+                    "seconds": round(time.monotonic() - begun),
+                }
                 with args.out.open("a") as file:
                     file.write(json.dumps(line) + "\n")
-                print(task, method, seed, f"{sum(found['scores']) / len(found['scores']):.3f}", line["seconds"], "s", flush=True)
+                print(
+                    task,
+                    method,
+                    seed,
+                    f"{sum(found['scores']) / len(found['scores']):.3f}",
+                    line["seconds"],
+                    "s",
+                    flush=True,
+                )
     print(table(args.out))
 
 

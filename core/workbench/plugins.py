@@ -79,7 +79,7 @@ class Plugins:
             if plugin is not None and self.manager.is_registered(plugin):
                 self.manager.unregister(plugin)
             self._forget(name)
-            reason = f"{type(error).__name__}: {error}"
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
             self.set_aside[name] = reason
             self.infos.append(PluginInfo(name, dist, version, module, error=reason))
             return
