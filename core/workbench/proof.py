@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 RESAMPLES = 10_000
+EXACT_PAIRS = 200  # up to here the signed-rank test enumerates its distribution
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Proof:
     n: pairs that count; n_excluded: pairs left out because infrastructure failed on either side. diff: winner's mean
     minus baseline's, with a 95% bootstrap interval. p: two-sided, by `test`. shown: diff is above 0, p below alpha and
     the interval above 0. smallest_gain: the gain that a test of this size finds with 80% power, given how much the
-    pairs scatter; None where they do not scatter at all.
+    pairs scatter; None where that cannot be said: the pairs do not scatter, or are too few for any gain to be shown.
     """
 
     n: int
@@ -35,20 +36,22 @@ class Proof:
     losses: int
     ties: int
     shown: bool
-    smallest_gain: float
+    smallest_gain: float | None
 
 
 def paired_proof(
     baseline: Sequence[float | None], winner: Sequence[float | None], *, seed: int = 0, alpha: float = 0.05
 ) -> Proof:
-    """Compare paired scores. None marks an infrastructure failure. Raises ValueError if the lengths differ."""
+    """Compare paired scores. None marks an infrastructure failure. Raises ValueError if the lengths differ, or for NaN."""
     if len(baseline) != len(winner):
         raise ValueError(f"scores must be paired: {len(baseline)} against {len(winner)}")
     pairs = [(a, b) for a, b in zip(baseline, winner, strict=True) if a is not None and b is not None]
     n = len(pairs)
     if not n:
-        return Proof(0, len(baseline), 0.0, 0.0, 0.0, (0.0, 0.0), 1.0, "none", 0, 0, 0, False, 1.0)
-    differences = [b - a for a, b in pairs]
+        return Proof(0, len(baseline), 0.0, 0.0, 0.0, (0.0, 0.0), 1.0, "none", 0, 0, 0, False, None)
+    if not all(math.isfinite(value) for pair in pairs for value in pair):
+        raise ValueError("scores must be finite numbers; write None for a row that could not be scored")
+    differences = [round(b - a, 12) for a, b in pairs]  # 0.3 - 0.2 and 0.2 - 0.1 are a tie
     wins, losses = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
     binary = all(value in (0.0, 1.0) for pair in pairs for value in pair)
     p, test = _mcnemar(wins, losses) if binary else _wilcoxon(differences)
@@ -73,16 +76,29 @@ def _mcnemar(wins: int, losses: int) -> tuple[float, str]:
 
 
 def _wilcoxon(differences: Sequence[float]) -> tuple[float, str]:
-    """Wilcoxon's signed ranks; pairs without a difference drop out. Exact for up to 50 pairs without ties."""
-    name = "Wilcoxon signed-rank"
-    nonzero = [d for d in differences if d]
+    """Wilcoxon's signed ranks; pairs without a difference drop out, equal ones share a rank.
+
+    Up to EXACT_PAIRS pairs the distribution is enumerated with its ties: the normal approximation would show a gain
+    on 5 equal differences (p = 0.04), where no sign test can (p = 2 / 2**5 = 0.06).
+    """
+    import numpy as np
+    from scipy.stats import rankdata, wilcoxon
+
+    name, nonzero = "Wilcoxon signed-rank", [d for d in differences if d]
     if not nonzero:
         return 1.0, name
-    from scipy.stats import wilcoxon
-
-    exact = len(nonzero) <= 50 and len({round(abs(d), 12) for d in nonzero}) == len(nonzero)
-    result: Any = wilcoxon(nonzero, method="exact" if exact else "asymptotic", correction=not exact)
-    return float(result.pvalue), f"{name}, {'exact' if exact else 'normal approximation'}"
+    if len(nonzero) > EXACT_PAIRS:
+        result: Any = wilcoxon(nonzero, method="asymptotic", correction=True)
+        return float(result.pvalue), f"{name}, normal approximation"
+    ranks = np.rint(2 * rankdata(np.abs(nonzero))).astype(int)  # doubled, so that shared ranks are whole numbers
+    ways = np.zeros(ranks.sum() + 1)
+    ways[0] = 1.0
+    for rank in ranks:  # each sign is a fair coin
+        ways[rank:] = (ways[rank:] + ways[:-rank]) / 2
+        ways[:rank] /= 2
+    positive = int(ranks[np.asarray(nonzero) > 0].sum())
+    tail = min(ways[: positive + 1].sum(), ways[positive:].sum())
+    return min(1.0, 2 * float(tail)), f"{name}, exact"
 
 
 def _bootstrap_mean(values: Sequence[float], seed: int) -> tuple[float, float]:
@@ -112,35 +128,51 @@ def _bootstrap_mean(values: Sequence[float], seed: int) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def _smallest_gain(differences: Sequence[float], discordant: int, binary: bool, alpha: float) -> float:
-    """The true gain that this test would find with 80% power, by the normal approximation.
+def _smallest_gain(differences: Sequence[float], discordant: int, binary: bool, alpha: float) -> float | None:
+    """The true gain that this test would find with 80% power, or None.
 
-    For 0/1 scores at the share of discordant pairs that was seen (at least 5 pairs, so that few changes do not look
-    like certainty): Connor 1987. Else from the standard deviation of the differences.
+    For 0/1 scores: the exact power of McNemar's test, at the share of discordant pairs that was seen (at least 5
+    pairs, so that few changes do not look like certainty), or at the gain itself where that is larger. Else the
+    normal approximation from the standard deviation of the differences.
     """
+    n = len(differences)
+    if binary:
+        return _smallest_binary_gain(n, max(discordant, 5) / n, alpha)
     from scipy.special import ndtri
 
-    n, z_alpha, z_power = len(differences), float(ndtri(1 - alpha / 2)), float(ndtri(0.8))
-    if binary:
-        share = max(discordant, 5) / n
-        gain = share
-        low, high = 0.0, min(1.0, share)
-        for _ in range(60):  # the power grows with the gain: bisect
-            gain = (low + high) / 2
-            power = (gain * math.sqrt(n) - z_alpha * math.sqrt(share)) / math.sqrt(max(share - gain**2, 1e-12))
-            low, high = (low, gain) if power > z_power else (gain, high)
-        return min(1.0, gain)
     mean = math.fsum(differences) / n
     deviation = math.sqrt(math.fsum((d - mean) ** 2 for d in differences) / max(1, n - 1))
-    return min(1.0, (z_alpha + z_power) * deviation / math.sqrt(n))
+    gain = float(ndtri(1 - alpha / 2) + ndtri(0.8)) * deviation / math.sqrt(n)
+    return gain if 0 < gain <= 1 and 2 / 2**n < alpha else None
+
+
+def _smallest_binary_gain(n: int, share: float, alpha: float) -> float | None:
+    import numpy as np
+    from scipy.stats import binom
+
+    pairs = np.arange(n + 1)  # discordant pairs, and how many of them must be wins for p < alpha
+    needed = binom.isf(alpha / 2, pairs, 0.5) + 1
+
+    def power(gain: float) -> float:
+        mixed = min(1.0, max(share, gain))
+        return float(binom.pmf(pairs, n, mixed) @ binom.sf(needed - 1, pairs, (1 + gain / mixed) / 2))
+
+    if power(1.0) < 0.8:
+        return None
+    low, high = 0.0, 1.0
+    for _ in range(20):  # the power grows with the gain: bisect
+        middle = (low + high) / 2
+        low, high = (low, middle) if power(middle) >= 0.8 else (middle, high)
+    return high
 
 
 def interval(scores: Sequence[float], seed: int = 0) -> tuple[float, float]:
-    """95% interval of one mean: Wilson's for 0/1 scores, else bootstrap. (0, 1) without scores."""
+    """95% interval of one mean: Wilson's for 0/1 scores, else bootstrap. (0, 1) for fewer than 2 graded scores."""
     n = len(scores)
-    if not n:
+    binary = all(s in (0.0, 1.0) for s in scores)
+    if not n or (n < 2 and not binary):
         return 0.0, 1.0
-    if not all(s in (0.0, 1.0) for s in scores):
+    if not binary:
         return _bootstrap_mean(scores, seed)
     z, share = 1.959963984540054, math.fsum(scores) / n
     centre = (share + z * z / (2 * n)) / (1 + z * z / n)
@@ -156,5 +188,9 @@ def describe(proof: Proof) -> str:
     numbers = f"{proof.diff:+.3f} [{proof.ci95[0]:+.3f}, {proof.ci95[1]:+.3f}], p = {proof.p:.2g} ({proof.test})"
     if proof.shown:
         return f"The gain is shown: {numbers}, on {rows}."
-    power = f"this test would have found a gain of about {proof.smallest_gain:.2f} in 4 of 5 cases"
+    if not proof.wins and not proof.losses:
+        return f"The gain is not shown: baseline and winner scored the same on each of {rows}."
+    power = f"this test would have found a gain of about {proof.smallest_gain or 0:.2g} in 4 of 5 cases"
+    if proof.smallest_gain is None:
+        power = "a test of this size cannot show a gain; use more test rows"
     return f"The gain is not shown: {numbers}, on {rows}; {power}."

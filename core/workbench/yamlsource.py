@@ -1,16 +1,17 @@
-"""YAML with positions: plain values, and for each of them its line and column. Everything unsafe or odd is refused.
+"""A strict reader of YAML that keeps the place of everything, so that errors can name line and column.
 
-Only true and false are booleans (`no` stays text), numbers are decimal, and there are no aliases, tags or dates.
+It reads the part of YAML 1.2 that a workflow file needs. What is refused is refused on the stream of parser
+events, iteratively and before any value is built, so that a hostile file costs neither time nor memory.
 """
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from workbench.errors import SpecError
 
@@ -19,177 +20,265 @@ MAX_DEPTH = 40
 MAX_DIGITS = 18
 
 Path_ = tuple[str | int, ...]
+Place = tuple[int, int]
 
-_INT = re.compile(r"[-+]?(0|[1-9][0-9]*)")
-_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-_ODD = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
-_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_INT = re.compile(r"[-+]?(0|[1-9][0-9]*)\Z")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+\.[0-9]*|[0-9]+(?=[eE]))([eE][-+]?[0-9]+)?\Z")
+_NOT_FINITE = re.compile(r"([-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))\Z")
+_BAD_CHAR = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x84\x86-\x9f\ufeff\ufffe\uffff\ud800-\udfff]")
+_WORDS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_WORDS |= dict.fromkeys(("", "~", "null", "Null", "NULL"))
 
 
 @dataclass(frozen=True)
 class Source:
-    """A parsed file: its value, its text, and where everything stands."""
+    """A parsed file: its value (plain values only), its text, and the place of everything in it.
+
+    Paths are tuples of keys and list indexes.
+    """
 
     value: Any
     file: str
     text: str
-    _keys: dict[Path_, tuple[int, int]] = field(default_factory=dict)
-    _values: dict[Path_, tuple[int, int]] = field(default_factory=dict)
+    _keys: dict[Path_, Place] = field(default_factory=dict, repr=False)
+    _values: dict[Path_, Place] = field(default_factory=dict, repr=False)
 
     def has(self, path: Path_) -> bool:
         """Whether the file itself has this place."""
-        return path in self._values
+        return tuple(path) in self._values
 
-    def position(self, path: Path_, of: str = "key") -> tuple[int, int]:
-        """(line, column), from 1, of the key (or, of="value", of the value); of the nearest ancestor if need be."""
-        table = self._values if of == "value" else self._keys
-        for end in range(len(path), -1, -1):
-            if path[:end] in table:
-                return table[path[:end]]
-        return (1, 1)
+    def position(self, path: Path_, of: str = "key") -> Place:
+        """(line, column), from 1, of the key (or, of="value", of the value); of the nearest ancestor if need be.
 
-    def error(self, path: Path_, message: str, hint: str | None = None) -> SpecError:
-        """A SpecError at a place in this file."""
-        line, column = self.position(path)
-        return SpecError(message, file=self.file, line=line, column=column, hint=hint, path=path)
+        A list's item has no key, so its value counts.
+        """
+        path = tuple(path)
+        while path and path not in self._values:
+            path = path[:-1]
+        value = self._values.get(path, (1, 1))
+        return self._keys.get(path, value) if of == "key" else value
+
+    def error(self, path: Path_, message: str, hint: str | None = None, of: str = "key") -> SpecError:
+        """A SpecError at that place, for the caller to raise."""
+        line, column = self.position(path, of)
+        return SpecError(message, file=self.file, line=line, column=column, hint=hint, path=tuple(path))
 
     def with_value(self, value: Any) -> Source:
         """The same file with settings from outside put into its value."""
         return replace(self, value=value)
 
 
-def load_yaml_file(path: Path) -> Source:
-    """Read a file. Raises SpecError if it is missing, too large, or not UTF-8."""
+def load_yaml_file(path: str | Path) -> Source:
+    """Read and parse a file. Raises SpecError, also if it is missing, too large, or not UTF-8."""
+    path = Path(path)
     try:
-        data = path.read_bytes()
+        with path.open("rb") as stream:
+            raw = stream.read(MAX_BYTES + 1)
     except FileNotFoundError:
         near = sorted(p.name for p in path.parent.glob("*.y*ml"))[:8] if path.parent.is_dir() else []
         hint = f"YAML files there: {', '.join(near)}." if near else "Start one with: workbench init"
         raise SpecError(f"there is no file {path}", hint=hint) from None
-    except OSError as error:
-        raise SpecError(f"cannot read {path}: {error.strerror}") from error
-    if len(data) > MAX_BYTES:
-        raise SpecError(f"the file has {len(data):,} bytes, at most {MAX_BYTES:,} are read", file=str(path), line=1,
-                        column=1, hint="Put data into a file of its own and name it under data:.")  # fmt: skip
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        reason = getattr(error, "strerror", None) or str(error)
+        raise SpecError(f"cannot read {path}: {reason}", hint="Give the path of a YAML file.") from None
+    if len(raw) > MAX_BYTES:
+        raise _too_large(str(path))
     try:
-        text = data.decode("utf-8-sig")
+        text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        column = error.start - data.rfind(b"\n", 0, error.start)
+        line, column = _place(raw.decode("utf-8-sig", "replace"), len(raw[: error.start].decode("utf-8-sig")))
         raise SpecError("the file is not UTF-8", file=str(path), line=line, column=column,
                         hint="Save it as UTF-8.") from None  # fmt: skip
     return load_yaml(text, str(path))
 
 
 def load_yaml(text: str, file: str) -> Source:
-    """Parse YAML. Raises SpecError with line and column for everything that is refused."""
-    if len(text) > MAX_BYTES:
-        raise SpecError("the text is too large", file=file, line=1, column=1)
-    bad = _CONTROL.search(text)
+    """Parse a workflow file's text. Raises SpecError with line, column and what to write instead."""
+    if len(text) > MAX_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
+        raise _too_large(file)
+    text = text.removeprefix("\ufeff")
+    bad = _BAD_CHAR.search(text)
     if bad:
-        line = text.count("\n", 0, bad.start()) + 1
-        raise SpecError(f"control character U+{ord(bad.group()):04X}", file=file, line=line,
-                        column=bad.start() - text.rfind("\n", 0, bad.start()), hint="Remove it.")  # fmt: skip
-    try:
-        _check_events(text, file)
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.MarkedYAMLError as error:
-        raise _syntax_error(error, file) from None
-    except yaml.YAMLError as error:
-        raise SpecError(f"this is not YAML: {error}", file=file, line=1, column=1) from None
-    if node is None:
-        raise SpecError("the file is empty", file=file, line=1, column=1,
-                        hint="Start one with: workbench init")  # fmt: skip
-    source = Source(None, file, text)
-    value = _build(node, (), source)
-    if not isinstance(value, dict):
-        raise SpecError("the file must be a mapping (key: value)", file=file, line=1, column=1,
-                        hint="Write e.g. name: my-workflow.")  # fmt: skip
-    return replace(source, value=value)
+        line, column = _place(text, bad.start())
+        raise SpecError(
+            f"the character U+{ord(bad[0]):04X} is not allowed",
+            file=file,
+            line=line,
+            column=column,
+            hint='Remove it, or write it as an escape in double quotes, such as "\\x1b".',
+        )
+    return _Builder(file).build(text)
 
 
-def _check_events(text: str, file: str) -> None:
-    """Refuse what must not reach the recursive composer: aliases, tags, depth, several documents."""
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    depth = documents = 0
-    for event in yaml.parse(text, Loader=loader):
-        at = {"file": file, "line": event.start_mark.line + 1, "column": event.start_mark.column + 1}
-        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-            raise SpecError("anchors and aliases are not allowed", **at, hint="Write the value out in both places.")
-        if isinstance(event, yaml.ScalarEvent | yaml.CollectionStartEvent):
-            if event.tag is not None and event.tag != "!":
-                raise SpecError(f"the tag '{event.tag}' is not allowed", **at, hint="Write the plain value.")
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > MAX_DEPTH:
-                raise SpecError(f"more than {MAX_DEPTH} levels of nesting", **at, hint="Nest less deeply.")
-        if isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-        if isinstance(event, yaml.DocumentStartEvent):
-            documents += 1
-            if documents > 1:
-                raise SpecError("a second document begins here", **at, hint="Put each workflow into its own file.")
+def _too_large(file: str) -> SpecError:
+    return SpecError(
+        f"the file is larger than {MAX_BYTES:,} bytes",
+        file=file,
+        line=1,
+        column=1,
+        hint="Keep data in files of their own and name them under 'data:'.",
+    )
 
 
-def _syntax_error(error: yaml.MarkedYAMLError, file: str) -> SpecError:
-    mark = error.problem_mark or error.context_mark
-    line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-    problem = error.problem or "not YAML"
-    hint = "Check quotes, brackets and indentation around here."
-    if "\\t" in problem or "'\t'" in problem:
-        problem, hint = "a tab is used for indentation", "Indent with spaces."
-    elif "mapping values are not allowed" in problem:
-        hint = "Put texts that contain ': ' into quotes."
-    return SpecError(f"this is not YAML: {problem}", file=file, line=line, column=column, hint=hint)
+def _place(text: str, index: int) -> Place:
+    """Line and column of a character, counted from 1 as YAML counts lines."""
+    before = re.sub("\r\n?", "\n", text[:index])
+    return before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
 
 
-def _build(node: yaml.Node, path: Path_, source: Source) -> Any:
-    place = (node.start_mark.line + 1, node.start_mark.column + 1)
-    source._values[path] = place
-    source._keys.setdefault(path, place)
-    if isinstance(node, yaml.ScalarNode):
-        return _scalar(node, path, source)
-    if isinstance(node, yaml.SequenceNode):
-        return [_build(child, (*path, i), source) for i, child in enumerate(node.value)]
-    values: dict[str, Any] = {}
-    first: dict[str, int] = {}
-    for key_node, child in node.value:
-        line, column = key_node.start_mark.line + 1, key_node.start_mark.column + 1
-        at = {"file": source.file, "line": line, "column": column}
-        if not isinstance(key_node, yaml.ScalarNode):
-            raise SpecError("a key must be a plain word", **at, hint="Write key: value.")
-        key = key_node.value
-        if key == "<<" and key_node.style is None:
-            raise SpecError("merge keys (<<) are not allowed", **at, hint="Write the settings out.")
-        if key in values:
-            raise SpecError(f"the key '{key}' stands here a second time; the first is in line {first[key]}", **at,
-                            hint="Remove one of them.")  # fmt: skip
-        first[key] = line
-        source._keys[(*path, key)] = (line, column)
-        values[key] = _build(child, (*path, key), source)
-    return values
+class _Frame:
+    """A mapping or list that is being filled."""
+
+    __slots__ = ("container", "path", "key", "key_lines")
+
+    def __init__(self, container: dict[str, Any] | list[Any], path: Path_):
+        self.container, self.path = container, path
+        self.key: str | None = None
+        self.key_lines: dict[str, int] = {}
 
 
-def _scalar(node: yaml.ScalarNode, path: Path_, source: Source) -> Any:
-    """A plain scalar as YAML 1.2's core schema reads it; anything quoted is text."""
-    text = node.value
-    if node.style is not None:
-        return text
-    if text in ("", "~", "null", "Null", "NULL"):
-        return None
-    if text in ("true", "True", "TRUE"):
-        return True
-    if text in ("false", "False", "FALSE"):
-        return False
-    if _INT.fullmatch(text):
-        if len(text.lstrip("+-")) > MAX_DIGITS:
-            raise source.error(path, f"a number of {len(text)} digits", f"Use at most {MAX_DIGITS} digits, or quotes.")
-        return int(text)
-    if _ODD.fullmatch(text):
-        raise source.error(path, f"'{text}' is not a usable number", "Write a finite number.")
-    if _FLOAT.fullmatch(text) and re.search(r"[.eE]", text):
-        value = float(text)
-        if value in (float("inf"), float("-inf")):
-            raise source.error(path, f"'{text}' is too large", "Write a finite number.")
-        return value
-    return text
+class _Builder:
+    """Builds values from parser events, without recursion."""
+
+    def __init__(self, file: str):
+        self.file = file
+        self.keys: dict[Path_, Place] = {}
+        self.values: dict[Path_, Place] = {}
+        self.stack: list[_Frame] = []
+        self.root: Any = None
+        self.documents = 0
+
+    def build(self, text: str) -> Source:
+        import yaml
+
+        for event in self._events(text, yaml):
+            if isinstance(event, yaml.DocumentStartEvent):
+                self._document(event)
+            elif isinstance(event, yaml.AliasEvent):
+                raise self._error(event, f"aliases (*{event.anchor}) are not allowed", "Write the value out again.")
+            elif isinstance(event, yaml.NodeEvent):
+                self._node(event, yaml)
+            elif isinstance(event, yaml.CollectionEndEvent):
+                self.stack.pop()
+        if not self.documents:
+            raise SpecError(
+                "the file is empty", file=self.file, line=1, column=1, hint="Start one with: workbench init"
+            )
+        return Source(self.root, self.file, text, self.keys, self.values)
+
+    def _events(self, text: str, yaml: Any) -> Iterator[Any]:
+        """PyYAML's events; its errors become SpecErrors."""
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        try:
+            yield from yaml.parse(text, Loader=loader)
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+            raise self._scan_error(text, error, line, column) from None
+        except (yaml.YAMLError, RecursionError) as error:
+            message = f"this is not valid YAML: {str(error)[:200]}"
+            raise SpecError(message, file=self.file, line=1, column=1, hint="Check the file's first lines.") from None
+
+    def _scan_error(self, text: str, error: Any, line: int, column: int) -> SpecError:
+        problem = error.problem or str(error)
+        lines = re.split("\r\n|\r|\n", text)
+        row = lines[line - 1] if line <= len(lines) else ""
+        indent = row[: len(row) - len(row.lstrip())]
+        hint = "Check quotes, brackets and indentation here and in the line before."
+        if "\t" in indent or row[column - 1 : column] == "\t":
+            problem, hint = "tabs cannot be used for indentation", "Indent with spaces."
+        elif "mapping values are not allowed" in problem:
+            hint = "Put a text that contains ': ' in quotes, or start a new line for a new key."
+        elif "cannot start any token" in problem:
+            hint = "Put the text in quotes."
+        elif "undefined tag handle" in problem or "tag" in problem:
+            hint = "Write the value without a tag; put a text that starts with '!' in quotes."
+        elif "%" in row[:1]:
+            hint = "Remove the directive."
+        return SpecError(f"this is not valid YAML: {problem}", file=self.file, line=line, column=column, hint=hint)
+
+    def _document(self, event: Any) -> None:
+        self.documents += 1
+        if self.documents > 1:
+            raise self._error(event, "a second document starts here", "Keep one document in a file: remove '---'.")
+
+    def _error(self, event: Any, message: str, hint: str) -> SpecError:
+        mark = event.start_mark
+        return SpecError(message, file=self.file, line=mark.line + 1, column=mark.column + 1, hint=hint)
+
+    def _node(self, event: Any, yaml: Any) -> None:
+        """A scalar, or the start of a mapping or list: a key, or a value of what is open."""
+        if event.anchor is not None:
+            hint = "Write the value out where it is needed."
+            raise self._error(event, f"anchors (&{event.anchor}) are not allowed", hint)
+        if event.tag not in (None, "!"):
+            hint = "Write the value without a tag; put a text that starts with '!' in quotes."
+            raise self._error(event, f"the tag '{event.tag[:60]}' is not allowed", hint)
+        scalar = isinstance(event, yaml.ScalarEvent)
+        frame = self.stack[-1] if self.stack else None
+        if frame is None and not isinstance(event, yaml.MappingStartEvent):
+            if scalar and event.value == "" and not event.style:
+                raise self._error(event, "the file is empty", "Start one with: workbench init")
+            raise self._error(event, "the file must be a mapping (key: value)", "Write e.g. name: my-workflow.")
+        if frame is not None and isinstance(frame.container, dict) and frame.key is None:
+            self._key(event, frame, scalar)
+        elif scalar:
+            self._add(event, self._scalar(event), frame)
+        else:
+            self._open(event, {} if isinstance(event, yaml.MappingStartEvent) else [], frame)
+
+    def _key(self, event: Any, frame: _Frame, scalar: bool) -> None:
+        if not scalar:
+            raise self._error(event, "a key must be a text, not a mapping or a list", "Write key: value.")
+        key = event.value  # `true:` and `1:` are the texts "true" and "1", as a branch's cases need
+        if key == "<<" and not event.style:
+            raise self._error(event, "merge keys (<<) are not allowed", "Write the entries out.")
+        if key in frame.key_lines:
+            first = frame.key_lines[key]
+            message = f"the key '{key[:60]}' stands here a second time; the first is in line {first}"
+            raise self._error(event, message, "Remove one of them.")
+        frame.key = key
+        frame.key_lines[key] = event.start_mark.line + 1
+        self.keys[(*frame.path, key)] = (event.start_mark.line + 1, event.start_mark.column + 1)
+
+    def _add(self, event: Any, value: Any, frame: _Frame | None) -> Path_:
+        """Put a value into what is open, and note its place."""
+        path: Path_ = ()
+        if frame is None:
+            self.root = value
+        elif isinstance(frame.container, list):
+            path = (*frame.path, len(frame.container))
+            frame.container.append(value)
+        else:
+            assert frame.key is not None
+            path = (*frame.path, frame.key)
+            frame.container[frame.key] = value
+            frame.key = None
+        self.values[path] = (event.start_mark.line + 1, event.start_mark.column + 1)
+        return path
+
+    def _open(self, event: Any, container: dict[str, Any] | list[Any], frame: _Frame | None) -> None:
+        if len(self.stack) >= MAX_DEPTH:
+            raise self._error(event, f"more than {MAX_DEPTH} levels of nesting", "Write a flatter file.")
+        self.stack.append(_Frame(container, self._add(event, container, frame)))
+
+    def _scalar(self, event: Any) -> Any:
+        """A plain scalar by the rules of YAML 1.2 (010 is a text); quoted and block scalars are texts."""
+        text = event.value
+        if event.style:  # plain: None, and "" from the C parser
+            return text
+        if text in _WORDS:
+            return _WORDS[text]
+        if _INT.match(text):
+            digits = len(text.lstrip("+-"))
+            if digits > MAX_DIGITS:
+                hint = f"Use at most {MAX_DIGITS} digits, or quotes if it is a text."
+                raise self._error(event, f"a number of {digits:,} digits", hint)
+            return int(text)
+        if _FLOAT.match(text):
+            number = float(text)
+            if math.isfinite(number):
+                return number
+        elif not _NOT_FINITE.match(text):
+            return text
+        raise self._error(event, f"'{text[:60]}' is not a finite number", "Write a finite number, or quote a text.")

@@ -22,16 +22,21 @@ class FieldMetric:
         self.field, self.target = field, target or field
 
     def __call__(self, example: Example, prediction: Mapping[str, Any], trace: Any = None) -> Score:
-        if self.field not in prediction:
-            raise ValueError(f"the prediction has no field '{self.field}'; it has: {', '.join(prediction) or 'none'}")
-        if self.target not in example:
-            raise ValueError(f"the row has no field '{self.target}'; it has: {', '.join(example)}")
-        given, wanted = prediction[self.field], example[self.target]
-        accepted = wanted if self.lists_are_choices and isinstance(wanted, list) and wanted else [wanted]
+        given, wanted = field_of(prediction, self.field, "prediction"), field_of(example, self.target, "row")
+        accepted = [wanted]
+        if self.lists_are_choices and isinstance(wanted, list) and wanted:
+            accepted = [*wanted, wanted] if isinstance(given, list) else wanted
         return max((self.compare(given, one) for one in accepted), key=lambda s: s.value)
 
     def compare(self, given: Any, wanted: Any) -> Score:
         raise NotImplementedError
+
+
+def field_of(values: Mapping[str, Any], name: str, what: str) -> Any:
+    """A field's value. Raises ValueError that names it if it is not there."""
+    if name not in values:
+        raise ValueError(f"the {what} has no field '{name}'; it has: {', '.join(values) or 'none'}")
+    return values[name]
 
 
 def verdict(right: bool, given: Any, wanted: Any) -> Score:

@@ -9,6 +9,7 @@ from typing import Any
 
 from workbench.data import Example, Score
 from workbench.errors import NodeError
+from workbench_metrics.base import field_of
 
 _SYSTEM = """\
 You grade an answer. Rubric:
@@ -16,6 +17,10 @@ You grade an answer. Rubric:
 Reply with one short sentence of reasoning, and then a last line of the form
 score: N
 where N is a whole number from 0 (wrong) to {scale} (fully right)."""
+
+
+# The last one counts: the sentence before it may quote the answer.
+_GRADE = re.compile(r"(?i)\**\bscore\b\s*\**\s*[:=]\s*\**\s*(\d+(?:\.\d+)?)")
 
 
 class Judge:
@@ -38,21 +43,21 @@ class Judge:
         self, example: Example, prediction: Mapping[str, Any], trace: Any, *, lm: Callable[..., Awaitable[Any]]
     ) -> Score:
         inputs = {k: v for k, v in (trace.spans[0].inputs if trace and trace.spans else {}).items()}
-        graded = prediction[self.field] if self.field else dict(prediction)
+        graded = field_of(prediction, self.field, "prediction") if self.field else dict(prediction)
         parts = [f"Input: {_text(inputs)}"] if inputs else []
         if self.target:
-            parts.append(f"Reference: {_text(example[self.target])}")
+            parts.append(f"Reference: {_text(field_of(example, self.target, 'row'))}")
         parts.append(f"Answer: {_text(graded)}")
         messages = [
             {"role": "system", "content": _SYSTEM.format(rubric=self.rubric, scale=self.scale)},
             {"role": "user", "content": "\n".join(parts)},
         ]
         response = await lm(messages, max_tokens=self.max_tokens)
-        found = re.findall(r"(?i)score\s*[:=]\s*\**\s*(\d+(?:\.\d+)?)", response.text)
-        if not found or float(found[-1]) > self.scale:
+        grades = list(_GRADE.finditer(response.text))
+        if not grades or float(grades[-1][1]) > self.scale:
             raise NodeError("judge", f"the judge gave no grade from 0 to {self.scale}: {response.text[:200]!r}")
-        words = re.split(r"(?i)score\s*[:=]", response.text)[0].strip()
-        return Score(float(found[-1]) / self.scale, words or None)
+        words = response.text[: grades[-1].start()].strip()
+        return Score(float(grades[-1][1]) / self.scale, words or None)
 
 
 def _text(value: Any) -> str:

@@ -9,11 +9,22 @@ from typing import Any
 from workbench.data import Score
 from workbench_metrics.base import FieldMetric, short
 
-_NUMBER = re.compile(r"[-+]?(?:\d[\d,]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?:\s*/\s*\d+)?\s*%?")
+# Not inside a word (CO2) or a version (1.2.3); a sign only where it is no dash between two numbers (5-10).
+_NUMBER = re.compile(
+    r"""(?<![^\W_]) (?<!\d\.)
+    (?: [-+][$€£¥]? )?
+    (?: (?: \d{1,3} (?:,\d{3})+ (?!\d) | \d+ ) (?:\.\d*)? | (?<!\.)\.\d+ )
+    (?: [eE][-+]?\d+ )?
+    (?: \s*/\s*\d+ (?![.,]?\d) )?
+    \s*%?""",
+    re.VERBOSE,
+)
 
 
 class Numeric(FieldMetric):
     """1 if the last number in the prediction is the row's number. Reads commas, $, fractions and percent.
+
+    A row's value may also be a list of accepted numbers. Units are not read: 5 km is 5, and so is 5 m.
 
     rel, abs: tolerances; the default allows only rounding of binary fractions. percent: also read 50% as 0.5.
     """
@@ -26,7 +37,7 @@ class Numeric(FieldMetric):
 
     def compare(self, given: Any, wanted: Any) -> Score:
         right, value = last_number(wanted, self.percent), last_number(given, self.percent)
-        if right is None:
+        if right is None or not math.isfinite(right):
             raise ValueError(f"the row's '{self.target}' has no number: {short(wanted)}")
         if value is None:
             return Score(0.0, f"expected {right:g}, found no number in {short(given)}")
@@ -39,15 +50,20 @@ def last_number(value: Any, percent: bool = False) -> float | None:
     if isinstance(value, bool):
         return None
     if isinstance(value, int | float):
-        return float(value)
-    found = _NUMBER.findall(str(value).replace("−", "-"))
+        return _float(value)
+    found = [match[0] for match in _NUMBER.finditer(str(value).replace("−", "-"))]
     return _read(found[-1], percent) if found else None
 
 
 def _read(text: str, percent: bool) -> float | None:
     share = 0.01 if percent and text.rstrip().endswith("%") else 1.0
-    top, slash, bottom = text.rstrip("% ").replace(",", "").partition("/")
+    top, slash, bottom = re.sub(r"[\s,$€£¥%]", "", text).partition("/")
+    above, below = _float(top), _float(bottom) if slash else 1.0
+    return above / below * share if above is not None and below else None
+
+
+def _float(value: Any) -> float | None:
     try:
-        return float(top) / (float(bottom) if slash else 1.0) * share
-    except (ValueError, ZeroDivisionError):
+        return float(value)
+    except (ValueError, OverflowError):  # an integer of 400 digits
         return None

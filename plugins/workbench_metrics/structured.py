@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from workbench.data import Score
@@ -20,12 +21,13 @@ class JsonMatch(FieldMetric):
         self.partial = partial
 
     def compare(self, given: Any, wanted: Any) -> Score:
+        right = label(parsed, wanted, self.target)
         try:
-            left, right = parsed(given), parsed(wanted)
+            left = parsed(given)
         except ValueError as error:
             return Score(0.0, f"not JSON: {error}")
-        if not self.partial or left == right:
-            return verdict(_same(left, right), given, wanted)
+        if not self.partial or _same(left, right):
+            return verdict(_same(left, right), left, right)
         a, b = dict(_leaves(left)), dict(_leaves(right))
         agree = sum(key in b and _same(a[key], b[key]) for key in a)
         return Score(agree / len(a.keys() | b.keys()), f"expected {short(right)}, got {short(left)}")
@@ -34,9 +36,9 @@ class JsonMatch(FieldMetric):
 class ToolCallMatch(FieldMetric):
     """1 if the tool calls are the expected ones: same functions, and each argument one of its accepted values.
 
-    Calls are written {"name": ..., "arguments": {...}} (or BFCL's {"name": {arguments}}), one or a list of them. A
-    list as expected argument holds the accepted values; "" among them means that the argument may be left out.
-    ordered: the calls must come in this order.
+    Calls are written {"name": ..., "arguments": {...}} (or BFCL's {"name": {arguments}}, or OpenAI's), one or a list
+    of them. A list as expected argument holds the accepted values; "" among them means that the argument may be left
+    out. ordered: the calls must come in this order.
     """
 
     lists_are_choices = False
@@ -46,21 +48,49 @@ class ToolCallMatch(FieldMetric):
         self.ordered = ordered
 
     def compare(self, given: Any, wanted: Any) -> Score:
+        expected = label(_calls, wanted, self.target)
         try:
-            calls, expected = _calls(given), _calls(wanted)
+            calls = _calls(given)
         except ValueError as error:
             return Score(0.0, f"no readable tool call: {error}")
         if len(calls) != len(expected):
             return Score(0.0, f"expected {len(expected)} call(s), got {len(calls)}: {short(calls)}")
-        rest = list(calls)
-        for index, (name, arguments) in enumerate(expected):
-            among = [calls[index]] if self.ordered else rest
-            hit = next((c for c in among if c[0] == name and _accepted(c[1], arguments)), None)
-            if hit is None:
-                return Score(0.0, f"expected {name}({short(arguments)}), got {short(calls)}")
-            if hit in rest:
-                rest.remove(hit)
-        return Score(1.0)
+        fits = [
+            [c for c, call in enumerate(calls) if (c == e or not self.ordered) and _fits(call, one)]
+            for e, one in enumerate(expected)
+        ]
+        unmet = _unmatched(fits)
+        if unmet is None:
+            return Score(1.0)
+        name, arguments = expected[unmet]
+        return Score(0.0, f"expected {name}({short(arguments)}), got {short(calls)}")
+
+
+def _unmatched(fits: list[list[int]]) -> int | None:
+    """The first expected call that finds no call of its own (bipartite matching by augmenting paths), or None.
+
+    Greedy pairing is not enough: f(1) may be the only call for one expected call and one of several for another.
+    """
+    taken: dict[int, int] = {}
+
+    def place(expected: int, tried: set[int]) -> bool:
+        for call in fits[expected]:
+            if call not in tried:
+                tried.add(call)
+                if call not in taken or place(taken[call], tried):
+                    taken[call] = expected
+                    return True
+        return False
+
+    return next((e for e in range(len(fits)) if not place(e, set())), None)
+
+
+def label(read: Callable[[Any], Any], wanted: Any, target: str) -> Any:
+    """The row's value; one that cannot be read is a fault of the data, not of the prediction."""
+    try:
+        return read(wanted)
+    except ValueError as error:
+        raise ValueError(f"the row's '{target}' cannot be read: {error}") from None
 
 
 def parsed(value: Any) -> Any:
@@ -68,9 +98,21 @@ def parsed(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     text = value.strip()
-    if text.startswith("```"):
-        text = text.strip("`").removeprefix("json").strip()
-    return json.loads(text)
+    fence = re.fullmatch(r"```[a-zA-Z]*\s*(.*?)\s*```", text, flags=re.DOTALL)
+    try:
+        value = json.loads(fence[1] if fence else text)
+        _check_depth(value)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    return value
+
+
+def _check_depth(value: Any, depth: int = 0) -> None:
+    if depth > 100:
+        raise ValueError("it is nested too deeply")
+    if isinstance(value, dict | list):
+        for child in value.values() if isinstance(value, dict) else value:
+            _check_depth(child, depth + 1)
 
 
 def _same(a: Any, b: Any) -> bool:
@@ -92,18 +134,29 @@ def _leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any,
         yield from _leaves(child, (*path, key))
 
 
-def _calls(value: Any) -> list[tuple[str, dict[str, Any]]]:
+Call = tuple[str, dict[str, Any]]
+
+
+def _calls(value: Any) -> list[Call]:
     value = parsed(value)
-    found = []
-    for call in value if isinstance(value, list) else [value]:
-        if isinstance(call, dict) and isinstance(call.get("name"), str):
-            arguments = parsed(call.get("arguments", call.get("args", {})) or {})
-            found.append((call["name"], arguments))
-        elif isinstance(call, dict) and len(call) == 1 and isinstance(next(iter(call.values())), dict):
-            found.append(next(iter(call.items())))
-        else:
-            raise ValueError(f"{short(call)} has no name")
-    return found
+    return [_call(call) for call in (value if isinstance(value, list) else [value])]
+
+
+def _call(call: Any) -> Call:
+    if isinstance(call, dict) and isinstance(call.get("function"), dict):  # OpenAI's form
+        call = call["function"]
+    if isinstance(call, dict) and isinstance(call.get("name"), str):
+        arguments = parsed(call.get("arguments", call.get("args")) or {})
+        if not isinstance(arguments, dict):
+            raise ValueError(f"the arguments of {short(call['name'])} are no object: {short(arguments)}")
+        return call["name"], arguments
+    if isinstance(call, dict) and len(call) == 1 and isinstance(next(iter(call.values())), dict):
+        return next(iter(call.items()))
+    raise ValueError(f"{short(call)} has no name")
+
+
+def _fits(call: Call, expected: Call) -> bool:
+    return call[0] == expected[0] and _accepted(call[1], expected[1])
 
 
 def _accepted(given: dict[str, Any], expected: dict[str, Any]) -> bool:
@@ -114,17 +167,21 @@ def _accepted(given: dict[str, Any], expected: dict[str, Any]) -> bool:
         if name not in given:
             if "" not in choices:
                 return False
-        elif not any(_loose(given[name]) == _loose(c) for c in choices) and _loose(given[name]) != _loose(values):
+        elif not any(_equal(given[name], choice) for choice in (*choices, values)):
             return False
     return True
 
 
+def _equal(given: Any, choice: Any) -> bool:
+    """Equal but for case and spaces around texts; in an object, each value may again be a list of accepted ones."""
+    if isinstance(given, dict) and isinstance(choice, dict) and _accepted(given, choice):
+        return True
+    return _same(_loose(given), _loose(choice))
+
+
 def _loose(value: Any) -> Any:
-    """Texts without case and spaces around; numbers by value."""
     if isinstance(value, str):
         return value.strip().lower()
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
     if isinstance(value, list):
         return [_loose(v) for v in value]
     return {k: _loose(v) for k, v in value.items()} if isinstance(value, dict) else value

@@ -15,7 +15,7 @@ class ExactMatch(FieldMetric):
     """1 if both values are the same, else 0. Texts are compared without spaces around them."""
 
     def compare(self, given: Any, wanted: Any) -> Score:
-        return verdict(_plain(given) == _plain(wanted), given, wanted)
+        return verdict(_same(given, wanted), given, wanted)
 
 
 class NormalizedMatch(FieldMetric):
@@ -26,10 +26,19 @@ class NormalizedMatch(FieldMetric):
 
 
 class Contains(FieldMetric):
-    """1 if the prediction contains the row's value as whole words, without regard to case."""
+    """1 if the prediction contains the row's value as whole words, without regard to case.
+
+    Numbers are whole, too: 3 is not in 3.14. In scripts without spaces between words (Chinese, Japanese, Thai), where
+    a word has no edge to see, any place counts.
+    """
 
     def compare(self, given: Any, wanted: Any) -> Score:
-        pattern = rf"(?<!\w){re.escape(str(wanted).strip())}(?!\w)"
+        text = str(wanted).strip()
+        if not text:
+            raise ValueError(f"the row's '{self.target}' is empty, and everything contains it")
+        before = r"(?<![^\W_])(?<!\d[.,])" if text[0].isdigit() else r"(?<![^\W_])"
+        after = r"(?![^\W_])(?![.,]\d)" if text[-1].isdigit() else r"(?![^\W_])"
+        pattern = f"{'' if _spaceless(text[0]) else before}{re.escape(text)}{'' if _spaceless(text[-1]) else after}"
         return verdict(re.search(pattern, str(given), flags=re.IGNORECASE) is not None, given, wanted)
 
 
@@ -54,7 +63,18 @@ def normalized(value: Any) -> str:
     return " ".join(re.sub(r"\b(a|an|the)\b", " ", text).split())
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return value.strip() if isinstance(value, str) else str(value) if isinstance(value, int | float) else value
+def _spaceless(char: str) -> bool:
+    return "\u0e00" <= char <= "\u0eff" or "\u3040" <= char <= "\u9fff" or "\U00020000" <= char <= "\U0003ffff"
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Equal values; a text is also equal to the number or the truth value that it writes."""
+    if isinstance(a, bool) or isinstance(b, bool):
+        return str(a).strip().lower() == str(b).strip().lower()
+    if (
+        isinstance(a, str) != isinstance(b, str)
+        and isinstance(a, str | int | float)
+        and isinstance(b, str | int | float)
+    ):
+        return str(a).strip() == str(b).strip()
+    return a.strip() == b.strip() if isinstance(a, str) and isinstance(b, str) else a == b
