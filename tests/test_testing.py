@@ -11,7 +11,7 @@ from workbench import BudgetSpent, Optimizer, Patch, Study, Workflow
 from workbench.plugins import plugins
 from workbench.testing import checks, optimizer_checks
 
-OURS = [name for name in plugins().names("optimizers") if not name.startswith("dspy")]
+OURS = plugins().names("optimizers")
 
 
 @pytest.mark.parametrize("name", OURS)

@@ -37,9 +37,7 @@ def system_text(instructions: str, values: dict[str, list[str]]) -> str:
 
 
 def user_text(row: Row) -> str:
-    return "\n".join(
-        [*(f"{name}: {value}" for name, value in row.inputs.items()), f"{next(iter(row.outputs))}:"]
-    )
+    return "\n".join([*(f"{name}: {value}" for name, value in row.inputs.items()), f"{next(iter(row.outputs))}:"])
 
 
 def assistant_text(row: Row) -> str:

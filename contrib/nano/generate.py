@@ -87,9 +87,7 @@ def write(path: Path, rows: list[dict[str, str]]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--show", type=int, default=0, help="print so many training episodes")
     parser.add_argument("--quickstart", action="store_true", help="write the task files")
     parser.add_argument("--seed", type=int, default=1)

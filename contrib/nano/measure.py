@@ -77,14 +77,10 @@ def heading(text: str) -> None:
 
 
 def ticket_rows(rows: int, seed: int = 2027) -> list[Row]:
-    return [
-        Row({"text": t.text}, {"label": t.labels["main"]}, t.nouns) for t in quickstart_tickets(rows, seed)
-    ]
+    return [Row({"text": t.text}, {"label": t.labels["main"]}, t.nouns) for t in quickstart_tickets(rows, seed)]
 
 
-def with_demos(
-    rows: list[Row], pool: list[Row], count: int, how: str, text: str, values: bool
-) -> list[Episode]:
+def with_demos(rows: list[Row], pool: list[Row], count: int, how: str, text: str, values: bool) -> list[Episode]:
     """Each row with `count` examples of the pool: random ones, or those that share a noun first."""
     rng = Random(5)
     episodes = []
@@ -108,19 +104,14 @@ def families(bench: Bench, rows: int) -> None:
     for family, episodes in sorted(by_family.items()):
         line(family, bench.right(episodes[:rows], last=True))
     for task in w.LIST_TASKS:
-        clear = [
-            Episode("lists", w.LIST_TASKS[task][0], [list_row(rng, task, held=True)])
-            for _ in range(rows // 2)
-        ]
+        clear = [Episode("lists", w.LIST_TASKS[task][0], [list_row(rng, task, held=True)]) for _ in range(rows // 2)]
         line(f"word list: {task}, held-out lists, no examples", bench.right(clear))
 
 
 def wordings(bench: Bench, rows: int) -> None:
     test = ticket_rows(rows)
     for values in (True, False):
-        heading(
-            f"(a) Instruction wording: held-out tickets, no examples, value line {'on' if values else 'off'}"
-        )
+        heading(f"(a) Instruction wording: held-out tickets, no examples, value line {'on' if values else 'off'}")
         base = None
         for text in [
             "Do the task.",
@@ -181,8 +172,7 @@ def votes(bench: Bench, rows: int) -> None:
     for heat in (0.7, 1.0):
         heading(f"(c) Votes: sums of 5 or 6 numbers by steps, temperature {heat}")
         samples = [
-            [field_value(a) for a in bench.answers(episodes, temperature=heat, seed=s, most=64)]
-            for s in range(1, 16)
+            [field_value(a) for a in bench.answers(episodes, temperature=heat, seed=s, most=64)] for s in range(1, 16)
         ]
 
         def score(count: int, samples: list[list[str]] = samples) -> np.ndarray:
@@ -221,9 +211,7 @@ def steps(bench: Bench, rows: int) -> None:
         for r, p in zip(test, people, strict=True)
     ]
     hop2 = [
-        Episode(
-            "facts", text, [Row({"facts": r.inputs["facts"], "animal": a}, {"color": r.outputs["answer"]})]
-        )
+        Episode("facts", text, [Row({"facts": r.inputs["facts"], "animal": a}, {"color": r.outputs["answer"]})])
         for r, a in zip(test, bench.answers(hop1), strict=True)
     ]
     line("two nodes, one hop each", bench.right(hop2), base)
@@ -232,9 +220,7 @@ def steps(bench: Bench, rows: int) -> None:
 def speed(bench: Bench, rows: int) -> None:
     pool = ticket_rows(rows + 8, seed=99)
     episodes = with_demos(pool[8:], pool[:8], 3, "random", CLEAR, True)
-    fixed = [
-        Episode(e.family, e.instructions, [*episodes[0].rows[:-1], e.rows[-1]], e.values) for e in episodes
-    ]
+    fixed = [Episode(e.family, e.instructions, [*episodes[0].rows[:-1], e.rows[-1]], e.values) for e in episodes]
     print("\n### Speed\n")
     for name, group in (("same examples in all prompts", fixed), ("other examples in each prompt", episodes)):
         began = time.perf_counter()
@@ -255,9 +241,7 @@ PARTS: dict[str, Callable[[Bench, int], None]] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=240)
     parser.add_argument("--weights", type=Path)
     parser.add_argument("parts", nargs="*", default=list(PARTS), help=", ".join(PARTS))

@@ -48,9 +48,7 @@ def lists(rng: Random) -> Episode:
 def copies(rng: Random) -> Episode:
     """Copy or turn round a list: plain practice in finding what follows what."""
     turned = rng.random() < 0.2
-    text = (
-        "Write the words in reverse order." if turned else rng.choice(["Copy the list.", "Repeat the words."])
-    )
+    text = "Write the words in reverse order." if turned else rng.choice(["Copy the list.", "Repeat the words."])
     rows = []
     for _ in range(rng.choice([1, 1, 2])):
         some = rng.sample(w.LABELS, rng.randint(3, 6) if turned else rng.randint(4, 16))
@@ -137,9 +135,7 @@ def fact_row(rng: Random, kind: str, *, steps: str | None = None, held: bool = F
             return Row({**inputs, "animal": animal}, {"color": color})
         return Row({**inputs, "question": f"Which color is the {animal}?"}, {"answer": color})
     outputs = {steps: f"{person} has the {animal}, the {animal} is {color}"} if steps else {}
-    return Row(
-        {**inputs, "question": f"Which color is the animal of {person}?"}, {**outputs, "answer": color}
-    )
+    return Row({**inputs, "question": f"Which color is the animal of {person}?"}, {**outputs, "answer": color})
 
 
 def facts(rng: Random) -> Episode:

@@ -138,9 +138,7 @@ def tickets(rng: Random, *, reading: str | None = None, demos: int | None = None
     seen: list[str] = []
     for i in range(count + 1):
         # Repeat a noun of an earlier row, so that looking for a similar example pays.
-        again = (
-            rng.choice(seen) if similar and seen and rng.random() < (0.7 if i == count else 0.35) else None
-        )
+        again = rng.choice(seen) if similar and seen and rng.random() < (0.7 if i == count else 0.35) else None
         ticket = make_ticket(rng, codes, topics=topics, need=target, noun=again, code_share=code_share)
         seen += sorted(n for n in ticket.nouns if (codes.get(n) or TOPIC_OF[n]) == ticket.labels["main"])
         rows.append(Row({field_in: ticket.text}, {field_out: rename[ticket.labels[target]]}, ticket.nouns))

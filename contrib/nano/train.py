@@ -134,9 +134,7 @@ def main() -> None:
 
     began, seen, running = time.time(), 0, None
     opts = optimizers(model, options.rate)
-    for step, ids in zip(
-        range(options.steps), batches(tokenizer, options.seed, options.tokens), strict=False
-    ):
+    for step, ids in zip(range(options.steps), batches(tokenizer, options.seed, options.tokens), strict=False):
         for opt, rate in zip(opts, (options.rate, options.rate / 2), strict=True):
             for group in opt.param_groups:
                 group["lr"] = rate * rate_at(step, options.steps)

@@ -8,8 +8,8 @@ thread to the loop and waits. When the budget ends (or the run is stopped), the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Awaitable
+from typing import Any, TypeVar, cast
 
 import dspy
 from dspy import lm15
@@ -37,20 +37,24 @@ class Bridge:
     def __copy__(self) -> Bridge:
         return self
 
-    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+    def wait(self, work: Awaitable[T]) -> T:
         """Run a coroutine in the loop, from a thread. Errors of models and nodes are raised; all others end it all."""
-        if self.reason is not None:
-            work.close()
-            raise Ended
+
+        async def waiting() -> T:
+            if self.reason is not None:
+                cast(Any, work).close()
+                raise Ended
+            return await work
+
         try:
-            return asyncio.run_coroutine_threadsafe(work, self.loop).result()
+            return asyncio.run_coroutine_threadsafe(waiting(), self.loop).result()
         except (LMError, NodeError) as error:
             if isinstance(error, LMError) and error.kind == "auth":
                 self.reason = error
                 raise Ended from error
             raise
         except BaseException as error:
-            self.reason = error
+            self.reason = self.reason or error
             raise Ended from error
 
     def lm(self, role: str) -> dspy.LM:
@@ -68,11 +72,17 @@ class _Engine:
     def complete(self, request: lm15.Request) -> lm15.Response:
         config = request.config
         messages = [{"role": "system", "content": _text(request.system)}] if request.system else []
-        messages += [{"role": m.role if m.role != "developer" else "system", "content": m.text or ""} for m in request.messages]
+        messages += [
+            {"role": m.role if m.role != "developer" else "system", "content": m.text or ""} for m in request.messages
+        ]
         # DSPy asks the same thing again when it wants another answer; its cache is off, so each time is a fresh draw.
         key = repr((messages, config.temperature, config.max_tokens))
         replica = self.asked[key] = self.asked.get(key, -1) + 1
-        settings: dict[str, Any] = {"temperature": config.temperature, "max_tokens": config.max_tokens, "top_p": config.top_p}
+        settings: dict[str, Any] = {
+            "temperature": config.temperature,
+            "max_tokens": config.max_tokens,
+            "top_p": config.top_p,
+        }
         answer = self.bridge.wait(self.complete_as(messages, replica=replica, **settings))
         return lm15.Response(
             id=None,

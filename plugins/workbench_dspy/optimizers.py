@@ -6,44 +6,55 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
+from contextlib import redirect_stdout
+from io import StringIO
 from typing import Any
 
 from pydantic import Field
 
-from workbench import BudgetSpent, Optimizer, Study, Workflow
+from workbench import LMError, Optimizer, Study, Workflow
+from workbench.nodes import learnable
 
 
 class _DSPyOptimizer(Optimizer):
     """What all of them share: the program, the rows, the thread, and how it ends."""
 
     async def optimize(self, study: Study) -> Workflow:
+        from dspy.utils.exceptions import AdapterParseError
+        from dspy.utils.exceptions import LMError as DSPyLMError
+
         from workbench_dspy.bridge import Bridge, Ended
-        from workbench_dspy.program import Rows, WorkflowProgram
 
-        bridge = Bridge(study)
-        program = WorkflowProgram(bridge, study.workflow)
-        if not program.addresses or not study.train:
+        if not learnable(study.workflow, "demos") or not study.train:
             return study.best
-        rows = Rows(program, [*study.train, *study.val], study.targets)
-        seed = study.rng.randrange(2**31)
+        bridge, seed = Bridge(study), study.rng.randrange(2**31)
         kept: list[Any] = []  # programs in DSPy's order of merit
-
-        def compile_() -> None:
-            split = len(study.train)
-            kept.extend(self._compile(bridge, program, rows, rows.rows[:split], rows.rows[split:], seed))
-
         try:
-            await asyncio.to_thread(_quietly, compile_, bridge)
+            await asyncio.to_thread(_quietly, lambda: kept.extend(self._work(bridge, seed)), bridge)
         except Ended:
-            reason = bridge.reason
-            if not isinstance(reason, BudgetSpent):
-                raise (reason or RuntimeError("DSPy ended without a reason")) from None
-            raise reason from None
+            raise (bridge.reason or RuntimeError("DSPy ended without a reason")) from None
+        except (AdapterParseError, DSPyLMError, LMError) as error:
+            # DSPy gives up where a proposal cannot be had or read. What was evaluated until then stands.
+            study.ledger.store.event(
+                study.ledger.run_id, "dspy_gave_up", optimizer=study.name, message=str(error)[:2000]
+            )
         for candidate in kept:
             workflow = candidate.patched()
             if study.affords(workflow) or workflow.hash in study.progress.complete:
                 await study.evaluate(workflow)
         return study.best
+
+    def _work(self, bridge: Any, seed: int) -> list[Any]:
+        """In the thread: make the program and compile it. (Making a predictor draws from the global random, too.)"""
+        from workbench_dspy.program import Rows, WorkflowProgram
+
+        study = bridge.study
+        program = WorkflowProgram(bridge, study.workflow)
+        if not program.addresses:
+            return []
+        rows = Rows(program, [*study.train, *study.val], study.targets)
+        split = len(study.train)
+        return self._compile(bridge, program, rows, rows.rows[:split], rows.rows[split:], seed)
 
     def _compile(self, bridge: Any, program: Any, rows: Any, train: list[Any], val: list[Any], seed: int) -> list[Any]:
         raise NotImplementedError
@@ -66,7 +77,7 @@ def _quietly(work: Callable[[], None], bridge: Any) -> None:
     tqdm.tqdm.__init__ = silent  # a run has its own progress, and DSPy's bars cannot all be switched off
     try:
         with dspy.context(lm=bridge.lm("proposer"), max_errors=10**9, disable_history=True, provide_traceback=False,
-                          num_threads=bridge.study.evaluator.concurrency):  # fmt: skip
+                          num_threads=bridge.study.evaluator.concurrency), redirect_stdout(StringIO()):  # fmt: skip
             work()
     finally:
         logger.setLevel(level)
@@ -78,7 +89,9 @@ def _quietly(work: Callable[[], None], bridge: Any) -> None:
 class DSPyBootstrap(_DSPyOptimizer):
     """DSPy's BootstrapFewShot; with candidates > 0, BootstrapFewShotWithRandomSearch over so many draws of demos."""
 
-    candidates: int = Field(4, ge=0, le=64, description="draws of demos that are compared on val; 0: only one, unsearched")
+    candidates: int = Field(
+        4, ge=0, le=64, description="draws of demos that are compared on val; 0: only one, unsearched"
+    )
     max_bootstrapped_demos: int = Field(4, ge=0, le=64, description="demos from the workflow's own successes")
     max_labeled_demos: int = Field(8, ge=0, le=64, description="demos from labels")
 

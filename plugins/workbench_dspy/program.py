@@ -33,7 +33,11 @@ def dspy_signature(signature: Signature, instructions: str) -> Any:
 def predictor_nodes(workflow: Workflow) -> dict[str, str]:
     """Attribute of the program: address of the node, for every node with a signature, instructions and demos."""
     addresses = [a.removesuffix(".demos") for a in learnable(workflow, "demos")]
-    return {a.removeprefix("nodes.").replace(".", "_"): a for a in addresses if hasattr(node_at(workflow, f"{a}.demos"), "signature")}
+    return {
+        a.removeprefix("nodes.").replace(".", "_"): a
+        for a in addresses
+        if hasattr(node_at(workflow, f"{a}.demos"), "signature")
+    }
 
 
 class WorkflowProgram(dspy.Module):
@@ -67,11 +71,11 @@ class WorkflowProgram(dspy.Module):
     def forward(self, **inputs: Any) -> dspy.Prediction:
         """Run the workflow on one example. A failure is a prediction with `workbench_failure`, which scores 0."""
         workflow, replica = self.patched(), 0
-        lm = self._lm()
-        rollout = lm.kwargs.get("rollout_id") if lm is not None else None
+        settings = getattr(self._lm(), "kwargs", {})
+        rollout = settings.get("rollout_id")
         if rollout is not None:  # DSPy wants another draw, at this temperature
             replica = int(rollout) + 1
-            temperature = float(lm.kwargs.get("temperature") or 1.0)
+            temperature = float(settings.get("temperature") or 1.0)
             hot = {f"{a}.decoding.temperature": temperature for a in self.addresses.values()}
             workflow = workflow.patched({k: v for k, v in hot.items() if _takes(workflow, k)})
         program = self.bridge.study.evaluator.program(workflow)
@@ -125,7 +129,9 @@ class Rows:
         for example in examples:
             values = {n: example[n] for n in self.inputs if n in example}
             self.by_inputs[self._key(values)] = example
-            labels = {o: example[targets.get(o, o)] for o in outputs if targets.get(o, o) in example and o not in values}
+            labels = {
+                o: example[targets.get(o, o)] for o in outputs if targets.get(o, o) in example and o not in values
+            }
             self.rows.append(dspy.Example(**values, **labels).with_inputs(*values))
 
     def example(self, gold: Any) -> Example:
@@ -153,7 +159,10 @@ def make_metric(bridge: Bridge, rows: Rows, feedback: bool = False) -> Any:
         else:
             try:
                 score = bridge.wait(bridge.study.evaluator._score(rows.example(gold), pred.toDict(), None))  # type: ignore[arg-type]
-                value, words = score.value, score.feedback or ("right" if score.value == 1 else f"score {score.value:.2f}")
+                value, words = (
+                    score.value,
+                    score.feedback or ("right" if score.value == 1 else f"score {score.value:.2f}"),
+                )
             except (LMError, NodeError) as error:
                 value, words = 0.0, str(error)
         return dspy.Prediction(score=value, feedback=words) if feedback else value

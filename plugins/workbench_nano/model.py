@@ -109,9 +109,7 @@ class Nano:
         """Answer each chat. Temperature 0 takes the likeliest token; otherwise each chat's seed decides."""
         if max_tokens < 1:
             raise ValueError(f"max_tokens must be at least 1, not {max_tokens}")
-        heats = (
-            [float(temperature)] * len(chats) if isinstance(temperature, int | float) else list(temperature)
-        )
+        heats = [float(temperature)] * len(chats) if isinstance(temperature, int | float) else list(temperature)
         seeds = [0] * len(chats) if seeds is None else seeds
         jobs = [self._job(*each, max_tokens) for each in zip(chats, heats, seeds, strict=True)]
         stops = [s for s in stop if s]

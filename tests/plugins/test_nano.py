@@ -187,9 +187,7 @@ def test_effect_of_examples(nano: Nano):
         few.append(chat("Do the task.", f"word: {asked}\nlabel:", *demos[:1]))
         many.append(chat("Do the task.", f"word: {asked}\nlabel:", *demos))
         wanted.append(table[asked])
-    assert (
-        share(texts(nano, many, max_tokens=6), wanted) > share(texts(nano, few, max_tokens=6), wanted) + 0.3
-    )
+    assert share(texts(nano, many, max_tokens=6), wanted) > share(texts(nano, few, max_tokens=6), wanted) + 0.3
 
 
 def test_effect_of_votes(nano: Nano):

@@ -66,12 +66,8 @@ class SimulatedLM:
 
     def _answer(self, request: Request, question: str) -> str:
         system = str(request.messages[0]["content"]) if request.messages[0]["role"] == "system" else ""
-        if "label" not in question:  # a proposal is asked for
-            return (
-                f"Read the text {HELPFUL} and give its label."
-                if _share(request.key("proposal"), "") < 0.5
-                else "Label it."
-            )
+        if not question.rstrip().endswith("label:"):
+            return self._proposal(request, question)
         demos = sum(m["role"] == "assistant" for m in request.messages)
         skill = 0.35 + (0.3 * (HELPFUL in system) + 0.04 * min(demos, 8) if self.helps else 0.0)
         right = next((c for c in LABELS if f" {c}-thing" in question), LABELS[0])
@@ -83,7 +79,10 @@ class SimulatedLM:
         """An instruction, in half of the draws a helpful one; in DSPy's markers where they are asked for."""
         helpful = _share(request.key("proposal"), "") < 0.5
         text = f"Read the text {HELPFUL} and give its label." if helpful else "Give the label of the text."
-        fields = re.findall(r"\[\[ ## (\w+) ## \]\]", question.rsplit("Respond with", 1)[-1])
+        asked = question.rsplit("Respond with", 1)[-1]
+        if "JSON object" in asked:
+            return json.dumps({name: text for name in re.findall(r"`(\w+)`", asked)})
+        fields = re.findall(r"\[\[ ## (\w+) ## \]\]", asked)
         if not fields:
             return f"```\n{text}\n```"
         return "\n\n".join(f"[[ ## {name} ## ]]" + ("" if name == "completed" else f"\n{text}") for name in fields)
