@@ -58,7 +58,7 @@ def interval(right: np.ndarray) -> str:
     n, p, z = len(right), right.mean(), 1.96
     middle = (p + z * z / (2 * n)) / (1 + z * z / n)
     half = z * np.sqrt(p * (1 - p) / n + z * z / (4 * n * n)) / (1 + z * z / n)
-    return f"{p:.3f} [{middle - half:.3f}, {middle + half:.3f}] n={n}"
+    return f"{p:.3f} [{max(0.0, middle - half):.3f}, {min(1.0, middle + half):.3f}] n={n}"
 
 
 def gain(new: np.ndarray, old: np.ndarray) -> str:

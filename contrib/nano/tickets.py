@@ -10,7 +10,7 @@ from episodes import Episode, Row, demo_count, held_out, pick
 
 TOPIC_OF = {noun: topic for topic, nouns in w.TOPICS.items() for noun in nouns}
 READINGS = ["main", "side", "first", "urgency", "mood", "product", "topic", "vague"]
-READING_SHARES = [0.36, 0.09, 0.06, 0.08, 0.08, 0.08, 0.13, 0.12]
+READING_SHARES = [0.44, 0.09, 0.03, 0.07, 0.07, 0.07, 0.12, 0.11]
 FULL = {
     "urgency": list(w.URGENCY),
     "mood": list(w.MOOD),
@@ -121,7 +121,7 @@ def tickets(rng: Random, *, reading: str | None = None, demos: int | None = None
     topics = names if by_topic else list(w.TOPICS)
     codes = code_table(rng, topics) if rng.random() < 0.6 else {}
     rename = dict(zip(names, names, strict=True))
-    renamed = rng.random() < 0.22
+    renamed = rng.random() < 0.12
     if renamed:  # label names whose meaning only the examples tell
         rename = dict(zip(names, rng.sample(w.LABELS, len(names)), strict=True))
     count = demo_count(rng) if demos is None else demos

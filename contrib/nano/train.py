@@ -111,6 +111,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=3000)
     parser.add_argument("--tokens", type=int, default=8192, help="tokens in a batch")
     parser.add_argument("--rate", type=float, default=3e-3)
+    parser.add_argument("--decay", type=float, default=0.4, help="share of the steps in which the rate falls")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--start", type=Path, help="a .pt file to go on from (with its tokenizer beside it)")
     parser.add_argument("--out", type=Path, required=True)
@@ -137,7 +138,7 @@ def main() -> None:
     for step, ids in zip(range(options.steps), batches(tokenizer, options.seed, options.tokens), strict=False):
         for opt, rate in zip(opts, (options.rate, options.rate / 2), strict=True):
             for group in opt.param_groups:
-                group["lr"] = rate * rate_at(step, options.steps)
+                group["lr"] = rate * rate_at(step, options.steps, decay=options.decay)
         loss, answer_loss = loss_of(model, ids)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
