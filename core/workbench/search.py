@@ -67,7 +67,9 @@ class Space:
             domain = self.domains[address]
             here = {a: values.get(a, workflow.get(a, None)) for a in domain.when}
             if all(here[a] == wanted for a, wanted in domain.when.items()):
-                values[address] = self._value(trial, address, domain, workflow)
+                value = self._value(trial, address, domain, workflow)
+                if value != [] or workflow.get(address, None):  # no demos where there were none is no change
+                    values[address] = value
         return values
 
     def order(self) -> list[str]:
