@@ -161,7 +161,7 @@ class Evaluator:
             return Result(example, score, outcome.failure, outcome.message, outcome.message, outcome.prediction,
                           trace, **cost)  # fmt: skip
         try:
-            scored = await self._score(example, outcome.prediction, outcome.trace)
+            scored = await self.score(example, outcome.prediction, outcome.trace)
         except (BudgetSpent, StoreError, ServerDead, SpecError):
             raise
         except Exception as error:  # a metric's bug is this example's failure, and says so
@@ -173,7 +173,8 @@ class Evaluator:
                           outcome.prediction, trace, **cost)  # fmt: skip
         return Result(example, scored.value, None, None, scored.feedback, outcome.prediction, trace, **cost)
 
-    async def _score(self, example: Example, prediction: Mapping[str, Any], trace: Trace) -> Score:
+    async def score(self, example: Example, prediction: Mapping[str, Any], trace: Trace) -> Score:
+        """The metric's score of a prediction. Raises whatever the metric raises."""
         if getattr(self.metric, "needs_lm", False):
             value = self.metric(example, prediction, trace, lm=self.complete_as("judge"))  # type: ignore[call-arg]
         else:

@@ -8,8 +8,9 @@ thread to the loop and waits. When the budget ends (or the run is stopped), the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
-from typing import Any, TypeVar, cast
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 import dspy
 from dspy import lm15
@@ -30,6 +31,7 @@ class Bridge:
     def __init__(self, study: Study):
         self.study, self.loop = study, asyncio.get_running_loop()
         self.reason: BaseException | None = None
+        self._lock, self._pending = threading.Lock(), set[Any]()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Bridge:
         return self  # DSPy copies programs; there is still one run
@@ -37,17 +39,21 @@ class Bridge:
     def __copy__(self) -> Bridge:
         return self
 
-    def wait(self, work: Awaitable[T]) -> T:
-        """Run a coroutine in the loop, from a thread. Errors of models and nodes are raised; all others end it all."""
+    def wait(self, make: Callable[[], Awaitable[T]]) -> T:
+        """Run what `make` makes in the loop, from a thread. Errors of models and nodes are raised; all others end it."""
 
-        async def waiting() -> T:
+        async def work() -> T:
             if self.reason is not None:
-                cast(Any, work).close()
                 raise Ended
-            return await work
+            return await make()
 
+        with self._lock:
+            if self.reason is not None:
+                raise Ended
+            future = asyncio.run_coroutine_threadsafe(work(), self.loop)
+            self._pending.add(future)
         try:
-            return asyncio.run_coroutine_threadsafe(waiting(), self.loop).result()
+            return future.result()
         except (LMError, NodeError) as error:
             if isinstance(error, LMError) and error.kind == "auth":
                 self.reason = error
@@ -56,6 +62,15 @@ class Bridge:
         except BaseException as error:
             self.reason = self.reason or error
             raise Ended from error
+        finally:
+            self._pending.discard(future)
+
+    async def close(self) -> None:
+        """Let nothing more in, and wait for what threads of DSPy's still have under way."""
+        with self._lock:
+            self.reason = self.reason or Ended("the optimizer has returned")
+        while self._pending:
+            await asyncio.sleep(0.01)
 
     def lm(self, role: str) -> dspy.LM:
         """A role's language model as DSPy's: the one way in which proposals are asked for."""
@@ -83,7 +98,7 @@ class _Engine:
             "max_tokens": config.max_tokens,
             "top_p": config.top_p,
         }
-        answer = self.bridge.wait(self.complete_as(messages, replica=replica, **settings))
+        answer = self.bridge.wait(lambda: self.complete_as(messages, replica=replica, **settings))
         return lm15.Response(
             id=None,
             model=request.model,

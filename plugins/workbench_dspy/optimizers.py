@@ -31,13 +31,15 @@ class _DSPyOptimizer(Optimizer):
         kept: list[Any] = []  # programs in DSPy's order of merit
         try:
             await asyncio.to_thread(_quietly, lambda: kept.extend(self._work(bridge, seed)), bridge)
-        except Ended:
+        except Ended:  # the reason is there before `close` gives another
             raise (bridge.reason or RuntimeError("DSPy ended without a reason")) from None
         except (AdapterParseError, DSPyLMError, LMError) as error:
             # DSPy gives up where a proposal cannot be had or read. What was evaluated until then stands.
             study.ledger.store.event(
                 study.ledger.run_id, "dspy_gave_up", optimizer=study.name, message=str(error)[:2000]
             )
+        finally:
+            await bridge.close()
         for candidate in kept:
             workflow = candidate.patched()
             if study.affords(workflow) or workflow.hash in study.progress.complete:

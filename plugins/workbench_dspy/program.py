@@ -16,7 +16,7 @@ from workbench.data import Example
 from workbench.errors import LMError, NodeError
 from workbench.nodes import learnable, node_at
 from workbench.plain import default_instructions
-from workbench.runtime import Outcome
+from workbench.runtime import Outcome, Trace
 from workbench.signature import Signature
 from workbench.workflow import Patch, Workflow
 from workbench_dspy.bridge import Bridge
@@ -79,7 +79,7 @@ class WorkflowProgram(dspy.Module):
             hot = {f"{a}.decoding.temperature": temperature for a in self.addresses.values()}
             workflow = workflow.patched({k: v for k, v in hot.items() if _takes(workflow, k)})
         program = self.bridge.study.evaluator.program(workflow)
-        outcome = self.bridge.wait(program.run(Example("dspy", inputs), replica))
+        outcome = self.bridge.wait(lambda: program.run(Example("dspy", inputs), replica))
         self._trace(outcome)
         extra = {"workbench_failure": f"{outcome.failure}: {outcome.message}"} if outcome.failure else {}
         return dspy.Prediction(**dict(outcome.prediction), **extra)
@@ -158,7 +158,8 @@ def make_metric(bridge: Bridge, rows: Rows, feedback: bool = False) -> Any:
             value, words = 0.0, str(failure)
         else:
             try:
-                score = bridge.wait(bridge.study.evaluator._score(rows.example(gold), pred.toDict(), None))  # type: ignore[arg-type]
+                row, values, empty = rows.example(gold), dict(pred or {}), Trace("dspy")
+                score = bridge.wait(lambda: bridge.study.evaluator.score(row, values, empty))
                 value, words = (
                     score.value,
                     score.feedback or ("right" if score.value == 1 else f"score {score.value:.2f}"),
