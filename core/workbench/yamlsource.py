@@ -101,7 +101,7 @@ def load_yaml(text: str, file: str) -> Source:
     if bad:
         line, column = _place(text, bad.start())
         raise SpecError(
-            f"the character U+{ord(bad[0]):04X} is not allowed",
+            f"control character U+{ord(bad[0]):04X}",
             file=file,
             line=line,
             column=column,
@@ -155,7 +155,7 @@ class _Builder:
             if isinstance(event, yaml.DocumentStartEvent):
                 self._document(event)
             elif isinstance(event, yaml.AliasEvent):
-                raise self._error(event, f"aliases (*{event.anchor}) are not allowed", "Write the value out again.")
+                raise self._error(event, "anchors and aliases are not allowed", "Write the value out in both places.")
             elif isinstance(event, yaml.NodeEvent):
                 self._node(event, yaml)
             elif isinstance(event, yaml.CollectionEndEvent):
@@ -176,7 +176,7 @@ class _Builder:
             line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
             raise self._scan_error(text, error, line, column) from None
         except (yaml.YAMLError, RecursionError) as error:
-            message = f"this is not valid YAML: {str(error)[:200]}"
+            message = f"this is not YAML: {str(error)[:200]}"
             raise SpecError(message, file=self.file, line=1, column=1, hint="Check the file's first lines.") from None
 
     def _scan_error(self, text: str, error: Any, line: int, column: int) -> SpecError:
@@ -192,10 +192,10 @@ class _Builder:
         elif "cannot start any token" in problem:
             hint = "Put the text in quotes."
         elif "undefined tag handle" in problem or "tag" in problem:
-            hint = "Write the value without a tag; put a text that starts with '!' in quotes."
+            hint = "Write the plain value; put a text that starts with '!' in quotes."
         elif "%" in row[:1]:
             hint = "Remove the directive."
-        return SpecError(f"this is not valid YAML: {problem}", file=self.file, line=line, column=column, hint=hint)
+        return SpecError(f"this is not YAML: {problem}", file=self.file, line=line, column=column, hint=hint)
 
     def _document(self, event: Any) -> None:
         self.documents += 1
@@ -209,10 +209,10 @@ class _Builder:
     def _node(self, event: Any, yaml: Any) -> None:
         """A scalar, or the start of a mapping or list: a key, or a value of what is open."""
         if event.anchor is not None:
-            hint = "Write the value out where it is needed."
-            raise self._error(event, f"anchors (&{event.anchor}) are not allowed", hint)
+            hint = "Write the value out in both places."
+            raise self._error(event, "anchors and aliases are not allowed", hint)
         if event.tag not in (None, "!"):
-            hint = "Write the value without a tag; put a text that starts with '!' in quotes."
+            hint = "Write the plain value; put a text that starts with '!' in quotes."
             raise self._error(event, f"the tag '{event.tag[:60]}' is not allowed", hint)
         scalar = isinstance(event, yaml.ScalarEvent)
         frame = self.stack[-1] if self.stack else None
@@ -259,8 +259,16 @@ class _Builder:
 
     def _open(self, event: Any, container: dict[str, Any] | list[Any], frame: _Frame | None) -> None:
         if len(self.stack) >= MAX_DEPTH:
-            raise self._error(event, f"more than {MAX_DEPTH} levels of nesting", "Write a flatter file.")
+            raise self._error(event, f"more than {MAX_DEPTH} levels of nesting", "Nest less deeply.")
         self.stack.append(_Frame(container, self._add(event, container, frame)))
+
+    def _value_error(self, event: Any, message: str, hint: str) -> SpecError:
+        """Wrong values are reported at their key, as the checks of the spec do."""
+        frame = self.stack[-1] if self.stack else None
+        if frame is None or frame.key is None:
+            return self._error(event, message, hint)
+        line, column = self.keys[(*frame.path, frame.key)]
+        return SpecError(message, file=self.file, line=line, column=column, hint=hint)
 
     def _scalar(self, event: Any) -> Any:
         """A plain scalar by the rules of YAML 1.2 (010 is a text); quoted and block scalars are texts."""
@@ -273,7 +281,7 @@ class _Builder:
             digits = len(text.lstrip("+-"))
             if digits > MAX_DIGITS:
                 hint = f"Use at most {MAX_DIGITS} digits, or quotes if it is a text."
-                raise self._error(event, f"a number of {digits:,} digits", hint)
+                raise self._value_error(event, f"a number of {digits:,} digits", hint)
             return int(text)
         if _FLOAT.match(text):
             number = float(text)
@@ -281,4 +289,6 @@ class _Builder:
                 return number
         elif not _NOT_FINITE.match(text):
             return text
-        raise self._error(event, f"'{text[:60]}' is not a finite number", "Write a finite number, or quote a text.")
+        raise self._value_error(
+            event, f"'{text[:60]}' is not a usable number", "Write a finite number, or put a text in quotes."
+        )

@@ -45,15 +45,15 @@ def _module(place: str, base: Path) -> Any:
     except SpecError:
         raise
     except SyntaxError as error:
-        raise SpecError(error.msg, file=error.filename, line=error.lineno, column=error.offset,
-                        hint="Correct the file.") from None  # fmt: skip
+        raise SpecError(
+            f"{error.filename}:{error.lineno}:{error.offset}: {error.msg}", hint="Correct the file."
+        ) from None
     except (Exception, SystemExit) as error:
-        message = f"'{place}' cannot be imported: {type(error).__name__}: {error}"
-        frames = [f for f in traceback.extract_tb(error.__traceback__) if "importlib" not in f.filename]
-        inside = [f for f in frames if f.filename != __file__]
+        frames = traceback.extract_tb(error.__traceback__)
+        inside = [f for f in frames if "importlib" not in f.filename and f.filename != __file__]
+        where = f"{inside[-1].filename}:{inside[-1].lineno}: " if inside else ""
         hint = "Correct the file." if inside else "Write python:metrics.py:function, relative to the workflow file."
-        file, line = (inside[-1].filename, inside[-1].lineno) if inside else (None, None)
-        raise SpecError(message, file=file, line=line, hint=hint) from error
+        raise SpecError(f"{where}'{place}' cannot be imported: {type(error).__name__}: {error}", hint=hint) from error
 
 
 def _load_file(path: Path) -> Any:
