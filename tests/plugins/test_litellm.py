@@ -124,6 +124,7 @@ def test_refusals_are_seen_by_the_native_engine():
     ("value", "low", "high"),
     [("2", 2, 2), ("3600", 3600, 3600), ("soon", None, None), ("-5", None, None),
      (email.utils.formatdate(time.time() + 300, usegmt=True), 250, 301)],
+    ids=["seconds", "hour", "words", "negative", "date"],
 )  # fmt: skip
 def test_retry_after(value, low, high):
     with ChatServer("429", retry_after=value) as server, pytest.raises(LMError) as caught:

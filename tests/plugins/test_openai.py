@@ -103,6 +103,7 @@ def test_typed_outcomes(fault, finish, text):
      (email.utils.formatdate(time.time() + 300, usegmt=True), 250, 301),
      (email.utils.formatdate(time.time() - 300, usegmt=True), 0, 0),
      ("soon", None, None), ("-5", None, None), ("nan", None, None), ("", None, None), (None, None, None)],
+    ids=["seconds", "parts", "hour", "huge", "inf", "date", "past", "words", "negative", "nan", "empty", "none"],
 )  # fmt: skip
 def test_retry_after(value, low, high):
     with ChatServer("429", retry_after=value) as server:
