@@ -1,6 +1,6 @@
 """A journal of many calls: memory stays flat, lookups stay fast, and a replay is quick.
 
-    python contrib/bench/journal_size.py --calls 100000
+python contrib/bench/journal_size.py --calls 100000
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from workbench.testing import SimulatedLM
 
 
 def request(index: int) -> Request:
-    return Request(({"role": "system", "content": "Label it."}, {"role": "user", "content": f"text: row {index}\nlabel:"}))
+    return Request(
+        ({"role": "system", "content": "Label it."}, {"role": "user", "content": f"text: row {index}\nlabel:"})
+    )
 
 
 def megabytes() -> float:
@@ -40,7 +42,9 @@ async def course(calls: int, folder: Path) -> None:
     marks = []
     begun = time.perf_counter()
     for start in range(0, calls, 500):
-        await asyncio.gather(*(ledger.call(lm, request(i), "task", spec) for i in range(start, min(start + 500, calls))))
+        await asyncio.gather(
+            *(ledger.call(lm, request(i), "task", spec) for i in range(start, min(start + 500, calls)))
+        )
         lm.texts.clear()  # the simulation's own notes are not what is measured
         lm.keys.clear()
         if (start + 500) % (calls // 5) == 0:

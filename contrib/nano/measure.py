@@ -175,12 +175,7 @@ def votes(bench: Bench, rows: int) -> None:
     for heat in (1.0,):
         heading(f"(c) Votes: sums of 5 or 6 numbers by steps, temperature {heat}")
         samples = [
-<<<<<<< HEAD
-            [field_value(a) for a in bench.answers(episodes, temperature=heat, seed=s, most=64)] for s in range(1, 16)
-=======
-            [field_value(a) for a in bench.answers(episodes, temperature=heat, seed=s, most=64)]
-            for s in range(1, 10)
->>>>>>> nano
+            [field_value(a) for a in bench.answers(episodes, temperature=heat, seed=s, most=64)] for s in range(1, 10)
         ]
 
         def score(count: int, samples: list[list[str]] = samples) -> np.ndarray:
