@@ -6,7 +6,9 @@ import asyncio
 import base64
 import json
 import os
+import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import quote
@@ -116,6 +118,7 @@ class OpenAIChat:
     async def _post(self, session: aiohttp.ClientSession, body: bytes) -> tuple[int, Mapping[str, str], bytes]:
         # No redirects: they would turn the POST into a GET, and could carry the key elsewhere.
         async with session.post(self._url, data=body, allow_redirects=False, proxy=self._proxy) as answer:
+            _acknowledge(answer)
             if (answer.content_length or 0) > MAX_BODY:
                 answer.close()  # or the rest would be read on the way out
                 raise LMError("bad_body", f"a body of {answer.content_length} bytes, over {MAX_BODY}")
@@ -182,6 +185,19 @@ class OpenAIChat:
                 await session.close()
             else:
                 asyncio.run_coroutine_threadsafe(session.close(), loop)
+
+
+def _acknowledge(answer: aiohttp.ClientResponse) -> None:
+    """Acknowledge the headers at once if the body is still to come.
+
+    Simple servers send headers and body as two small packets. The second one then waits for our acknowledgement, which
+    the kernel delays by 40 ms (Nagle's algorithm against delayed ACK): as long as a short call takes in all.
+    """
+    transport = answer.connection.transport if answer.connection is not None else None
+    sock = transport.get_extra_info("socket") if transport is not None else None
+    if sock is not None and hasattr(socket, "TCP_QUICKACK"):
+        with suppress(OSError):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
 
 
 def _base_url(text: str) -> URL:
