@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workbench.errors import BudgetSpent, LMError, SpecError, WorkbenchError
+from workbench.intents import Intents
 from workbench.limits import Limiter
 from workbench.lm import LM, Request, Response, estimate_tokens
 from workbench.spec import BudgetSpec, LMSpec
@@ -105,11 +106,43 @@ class Ledger:
         self._flying: dict[str, asyncio.Future[Settled]] = {}
         self._touched: set[bytes] = set()
         self._limiters: dict[str, Limiter] = {}
-        self._recorded = self._count_sent()
-        self.sent = Spend(**vars(self._recorded))
+        self.sent = Spend()
+        self._open = False
         self._process = random.SystemRandom().getrandbits(48)  # pids come again, in containers even at once
         self._jitter = random.Random(self._process)  # waiting times only: no result depends on it
         self._dead_in_a_row: list[str] = []
+        path = self.store.path.with_name(f"{self.store.path.name}-intents-{self.run_id}")
+        self._intents = Intents(path, self._process)
+
+    def open(self) -> None:
+        """Count what earlier processes of this run sent. Done by the first call, when the run is ours alone."""
+        if not self._open:
+            self._open = True
+            self._import_intents()
+            self.sent = self._count_sent()
+
+    def close(self) -> None:
+        """Record what was sent and never answered (a run that was stopped at once), and drop the file of intents."""
+        if self._open:
+            self._import_intents()
+
+    def _import_intents(self) -> None:
+        """Requests that left without a recorded outcome become attempts with unknown outcome."""
+        left: dict[tuple[int, str], list[tuple[str, int, float]]] = defaultdict(list)
+        for process, key, role, tokens, usd in self._intents.read():
+            left[process, key].append((role, tokens, usd))
+        for (process, key), sent in left.items():
+            if self.store.row("select 1 from calls where run_id = ? and key = ?", self.run_id, key):
+                continue  # settled: its row counts all attempts
+            known = self.store.row(
+                "select count(*) from attempts where run_id = ? and key = ? and process = ?", self.run_id, key, process
+            )
+            for role, tokens, usd in sent[known[0] if known else 0 :]:
+                self.store.execute(
+                    "insert into attempts (run_id, key, role, process, prompt_tokens, usd) values (?, ?, ?, ?, ?, ?)",
+                    self.run_id, key, role, process, tokens, usd,
+                )  # fmt: skip
+        self._intents.remove()
 
     # Budget
 
@@ -131,10 +164,7 @@ class Ledger:
     @property
     def unknown(self) -> int:
         """Requests that left before a kill and whose outcome nobody knows; they count against the ceiling."""
-        row = self.store.row(
-            "select count(*) from attempts where run_id = ? and outcome is null and process != ?",
-            self.run_id, self._process,
-        )  # fmt: skip
+        row = self.store.row("select count(*) from attempts where run_id = ? and outcome is null", self.run_id)
         return row[0] if row else 0
 
     @property
@@ -177,6 +207,7 @@ class Ledger:
         A call that fails for good is settled with its error, which is journalled too. Raises BudgetSpent before
         anything is sent that could pass a ceiling.
         """
+        self.open()
         key = request.key(lm.identity)
         while True:
             settled = self._replayed(key, role)
@@ -266,17 +297,7 @@ class Ledger:
         try:
             self.sent.calls += 1  # from here on it counts, whether or not anything arrives
             self._reserved.calls -= 1
-            await asyncio.shield(
-                self.store.write(
-                    "insert into attempts (run_id, key, role, process, prompt_tokens, usd) values (?, ?, ?, ?, ?, ?)",
-                    self.run_id,
-                    key,
-                    role,
-                    self._process,
-                    worst.prompt_tokens,
-                    worst.usd,
-                )  # fmt: skip
-            )
+            self._intents.add(key, role, worst.prompt_tokens, worst.usd)
             try:
                 async with asyncio.timeout(spec.timeout):
                     return await lm.complete(request), None
@@ -287,9 +308,9 @@ class Ledger:
             except Exception as failure:  # a provider's bug is one failed call, not the end of the run
                 error = LMError("provider", f"{type(failure).__name__}: {failure}")
             self.store.write(
-                "update attempts set outcome = ?, message = ? where id = (select max(id) from attempts "
-                "where run_id = ? and key = ? and outcome is null and process = ?)",
-                error.kind, str(error)[:500], self.run_id, key, self._process,
+                "insert into attempts (run_id, key, role, process, outcome, message, prompt_tokens, usd) "
+                "values (?, ?, ?, ?, ?, ?, 0, 0)",
+                self.run_id, key, role, self._process, error.kind, str(error)[:500],
             )  # fmt: skip
             return None, error
         finally:
@@ -306,10 +327,6 @@ class Ledger:
         prompt = response.prompt_tokens if response else 0
         completion = response.completion_tokens if response else 0
         usd = response.usd if response and response.usd is not None else lm.price(prompt, completion) or 0.0
-        self.store.write(
-            "delete from attempts where run_id = ? and key = ? and outcome is null and process = ?",
-            self.run_id, key, self._process,
-        )  # fmt: skip
         done = self.store.write(
             "insert or replace into calls values (?, ?, 'lm', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             self.run_id, key, role, lm.identity, self._request_text(request),

@@ -216,6 +216,7 @@ class _Session:
             finally:
                 await self.runtime.pool.aclose()
             self._finish(report)
+            self.ledger.close()
             return report
 
     async def _course(self) -> Report:

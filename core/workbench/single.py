@@ -82,6 +82,7 @@ def _with_evaluator(
                 result = await job(Evaluator(runtime, task.metric, task.spec.concurrency))
             finally:
                 await runtime.pool.aclose()
+                ledger.close()
             return {**result, "spent": ledger.summary()}
         finally:
             store.close()

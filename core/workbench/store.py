@@ -5,14 +5,14 @@ candidates    workflows that were proposed: tree, parent and patch
 evaluations   one row for each (candidate, split, replica) that was scored
 results       one row for each example of an evaluation: score, failure, feedback, spans
 calls         every LM call and tool effect that was settled, under its content key
-attempts      attempts that failed, and intents of calls whose outcome nobody knows (a kill came between)
+attempts      attempts that failed, and requests whose outcome nobody knows because a kill came between
 texts         large texts once, by hash
 events        what happened, in order
 artifacts     files that a run wrote
 
-An intent is durable before its request leaves, and an answer before anyone sees it: both go through `write`. One
-thread commits (synchronous=FULL) what has gathered while it was busy with the commit before, so that many calls
-share the wait for the disk and the event loop never waits for it.
+An answer is on disk before anyone sees it: it goes through `write`. One thread commits (synchronous=FULL) what has
+gathered while it was busy with the commit before, so that many calls share the wait for the disk and the event loop
+never waits for it.
 """
 
 from __future__ import annotations

@@ -1,0 +1,49 @@
+"""Intents: a line for each request that is about to leave, in a file beside the database.
+
+What is written to a file survives the death of the process, whatever kills it, and costs a few microseconds, where a
+commit of the database waits for the disk. After a kill, the lines without a recorded outcome are the requests whose
+outcome nobody knows. (A loss of power may take the last lines with it: then such requests go unnoticed.)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from workbench.errors import StoreError
+
+
+class Intents:
+    """The file of one process of one run. It is made when the first request leaves."""
+
+    def __init__(self, path: Path, process: int):
+        self.path, self.process = path, process
+        self._file: int | None = None
+
+    def add(self, key: str, role: str, prompt_tokens: int, usd: float) -> None:
+        """One line, written in one call, so that it is there whole or not at all. Raises StoreError."""
+        try:
+            if self._file is None:
+                self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            line = f"{self.process} {key} {role} {prompt_tokens} {usd!r}\n".encode()
+            if os.write(self._file, line) != len(line):
+                raise OSError("no space left")
+        except OSError as error:
+            raise StoreError(f"cannot write {self.path}: {error}; what was recorded before is safe") from error
+
+    def read(self) -> Iterator[tuple[int, str, str, int, float]]:
+        """(process, key, role, prompt tokens, dollars) of every whole line; nothing if there is no file."""
+        if not self.path.exists():
+            return
+        for line in self.path.read_text(encoding="utf-8").splitlines():
+            parts = line.split(" ")
+            if len(parts) == 5:
+                yield int(parts[0]), parts[1], parts[2], int(parts[3]), float(parts[4])
+
+    def remove(self) -> None:
+        """Close and delete the file: everything in it is in the database now."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+        self.path.unlink(missing_ok=True)
