@@ -161,8 +161,8 @@ class McpCall:
             session = await stack.enter_async_context(ClientSession(read, write))
             await session.initialize()
             result = await session.call_tool(self.name, dict(arguments))
-        text = "\n".join(getattr(part, "text", "") for part in result.content)
-        if result.isError:
+        text = "\n".join(getattr(part, "text", "") for part in getattr(result, "content", ()))
+        if getattr(result, "is_error", getattr(result, "isError", False)):  # the name changed with mcp 2
             raise NodeError("tool", f"{self.name}: {text[:500]}")
-        structured = getattr(result, "structuredContent", None)
+        structured = getattr(result, "structured_content", getattr(result, "structuredContent", None))
         return structured if structured is not None else text
