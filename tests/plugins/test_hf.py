@@ -244,3 +244,39 @@ def test_refusals(tmp_path, monkeypatch):
     monkeypatch.setattr(provider, "version", lambda package: "2.10.1")
     with pytest.raises(PluginError, match=r"torch>=2.11: pip install 'agent-workbench\[local\]'"):
         provider.hf("a/b", settings())
+
+
+def test_a_run_of_the_workbench_records_a_rollout_that_training_can_use(checkpoint, tmp_path) -> None:
+    """The runtime that optimizers use carries tokens: the recorded log-probabilities are those of the model itself."""
+    from workbench.data import Example
+    from workbench.ledger import Ledger
+    from workbench.runtime import Program, Runtime, lm_spec
+    from workbench.spec import BudgetSpec
+    from workbench.store import Store
+    from workbench.workflow import Workflow
+
+    node = {"kind": "predict", "signature": "text -> reply", "decoding": {"temperature": 1.0, "max_tokens": 6}}
+    workflow = Workflow({"nodes": {"first": node, "second": {**node, "signature": "reply -> final"}}}, tmp_path)
+
+    async def course():
+        store = Store(tmp_path / "run.db")
+        store.execute("insert into runs (id, run, status, started, spec, options) values (1, 'r', '', '', '', '')")
+        spec = lm_spec({"model": f"hf:{checkpoint}", "extra": {"device": "cpu"}})
+        traces = []
+        for _ in range(2):  # the second time from the journal
+            runtime = Runtime(Ledger(store, 1, BudgetSpec.model_validate({})), spec)
+            traces.append((await Program(workflow, runtime).run(Example("1", {"text": "w1 w2"}))).trace)
+            await runtime.pool.aclose()
+        store.close()
+        return traces
+
+    fresh, replayed = asyncio.run(course())
+    assert [step["agent"] for step in fresh.rollout] == ["first", "second"][: len(fresh.rollout)]
+    assert fresh.rollout == replayed.rollout and fresh.rollout
+    model = transformers.LlamaForCausalLM.from_pretrained(checkpoint)
+    for step in fresh.rollout:
+        ids = torch.tensor([[*step["prompt_ids"], *step["token_ids"]]])
+        logits = model(ids).logits[0, len(step["prompt_ids"]) - 1 : -1].log_softmax(-1)
+        expected = logits.gather(1, torch.tensor(step["token_ids"])[:, None])[:, 0]
+        assert torch.allclose(expected, torch.tensor(step["logprobs"]), atol=1e-4)
+        assert step["turn"] == 0 and len(step["logprobs"]) == len(step["token_ids"])
