@@ -100,6 +100,8 @@ def origins(file: Path) -> list[Setting]:
 
 def _short(value: Any) -> Any:
     if hasattr(value, "model_dump"):
-        value = value.model_dump(exclude_none=True, exclude_defaults=True)
+        value = value.model_dump(exclude_none=True, exclude_defaults=True, by_alias=True)
+    elif isinstance(value, dict):
+        value = {key: _short(item) for key, item in value.items()}
     text = str(value)
     return text if len(text) <= 80 else text[:77] + "..."

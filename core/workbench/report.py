@@ -40,6 +40,11 @@ class Report:
     test_rows: int = 0
 
     @property
+    def loss_shown(self) -> bool:
+        """The winner is worse than the baseline on the sealed rows, as surely as a gain would have to be better."""
+        return self.proof is not None and self.proof.diff < 0 and self.proof.p < 0.05 and self.proof.ci95[1] < 0
+
+    @property
     def gain_shown(self) -> bool:
         return self.proof is not None and self.proof.shown
 
@@ -63,6 +68,10 @@ class Report:
         lines = [f"workbench run {self.run}: {_STATUS[self.status]}"]
         if self.proof is not None:
             lines.append(describe(self.proof))
+            if self.loss_shown:
+                lines.append(
+                    "The candidate that was best on val is WORSE on sealed data: the result file keeps the baseline."
+                )
         elif self.status in ("finished", "budget"):
             lines.append("The gain is not shown: the budget left no calls for the sealed test.")
         return lines

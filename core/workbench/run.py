@@ -411,10 +411,11 @@ class _Session:
         """Write the result file and the report. The file is made whole under another name first, then renamed."""
         if report.test_rows or report.status in ("finished", "budget"):
             out = Path(self.options.out or "optimized.yaml")
-            write_workflow(self.task, report.winner, out, report)
+            kept = self.task.workflow if report.loss_shown else report.winner
+            write_workflow(self.task, kept, out, report)
             report.workflow = str(out)
             self.store.write("insert into artifacts (run_id, name, path, sha256) values (?, 'workflow', ?, ?)",
-                             self.run_id, str(out.resolve()), report.winner.hash)  # fmt: skip
+                             self.run_id, str(out.resolve()), kept.hash)  # fmt: skip
         self.store.write("update runs set status = ?, finished = ?, report = ?, seconds = ? where id = ?",
                          report.status, now(), dumps(report.as_dict()), self.ledger.seconds, self.run_id)  # fmt: skip
         self._tell("run_finished", report=report)

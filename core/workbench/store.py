@@ -229,12 +229,14 @@ class Store:
     def find_run(self, run: str) -> sqlite3.Row:
         """A run by its name or a beginning of it; "last" is the newest. Raises StoreError."""
         if run == "last":
-            found = list(self.rows("select * from runs order by id desc limit 1"))
+            found = list(self.rows("select * from runs where file is not null order by id desc limit 1"))
         else:
             found = list(self.rows("select * from runs where run = ? or run like ? || '%'", run, run))
             found = [r for r in found if r["run"] == run] or found
         if len(found) != 1:
-            known = ", ".join(r["run"] for r in self.rows("select run from runs order by id desc limit 5"))
+            known = ", ".join(
+                r["run"] for r in self.rows("select run from runs where file is not null order by id desc limit 5")
+            )
             what = "is not unique" if found else "is not"
             raise StoreError(f"run '{run}' {what} in {self.path}; the newest runs: {known or 'none'}")
         return found[0]

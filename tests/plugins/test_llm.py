@@ -37,7 +37,7 @@ def _answer(prompt: Any, response: Any) -> str:
     if prompt.prompt == "nokey":
         raise llm.NeedsKeyException("No key found")
     if prompt.prompt == "slow":
-        time.sleep(0.5)
+        time.sleep(2.5)
     if prompt.prompt == "cut":
         response.response_json = {"finish_reason": "length"}
     if prompt.prompt == "usage":
@@ -137,4 +137,4 @@ def test_a_slow_model_can_be_cancelled():
         return time.monotonic() - start
 
     loop_time = asyncio.run(run())
-    assert loop_time < 0.4
+    assert loop_time < 2.0

@@ -27,7 +27,10 @@ def runs_command(db: str, as_json: bool) -> None:
     """List the runs, newest first."""
     store = _store(db)
     rows = [
-        dict(r) for r in store.rows("select run, status, name, started, finished, report from runs order by id desc")
+        dict(r)
+        for r in store.rows(
+            "select run, status, name, started, finished, report from runs where file is not null order by id desc"
+        )
     ]
     for row in rows:
         report = json.loads(row.pop("report") or "{}")

@@ -17,19 +17,20 @@ _TEMPLATE = """\
 # Everything about this file: docs/reference/workflow-file.md, or `workbench schema`.
 name: my-workflow
 lm: bundled/nano                # or openai/gpt-4.1-mini, or {model: openai/NAME, api_base: http://127.0.0.1:8000/v1}
-data: {file: rows.jsonl, split: {train: 20, val: 20, test: 40}, seed: 0}
+data: {file: rows.jsonl, split: {train: 30, val: 60, test: 150}, seed: 0}
 metric: exact_match(label)
 nodes:
-  classify:
-    predict: "text -> label: Literal['billing', 'technical', 'other']"
-    instructions: Classify the message.
+  sort:
+    predict: "text -> label: Literal['billing', 'shipping', 'technical', 'returns']"
+    instructions: Classify the ticket.
 search:
-  nodes.classify.instructions:
-    - Classify the message.
-    - Say which topic the message is about.
-  nodes.classify.demos: {demos: 8}
-optimize: [{random: {trials: 10}}]
-budget: {calls: 400}
+  nodes.sort.instructions:
+    - Classify the ticket.
+    - Route the ticket by the current problem.
+    - Sort the support ticket by topic.
+  nodes.sort.demos: {demos: 4}
+optimize: [{optuna: {trials: 10}}]
+budget: {calls: 1200}
 """
 
 
@@ -47,15 +48,23 @@ def init_command(folder: Path) -> None:
 
 
 def _rows() -> str:
-    """Made-up rows, so that the file can be tried at once."""
-    subjects = {
-        "billing": ["my invoice", "the refund", "my credit card", "the monthly fee", "the receipt"],
-        "technical": ["the app", "my login", "the update", "the website", "the sync"],
-        "other": ["your opening hours", "a new job", "your office", "the newsletter", "your partners"],
+    """Made-up tickets, so that the file can be tried at once: an open problem, and one that is solved."""
+    things = {
+        "billing": ["invoice", "payment", "receipt", "discount", "fee"],
+        "shipping": ["parcel", "delivery", "courier", "package", "address"],
+        "technical": ["screen", "battery", "app", "camera", "keyboard"],
+        "returns": ["refund", "exchange", "warranty", "voucher", "repair"],
     }
-    asks = ["I have a question about {}.", "There is a problem with {}.", "Please help me with {}.",
-            "Can you tell me about {}?", "I am writing because of {}.", "What about {}?"]  # fmt: skip
-    rows = [{"text": ask.format(s), "label": label} for ask in asks for label, ss in subjects.items() for s in ss]
+    troubles = ["is wrong", "does not work", "is still missing", "came too late", "is not clear"]
+    labels = list(things)
+    rows = []
+    for number in range(240):
+        label, other = labels[number % 4], labels[(number % 4 + 1 + number // 4 % 3) % 4]
+        open_, solved = things[label][number // 4 % 5], things[other][number // 20 % 5]
+        first, second = troubles[number // 7 % 5], troubles[number // 11 % 5]
+        asks = f"please help , my {open_} {first}"
+        done = f"last month the {solved} {second} but that is solved"
+        rows.append({"text": f"{done} . {asks}" if number % 3 else f"{asks} . {done}", "label": label})
     return "".join(json.dumps(row) + "\n" for row in rows)
 
 
