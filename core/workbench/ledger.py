@@ -30,6 +30,9 @@ from workbench.store import Store, dumps
 #: A wait that a server asks for is honoured up to this many seconds.
 LONGEST_WAIT = 120.0
 
+#: A message of more characters is kept once, by its hash, however many requests have it.
+LARGE = 256
+
 #: So many calls in a row that end in such errors, all attempts used, mean that the server is gone.
 DEAD_AFTER, DEAD = 20, ("connection", "server", "timeout")
 
@@ -357,11 +360,10 @@ class Ledger:
         raise self.stopping
 
     def _request_text(self, request: Request) -> str:
-        """The request with its texts replaced by their hashes; `workbench show` puts them back."""
+        """The request with its large texts replaced by their hashes; `workbench show` puts them back."""
         body = request.as_dict()
         body["messages"] = [
-            {**m, "content": {"text": self.store.text(m["content"])}} if isinstance(m.get("content"), str) else m
-            for m in body["messages"]
+            {**m, "content": {"text": self.store.text(m["content"])}} if _is_large(m) else m for m in body["messages"]
         ]
         return dumps(body)
 
@@ -425,3 +427,8 @@ def _response(row: Any) -> Response:
     return Response(
         prompt_tokens=row["prompt_tokens"], completion_tokens=row["completion_tokens"], usd=row["usd"], **body
     )
+
+
+def _is_large(message: dict[str, Any]) -> bool:
+    content = message.get("content")
+    return isinstance(content, str) and len(content) > LARGE
