@@ -68,7 +68,7 @@ def _fields(side: str, text: str) -> tuple[Field, ...]:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise _error(text, f"cannot read '{side.strip()[:60]}'") from error
     assert isinstance(function, ast.FunctionDef)
-    if more or ast.unparse(function.body) != "...":  # the side closed the bracket and went on
+    if more or [ast.unparse(part) for part in function.body] != ["..."]:  # the side closed the bracket and went on
         raise _error(text, f"cannot read '{side.strip()[:60]}'")
     arguments = function.args
     if arguments.defaults or arguments.vararg or arguments.kwonlyargs or arguments.posonlyargs or arguments.kwarg:
