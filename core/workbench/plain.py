@@ -10,8 +10,10 @@ DSPy's ChatAdapter spends several hundred tokens a call on markers and rules tha
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -88,6 +90,12 @@ def parse(signature: Signature, text: str, cut: bool = False) -> tuple[dict[str,
             if found:
                 parts[name], parts[field.name] = part[: found.start()], part[found.end() :]
                 break
+    if not parts[first.name].strip():  # the first output may stand behind the others
+        for name, part in list(parts.items()):
+            found = re.search(rf"(?im)^[ \t]*{re.escape(first.name)}[ \t]*:[ \t]*", part)
+            if found:
+                parts[name], parts[first.name] = part[: found.start()], part[found.end() :]
+                break
     values, read = {}, False
     for field in signature.outputs:
         if field.name in parts:
@@ -98,6 +106,8 @@ def parse(signature: Signature, text: str, cut: bool = False) -> tuple[dict[str,
         else:
             raise NodeError("cut" if cut else "unparsed", f"no line '{field.name}: ...' in the answer: {text[:200]!r}")
         read = read or loose
+        if cut and field.closed and not _whole(field, values[field.name], text):
+            raise NodeError("cut", f"the answer was cut at max_tokens, maybe within a value: {text[:200]!r}")
         if cut and not field.closed and field is signature.outputs[-1]:
             raise NodeError("cut", f"the answer was cut at max_tokens: {text[:200]!r}")
     return values, read
@@ -109,10 +119,15 @@ def convert(field: Field, text: str) -> tuple[Any, bool]:
     if field.allowed:
         by_text = {_plain(as_text(v)): v for v in field.allowed}
         first_line = bare.split("\n", 1)[0]
+        exact = {as_text(v): v for v in field.allowed}
+        if bare in exact:
+            return exact[bare], False
         if _plain(bare) in by_text:
             return by_text[_plain(bare)], False
         if _plain(first_line) in by_text:
             return by_text[_plain(first_line)], False
+        if field.type is bool and _plain(bare) in ("yes", "no"):
+            return _plain(bare) == "yes", True
         return _mentioned(field, text), True
     if field.type is str or field.type is Any:
         if not text:
@@ -124,15 +139,32 @@ def convert(field: Field, text: str) -> tuple[Any, bool]:
 
 
 def _plain(text: str) -> str:
-    return re.sub(r"[\s_-]+", " ", text.strip().strip(".,:;!\"'`*").lower())
+    """Without case, quotes and stops; hyphens and underscores count as spaces, but only between words."""
+    return re.sub(r"(?<=\w)[\s_-]+(?=\w)", " ", text.strip().strip(".,:;!\"'`*").strip().lower())
+
+
+def _whole(field: Field, value: Any, text: str) -> bool:
+    """Whether a value in a cut answer is surely whole: `12` at the end may be the beginning of `125`."""
+    end = text.rstrip().lower()
+    if not field.allowed:
+        return not end[-1:].isdigit()
+    said = as_text(value).lower()
+    return not end.endswith(said) or not any(
+        (other := as_text(v).lower()) != said and other.startswith(said) for v in field.allowed
+    )
 
 
 def _mentioned(field: Field, text: str) -> Any:
     """The allowed value that the text mentions; of several, the one mentioned first."""
     places = []
     for value in field.allowed:
-        words = re.escape(_plain(as_text(value))).replace(r"\ ", r"[\s_-]+")
-        found = re.search(rf"(?<!\w){words}(?!\w)", text, flags=re.IGNORECASE)
+        said = _plain(as_text(value))
+        if not said:
+            continue
+        words = re.escape(said).replace(r"\ ", r"[\s_-]+")
+        before = r"(?<![\w.,+-])" if said[0].isdigit() else r"(?<!\w)"  # `1` is neither in `-1` nor in `0.1`
+        after = r"(?!\w|[.,]\d)" if said[-1].isdigit() else r"(?!\w)"
+        found = re.search(before + words + after, text.replace("\u2212", "-"), flags=re.IGNORECASE)
         if found:
             places.append((found.start(), -len(as_text(value)), value))
     if not places:
@@ -140,18 +172,24 @@ def _mentioned(field: Field, text: str) -> Any:
     return min(places, key=lambda p: p[:2])[2]
 
 
-_NUMBER = re.compile(r"[-+]?\$?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?")
+_NUMBER = re.compile(r"(?:(?<![\w.)])[-+])?\$?(?:\d[\d,]*(?:\.\d+)?|(?<!\w)\.\d+)(?:[eE][-+]?\d+)?")
 
 
 def _number(field: Field, text: str) -> tuple[Any, bool]:
     def typed(digits: str) -> Any:
-        value = float(digits.replace(",", "").replace("$", ""))
+        digits = digits.replace(",", "").replace("$", "")
+        if field.type is int and digits.lstrip("+-").isdigit() and len(digits) <= 300:
+            return int(digits)  # a float would round long ones
+        value = float(digits)
+        if not math.isfinite(value):
+            raise NodeError("unparsed", f"the number for '{field.name}' is too large: {text[:200]!r}")
         if field.type is int:
             if value != int(value):
                 raise NodeError("unparsed", f"'{field.name}' must be a whole number: {text[:200]!r}")
             return int(value)
         return value
 
+    text = text.replace("\u2212", "-")
     if _NUMBER.fullmatch(text.rstrip(".")):
         return typed(text.rstrip(".")), False
     found = _NUMBER.findall(text)
@@ -172,8 +210,15 @@ def _structured(field: Field, text: str) -> tuple[Any, bool]:
             return adapter.validate_json(candidate), loose
         except (ValidationError, ValueError):
             continue
-    if getattr(field.type, "__origin__", None) is list and "[" not in text:
-        return [part.strip() for part in re.split(r"[,\n]", text) if part.strip()], True
+    if (field.type is list or getattr(field.type, "__origin__", None) is list) and "[" not in text:
+        parts = [re.sub(r"^([-*\u2022]|\d+[.)])\s+", "", part.strip()) for part in re.split(r"[,\n]", text)]
+        with suppress(ValidationError):
+            return adapter.validate_python([part for part in parts if part]), True
+    try:
+        if text.strip(" .").lower() in ("none", "null"):
+            return adapter.validate_python(None), False
+    except ValidationError:
+        pass
     try:
         return adapter.validate_python(text), False
     except ValidationError:

@@ -181,6 +181,7 @@ class Asked:
     workflow: Workflow
     values: dict[str, Any]
     trial: Any
+    reported: int = 0  # scores of single examples that the trial was told
 
 
 class Searcher:

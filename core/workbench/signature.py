@@ -7,12 +7,15 @@ that is built with `dspy.Signature` when an adapter of DSPy is used.
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, Optional
 
 from workbench.errors import SpecError
 
+#: An arrow that stands in no quoted text.
+_ARROW = re.compile(r"""->(?=(?:[^'"]|'[^']*'|"[^"]*")*$)""")
 _TYPES: dict[str, Any] = {"str": str, "int": int, "float": float, "bool": bool, "list": list, "dict": dict, "Any": Any}
 
 
@@ -43,15 +46,17 @@ class Signature:
 @lru_cache(maxsize=1024)
 def parse_signature(text: str) -> Signature:
     """Read a signature. Raises SpecError that says what to write instead."""
-    sides = text.split("->")
+    sides = _ARROW.split(text)
+    if len(sides) != 2:  # e.g. a quote that never ends
+        sides = text.split("->")
     if len(sides) != 2:
         raise _error(text, "a signature has one '->' between inputs and outputs")
     inputs, outputs = (_fields(side, text) for side in sides)
     if not outputs:
         raise _error(text, "a signature needs at least one output")
-    names = [f.name for f in outputs]
-    if len(set(names)) < len(names):
-        raise _error(text, "an output is named twice")
+    for side, word in ((inputs, "input"), (outputs, "output")):
+        if len({f.name for f in side}) < len(side):
+            raise _error(text, f"an {word} is named twice")
     return Signature(inputs, outputs)
 
 
@@ -59,10 +64,12 @@ def _fields(side: str, text: str) -> tuple[Field, ...]:
     if not side.strip():
         return ()
     try:
-        function = ast.parse(f"def f({side.strip()}): ...").body[0]
+        function, *more = ast.parse(f"def f({side.strip()}): ...").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise _error(text, f"cannot read '{side.strip()[:60]}'") from error
     assert isinstance(function, ast.FunctionDef)
+    if more or [ast.unparse(part) for part in function.body] != ["..."]:  # the side closed the bracket and went on
+        raise _error(text, f"cannot read '{side.strip()[:60]}'")
     arguments = function.args
     if arguments.defaults or arguments.vararg or arguments.kwonlyargs or arguments.posonlyargs or arguments.kwarg:
         raise _error(text, "fields have a name and a type, nothing else")
@@ -73,6 +80,8 @@ def _field(argument: ast.arg, text: str) -> Field:
     if argument.annotation is None:
         return Field(argument.arg)
     annotation = _type(argument.annotation, text)
+    if annotation is None:
+        raise _error(text, f"'{argument.arg}' can only be null")
     values = getattr(annotation, "__args__", ()) if getattr(annotation, "__origin__", None) is Literal else ()
     return Field(argument.arg, annotation, tuple(values))
 
@@ -83,19 +92,25 @@ def _type(node: ast.expr, text: str) -> Any:
     if isinstance(node, ast.Constant) and node.value is None:
         return None
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
-        return _type(node.left, text) | _type(node.right, text)
+        try:
+            return _type(node.left, text) | _type(node.right, text)
+        except TypeError as error:
+            raise _error(text, f"unknown type '{ast.unparse(node)}'") from error
     if isinstance(node, ast.Subscript):
         outer = ast.unparse(node.value).removeprefix("typing.")
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         if outer == "Literal":
             try:
-                return Literal[tuple(ast.literal_eval(p) for p in parts)]  # type: ignore[misc]
+                values = tuple(ast.literal_eval(p) for p in parts)
+                if not values or not all(isinstance(v, str | int | float | bool | None) for v in values):
+                    raise ValueError(values)
+                return Literal[values]  # type: ignore[misc]
             except (ValueError, TypeError) as error:
                 raise _error(text, "the values of Literal must be quoted texts or numbers") from error
         inner = tuple(_type(p, text) for p in parts)
-        if outer == "Optional":
+        if outer == "Optional" and len(inner) == 1:
             return Optional[inner[0]]  # noqa: UP045  (built at run time)
-        if outer in ("list", "List"):
+        if outer in ("list", "List") and len(inner) == 1:
             return list[inner[0]]
         if outer in ("dict", "Dict") and len(inner) == 2:
             return dict[inner[0], inner[1]]

@@ -16,6 +16,7 @@ from pydantic import Field
 from workbench import Evaluation, Optimizer, Patch, Study, Workflow
 from workbench.nodes import learnable, node_at
 from workbench.search import draw_demos, labelled_demo
+from workbench.workflow import canonical
 
 Pool = list[dict[str, Any]]
 
@@ -117,8 +118,11 @@ class Bootstrap(Optimizer):
         from workbench.data import Example
 
         rng = random.Random(f"bootstrap:{study.seed}:{address}:{source}:{draw}")
+        node = node_at(study.workflow, address)
         rows = [Example(str(i), row) for i, row in enumerate(pool)]
-        return draw_demos(node_at(study.workflow, address), rows, count, rng)
+        # A drawn demo has the fields of the signature alone; the rest of its row, the reasoning, comes back here.
+        whole = {canonical({n: row.get(n) for n in (*node.inputs, *node.outputs)}): row for row in pool}
+        return [whole[canonical(demo)] for demo in draw_demos(node, rows, count, rng)]
 
     def _tell(self, searcher: Any, trial: Any, evaluation: Evaluation | None) -> None:
         """A stopped candidate is told by what it scored until then: bad news is news too."""

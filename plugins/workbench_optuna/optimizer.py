@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from workbench import BudgetSpent, Evaluation, Optimizer, Study, Workflow
+from workbench.errors import SpecError
 from workbench.evaluate import Race
 from workbench.pareto import sign
 from workbench.search import Asked, Searcher
+
+#: What a sampler of Optuna needs besides Optuna.
+_NEEDS = {"gp": "torch", "cmaes": "cmaes"}
 
 
 class Optuna(Optimizer):
@@ -31,8 +36,18 @@ class Optuna(Optimizer):
     patience: int = Field(20, ge=1, description="end after so many repeats of candidates that were tried before")
     dashboard: bool = Field(True, description="keep Optuna's own record in the run database, for optuna-dashboard")
 
+    @field_validator("sampler")
+    @classmethod
+    def _installed(cls, value: str) -> str:
+        needed = _NEEDS.get(value)
+        if needed is not None and importlib.util.find_spec(needed) is None:
+            raise ValueError(f"the sampler {value} needs the package {needed}: pip install 'agent-workbench[samplers]'")
+        return value
+
     async def optimize(self, study: Study) -> Workflow:
         single = len(study.objectives) == 1
+        if not single and self.sampler == "cmaes":
+            raise SpecError("the sampler cmaes takes one objective", hint="Use nsga2 or tpe.")
         searcher = study.searcher(
             sampler=self.sampler,
             startup=self.startup,
@@ -53,6 +68,7 @@ class Optuna(Optimizer):
             asked = searcher.ask()
             known = tried.get(asked.workflow.hash)
             if known is not None:
+                self._share(asked, known, single)
                 searcher.tell(asked, _values(known, study.objectives), pruned=not known.complete)
                 repeats += 1
                 if repeats >= self.patience:
@@ -67,6 +83,7 @@ class Optuna(Optimizer):
                 searcher.tell(asked, None)
                 raise
             tried[asked.workflow.hash], repeats = evaluation, 0
+            self._share(asked, evaluation, single)
             searcher.tell(asked, _values(evaluation, study.objectives), pruned=not evaluation.complete)
 
     def _pruner(self) -> Any:
@@ -78,22 +95,30 @@ class Optuna(Optimizer):
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             return optuna.pruners.WilcoxonPruner(p_threshold=self.p_threshold, n_startup_steps=8)
 
+    def _share(self, asked: Asked, evaluation: Evaluation, single: bool) -> None:
+        if single and self.prune == "wilcoxon":
+            _report(asked, evaluation.scores)
+
     def _race(self, asked: Asked, single: bool) -> Race | bool:
         if not single or self.prune == "none":
             return False
         if self.prune == "race":
             return True
-        reported = 0
 
         def stop(scores: Sequence[float]) -> bool:
             """Report each new score under the number of its example, then ask the pruner."""
-            nonlocal reported
-            for step in range(reported, len(scores)):
-                asked.trial.report(scores[step], step)
-            reported = len(scores)
+            _report(asked, scores)
             return asked.trial.should_prune()
 
         return stop
+
+
+def _report(asked: Asked, scores: Sequence[float]) -> None:
+    """Tell the trial its scores so far. The best trial needs all of them, though it may have been scored without a
+    race (as the baseline is): the pruner compares others with it."""
+    for step in range(asked.reported, len(scores)):
+        asked.trial.report(scores[step], step)
+    asked.reported = max(asked.reported, len(scores))
 
 
 def _values(evaluation: Evaluation, objectives: Sequence[str]) -> list[float]:

@@ -111,18 +111,18 @@ class Predict(NodeKind):
         if temperature is None and self.config.samples > 1:
             temperature = 0.7
         tokens = decoding.max_tokens
-        if tokens is None and len(self.asked.outputs) == 1 and last.closed:
+        plainly = self.config.adapter == "plain"  # DSPy's adapters want markers around the value
+        if tokens is None and plainly and len(self.asked.outputs) == 1 and last.closed:
             tokens = max([16, *(len(plain.as_text(v)) // 2 + 8 for v in last.allowed)])
-        stop = plain.stop_strings(self.asked) if self.config.adapter == "plain" else ()
+        stop = plain.stop_strings(self.asked) if plainly else ()
         return {"temperature": temperature, "top_p": decoding.top_p, "max_tokens": tokens, "stop": stop}
 
     def demos_for(self, values: Mapping[str, Any]) -> list[dict[str, Any]]:
         """The demos shown for an input; never the input itself with its answer."""
         demos = self.config.demos
         if self.config.retrieve:
-            order = self.nearest.order(values, self.config.retrieve + 1)
-            demos = [demos[i] for i in order]
-        kept = [d for d in demos if any(d.get(n) != values.get(n) for n in self.inputs)]
+            demos = [demos[i] for i in self.nearest.order(values, len(demos))]
+        kept = [d for d in demos if not self.inputs or any(d.get(n) != values.get(n) for n in self.inputs)]
         return kept[-self.config.retrieve :] if self.config.retrieve else kept
 
     async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
