@@ -95,7 +95,7 @@ def ours(task: str, method: str, seed: int, url: str, calls: int, splits: tuple[
     if method == "optuna":
         spec["search"] = {
             "nodes.answer.instructions": instructions, "nodes.answer.demos": {"demos": 8},
-            "nodes.answer.retrieve": [0, 4], "nodes.answer.samples": {"int": [1, 3], "step": 2},
+            "nodes.answer.samples": {"int": [1, 3], "step": 2},
         }  # fmt: skip
     spec["optimize"] = [{"bootstrap": {"self_generated": False}}] if method == "bootstrap" else [method]
     file = folder / "workflow.yaml"
@@ -133,7 +133,7 @@ def dspys(task: str, method: str, seed: int, url: str, splits: tuple[Any, ...]) 
     def metric(gold: Any, pred: Any, trace: Any = None) -> float:
         return float(str(getattr(pred, "label", "")).strip() == gold.label)
 
-    before = Server(url).stats()
+    before, notes = Server(url).stats(), ""
     if method == "dspy_bootstrap_random_search":
         from dspy.teleprompt import BootstrapFewShotWithRandomSearch
 
@@ -147,12 +147,7 @@ def dspys(task: str, method: str, seed: int, url: str, splits: tuple[Any, ...]) 
         )
         program = optimizer.compile(program, trainset=sets[0], valset=sets[1])
     elif method == "dspy_mipro":
-        from dspy.teleprompt import MIPROv2
-
-        optimizer = MIPROv2(metric=metric, auto=None, num_candidates=4, max_bootstrapped_demos=4, max_labeled_demos=8,
-                            num_threads=16, seed=seed, verbose=False, max_errors=10_000)  # fmt: skip
-        program = optimizer.compile(program, trainset=sets[0], valset=sets[1], num_trials=7, minibatch=True,
-                                    minibatch_size=20, minibatch_full_eval_steps=4)  # fmt: skip
+        program, notes = _mipro(program, metric, sets, seed)
     after = Server(url).stats()
     scores = []
     with dspy.context(lm=lm):
@@ -161,11 +156,30 @@ def dspys(task: str, method: str, seed: int, url: str, splits: tuple[Any, ...]) 
         scores = [float(r[2]) for r in evaluate(program).results]
     end = Server(url).stats()
     return {
-        "scores": scores, "failures": {},
+        "scores": scores, "failures": {}, "notes": notes,
         "tokens_per_row": sum(end[k] - after[k] for k in ("prompt_tokens", "completion_tokens")) / len(test),
         "search": {"calls": after["requests"] - before["requests"], "prompt_tokens": after["prompt_tokens"] - before["prompt_tokens"],
                    "completion_tokens": after["completion_tokens"] - before["completion_tokens"]},
     }  # fmt: skip
+
+
+def _mipro(program: Any, metric: Any, sets: list[Any], seed: int) -> tuple[Any, str]:
+    """MIPROv2. It raises where its proposer's answers cannot be read, as a small model's often cannot; then once more
+    with the plainest proposer that it has, and if that raises too, the program stays as it was."""
+    from dspy.teleprompt import MIPROv2
+
+    plain = {f"{name}_aware_proposer": False for name in ("program", "data", "tip", "fewshot")}
+    notes = []
+    for options in ({}, plain):
+        optimizer = MIPROv2(metric=metric, auto=None, num_candidates=4, max_bootstrapped_demos=4, max_labeled_demos=8,
+                            num_threads=16, seed=seed, verbose=False, max_errors=10_000)  # fmt: skip
+        try:
+            found = optimizer.compile(program, trainset=sets[0], valset=sets[1], num_trials=7, minibatch=True,
+                                      minibatch_size=20, minibatch_full_eval_steps=4, **options)  # fmt: skip
+            return found, "; ".join(notes)
+        except Exception as error:
+            notes.append(f"raised {type(error).__name__} with {options or 'its defaults'}")
+    return program, "; ".join(notes)
 
 
 def table(out: Path) -> str:

@@ -234,3 +234,11 @@ def node_at(workflow: Workflow, address: str) -> NodeKind:
             break
         node, path = children[match], path[len(match.split(".")) :]
     return node
+
+
+def setting(workflow: Workflow, address: str) -> Any:
+    """The value in force at an address: as written, else the default of its node; None where there is neither."""
+    value = workflow.get(address, None)
+    if value is not None or not address.startswith("nodes."):
+        return value
+    return getattr(node_at(workflow, address).config, address.rpartition(".")[2], None)

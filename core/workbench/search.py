@@ -9,7 +9,7 @@ from typing import Any, Protocol, cast
 
 from workbench.data import Example
 from workbench.errors import SpecError, suggest
-from workbench.nodes import NodeKind, learnable, node_at
+from workbench.nodes import NodeKind, learnable, node_at, setting
 from workbench.spec import DomainSpec
 from workbench.workflow import Patch, Workflow
 
@@ -67,10 +67,28 @@ class Space:
             domain = self.domains[address]
             here = {a: values.get(a, workflow.get(a, None)) for a in domain.when}
             if all(here[a] == wanted for a, wanted in domain.when.items()):
-                value = self._value(trial, address, domain, workflow)
-                if value != [] or workflow.get(address, None):  # no demos where there were none is no change
-                    values[address] = value
+                if domain.demos is not None:
+                    values |= self._demos(trial, address, domain, workflow)
+                else:
+                    values[address] = self._value(trial, address, domain, workflow)
         return values
+
+    def starts(self, workflow: Workflow) -> list[dict[str, Any]]:
+        """Parameters to try before any sampling: the workflow as it is, and the same with as many demos as allowed.
+
+        A sampler learns from the first at no cost, since the workflow is scored anyway; demos are most often the
+        largest step, and the nearest ones the safest choice of them.
+        """
+        here: dict[str, Any] = {}
+        rich: dict[str, Any] = {}
+        for address, domain in self.domains.items():
+            if domain.demos is not None:
+                here[f"{address}#count"] = 0
+                rich |= {f"{address}#count": self._most(domain), f"{address}#source": "nearest"}
+            elif (value := setting(workflow, address)) is not None and domain.contains(value):
+                plain = domain.choice is None or _plain(domain.choice)
+                here[address] = value if plain else cast(list[Any], domain.choice).index(value)
+        return [here, {**here, **rich}] if rich else [here]
 
     def order(self) -> list[str]:
         """Addresses with those first that others depend on. Raises SpecError for a ring of conditions."""
@@ -92,14 +110,40 @@ class Space:
             low, high = domain.int_
             return trial.suggest_int(address, low, high, log=domain.log, step=int(domain.step or 1))
         if domain.choice:
-            if all(isinstance(c, str | int | float | bool | None) for c in domain.choice):
+            if _plain(domain.choice):
                 return trial.suggest_categorical(address, domain.choice)
             return domain.choice[trial.suggest_categorical(address, list(range(len(domain.choice))))]
-        assert domain.demos is not None
-        count = trial.suggest_int(f"{address}#count", 0, min(domain.demos, len(self.train)))
-        draw = trial.suggest_categorical(f"{address}#draw", list(range(DEMO_SETS)))
-        rng = random.Random(f"demos:{self.seed}:{address}:{draw}")
-        return draw_demos(node_at(workflow, address), self.train, count, rng, self.targets)
+        raise AssertionError("a domain of demos sets more than one address")
+
+    def _most(self, domain: DomainSpec) -> int:
+        return min(domain.demos or 0, len(self.train))
+
+    def _demos(self, trial: Suggests, address: str, domain: DomainSpec, workflow: Workflow) -> dict[str, Any]:
+        """How many demos, and which: a seeded draw, or for each input the training rows nearest to it."""
+        node = node_at(workflow, address)
+        retrieve = address.removesuffix("demos") + "retrieve"
+        nearest = domain.nearest and "retrieve" in node.learnable and retrieve not in self.domains
+        count = trial.suggest_int(f"{address}#count", 0, self._most(domain))
+        source = "drawn"
+        if nearest and count:
+            source = trial.suggest_categorical(f"{address}#source", ["drawn", "nearest"])
+        if source == "nearest":
+            rows = [d for e in self.train if (d := labelled_demo(node, e, self.targets)) is not None]
+            return {address: rows, retrieve: count} if rows else {}
+        demos: list[dict[str, Any]] = []
+        if count:
+            draw = trial.suggest_categorical(f"{address}#draw", list(range(DEMO_SETS)))
+            rng = random.Random(f"demos:{self.seed}:{address}:{draw}")
+            demos = draw_demos(node, self.train, count, rng, self.targets)
+        if not demos and not workflow.get(address, None):
+            return {}  # no demos where there were none is no change
+        reset = {retrieve: 0} if nearest and workflow.get(retrieve, 0) else {}
+        return {address: demos, **reset}
+
+
+def _plain(choices: Sequence[Any]) -> bool:
+    """Whether Optuna can hold the choices themselves; otherwise it is given their numbers."""
+    return all(isinstance(c, str | int | float | bool | None) for c in choices)
 
 
 def default_space(workflow: Workflow, max_demos: int = 8) -> dict[str, DomainSpec]:
@@ -185,7 +229,10 @@ class Asked:
 
 
 class Searcher:
-    """Ask-and-tell on a space with an Optuna sampler: tpe, gp, cmaes, nsga2, random, qmc."""
+    """Ask-and-tell on a space with an Optuna sampler: tpe, gp, cmaes, nsga2, random, qmc.
+
+    starts: ask for `Space.starts` first. startup: so many candidates at random before the sampler learns.
+    """
 
     SAMPLERS = ("tpe", "gp", "cmaes", "nsga2", "random", "qmc")
 
@@ -199,6 +246,7 @@ class Searcher:
         directions: Sequence[str] = ("maximize",),
         startup: int = 8,
         pruner: Any = None,
+        starts: bool = False,
     ):
         import optuna
 
@@ -209,6 +257,8 @@ class Searcher:
             sampler=_sampler(sampler, seed, startup),
             pruner=pruner or optuna.pruners.NopPruner(),
         )
+        for parameters in space.starts(workflow) if starts else ():
+            self.study.enqueue_trial(parameters)
 
     def ask(self, note: str = "") -> Asked:
         """The next candidate: the searcher's workflow with suggested values."""

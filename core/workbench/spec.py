@@ -91,6 +91,7 @@ class DomainSpec(Strict):
     int_: Annotated[list[int] | None, Field(alias="int", min_length=2, max_length=2)] = None
     choice: Annotated[list[Any] | None, Field(min_length=1)] = None
     demos: Annotated[int | None, Field(ge=1, le=256, description="up to so many training rows as demos")] = None
+    nearest: bool = Field(True, description="for demos: also try, for each input, the training rows nearest to it")
     log: bool = False
     step: float | None = Field(None, gt=0)
     when: dict[str, Any] = Field(default_factory=dict, description="only if these addresses have these values")
@@ -106,6 +107,16 @@ class DomainSpec(Strict):
         if self.log and bounds and bounds[0] <= 0:
             raise ValueError("a log scale needs a lower bound above 0")
         return self
+
+    def contains(self, value: Any) -> bool:
+        """Whether a value of the address is one that the domain could suggest."""
+        if self.choice is not None:
+            return value in self.choice
+        bounds = self.float_ or self.int_
+        if bounds is None or isinstance(value, bool) or not isinstance(value, int | float):
+            return False
+        on_step = self.step is None or abs((value - bounds[0]) / self.step % 1) < 1e-9
+        return bounds[0] <= value <= bounds[1] and on_step and (self.int_ is None or isinstance(value, int))
 
 
 Objective = Literal["score", "usd", "tokens", "latency", "calls"]

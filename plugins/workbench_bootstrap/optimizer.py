@@ -43,7 +43,7 @@ class Bootstrap(Optimizer):
             return study.best
         own = await self._successes(study, addresses)
         pools = {a: self._pools(study, a, own.get(a, [])) for a in addresses}
-        searcher = self._searcher(study)
+        searcher = self._searcher(study, pools)
         tried: set[str] = set()
         misses = 0
         for _ in range(self.trials * 4):
@@ -86,12 +86,22 @@ class Bootstrap(Optimizer):
             pools["nearest"] = labelled or own
         return {name: pool for name, pool in pools.items() if pool}
 
-    def _searcher(self, study: Study) -> Any:
+    def _searcher(self, study: Study, pools: dict[str, dict[str, Pool]]) -> Any:
+        """TPE that first tries as many demos as allowed from each source: more is most often better."""
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         sampler = optuna.samplers.TPESampler(seed=study.rng.randrange(2**31), n_startup_trials=6)
-        return optuna.create_study(direction="maximize", sampler=sampler)
+        searcher = optuna.create_study(direction="maximize", sampler=sampler)
+        for source in ("nearest", "labelled", "own"):
+            start: dict[str, Any] = {}
+            for address, by_source in pools.items():
+                if source in by_source:
+                    most = min(self.max_demos, len(by_source[source]))
+                    start |= {f"{address} source": source, f"{address} {source} count": most}
+            if start:
+                searcher.enqueue_trial(start)
+        return searcher
 
     def _candidate(self, study: Study, trial: Any, pools: dict[str, dict[str, Pool]]) -> Workflow:
         values: dict[str, Any] = {}

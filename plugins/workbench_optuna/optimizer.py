@@ -33,7 +33,9 @@ class Optuna(Optimizer):
         description="stop losers early: Optuna's WilcoxonPruner, the same test with a bound on the mean (race), or not",
     )
     p_threshold: float = Field(0.1, gt=0, lt=1, description="p-value below which the WilcoxonPruner stops a candidate")
-    patience: int = Field(20, ge=1, description="end after so many repeats of candidates that were tried before")
+    patience: int = Field(
+        20, ge=1, description="end after so many candidates in a row that were tried before or cost too much"
+    )
     dashboard: bool = Field(True, description="keep Optuna's own record in the run database, for optuna-dashboard")
 
     @field_validator("sampler")
@@ -53,6 +55,7 @@ class Optuna(Optimizer):
             startup=self.startup,
             directions=["maximize" if sign(o) > 0 else "minimize" for o in study.objectives],
             pruner=self._pruner() if single and self.prune == "wilcoxon" else None,
+            starts=True,
         )
         try:
             await self._search(study, searcher, single)
@@ -76,7 +79,10 @@ class Optuna(Optimizer):
                 continue
             if not study.affords(asked.workflow):
                 searcher.tell(asked, None)
-                return
+                repeats += 1  # a cheaper candidate may still fit
+                if repeats >= self.patience:
+                    return
+                continue
             try:
                 evaluation = await study.evaluate(asked.workflow, race=self._race(asked, single))
             except BudgetSpent:

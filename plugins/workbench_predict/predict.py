@@ -36,7 +36,7 @@ class PredictConfig(NodeConfig):
     signature: str = Field(description="inputs and outputs, e.g. \"text -> label: Literal['a', 'b']\"")
     instructions: str = Field("", description="what to do, in words")
     demos: list[dict[str, Any]] = Field(default_factory=list, description="worked examples: inputs and outputs")
-    retrieve: int = Field(0, ge=0, le=64, description="show only so many demos, the nearest to the input; 0: all")
+    retrieve: int = Field(0, ge=0, le=256, description="show only so many demos, the nearest to the input; 0: all")
     reasoning: bool = Field(False, description="ask for a line `reasoning` before the outputs")
     show_values: bool = Field(True, description="tell the model the allowed values of typed outputs")
     descriptions: dict[str, str] = Field(default_factory=dict, description="what a field means, by its name")

@@ -42,10 +42,10 @@ def test_it_beats_random_at_the_same_number_of_calls(tmp_path: Path) -> None:
                 tmp_path / f"{name}{seed}",
                 skill,
                 {name: settings},
-                calls=800,
+                calls=1200,
                 seed=seed,
                 search=SPACE,
-                rows=(40, 24, 24),
+                rows=(40, 40, 24),
             )
             found.append(true_skill(report, skill, seed))
         differences.append(found[1] - found[0])
