@@ -117,5 +117,7 @@ class LM(Protocol):
 
 
 def estimate_tokens(messages: tuple[Message, ...]) -> int:
-    """A cautious count for reservations: about one token for three characters, and four a message."""
-    return sum(len(str(m.get("content") or "")) // 3 + 4 for m in messages)
+    """A cautious count for reservations: about one token for three bytes (so one for a Chinese character), and four a
+    message."""
+    texts = (str(m.get("content") or "") for m in messages)
+    return sum((len(t) if t.isascii() else len(t.encode("utf-8", "replace"))) // 3 + 4 for t in texts)
