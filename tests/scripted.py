@@ -66,8 +66,10 @@ def run_rows(workflow: Workflow, rows: Sequence[dict[str, Any]], script: Script,
         ledger = Ledger(store, 1, BudgetSpec.model_validate({"calls": 1000}))
         spec = lm_spec({"model": "openai/scripted", "attempts": 1})
         try:
-            program = Program(workflow, Runtime(ledger, spec, {}, script))
-            return [await program.run(Example(str(i), row)) for i, row in enumerate(rows)]
+            program = Program(workflow, runtime := Runtime(ledger, spec, {}, script))
+            found = [await program.run(Example(str(i), row)) for i, row in enumerate(rows)]
+            await runtime.aclose()
+            return found
         finally:
             ledger.close()
             store.close()

@@ -29,7 +29,7 @@ class Check:
 
 def checks() -> list[Check]:
     """All checks, cheap ones only; nothing is sent anywhere."""
-    found = [Check("python", "ok", sys.version.split()[0]), _sqlite(), _disk(), *_packages(), *_plugins()]
+    found = [Check("python", "ok", sys.version.split()[0]), _sqlite(), _disk(), *_packages(), *_plugins(), _sandbox()]
     found += [Check("executable .pth", "warn", f"{p} runs code at every start of Python") for p in _executable_pth()]
     return found
 
@@ -65,6 +65,23 @@ def _plugins() -> Iterator[Check]:
         if info.error:
             yield Check(f"plugin {info.name}", "warn", f"set aside: {info.error}")
     yield Check("plugins", "ok", f"{sum(not i.error for i in plugins().infos)} loaded")
+
+
+def _sandbox() -> Check:
+    """Opens the sandbox, which attacks itself: the level is what was measured just now."""
+    import asyncio
+
+    from workbench.sandbox import SandboxError, open_sandbox
+
+    async def level() -> str:
+        sandbox = await open_sandbox()
+        await sandbox.aclose()
+        return f"{sandbox.name}, level {sandbox.level}, measured by its self-test"
+
+    try:
+        return Check("sandbox", "ok", asyncio.run(level()))
+    except SandboxError as error:
+        return Check("sandbox", "warn", error.message)
 
 
 def _executable_pth() -> Iterator[str]:

@@ -61,7 +61,10 @@ def register_executors(register: Register) -> None:
 
 @hookspec
 def register_sandboxes(register: Register) -> None:
-    """Add sandboxes, in which code that a language model wrote is run."""
+    """Add sandboxes, in which code that a language model wrote is run: register("linux", open).
+
+    `await open()` gives a `workbench.sandbox.Sandbox` whose level was measured, or raises SandboxError.
+    """
 
 
 @hookspec

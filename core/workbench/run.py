@@ -214,7 +214,7 @@ class _Session:
                 self._finish(self._report("failed", error=f"{type(error).__name__}: {error}"))
                 raise
             finally:
-                await self.runtime.pool.aclose()
+                await self.runtime.aclose()
             self._finish(report)
             self.ledger.close()
             return report

@@ -6,9 +6,10 @@ Everything with an effect goes through `Context`: that is what makes a run repla
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -18,6 +19,7 @@ from workbench.ledger import Ledger, ServerDead, Settled
 from workbench.lm import LM, Message, Request, Response
 from workbench.nodes import NodeKind, enabled
 from workbench.plugins import plugins
+from workbench.sandbox import LEVELS, Sandbox, SandboxError, open_sandbox
 from workbench.spec import LMSpec
 from workbench.workflow import Workflow, canonical
 
@@ -160,6 +162,34 @@ class Runtime:
     lm: LMSpec
     roles: Mapping[Any, LMSpec] = field(default_factory=dict)
     pool: LMPool = field(default_factory=LMPool)
+    _sandbox: Sandbox | None = None
+    _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def sandbox(self) -> Sandbox:
+        """The sandbox of the run, opened at its first use. Its level is stored; a resumed run refuses a weaker one."""
+        async with self._opening:
+            if self._sandbox is None:
+                opened = await open_sandbox()
+                store, run_id = self.ledger.store, self.ledger.run_id
+                row = store.row("select data from events where run_id = ? and kind = 'sandbox' order by id", run_id)
+                earlier = json.loads(row["data"])["level"] if row else opened.level
+                if LEVELS.index(opened.level) > LEVELS.index(earlier):
+                    await opened.aclose()
+                    raise SandboxError(
+                        f"this run began in a sandbox of level {earlier}, and here it would be {opened.level}",
+                        hint="Resume it where it began, or start a new run.",
+                    )
+                if row is None:
+                    store.event(run_id, "sandbox", name=opened.name, level=opened.level)
+                self._sandbox = opened
+            return self._sandbox
+
+    async def aclose(self) -> None:
+        """Close the language models and the sandbox."""
+        if self._sandbox is not None:
+            await self._sandbox.aclose()
+            self._sandbox = None
+        await self.pool.aclose()
 
     def lm_spec(self, role: str, workflow: Workflow | None = None) -> LMSpec:
         """roles from the file; the task's LM may be changed by a patch of the workflow's `lm`."""
@@ -330,6 +360,17 @@ class Context:
             CallRecord(request.messages, response, role, spec.model, paid.cached, paid.usd, paid.seconds)
         )
         return response
+
+    async def sandboxed(
+        self, source: str, function: str, arguments: Mapping[str, Any], *, timeout: float = 5.0
+    ) -> dict[str, Any]:
+        """Run code in the sandbox, once for this place in this example. The fields of `workbench.sandbox.Outcome`."""
+
+        async def run() -> dict[str, Any]:
+            sandbox = await self.program.runtime.sandbox()
+            return asdict(await sandbox.call(source, function, arguments, timeout=timeout))
+
+        return await self.effect("code", [source, function, dict(arguments)], run)
 
     async def effect(self, kind: str, content: Any, run: Callable[[], Awaitable[Any]]) -> Any:
         """Run a tool or another effect once for this place in this example; its result must be JSON."""

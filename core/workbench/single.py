@@ -81,7 +81,7 @@ def _with_evaluator(
             try:
                 result = await job(Evaluator(runtime, task.metric, task.spec.concurrency))
             finally:
-                await runtime.pool.aclose()
+                await runtime.aclose()
                 ledger.close()
             return {**result, "spent": ledger.summary()}
         finally:

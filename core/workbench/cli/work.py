@@ -20,6 +20,17 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="End with one line 
 _SET = click.option("--set", "sets", multiple=True, metavar="ADDRESS=VALUE",
                     help="Change a setting of the file, e.g. nodes.answer.samples=3.")  # fmt: skip
 _SEED = click.option("--seed", type=int, help="Seed of everything random.")
+
+
+def _allow_unsafe(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value:
+        from workbench.sandbox import allow_without_boundary
+
+        allow_without_boundary()
+
+
+_UNSAFE = click.option("--unsafe-sandbox", is_flag=True, expose_value=False, callback=_allow_unsafe,
+                       help="Run code of models even where only resource limits hold it.")  # fmt: skip
 _BUDGETS = (
     click.option("--budget-calls", type=click.IntRange(min=1), help="Ceiling on LM calls, retries included."),
     click.option("--budget-usd", type=click.FloatRange(min=0, min_open=True), help="Ceiling on dollars."),
@@ -92,6 +103,7 @@ def estimate_command(file: Path, sets: tuple[str, ...], as_json: bool) -> None:
 
 
 @click.command("run")
+@_UNSAFE
 @_FILE
 @click.option("--input", "inputs", multiple=True, metavar="FIELD=VALUE", help="An input of the workflow.")
 @click.option("--example", type=int, help="Run this row of val instead (counted from 0).")
@@ -121,6 +133,7 @@ def run_command(
 
 
 @click.command("eval")
+@_UNSAFE
 @_FILE
 @click.option("--split", type=click.Choice(["train", "val", "test"]), default="val", show_default=True)
 @_SET
@@ -146,6 +159,7 @@ def eval_command(file: Path, split: str, sets: tuple[str, ...], seed: int | None
 
 
 @click.command("optimize")
+@_UNSAFE
 @_FILE
 @_SET
 @_SEED
@@ -168,6 +182,7 @@ def optimize_command(file: Path, sets: tuple[str, ...], seed: int | None, db: st
 
 
 @click.command("resume")
+@_UNSAFE
 @click.argument("run", default="last")
 @_DB
 @click.option("--out", default=None, help="Where to write the better workflow (default: as first asked).")

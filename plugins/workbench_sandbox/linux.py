@@ -1,0 +1,226 @@
+"""The sandbox of Linux: bubblewrap, Landlock, seccomp and resource limits around a forking zygote.
+
+Level `strong`: all of them. `kernel`: without bubblewrap, so without namespaces of its own. `limits-only`: resource
+limits alone, which hold nobody back who means harm. The level is what the self-test measured, not what was found.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from workbench.sandbox import Outcome, SandboxError
+from workbench_sandbox.attacks import self_test
+
+HERE = Path(__file__).parent
+#: MB of memory, bytes printed, bytes of a result; calls at once.
+LIMITS = {"memory": 512, "output": 1 << 20, "result": 1 << 20}
+AT_ONCE = 2 * (os.cpu_count() or 1)
+GRACE = 5.0  # seconds after a call's own timeout, before the zygote itself is given up
+
+
+async def open_linux(levels: tuple[str, ...] = ("strong", "kernel", "limits-only")) -> LinuxSandbox:
+    """The strongest of the levels whose self-test passes. Raises SandboxError."""
+    if sys.platform != "linux":
+        raise SandboxError(f"this sandbox needs Linux, and this is {sys.platform}")
+    reasons = []
+    for level in levels:
+        if level == "strong" and shutil.which("bwrap") is None:
+            reasons.append("strong: bubblewrap (bwrap) is not installed")
+            continue
+        sandbox = LinuxSandbox(level)
+        try:
+            await sandbox.start()
+            # Attacking what is known to hold nobody back would only do harm.
+            missed = await self_test(sandbox) if level != "limits-only" else []
+        except SandboxError as error:
+            reasons.append(f"{level}: {error}")
+            continue
+        except BaseException:
+            await sandbox.aclose()
+            raise
+        if not missed:
+            return sandbox
+        await sandbox.aclose()
+        reasons.append(f"{level}: did not stop {', '.join(missed)}")
+    raise SandboxError("; ".join(reasons))
+
+
+class LinuxSandbox:
+    """One zygote; a fork of it for each call. Belongs to the event loop in which it was started."""
+
+    name = "linux"
+
+    def __init__(self, level: str, **limits: int):
+        self.level = level
+        self.limits = {**LIMITS, **limits}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._count = 0
+        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._starting = asyncio.Lock()
+        self._reading: asyncio.Task[None] | None = None
+        self._writer: asyncio.StreamWriter | None = None
+
+    async def start(self) -> None:
+        """Start the zygote, unless it runs. Raises SandboxError with what it said."""
+        async with self._starting:
+            if (
+                self._process is not None
+                and self._process.poll() is None
+                and self._reading
+                and not self._reading.done()
+            ):
+                return
+            await self._stop()
+            ours, theirs = socket.socketpair()
+            config = {
+                **self.limits, "readable": _readable(), "landlock": self.level != "limits-only",
+                "seccomp": self.level != "limits-only",
+            }  # fmt: skip
+            command = [*_python(), str(HERE / "zygote.py"), str(theirs.fileno()), json.dumps(config)]
+            with tempfile.TemporaryFile() as said:
+                self._process = subprocess.Popen(
+                    [*(_bwrap() if self.level == "strong" else ()), *command], pass_fds=[theirs.fileno()], cwd="/",
+                    env={"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8"}, stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL, stderr=said, start_new_session=True,
+                )  # fmt: skip
+                theirs.close()
+                reader, self._writer = await asyncio.open_unix_connection(sock=ours, limit=4 * self.limits["result"])
+                try:
+                    line = await asyncio.wait_for(reader.readline(), 10)
+                except TimeoutError:
+                    line = b""
+                if not line:
+                    await self._stop()
+                    said.seek(0)
+                    text = said.read().decode(errors="replace").strip().splitlines()
+                    raise SandboxError(text[-1] if text else "the zygote did not start")
+            self._reading = asyncio.create_task(self._read(reader))
+
+    async def _read(self, reader: asyncio.StreamReader) -> None:
+        """Hand each answer to who waits for it; when the zygote is gone, tell all."""
+        try:
+            while line := await reader.readline():
+                reply = json.loads(line)
+                waiting = self._waiting.pop(reply["id"], None)
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(reply)
+        except (ValueError, OSError):
+            pass  # it talks nonsense, or is gone: either way it is of no more use
+        finally:
+            for waiting in self._waiting.values():
+                if not waiting.done():
+                    waiting.set_result({"verdict": {"kind": "crashed", "message": "the sandbox ended"}})
+            self._waiting.clear()
+
+    async def call(self, source: str, function: str, arguments: Mapping[str, Any], *, timeout: float = 5.0) -> Outcome:
+        """Run source, call its function with the arguments (JSON), give back its result (JSON). Never raises for what
+        the code does; raises SandboxError if the sandbox cannot be started again, TypeError for arguments that are no
+        JSON."""
+        async with self._slots:
+            await self.start()
+            self._count += 1
+            number, future = self._count, asyncio.get_running_loop().create_future()
+            request = {"id": number, "source": source, "function": function, "arguments": dict(arguments),
+                       "timeout": timeout}  # fmt: skip
+            line = json.dumps(request).encode() + b"\n"
+            self._waiting[number] = future
+            assert self._writer is not None
+            try:
+                self._writer.write(line)
+                await self._writer.drain()
+                reply = await asyncio.wait_for(future, timeout + GRACE)
+            except TimeoutError:
+                await self._stop()  # the zygote itself hangs
+                return Outcome("crashed", message="the sandbox did not answer")
+            except (ConnectionError, RuntimeError):
+                return Outcome("crashed", message="the sandbox ended")
+            finally:
+                self._waiting.pop(number, None)
+        return _outcome(reply)
+
+    async def _stop(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.gather(self._reading, return_exceptions=True)
+            self._reading = None
+        if self._writer is not None:
+            self._writer.close()
+            try:
+                await self._writer.wait_closed()
+            except OSError:
+                pass
+            self._writer = None
+        if self._process is not None:
+            try:
+                self._process.wait(0.5)  # it ends with its socket
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            self._process = None
+
+    async def aclose(self) -> None:
+        await self._stop()
+
+
+def _outcome(reply: Mapping[str, Any]) -> Outcome:
+    """The child's answer is data from an enemy: anything but the agreed form is a bad result."""
+    printed, seconds = str(reply.get("printed", "")), float(reply.get("seconds", 0.0))
+    body = reply.get("verdict")
+    if body is None:
+        try:
+            body = json.loads(reply["answer"])
+        except (ValueError, RecursionError):
+            body = None
+    kinds = ("ok", "error", "forbidden", "timeout", "memory", "output", "bad_result", "crashed")
+    if not isinstance(body, dict) or body.get("kind") not in kinds:
+        return Outcome("bad_result", message="the answer has not the agreed form", printed=printed, seconds=seconds)
+    line = body.get("line")
+    return Outcome(
+        body["kind"], body.get("value") if body["kind"] == "ok" else None, str(body.get("message", "")),
+        line if isinstance(line, int) else None, printed, seconds,
+    )  # fmt: skip
+
+
+def _python() -> list[str]:
+    """The interpreter itself, not that of a virtual environment: only the standard library is to be there."""
+    base = Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
+    return [str(base if base.exists() else sys.executable), "-P", "-s", "-S"]
+
+
+def _readable() -> list[str]:
+    """Python's library and the shared ones that it loads."""
+    paths = [sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), f"{sys.base_prefix}/lib"]
+    return list(dict.fromkeys([*filter(None, paths), "/usr/lib", "/lib", "/lib64", "/usr/share/zoneinfo", "/dev/null"]))
+
+
+def _bwrap() -> list[str]:
+    """bubblewrap with namespaces of its own and a view of the system that holds Python and nothing else."""
+    binds = [x for p in ("/usr", sys.base_prefix, str(HERE)) for x in ("--ro-bind", p, p)]
+    links = []
+    for name in ("lib", "lib64", "bin"):
+        if os.path.islink(f"/{name}"):
+            links += ["--symlink", os.readlink(f"/{name}"), f"/{name}"]
+        elif os.path.isdir(f"/{name}"):
+            links += ["--ro-bind", f"/{name}", f"/{name}"]
+    if os.geteuid() == 0:
+        user = ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]  # the zygote becomes nobody by them
+    else:
+        user = ["--unshare-user"]
+    return [
+        "bwrap", "--cap-drop", "ALL", *user, "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts",
+        "--unshare-cgroup-try", "--die-with-parent", "--new-session", "--clearenv",
+        "--setenv", "PYTHONHASHSEED", "0", "--setenv", "LC_ALL", "C.UTF-8",
+        *binds, *links, "--proc", "/proc", "--dev", "/dev", "--size", str(1 << 20), "--tmpfs", "/tmp", "--",
+    ]  # fmt: skip

@@ -1,0 +1,89 @@
+"""The `code` node: Python text of the workflow file, run in the sandbox. What forged code becomes in a result file."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import Field
+
+from workbench.errors import NodeError, SpecError
+from workbench.nodes import NodeConfig, NodeKind
+from workbench.runtime import Context
+from workbench.signature import parse_signature
+
+
+class CodeConfig(NodeConfig):
+    """Settings of a `code` node."""
+
+    code: str = Field(description="signature, e.g. `numbers: list[int] -> total: int`")
+    source: str = Field(max_length=100_000, description="Python that defines the function; the standard library only")
+    function: str = Field("", description="the function to call; default: the last one of the source")
+    timeout: float = Field(5.0, gt=0, le=600, description="seconds for one call")
+
+
+class CodeNode(NodeKind):
+    """Calls a function of its source with the input fields as arguments, in the sandbox; the result is journalled.
+
+    With one output the function returns its value; with several, a dict of them.
+    """
+
+    Config = CodeConfig
+    primary = "code"
+    learnable = {"source": "code"}
+    config: CodeConfig
+
+    def __init__(self, name: str, config: Any, base: Any):
+        super().__init__(name, config, base)
+        self.signature = parse_signature(config.code)
+        self.function = config.function or _last_function(config.source)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return tuple(f.name for f in self.signature.inputs)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return tuple(f.name for f in self.signature.outputs)
+
+    async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
+        found = await ctx.sandboxed(self.config.source, self.function, inputs, timeout=self.config.timeout)
+        if found["printed"]:
+            ctx.note(printed=found["printed"])
+        if found["kind"] != "ok":
+            where = f"line {found['line']}: " if found["line"] else ""
+            raise NodeError("code", f"{where}{found['message']}" if found["kind"] == "error" else
+                            f"{found['kind']}: {where}{found['message']}")  # fmt: skip
+        return self._outputs(found["value"])
+
+    def _outputs(self, value: Any) -> Mapping[str, Any]:
+        from pydantic import TypeAdapter, ValidationError
+
+        if len(self.outputs) > 1:
+            if not isinstance(value, dict) or set(value) < set(self.outputs):
+                raise NodeError("code", f"{self.function} must return a dict with {', '.join(self.outputs)}")
+        else:
+            value = {self.signature.outputs[0].name: value}
+        checked = {}
+        for field in self.signature.outputs:
+            try:
+                checked[field.name] = TypeAdapter(field.type).validate_python(value[field.name])
+            except ValidationError as error:
+                raise NodeError("code", f"{self.function} gave a wrong '{field.name}': {error}") from None
+        return checked
+
+
+def _last_function(source: str) -> str:
+    """The name of the last function of a source. Raises SpecError with the line that is no Python."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        line = getattr(error, "lineno", None)
+        raise SpecError(f"source is no Python: {error}", hint=f"Look at its line {line}." if line else None,
+                        path=("source",)) from None  # fmt: skip
+    names = [n.name for n in tree.body if isinstance(n, ast.FunctionDef)]
+    if not names:
+        raise SpecError("source defines no function", hint="Write e.g. `def total(numbers): return sum(numbers)`.",
+                        path=("source",))  # fmt: skip
+    return names[-1]

@@ -1,0 +1,271 @@
+"""The sandbox: every attack is stopped, each way to fail is told apart, and the next call works."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.scripted import run_node
+
+import workbench.sandbox as core
+from workbench.errors import SpecError
+from workbench.sandbox import Outcome, SandboxError
+from workbench_sandbox.attacks import ATTACKS, self_test
+from workbench_sandbox.linux import LinuxSandbox, _outcome, open_linux
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a sandbox of Linux")
+
+
+async def _probe(level: str) -> str:
+    sandbox = LinuxSandbox(level)
+    try:
+        await sandbox.start()
+    except SandboxError as error:
+        return str(error)
+    try:
+        missed = await self_test(sandbox)
+        return f"did not stop {missed}" if missed else ""
+    finally:
+        await sandbox.aclose()
+
+
+def usable(level: str) -> str:
+    """Why a level cannot be had on this machine, or nothing."""
+    if level == "strong" and shutil.which("bwrap") is None:
+        return "bubblewrap is not installed"
+    return asyncio.run(_probe(level)) if level == "strong" else _kernel_features()
+
+
+def _kernel_features() -> str:
+    import ctypes
+
+    version = ctypes.CDLL(None).syscall(444, None, 0, 1)
+    return "" if version >= 1 else "this kernel has no Landlock"
+
+
+LEVELS = [pytest.param(level, marks=pytest.mark.skipif(bool(why), reason=why))
+          for level in ("strong", "kernel") if (why := usable(level)) is not None]  # fmt: skip
+
+
+def inside(level: str, job: Callable[[LinuxSandbox], Awaitable[Any]], **limits: int) -> Any:
+    async def course() -> Any:
+        sandbox = LinuxSandbox(level, **limits)
+        await sandbox.start()
+        try:
+            return await job(sandbox)
+        finally:
+            await sandbox.aclose()
+
+    return asyncio.run(course())
+
+
+def call(level: str, source: str, timeout: float = 5.0, **arguments: Any) -> Outcome:
+    return inside(level, lambda s: s.call(source, "f", arguments, timeout=timeout))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_every_attack_is_stopped(level: str) -> None:
+    assert inside(level, self_test) == []
+
+
+def test_most_attacks_get_through_without_the_walls(tmp_path: Path) -> None:
+    """The attacks are real: with resource limits alone they succeed. (Those that would harm this machine are left out.)"""
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    harmless = {"reading /etc/passwd", "reading the user's files", "new processes", "UDP", "signals to others"}
+    arguments = {"secret": str(secret), "port": 9, "pid": os.getpid()}
+
+    async def job(sandbox: LinuxSandbox) -> dict[str, bool]:
+        return {
+            a.name: a.stopped(await sandbox.call(a.source, "attack", arguments)) for a in ATTACKS if a.name in harmless
+        }
+
+    through = [name for name, stopped in inside("limits-only", job).items() if not stopped]
+    assert "reading /etc/passwd" in through and "UDP" in through
+
+
+CASES = [
+    ("def f(): return {'a': [1, 2.5, None, 'ü']}", "ok", ""),
+    ("def f(): return 1 / 0", "error", "ZeroDivisionError"),
+    ("def f(:", "error", "SyntaxError"),
+    ("x = 1", "error", "defines no function 'f'"),
+    ("def f(a): return a", "error", "TypeError"),
+    ("import numpy_that_is_not\ndef f(): return 1", "error", "ModuleNotFoundError"),
+    ("def f(): return float('nan')", "bad_result", "JSON"),
+    ("def f(): return {1, 2}", "bad_result", "JSON"),
+    ("def f():\n    a = []\n    a.append(a)\n    return a", "bad_result", "JSON"),
+    ("def f(): return 'x' * 2_000_000", "bad_result", "more than"),
+    ("def f(): return f()", "error", "RecursionError"),
+    ("def f():\n    import os\n    os._exit(3)", "crashed", "code 3"),
+    ("def f():\n    import sys\n    sys.exit()", "error", "SystemExit"),
+    ("def f():\n    import ctypes\n    ctypes.string_at(0)", "crashed", "signal 11"),
+    ("def f():\n    import threading\n    threading.Thread(target=print).start()", "forbidden", "thread"),
+    ("def f():\n    import subprocess\n    subprocess.run(['true'])", "forbidden", "PermissionError"),
+    ("def f(): return bytearray(10 << 30)", "memory", ""),
+    ("def f():\n    import os\n    os.write(3, b'nonsense')\n    os._exit(0)", "bad_result", "form"),
+    ("def f():\n    import os\n    while True: os.write(3, b'x' * 4096)", "bad_result", "more than"),
+]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_each_way_to_fail_is_told_apart_and_the_next_call_works(level: str) -> None:
+    async def job(sandbox: LinuxSandbox) -> None:
+        for source, kind, message in CASES:
+            found = await sandbox.call(source, "f", {})
+            assert (found.kind, message in found.message) == (kind, True), (source, found)
+            assert found.ok or found.value is None
+            fine = await sandbox.call("def f(): return 1", "f", {})
+            assert fine.value == 1, f"after {source!r}: {fine}"
+
+    inside(level, job)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_what_is_printed_is_no_answer(level: str) -> None:
+    forged = json.dumps({"kind": "ok", "value": "forged"})
+    found = call(level, f"def f():\n    print({forged!r}, flush=True)\n    return 'true'")
+    assert found.value == "true" and "forged" in found.printed
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_ordinary_code_works(level: str) -> None:
+    source = """
+import collections, datetime, decimal, json, math, random, re, sqlite3, statistics, string, zoneinfo
+from dataclasses import dataclass
+
+@dataclass
+class Point:
+    x: float
+
+def f(text):
+    words = collections.Counter(re.findall(r"[a-z]+", text.lower()))
+    return {
+        "top": words.most_common(1)[0], "root": math.sqrt(2), "day": str(datetime.date(2026, 1, 2)),
+        "mean": statistics.mean([1, 2]), "point": Point(1.5).x, "sum": str(decimal.Decimal("0.1") * 3),
+        "draw": random.random(), "hash": hash("x") % 7,
+    }
+"""
+    one, two = (call(level, source, text="The cat and the dog") for _ in range(2))
+    assert one.ok, one.message
+    assert one.value["top"] == ["the", 2] and one.value["sum"] == "0.3" and one.value["point"] == 1.5
+    assert one.value == two.value, "the same call gives the same result"
+
+
+def test_an_error_has_the_line_of_the_source() -> None:
+    found = call("kernel", "def g(x):\n    return x['a']\n\ndef f():\n    return g({})")
+    assert (found.kind, found.line) == ("error", 2) and "KeyError" in found.message
+
+
+def test_many_calls_at_once_all_come_back_right() -> None:
+    async def job(sandbox: LinuxSandbox) -> list[Any]:
+        sources = ["def f(i): return i * i", "def f(i):\n    while True: pass", "def f(i): raise ValueError(i)"]
+        return await asyncio.gather(*(
+            sandbox.call(sources[0 if i % 10 else 1 + i // 10 % 2], "f", {"i": i}, timeout=5 if i % 10 else 0.3)
+            for i in range(400)
+        ))  # fmt: skip
+
+    for i, found in enumerate(inside("kernel", job)):
+        if i % 10:
+            assert found.value == i * i, found
+        else:
+            assert found.kind == ("error" if i // 10 % 2 else "timeout"), found
+
+
+def test_a_killed_zygote_is_replaced() -> None:
+    async def job(sandbox: LinuxSandbox) -> None:
+        waiting = asyncio.create_task(sandbox.call("def f():\n    while True: pass", "f", {}))
+        await asyncio.sleep(0.2)
+        assert sandbox._process is not None
+        os.kill(sandbox._process.pid, signal.SIGKILL)
+        assert (await waiting).kind == "crashed"
+        assert (await sandbox.call("def f(): return 5", "f", {})).value == 5
+
+    inside("kernel", job)
+
+
+def test_nothing_is_left_behind() -> None:
+    before = set(os.listdir("/proc/self/fd"))
+
+    async def job(sandbox: LinuxSandbox) -> int:
+        for _ in range(20):
+            await sandbox.call("def f(): return 1", "f", {})
+        assert sandbox._process is not None
+        return sandbox._process.pid
+
+    pid = inside("kernel", job)
+    assert not os.path.exists(f"/proc/{pid}")
+    assert len(os.listdir("/proc/self/fd")) <= len(before) + 1
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [{"answer": "[" * 100_000}, {"answer": "nonsense"}, {"answer": "[]"}, {"answer": '{"kind": "great"}'}, {"answer": "{}"},
+     {"verdict": {"kind": ["ok"]}}],
+)  # fmt: skip
+def test_an_answer_of_another_form_is_a_bad_result(reply: dict[str, Any]) -> None:
+    assert _outcome(reply).kind == "bad_result"
+
+
+def test_a_weaker_level_than_a_boundary_is_refused_unless_the_user_allows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def weak() -> LinuxSandbox:
+        return await open_linux(("limits-only",))
+
+    class Table:
+        def names(self, kind: str) -> list[str]:
+            return ["weak"]
+
+        def get(self, kind: str, name: str) -> Any:
+            return weak
+
+    monkeypatch.setattr(core, "plugins", Table)
+
+    async def opened() -> str:
+        sandbox = await core.open_sandbox()
+        await sandbox.aclose()
+        return sandbox.level
+
+    with pytest.raises(SandboxError, match="only limits-only.*\n.*--unsafe-sandbox"):
+        asyncio.run(opened())
+    monkeypatch.setattr(core, "_allowed_without_boundary", True)
+    assert asyncio.run(opened()) == "limits-only"
+
+
+# The node
+
+
+def code(source: str, signature: str = "text -> n: int", **more: Any) -> dict[str, Any]:
+    return {"code": signature, "source": source, **more}
+
+
+def test_a_node_runs_its_source(tmp_path: Path) -> None:
+    outcome, script = run_node(code("def count(text): return len(text.split())"), {"text": "a b c"}, tmp_path)
+    assert dict(outcome.prediction) == {"n": 3} and not script.requests
+
+
+@pytest.mark.parametrize(
+    ("node", "message"),
+    [
+        (code("def f(text): return 1 / 0"), "line 1: ZeroDivisionError"),
+        (code("def f(text): return 'many'"), "gave a wrong 'n'"),
+        (code("def f(text): return 1", "text -> a: int, b: int"), "must return a dict with a, b"),
+        (code("def f(text):\n    while True: pass", timeout=0.2), "timeout"),
+        (code("def f(text): return open('/etc/passwd').read()"), "Error"),
+    ],
+)
+def test_what_the_code_does_wrong_is_a_failure_of_the_example(node: dict, message: str, tmp_path: Path) -> None:
+    outcome, _ = run_node(node, {"text": "a"}, tmp_path)
+    assert outcome.failure == "code" and message in (outcome.message or ""), outcome
+
+
+@pytest.mark.parametrize(("source", "message"), [("def f(:", "no Python"), ("x = 1", "defines no function")])
+def test_a_source_that_cannot_run_is_refused_at_once(source: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises((SpecError, ValueError), match=message):
+        run_node(code(source), {"text": "a"}, tmp_path)
