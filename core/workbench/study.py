@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -129,6 +129,17 @@ class Study:
     def lm(self, role: str = "proposer") -> Callable[..., Awaitable[Response]]:
         """A language model: a coroutine function (messages, *, temperature, max_tokens, replica, ...) -> Response."""
         return self.evaluator.complete_as(role)
+
+    async def sandboxed(
+        self, source: str, function: str, arguments: Mapping[str, Any], *, timeout: float = 5.0
+    ) -> dict[str, Any]:
+        """Run code in the sandbox, journalled. Gives the fields of `workbench.sandbox.Outcome`."""
+
+        async def run() -> dict[str, Any]:
+            sandbox = await self.evaluator.runtime.sandbox()
+            return asdict(await sandbox.call(source, function, arguments, timeout=timeout))
+
+        return await self.ledger.effect("code", [source, function, dict(arguments)], run)
 
     def space(self, domains: Mapping[str, DomainSpec] | None = None) -> Space:
         """A search space: the given domains, else those of the file, else the demos of every node."""

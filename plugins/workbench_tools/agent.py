@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from workbench import plain
-from workbench.errors import NodeError
+from workbench.errors import NodeError, SpecError
 from workbench.lm import Response
 from workbench.nodes import NodeConfig, NodeKind
 from workbench.runtime import Context, lm_spec
@@ -32,11 +32,29 @@ Tools:
 {tools}"""
 
 
+class Forged(BaseModel):
+    """A tool whose source stands in the workflow file, as the optimizer `forge` writes them."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str = Field(pattern=r"^[A-Za-z_]\w{0,63}$", description="the function to call, and the tool's name")
+    description: str = Field("", description="what it does, for the model")
+    parameters: dict[str, Any] = Field(default_factory=dict, description="JSON Schema of its arguments")
+    source: str = Field(max_length=100_000, description="Python that defines the function")
+
+    def tool(self) -> Tool:
+        def call(arguments: Mapping[str, Any]) -> Any:
+            raise AssertionError("forged functions run in the sandbox alone")
+
+        return Tool(self.name, self.description, self.parameters, call, self.source)
+
+
 class AgentConfig(NodeConfig):
     """Settings of an `agent` node."""
 
     signature: str = Field(description='inputs and outputs, e.g. "question -> answer"')
-    tools: list[str] = Field(min_length=1, description="python:module.function or mcp:COMMAND ARGS#name")
+    tools: list[str] = Field(default_factory=list, description="python:module.function or mcp:COMMAND ARGS#name")
+    functions: list[Forged] = Field(default_factory=list, description="tools written as source, run in the sandbox")
     instructions: str = Field("", description="what to do, in words")
     demos: list[dict[str, Any]] = Field(default_factory=list, description="worked examples: inputs and outputs")
     max_steps: int = Field(6, ge=1, le=100, description="answers of the model at most, tool calls included")
@@ -51,13 +69,19 @@ class Agent(NodeKind):
 
     Config = AgentConfig
     primary = "signature"
-    learnable = {"instructions": "text", "demos": "demos", "max_steps": "int", "tools": "tools", "lm": "lm"}
+    learnable = {"instructions": "text", "demos": "demos", "max_steps": "int", "tools": "tools",
+                 "functions": "functions", "lm": "lm"}  # fmt: skip
     config: AgentConfig
 
     def __init__(self, name: str, config: Any, base: Any):
         super().__init__(name, config, base)
         self.signature = parse_signature(config.signature)
+        self.forged = {f.name: f for f in config.functions}
         self.tools = {tool.name: tool for tool in (load_tool(address, base) for address in config.tools)}
+        twice = sorted(set(self.tools) & set(self.forged))
+        if twice or len(self.forged) < len(config.functions):
+            raise SpecError(f"two tools are named '{twice[0] if twice else config.functions[-1].name}'")
+        self.tools |= {f.name: f.tool() for f in config.functions}
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -79,7 +103,7 @@ class Agent(NodeKind):
     def system(self) -> str:
         """Instructions, and, unless they go to the server natively, the tools and how to call them."""
         text = plain.system_text(self.signature, self.config.instructions, {}, True)
-        if self.config.native:
+        if self.config.native or not self.tools:
             return text
         form = "\n".join(f"{f.name}: ..." for f in self.signature.outputs)
         return f"{text}\n{_RULES.format(form=form, tools=chr(10).join(map(_described, self.tools.values())))}"
@@ -147,14 +171,23 @@ class Agent(NodeKind):
             text = "error: the arguments must be a JSON object"
         else:
             try:
-                result = await ctx.effect("tool", [tool.source, arguments], lambda: tool(arguments))
-                text = f"result: {plain.as_text(result)}"
+                text = f"result: {plain.as_text(await self._call(tool, arguments, ctx))}"
             except NodeError as error:
                 text = f"error: {error}"
         ctx.note(tools=[*ctx.span.notes.get("tools", []), {"name": name, "arguments": arguments, "result": text[:500]}])
         if call.get("id"):
             return {"role": "tool", "tool_call_id": call["id"], "content": text}
         return {"role": "user", "content": text}
+
+    async def _call(self, tool: Tool, arguments: dict[str, Any], ctx: Context) -> Any:
+        """A tool's result, journalled. Raises NodeError("tool")."""
+        if tool.name not in self.forged:
+            return await ctx.effect("tool", [tool.source, arguments], lambda: tool(arguments))
+        found = await ctx.sandboxed(tool.source, tool.name, arguments)
+        if found["kind"] == "ok":
+            return found["value"]
+        line = f" in line {found['line']}" if found["line"] else ""
+        raise NodeError("tool", f"{tool.name}: {found['kind']}{line}: {found['message']}")
 
 
 def _described(tool: Tool) -> str:

@@ -1,0 +1,130 @@
+"""What a proposer may do to a list of functions, and the checks that an action must pass before it costs a task call."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from workbench.study import Study
+
+Function = dict[str, Any]  # name, description, parameters (JSON Schema of an object), source
+
+MAX_SOURCE = 8000
+
+
+class Refused(Exception):
+    """An action cannot be used; the text tells the proposer why."""
+
+
+@dataclass(frozen=True)
+class Action:
+    """add and revise carry a whole function, and an example of a call with its result: the function's own test."""
+
+    kind: str  # add, revise, remove, terminate
+    name: str = ""
+    function: Function = field(default_factory=dict)
+    example: dict[str, Any] = field(default_factory=dict)
+
+
+def read_action(text: str, functions: Sequence[Function], most: int) -> Action:
+    """The action in an answer: one JSON object, in a fence or not. Raises Refused."""
+    body = _json_object(text)
+    kind = str(body.get("action", "")).lower()
+    if kind == "terminate":
+        return Action("terminate")
+    name, names = str(body.get("name", "")), [f["name"] for f in functions]
+    if kind not in ("add", "revise", "remove"):
+        raise Refused('"action" must be add, revise, remove or terminate')
+    if not re.fullmatch(r"[a-z_][a-z0-9_]{0,63}", name):
+        raise Refused('"name" must be a Python name in small letters')
+    if kind in ("revise", "remove") and name not in names:
+        raise Refused(f"there is no function '{name}'; there are: {', '.join(names) or 'none'}")
+    if kind == "remove":
+        return Action("remove", name)
+    if kind == "add" and name in names:
+        raise Refused(f"'{name}' is there already: revise it, or take another name")
+    if kind == "add" and len(names) >= most:
+        raise Refused(f"there are {most} functions already: remove or revise one")
+    source = str(body.get("source", ""))
+    check_source(source, name)
+    parameters = body.get("parameters") or _parameters(source, name)
+    if not isinstance(parameters, dict) or parameters.get("type", "object") != "object":
+        raise Refused('"parameters" must be a JSON Schema of type object')
+    example = body.get("example")
+    if not isinstance(example, dict) or not isinstance(example.get("arguments"), dict) or "result" not in example:
+        raise Refused('"example" must be {"arguments": {...}, "result": ...}: a call and what it must give')
+    made = {"name": name, "description": str(body.get("description", ""))[:500], "parameters": parameters,
+            "source": source}  # fmt: skip
+    return Action(kind, name, made, example)
+
+
+def apply(action: Action, functions: Sequence[Function]) -> list[Function]:
+    """A new list; the given one stays as it is."""
+    if action.kind == "add":
+        return [*functions, action.function]
+    if action.kind == "revise":
+        return [action.function if f["name"] == action.name else f for f in functions]
+    return [f for f in functions if f["name"] != action.name]
+
+
+def check_source(source: str, name: str) -> None:
+    """Fast feedback for the proposer, no boundary: that is the sandbox. Raises Refused."""
+    if not source.strip() or len(source) > MAX_SOURCE:
+        raise Refused(f'"source" must be Python text of at most {MAX_SOURCE} characters')
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise Refused(f"the source is no Python: {error}") from None
+    if name not in [n.name for n in tree.body if isinstance(n, ast.FunctionDef)]:
+        raise Refused(f"the source must define the function '{name}' at its top level")
+    for node in ast.walk(tree):
+        imported = (
+            [a.name for a in node.names] if isinstance(node, ast.Import)
+            else [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        )  # fmt: skip
+        for module in imported:
+            if module.split(".")[0] not in sys.stdlib_module_names:
+                raise Refused(f"'{module}' is not in the standard library, and nothing else is there")
+
+
+async def check_example(study: Study, action: Action) -> None:
+    """Run the function's own test in the sandbox. Raises Refused with what happened instead."""
+    found = await study.sandboxed(action.function["source"], action.name, action.example["arguments"])
+    if found["kind"] != "ok":
+        line = f" in line {found['line']}" if found["line"] else ""
+        raise Refused(f"the example raised{line}: {found['kind']}: {found['message']}")
+    if found["value"] != action.example["result"]:
+        raise Refused(f"the example gave {json.dumps(found['value'])[:300]} and not the result that you named")
+
+
+def python_in(text: str) -> str:
+    """The Python of an answer: the longest fenced block, or all of it."""
+    blocks = re.findall(r"```(?:python|py)?[ \t]*\n(.*?)```", text, re.DOTALL)
+    return max(blocks, key=len) if blocks else text
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    start = text.find("{")
+    while start >= 0:
+        try:
+            found, _ = json.JSONDecoder(strict=False).raw_decode(text[start:])
+            if isinstance(found, dict) and "action" in found:
+                return found
+        except (ValueError, RecursionError):
+            pass
+        start = text.find("{", start + 1)
+    raise Refused('answer with one JSON object that has the key "action"')
+
+
+def _parameters(source: str, name: str) -> dict[str, Any]:
+    """A schema with the function's parameter names, where the proposer gave none."""
+    tree = ast.parse(source)
+    node = next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == name)
+    names = [a.arg for a in node.args.args]
+    return {"type": "object", "properties": {n: {} for n in names},
+            "required": names[: len(names) - len(node.args.defaults)]}  # fmt: skip

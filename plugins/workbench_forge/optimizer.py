@@ -1,0 +1,176 @@
+"""Functions as learnable parameters.
+
+Sources: AgentOptimizer (Zhang et al., arXiv 2402.11359, section 3: add, revise, remove, roll-back, early stop) for the
+functions of `agent` nodes; sampling n programs and keeping the best on train (arXiv 2503.18809) for `code` nodes.
+Departures, each a mended fault of the original implementation: a step's functions are compared with the best ones on
+the same examples, and must then win on val, so that a lucky batch cannot be enthroned; TERMINATE ends the step; the
+histories shown are held to a number of characters; every function must pass an example of its own in the sandbox
+before it costs a call of the task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import Field
+
+from workbench import BudgetSpent, Evaluation, Optimizer, Patch, Study, Workflow
+from workbench.errors import LMError, SpecError
+from workbench.nodes import learnable, node_at
+from workbench_forge import prompts
+from workbench_forge.actions import (
+    Action,
+    Function,
+    Refused,
+    apply,
+    check_example,
+    check_source,
+    python_in,
+    read_action,
+)
+
+
+class Forge(Optimizer):
+    """Has a language model (role `proposer`) write functions for agents, and programs for `code` nodes.
+
+    Everything it writes runs in a sandbox only, and is kept in the result file as source.
+    """
+
+    steps: int = Field(6, ge=1, le=100, description="for agents: rounds of edits")
+    actions: int = Field(3, ge=1, le=20, description="for agents: edits a round at most")
+    batch: int = Field(12, ge=1, le=256, description="for agents: training examples on which a round is judged")
+    patience: int = Field(3, ge=1, le=100, description="for agents: end after so many rounds without success")
+    tries: int = Field(3, ge=1, le=10, description="answers of the proposer for one edit, if the first cannot be used")
+    max_functions: int = Field(8, ge=1, le=64, description="for agents: functions at most")
+    programs: int = Field(8, ge=1, le=1000, description="for code nodes: programs to sample")
+    finalists: int = Field(2, ge=1, le=20, description="for code nodes: programs, the best on train, to try on val")
+    shown: int = Field(6000, ge=500, description="characters of examples and histories in a prompt")
+    temperature: float = Field(0.8, ge=0, le=2, description="of the proposer")
+
+    async def optimize(self, study: Study) -> Workflow:
+        for address in learnable(study.workflow, "functions"):
+            await self._forge_functions(study, address)
+        for address in learnable(study.workflow, "code"):
+            await self._sample_programs(study, address)
+        return study.best
+
+    # Functions of agents
+
+    async def _forge_functions(self, study: Study, address: str) -> None:
+        failures: list[tuple[list[Function], float]] = []
+        rows: list[Any] = []
+        misses = 0
+        for step in range(self.steps):
+            if misses >= self.patience or not study.train:
+                return
+            if len(rows) < min(self.batch, len(study.train)):
+                rows = study.rng.sample(list(study.train), len(study.train))
+            batch, rows = rows[: self.batch], rows[self.batch :]
+            best = study.best
+            if not study.affords(best, [*batch, *batch]):
+                return
+            before = await study.evaluate(best, batch, traces=True)
+            functions = await self._edited(study, address, best, before, failures, step)
+            if functions == best.get(address, []):
+                misses += 1
+                continue
+            candidate = best.patched(
+                Patch({address: functions}, note=f"forged: {', '.join(f['name'] for f in functions)}")
+            )
+            after = await study.evaluate(candidate, batch)
+            if after.score > before.score and study.affords(candidate):
+                await study.evaluate(candidate, race=True)
+            if study.best.hash == candidate.hash:
+                failures, misses = [], 0
+            else:  # the next round starts from the best functions again: that is the roll-back
+                failures = sorted([*failures, (functions, after.score)], key=lambda f: f[1])[-5:]
+                misses += 1
+
+    async def _edited(
+        self, study: Study, address: str, best: Workflow, before: Evaluation,
+        failures: Sequence[tuple[list[Function], float]], step: int,
+    ) -> list[Function]:  # fmt: skip
+        """The best functions after up to `actions` edits."""
+        functions: list[Function] = list(best.get(address, []))
+        system = prompts.functions_system(self.max_functions)
+        for slot in range(self.actions):
+            task = prompts.functions_task(functions, before, failures, slot, self.actions, self.shown)
+            messages = [{"role": "system", "content": system}, {"role": "user", "content": task}]
+            action = await self._action(study, messages, functions, replica=step * self.actions + slot)
+            if action is None:
+                continue
+            if action.kind == "terminate":
+                break
+            functions = apply(action, functions)
+        return functions
+
+    async def _action(
+        self, study: Study, messages: list[dict[str, str]], functions: Sequence[Function], replica: int
+    ) -> Action | None:
+        """One usable edit, or None after `tries` answers that are not."""
+        for _ in range(self.tries):
+            text = await self._propose(study, messages, replica)
+            if text is None:
+                return None
+            try:
+                action = read_action(text, functions, self.max_functions)
+                if action.kind in ("add", "revise"):
+                    await check_example(study, action)
+                return action
+            except Refused as error:
+                messages = [*messages, {"role": "assistant", "content": text},
+                            {"role": "user", "content": f"That cannot be used: {error}. Try again."}]  # fmt: skip
+        return None
+
+    # Programs of code nodes
+
+    async def _sample_programs(self, study: Study, address: str) -> None:
+        node: Any = node_at(study.workflow, address)
+        scored: list[tuple[float, int, Workflow]] = []
+        seen: set[str] = set()
+        for number in range(self.programs):
+            messages = prompts.program(node, study.best, study.train, study.targets, self.shown)
+            source = await self._program(study, messages, node.function, number)
+            if source is None or source in seen:
+                continue
+            seen.add(source)
+            candidate = study.best.patched(Patch({address: source}, note=f"program {number}"))
+            if not study.affords(candidate, study.train):
+                break
+            try:
+                found = await study.evaluate(candidate, study.train)
+            except SpecError:
+                continue  # it parses, and yet is no node
+            scored.append((found.score, -number, candidate))
+        for _, _, candidate in sorted(scored, key=lambda s: s[:2], reverse=True)[: self.finalists]:
+            if not study.affords(candidate):
+                return
+            await study.evaluate(candidate, race=True)
+
+    async def _program(self, study: Study, messages: list[dict[str, str]], function: str, replica: int) -> str | None:
+        for _ in range(self.tries):
+            text = await self._propose(study, messages, replica)
+            if text is None:
+                return None
+            source = python_in(text)
+            try:
+                check_source(source, function)
+                return source
+            except Refused as error:
+                messages = [*messages, {"role": "assistant", "content": text},
+                            {"role": "user", "content": f"That cannot be used: {error}. Try again."}]  # fmt: skip
+        return None
+
+    async def _propose(self, study: Study, messages: list[dict[str, str]], replica: int) -> str | None:
+        """An answer of the proposer; None where it fails for good. Lets BudgetSpent pass."""
+        try:
+            response = await study.lm("proposer")(messages, temperature=self.temperature, max_tokens=1500,
+                                                  replica=replica)  # fmt: skip
+        except BudgetSpent:
+            raise
+        except LMError as error:
+            if error.kind == "auth":
+                raise
+            return None
+        return response.text if response.text.strip() else None
