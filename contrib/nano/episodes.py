@@ -19,6 +19,7 @@ class Row:
     inputs: dict[str, str]
     outputs: dict[str, str]
     keys: set[str] = field(default_factory=set)  # what makes another row similar: shared nouns
+    needs: set[str] = field(default_factory=set)  # the answer can be known only if earlier rows have shown these
 
 
 @dataclass
@@ -29,6 +30,15 @@ class Episode:
     instructions: str
     rows: list[Row]
     values: dict[str, list[str]] = field(default_factory=dict)
+
+    def known(self) -> list[bool]:
+        """For each row, whether its answer can be known from the rows before it. The others teach nothing."""
+        shown: set[str] = set()
+        found = []
+        for row in self.rows:
+            found.append(row.needs <= shown)
+            shown |= row.needs
+        return found
 
 
 def system_text(instructions: str, values: dict[str, list[str]]) -> str:

@@ -18,7 +18,7 @@ from random import Random
 import words as w
 from episodes import Row, render
 from tasks import episode, fact_row, sum_row
-from tickets import Ticket, make_ticket
+from tickets import Ticket, make_ticket, service_row
 
 WORKFLOWS = Path(__file__).parents[2] / "workflows" / "data"
 ROWS = 360
@@ -30,6 +30,25 @@ CODES = {
     "omdar": "account",
     "fipsy": "returns",
 }
+
+
+# Who owns which service: nothing but the training rows tells.
+OWNERS = dict(
+    zip(
+        "lurvi plinto kelvo cobyx dunto velka tarsi boglu fenzo quilo ravik sompa".split(),
+        "billing shipping account technical returns billing shipping account technical returns billing shipping".split(),
+        strict=True,
+    )
+)
+
+
+def service_rows(rows: int, seed: int = 2030) -> list[Row]:
+    rng = Random(seed)
+    found: dict[str, Row] = {}
+    while len(found) < rows:
+        row = service_row(rng, OWNERS, rng.choice(list(OWNERS)), held=True)
+        found[row.inputs["text"]] = row
+    return list(found.values())
 
 
 def quickstart_tickets(rows: int, seed: int = 2027) -> list[Ticket]:
@@ -76,7 +95,7 @@ def overlap(tickets: list[Ticket], others: list[Row], episodes: int = 40_000) ->
         "ticket texts seen in training": sum(t.text in lines for t in tickets),
         "noun-trouble pairs": len(pairs),
         "noun-trouble pairs seen in training": len(pairs & seen_pairs),
-        "sums and facts seen in training": sum(next(iter(r.inputs.values())) in lines for r in others),
+        "sums, facts and service tickets seen in training": sum(next(iter(r.inputs.values())) in lines for r in others),
     }
 
 
@@ -100,15 +119,16 @@ def main() -> None:
         print()
     if options.quickstart:
         tickets = quickstart_tickets(ROWS)
-        sums, facts = sum_rows(ROWS), fact_rows(ROWS)
+        sums, facts, services = sum_rows(ROWS), fact_rows(ROWS), service_rows(ROWS)
         write(options.out / "tickets.jsonl", [{"text": t.text, "label": t.labels["main"]} for t in tickets])
         write(options.out / "sums.jsonl", [row.inputs | row.outputs for row in sums])
         write(options.out / "facts.jsonl", [row.inputs | row.outputs for row in facts])
+        write(options.out / "services.jsonl", [row.inputs | row.outputs for row in services])
         counts = {topic: sum(t.labels["main"] == topic for t in tickets) for topic in w.TOPICS}
         first = sum(t.labels["main"] == t.labels["first"] for t in tickets) / len(tickets)
         coded = sum(bool(t.nouns & set(CODES)) for t in tickets) / len(tickets)
         print(f"labels {counts}; first topic is the right one: {first:.2f}; with a service name: {coded:.2f}")
-        print(overlap(tickets, sums + facts))
+        print(overlap(tickets, sums + facts + services))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from random import Random
 import numpy as np
 import words as w
 from episodes import Episode, Row, assistant_text, render
-from generate import CODES, quickstart_tickets, sum_rows
+from generate import CODES, quickstart_tickets, service_rows, sum_rows
 from tasks import episode, fact_row, list_row, mapping
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "plugins"))
@@ -154,6 +154,21 @@ def examples(bench: Bench, rows: int) -> None:
         line(f"4 {how} examples", bench.right(with_demos(test, pool, 4, how, CLEAR, True))[coded], base)
 
 
+def services(bench: Bench, rows: int) -> None:
+    every = service_rows(rows + 120)
+    pool, test = every[:120], every[120:]
+    heading("(b) Examples: tickets about twelve made-up services, held-out rows, value line on")
+    text = "Send the ticket to the right team."
+    base = bench.right(with_demos(test, [], 0, "random", text, True))
+    line("0 examples", base)
+    for count in (1, 2, 4, 8, 12):
+        chance = bench.right(with_demos(test, pool, count, "random", text, True))
+        similar = bench.right(with_demos(test, pool, count, "similar", text, True))
+        line(f"{count} random examples", chance, base)
+        line(f"{count} similar examples", similar, base)
+        print(f"| {count} similar against {count} random | | {gain(similar, chance)} |", flush=True)
+
+
 def label_games(bench: Bench, rows: int) -> None:
     heading("(b) Labels known only from the examples (new episodes)")
     base = None
@@ -237,6 +252,7 @@ PARTS: dict[str, Callable[[Bench, int], None]] = {
     "families": families,
     "wordings": wordings,
     "examples": examples,
+    "services": services,
     "label_games": label_games,
     "votes": votes,
     "steps": steps,

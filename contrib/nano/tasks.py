@@ -7,7 +7,7 @@ from random import Random
 
 import words as w
 from episodes import Episode, Row, demo_count, held_out
-from tickets import tickets
+from tickets import services, tickets
 
 STEP_FIELDS = "steps reasoning work plan thoughts".split()
 
@@ -57,12 +57,18 @@ def copies(rng: Random) -> Episode:
     return Episode("copies", text, rows)
 
 
-def mapping(rng: Random, *, demos: int | None = None) -> Episode:
+def recall(rng: Random) -> Episode:
+    """The plainest label game: bare words that come again. Training begins with it."""
+    return mapping(rng, plain=True)
+
+
+def mapping(rng: Random, *, demos: int | None = None, plain: bool = False) -> Episode:
     """Labels that mean nothing by themselves: word -> label, or group of words -> label."""
-    grouped = rng.random() < 0.4
+    grouped = not plain and rng.random() < 0.3
     field_in, field_out = rng.choice(["word", "text", "input", "item"]), rng.choice(w.FIELDS_OUT)
     labels = rng.sample(w.LABELS, rng.randint(2, 5))
-    frame = rng.choice(["{}", "{}", "{}", "the {} is here", "i saw the {} today", "please look at the {}"])
+    frames = ["the {} is here", "i saw the {} today", "please look at the {}"]
+    frame = "{}" if plain or rng.random() < 0.5 else rng.choice(frames)
     count = demos if demos is not None else rng.randint(3, 18)
     rows = []
     if grouped:
@@ -70,16 +76,16 @@ def mapping(rng: Random, *, demos: int | None = None) -> Episode:
         for _ in range(count + 1):
             i = rng.randrange(len(groups))
             word = rng.choice(w.GROUPS[groups[i]])
-            rows.append(Row({field_in: frame.format(word)}, {field_out: labels[i]}, {groups[i]}))
+            rows.append(Row({field_in: frame.format(word)}, {field_out: labels[i]}, {groups[i]}, {groups[i]}))
     else:
         pool = w.CODENAMES if rng.random() < 0.5 else w.WORDS
         table = {key: rng.choice(labels) for key in rng.sample(pool, rng.randint(2, 7))}
         for _ in range(count + 1):
             key = rng.choice(list(table))
-            rows.append(Row({field_in: frame.format(key)}, {field_out: table[key]}, {key}))
-    values = {field_out: labels} if rng.random() < 0.4 else {}
+            rows.append(Row({field_in: frame.format(key)}, {field_out: table[key]}, {key}, {key}))
+    values = {field_out: labels} if not plain and rng.random() < 0.4 else {}
     text = rng.choice([*w.VAGUE, *w.FILLERS, "Label the text.", "Classify the word.", "Use the right label."])
-    return Episode("mapping", "" if rng.random() < 0.15 else text, rows, values)
+    return Episode("mapping", "" if plain or rng.random() < 0.15 else text, rows, values)
 
 
 def sum_row(rng: Random, terms: int, *, steps: str | None, held: bool = False) -> Row:
@@ -158,11 +164,12 @@ def facts(rng: Random) -> Episode:
 
 
 FAMILIES: dict[Callable[[Random], Episode], float] = {
-    tickets: 0.45,
-    lists: 0.06,
-    copies: 0.03,
-    mapping: 0.16,
-    sums: 0.16,
+    tickets: 0.38,
+    services: 0.11,
+    lists: 0.05,
+    copies: 0.02,
+    mapping: 0.12,
+    sums: 0.18,
     facts: 0.14,
 }
 
@@ -170,3 +177,8 @@ FAMILIES: dict[Callable[[Random], Episode], float] = {
 def episode(rng: Random) -> Episode:
     """A random training episode."""
     return rng.choices(list(FAMILIES), list(FAMILIES.values()))[0](rng)
+
+
+def label_games(rng: Random) -> Episode:
+    """Only tasks whose answers stand in the examples."""
+    return rng.choice([recall, mapping, services, services])(rng)

@@ -86,6 +86,41 @@ def make_ticket(
     return Ticket(" . ".join(parts), labels, set(nouns), combos)
 
 
+def service_row(
+    rng: Random, owners: dict[str, str], code: str, fields: tuple[str, str] = ("text", "label"), *, held: bool = False
+) -> Row:
+    """A ticket about a made-up service. Which team owns it, only other tickets about it can tell."""
+    frames = w.HELD_MAIN_FRAMES if held and rng.random() < 0.5 else w.MAIN_FRAMES
+    text, _ = clause(rng, code, held)
+    parts = [rng.choice(frames).format(c=text)]
+    if rng.random() < 0.2:
+        phrases = rng.choice([*w.MOOD.values(), *w.URGENCY.values()])
+        parts.insert(rng.randint(0, 1), rng.choice(phrases))
+    if rng.random() < 0.15:
+        parts.insert(rng.randint(0, len(parts)), rng.choice(w.PRODUCT_FRAMES).format(p=rng.choice(w.PRODUCTS)))
+    return Row({fields[0]: " . ".join(parts)}, {fields[1]: owners[code]}, {code}, {code})
+
+
+def services(rng: Random, *, demos: int | None = None) -> Episode:
+    """Tickets about made-up services, and the teams that own them. Examples are all that there is to go by."""
+    names = list(w.TOPICS) if rng.random() < 0.5 else w.LABELS[len(w.CODENAMES) :]
+    teams = rng.sample(names, rng.randint(2, 5))
+    owners = {code: rng.choice(teams) for code in rng.sample(w.CODENAMES, rng.randint(2, 12))}
+    fields = ("text", "label") if rng.random() < 0.5 else (rng.choice(w.FIELDS_IN), rng.choice([*w.FIELDS_OUT, "team"]))
+    count = demos if demos is not None else rng.randint(3, 11)
+    rows: list[Row] = []
+    seen: list[str] = []
+    for _ in range(count + 1):
+        code = rng.choice(seen) if seen and rng.random() < 0.5 else rng.choice(list(owners))
+        seen.append(code)
+        rows.append(service_row(rng, owners, code, fields))
+    values = {fields[1]: teams} if rng.random() < 0.6 else {}
+    text = rng.choice(w.SERVICE_TASKS) if rng.random() < 0.7 else rng.choice([*w.VAGUE, "Sort the ticket by topic."])
+    if rng.random() < 0.2:
+        text = f"{text} {rng.choice(w.FILLERS)}"
+    return Episode("services", text, rows, values)
+
+
 def wording(rng: Random, reading: str, *, held: bool = False) -> str:
     """An instruction for one reading of the task, in one of many wordings."""
     if reading == "vague" and rng.random() < 0.4:
@@ -141,6 +176,10 @@ def tickets(rng: Random, *, reading: str | None = None, demos: int | None = None
         again = rng.choice(seen) if similar and seen and rng.random() < (0.7 if i == count else 0.35) else None
         ticket = make_ticket(rng, codes, topics=topics, need=target, noun=again, code_share=code_share)
         seen += sorted(n for n in ticket.nouns if (codes.get(n) or TOPIC_OF[n]) == ticket.labels["main"])
-        rows.append(Row({field_in: ticket.text}, {field_out: rename[ticket.labels[target]]}, ticket.nouns))
+        label = ticket.labels[target]
+        needs = {n for n in ticket.nouns if codes.get(n) == label} if by_topic else set()
+        if renamed:
+            needs = needs | {f"label {label}"}
+        rows.append(Row({field_in: ticket.text}, {field_out: rename[label]}, ticket.nouns, needs))
     values = {field_out: rng.sample(list(rename.values()), len(names))} if rng.random() < 0.6 else {}
     return Episode("tickets", wording(rng, reading), rows, values)

@@ -1,6 +1,10 @@
 """Train nano from nothing on a CPU and save it in the Hugging Face format.
 
-    python contrib/nano/train.py --steps 3000 --out plugins/workbench_nano/weights
+    python contrib/nano/train.py --out plugins/workbench_nano/weights
+
+It begins with the barest label games alone, until looking up an earlier example works, then with all games whose
+answers stand in the examples, and goes on with all tasks. Without that beginning, the noise of all other tasks kept a
+model of this size from ever learning to look.
 
 The order of the data depends on the seed alone; the result may differ in the last digits between machines.
 """
@@ -11,48 +15,59 @@ import argparse
 import json
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
 import torch
 import torch.nn.functional as F
-from episodes import render
+from episodes import Episode, render
 from export import save
 from network import Llama, Shape
 from plant import plant
-from tasks import episode
+from tasks import episode, label_games, recall
 from tokenizers import Tokenizer
 from tokens import ASSISTANT, PAD, chat_text, train_tokenizer
 
 LONGEST = 420  # longer chats are left out of the training data
 OTHER_SHARE = 0.15  # of the tokens that are not an answer, drawn anew each time, count in the loss
 OTHER_WEIGHT = 0.4  # with this weight
-IGNORED = -1
+STAGES = ((500, recall), (1100, label_games), (10**9, episode))  # up to which step, and the tasks of the time
 
 
-def chats(tokenizer: Tokenizer, seed: int, pool: int = 1500) -> Iterator[list[tuple[list[int], str]]]:
-    """Pools of encoded chats with the name of their family."""
+Make = Callable[[Random], Episode]
+
+
+def chats(tokenizer: Tokenizer, make: Make, seed: int, pool: int = 1500) -> Iterator[list[tuple[list[int], Episode]]]:
+    """Pools of encoded chats with their episodes."""
     rng = Random(seed)
     while True:
-        batch = [episode(rng) for _ in range(pool)]
+        batch = [make(rng) for _ in range(pool)]
         encoded = tokenizer.encode_batch([chat_text(render(e)) for e in batch])
-        yield [(e.ids, b.family) for e, b in zip(encoded, batch, strict=True) if len(e.ids) <= LONGEST]
+        yield [(e.ids, b) for e, b in zip(encoded, batch, strict=True) if len(e.ids) <= LONGEST]
 
 
-def batches(tokenizer: Tokenizer, seed: int, tokens: int) -> Iterator[torch.Tensor]:
-    """Batches of chats of like length, so that little is padding; about `tokens` tokens each."""
+def batches(tokenizer: Tokenizer, make: Make, seed: int, tokens: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """(ids, known) of chats of like length, so that little is padding; about `tokens` tokens each."""
     rng = Random(seed + 1)
-    for pool in chats(tokenizer, seed):
-        ids = sorted((ids for ids, _ in pool), key=len)
-        groups: list[torch.Tensor] = []
-        while ids:
-            size = max(1, min(len(ids), tokens // len(ids[-1])))
-            group, ids = ids[-size:], ids[:-size]
-            longest = len(group[-1])
-            groups.append(torch.tensor([g + [PAD] * (longest - len(g)) for g in group]))
+    for pool in chats(tokenizer, make, seed):
+        pool.sort(key=lambda chat: len(chat[0]))
+        groups = []
+        while pool:
+            size = max(1, min(len(pool), tokens // len(pool[-1][0])))
+            group, pool = pool[-size:], pool[:-size]
+            longest = len(group[-1][0])
+            ids = torch.tensor([chat + [PAD] * (longest - len(chat)) for chat, _ in group])
+            groups.append((ids, known_mask(ids, [e.known() for _, e in group])))
         rng.shuffle(groups)
         yield from groups
+
+
+def known_mask(ids: torch.Tensor, known: list[list[bool]]) -> torch.Tensor:
+    """False in the messages of the assistant that nothing before them tells: their answers are chance."""
+    most = max(map(len, known))
+    table = torch.tensor([[True, *k] + [True] * (most - len(k)) for k in known])
+    return table.gather(1, (ids == ASSISTANT).cumsum(1))
 
 
 def answer_mask(ids: torch.Tensor) -> torch.Tensor:
@@ -63,14 +78,15 @@ def answer_mask(ids: torch.Tensor) -> torch.Tensor:
     return (role.gather(1, last) == 1) & (ids != ASSISTANT) & (ids != PAD)
 
 
-def loss_of(model: Llama, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The weighted loss and, for the log, the plain loss on the answers alone.
+def loss_of(model: Llama, ids: torch.Tensor, known: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The weighted loss and, for the log, the plain loss on the answers that can be known.
 
     Only some of the tokens that are no answer take part, since the output layer costs a third of the time.
     """
     target = ids[:, 1:]
-    answers = answer_mask(ids)[:, 1:]
-    chosen = answers | ((target != PAD) & (torch.rand(target.shape) < OTHER_SHARE))
+    every = answer_mask(ids)[:, 1:]
+    answers = every & known[:, 1:]
+    chosen = answers | ((target != PAD) & ~every & (torch.rand(target.shape) < OTHER_SHARE))
     with torch.autocast("cpu", torch.bfloat16):
         logits = model(ids[:, :-1], chosen)
     losses = F.cross_entropy(logits.float(), target[chosen], reduction="none")
@@ -83,11 +99,13 @@ def loss_of(model: Llama, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor
 def accuracy(model: Llama, tokenizer: Tokenizer, seed: int = 10_000_019) -> dict[str, float]:
     """Share of last answers that are right to the last token, by family (new episodes, same wordings)."""
     right: dict[str, list[bool]] = defaultdict(list)
-    for ids, family in next(chats(tokenizer, seed, 300)):
+    for ids, made in next(chats(tokenizer, episode, seed, 400)):
+        if not made.known()[-1]:
+            continue
         start = len(ids) - ids[::-1].index(ASSISTANT)
         with torch.autocast("cpu", torch.bfloat16):
             best = model(torch.tensor([ids[:-1]]))[0, start - 1 :].argmax(-1)
-        right[family].append(best.tolist() == ids[start:])
+        right[made.family].append(best.tolist() == ids[start:])
     return {family: round(sum(r) / len(r), 3) for family, r in sorted(right.items())}
 
 
@@ -108,8 +126,8 @@ def rate_at(step: int, steps: int, warmup: int = 60, decay: float = 0.4) -> floa
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=3000)
-    parser.add_argument("--tokens", type=int, default=8192, help="tokens in a batch")
+    parser.add_argument("--steps", type=int, default=8500)
+    parser.add_argument("--tokens", type=int, default=3072, help="tokens in a batch")
     parser.add_argument("--rate", type=float, default=3e-3)
     parser.add_argument("--decay", type=float, default=0.4, help="share of the steps in which the rate falls")
     parser.add_argument("--seed", type=int, default=1)
@@ -135,11 +153,13 @@ def main() -> None:
 
     began, seen, running = time.time(), 0, None
     opts = optimizers(model, options.rate)
-    for step, ids in zip(range(options.steps), batches(tokenizer, options.seed, options.tokens), strict=False):
+    data = {make: batches(tokenizer, make, options.seed, options.tokens) for _, make in STAGES}
+    for step in range(options.steps):
+        ids, known = next(data[next(make for end, make in STAGES if step < end)])
         for opt, rate in zip(opts, (options.rate, options.rate / 2), strict=True):
             for group in opt.param_groups:
                 group["lr"] = rate * rate_at(step, options.steps, decay=options.decay)
-        loss, answer_loss = loss_of(model, ids)
+        loss, answer_loss = loss_of(model, ids, known)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for opt in opts:
@@ -154,7 +174,7 @@ def main() -> None:
                 "seconds": round(time.time() - began),
                 "tokens": seen,
             }
-            if step % 250 == 249 or step == options.steps - 1:
+            if step % 500 == 499 or step == options.steps - 1:
                 line |= accuracy(model, tokenizer)
                 torch.save(model.state_dict(), options.out / "checkpoint.pt")
             print(json.dumps(line), flush=True)

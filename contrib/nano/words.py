@@ -206,6 +206,14 @@ LIST_TASKS: dict[str, list[str]] = {
     "color": ["Give the color.", "Find the color in the list.", "Which word is a color?"],
     "reverse": ["Reverse the list.", "Write the words in reverse order.", "Give the list backwards."],
 }
+SERVICE_TASKS = [
+    "Send the ticket to the right team.",
+    "Which team owns the service?",
+    "Give the team of the service.",
+    "Route the ticket to its team.",
+    "Sort the ticket by team.",
+    "Assign the ticket to a team.",
+]
 SUM_TASKS = [
     "Add the numbers.",
     "Give the sum.",

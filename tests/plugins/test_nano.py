@@ -22,6 +22,8 @@ GOLDEN = ROOT / "tests" / "data" / "nano_logits.json"
 TOPICS = ["billing", "shipping", "account", "technical", "returns"]
 CLEAR = "Classify the ticket by the problem that is still open. Ignore solved problems."
 STEPS = "Add the numbers. Show the steps."
+TEAM = f"Send the ticket to the right team.\nlabel: one of {', '.join(TOPICS)}"
+SERVICES = frozenset("lurvi plinto kelvo cobyx dunto velka tarsi boglu fenzo quilo ravik sompa".split())
 
 
 @pytest.fixture(scope="module")
@@ -175,20 +177,26 @@ def test_effect_of_the_instruction(nano: Nano):
     assert 0.25 < low < 0.7 and high > low + 0.1
 
 
-@pytest.mark.xfail(reason="these weights do not yet learn labels from examples (see the model card)")
 def test_effect_of_examples(nano: Nano):
+    """Who owns a service, only examples tell: more of them help, and those about the same service help most."""
+    every = rows("services", 240)
+    pool, asked = every[:120], every[120:]
+    services = {r["text"]: next(w for w in r["text"].split() if w in SERVICES) for r in every}
     rng = random.Random(1)
-    names = ["zorbit", "plinto", "kelvo", "mirax", "dunto", "velka"]
-    few, many, wanted = [], [], []
-    for _ in range(60):
-        table = dict(zip(names, rng.sample(["red", "blue", "up", "down", "yes", "no"], 6), strict=True))
-        demos = [(f"word: {n}\nlabel:", label) for n, label in table.items()]
-        rng.shuffle(demos)
-        asked = rng.choice(names)
-        few.append(chat("Do the task.", f"word: {asked}\nlabel:", *demos[:1]))
-        many.append(chat("Do the task.", f"word: {asked}\nlabel:", *demos))
-        wanted.append(table[asked])
-    assert share(texts(nano, many, max_tokens=6), wanted) > share(texts(nano, few, max_tokens=6), wanted) + 0.3
+
+    def score(count: int, similar: bool) -> float:
+        chats = []
+        for row in asked:
+            order = rng.sample(pool, len(pool))
+            if similar:
+                order.sort(key=lambda other: services[other["text"]] == services[row["text"]], reverse=True)
+            demos = [(f"text: {r['text']}\nlabel:", r["label"]) for r in order[:count][::-1]]
+            chats.append(chat(TEAM, f"text: {row['text']}\nlabel:", *demos))
+        return share(texts(nano, chats, max_tokens=6), [r["label"] for r in asked])
+
+    none, two, eight, two_similar = score(0, False), score(2, False), score(8, False), score(2, True)
+    assert none < 0.35 and two > none and eight > two + 0.15, (none, two, eight)
+    assert two_similar > max(0.9, two + 0.4), (two, two_similar)
 
 
 def test_effect_of_votes(nano: Nano):
@@ -205,9 +213,11 @@ def test_effect_of_votes(nano: Nano):
 
 
 def test_effect_of_steps(nano: Nano):
-    data = rows("facts", 240)
-    asked = [f"facts: {r['facts']}\nquestion: {r['question']}\n" for r in data]
+    data = rows("sums", 150)
     wanted = [r["answer"] for r in data]
-    at_once = share(texts(nano, [chat("Use the facts to answer.", a + "answer:") for a in asked]), wanted)
-    by_steps = share(texts(nano, [chat("Use the facts to answer.", a + "steps:") for a in asked]), wanted)
-    assert by_steps > at_once + 0.05  # weak: 0.09 to 0.20 when last measured
+    at_once = share(
+        texts(nano, [chat("Add the numbers.", f"question: {r['question']}\nanswer:") for r in data]), wanted
+    )
+    worked = texts(nano, [chat(STEPS, f"question: {r['question']}\nsteps:") for r in data])
+    by_steps = share([t.rpartition(": ")[2] for t in worked], wanted)
+    assert by_steps > at_once + 0.05, (at_once, by_steps)
