@@ -70,17 +70,25 @@ async def open_sandbox() -> Sandbox:
 
     Raises SandboxError, with what to install, if none has a real boundary and the user has not allowed that.
     """
+    best: Sandbox | None = None
     reasons = []
     for name in plugins().names("sandboxes"):
         try:
             sandbox: Sandbox = await plugins().get("sandboxes", name)()
         except SandboxError as error:
-            reasons.append(f"{name}: {error}")
+            reasons.append(f"{name}: {error.message}")
             continue
-        if sandbox.level in BOUNDARIES or _allowed_without_boundary:
-            return sandbox
-        await sandbox.aclose()
-        reasons.append(f"{name}: only {sandbox.level}")
+        if sandbox.level not in (LEVELS if _allowed_without_boundary else BOUNDARIES):
+            reasons.append(f"{name}: only {sandbox.level}")
+            await sandbox.aclose()
+        elif best is None or LEVELS.index(sandbox.level) < LEVELS.index(best.level):
+            best, weaker = sandbox, best
+            if weaker is not None:
+                await weaker.aclose()
+        else:
+            await sandbox.aclose()
+    if best is not None:
+        return best
     raise SandboxError(
         f"code is not run here, since nothing would hold it ({'; '.join(reasons) or 'there is no sandbox plugin'})",
         hint="Use Linux with Landlock and seccomp, or bubblewrap; or take the risk with --unsafe-sandbox.",

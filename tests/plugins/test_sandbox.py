@@ -55,6 +55,9 @@ LEVELS = [pytest.param(level, marks=pytest.mark.skipif(bool(why), reason=why))
           for level in ("strong", "kernel") if (why := usable(level)) is not None]  # fmt: skip
 
 
+needs_kernel = pytest.mark.skipif(bool(_kernel_features()), reason=_kernel_features() or "-")
+
+
 def inside(level: str, job: Callable[[LinuxSandbox], Awaitable[Any]], **limits: int) -> Any:
     async def course() -> Any:
         sandbox = LinuxSandbox(level, **limits)
@@ -159,11 +162,13 @@ def f(text):
     assert one.value == two.value, "the same call gives the same result"
 
 
+@needs_kernel
 def test_an_error_has_the_line_of_the_source() -> None:
     found = call("kernel", "def g(x):\n    return x['a']\n\ndef f():\n    return g({})")
     assert (found.kind, found.line) == ("error", 2) and "KeyError" in found.message
 
 
+@needs_kernel
 def test_many_calls_at_once_all_come_back_right() -> None:
     async def job(sandbox: LinuxSandbox) -> list[Any]:
         sources = ["def f(i): return i * i", "def f(i):\n    while True: pass", "def f(i): raise ValueError(i)"]
@@ -179,6 +184,7 @@ def test_many_calls_at_once_all_come_back_right() -> None:
             assert found.kind == ("error" if i // 10 % 2 else "timeout"), found
 
 
+@needs_kernel
 def test_a_killed_zygote_is_replaced() -> None:
     async def job(sandbox: LinuxSandbox) -> None:
         waiting = asyncio.create_task(sandbox.call("def f():\n    while True: pass", "f", {}))
@@ -191,6 +197,7 @@ def test_a_killed_zygote_is_replaced() -> None:
     inside("kernel", job)
 
 
+@needs_kernel
 def test_nothing_is_left_behind() -> None:
     before = set(os.listdir("/proc/self/fd"))
 
@@ -238,6 +245,34 @@ def test_a_weaker_level_than_a_boundary_is_refused_unless_the_user_allows_it(mon
     assert asyncio.run(opened()) == "limits-only"
 
 
+class Fake:
+    """A sandbox of a third party, of some level."""
+
+    def __init__(self, level: str):
+        self.name, self.level, self.closed = level, level, False
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+def test_the_strongest_of_all_sandboxes_is_taken_and_the_others_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    fakes = [Fake(level) for level in ("wasm", "limits-only", "strong", "kernel", "my own level")]
+
+    class Table:
+        def names(self, kind: str) -> list[str]:
+            return [f.name for f in fakes]
+
+        def get(self, kind: str, name: str) -> Any:
+            async def opened() -> Fake:
+                return next(f for f in fakes if f.name == name)
+
+            return opened
+
+    monkeypatch.setattr(core, "plugins", Table)
+    assert asyncio.run(core.open_sandbox()).level == "strong"
+    assert [f.name for f in fakes if not f.closed] == ["strong"]
+
+
 # The node
 
 
@@ -245,11 +280,13 @@ def code(source: str, signature: str = "text -> n: int", **more: Any) -> dict[st
     return {"code": signature, "source": source, **more}
 
 
+@needs_kernel
 def test_a_node_runs_its_source(tmp_path: Path) -> None:
     outcome, script = run_node(code("def count(text): return len(text.split())"), {"text": "a b c"}, tmp_path)
     assert dict(outcome.prediction) == {"n": 3} and not script.requests
 
 
+@needs_kernel
 @pytest.mark.parametrize(
     ("node", "message"),
     [

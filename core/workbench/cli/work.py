@@ -23,10 +23,9 @@ _SEED = click.option("--seed", type=int, help="Seed of everything random.")
 
 
 def _allow_unsafe(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-    if value:
-        from workbench.sandbox import allow_without_boundary
+    from workbench.sandbox import allow_without_boundary
 
-        allow_without_boundary()
+    allow_without_boundary(value)
 
 
 _UNSAFE = click.option("--unsafe-sandbox", is_flag=True, expose_value=False, callback=_allow_unsafe,
