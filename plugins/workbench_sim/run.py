@@ -1,0 +1,117 @@
+"""Runs an optimizer in a world, by the real runtime, ledger and proof; only the language model is a formula."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import statistics
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from workbench.errors import WorkbenchError
+from workbench.lm import Request, Response
+from workbench.run import Options, optimize
+from workbench.runtime import LMPool
+from workbench.workflow import Workflow
+from workbench_sim.worlds import PLAIN, TOPICS, World
+
+LABELS = ("a", "b", "c", "d")
+ROWS = {"train": 48, "val": 40, "test": 60}
+
+
+class SimulatedTaskLM(LMPool):
+    """The only member of its own pool. An answer is right if a number made of the request's hash lies below the
+    skill, so every candidate has a noise of its own, and the same request always gets the same answer."""
+
+    identity, concurrency = "simulated, no model", 8
+
+    def __init__(self, world: World):
+        super().__init__()
+        self.world = world
+
+    def get(self, spec: Any) -> Any:
+        return self
+
+    async def complete(self, request: Request) -> Response:
+        question = str(request.messages[-1]["content"])
+        tokens = sum(len(str(m["content"])) for m in request.messages) // 4
+        right = next((i for i, c in enumerate(LABELS) if f" {c}-thing" in question), 0)
+        draw = random.Random(hashlib.sha256(request.key(self.world.name).encode()).digest())
+        if draw.random() >= self.world.skill(request):
+            right = (right + draw.randrange(1, len(LABELS))) % len(LABELS)
+        return Response(LABELS[right], "stop", tokens, 1, 0.0)
+
+    def price(self, prompt_tokens: int, completion_tokens: int) -> float:
+        return 0.0
+
+    async def aclose(self) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class Result:
+    """One run: the winner's true accuracy, what it spent, and whether a gain was claimed."""
+
+    accuracy: float
+    calls: int
+    claimed: bool
+    error: str | None = None
+
+
+def run_world(world: World, optimizer: Any, *, calls: int, seed: int) -> Result:
+    """optimizer: as in a workflow file, e.g. "random" or {"optuna": {"sampler": "qmc"}}."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        file = _write(folder, world, optimizer, calls, seed)
+        try:
+            report = optimize(file, database=folder / "run.db", pool=SimulatedTaskLM(world),
+                              options=Options(out=str(folder / "out.yaml")))  # fmt: skip
+        except WorkbenchError as error:
+            return Result(0.0, 0, False, str(error))
+        if report.status not in ("finished", "budget"):
+            return Result(0.0, report.spent["calls"], False, report.error)
+        return Result(accuracy(world, report.winner, seed), report.spent["calls"], report.gain_shown)
+
+
+def _write(folder: Path, world: World, optimizer: Any, calls: int, seed: int) -> Path:
+    for split, count in ROWS.items():
+        draw = random.Random(f"{split}:{seed}")
+        rows = []
+        for i in range(count):
+            label, topic = LABELS[i % len(LABELS)], draw.randrange(TOPICS)
+            rows.append({"text": f"{split} {i} topic{topic} word{topic}: a {label}-thing", "label": label})
+        (folder / f"{split}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows), encoding="utf-8")
+    file = folder / "workflow.yaml"
+    spec = {
+        "name": world.name, "lm": {"model": "openai/simulated", "api_base": "http://127.0.0.1:9/v1"},
+        "data": {split: f"{split}.jsonl" for split in ROWS}, "metric": "exact_match(label)",
+        "nodes": {"sort": {"predict": f"text -> label: Literal{list(LABELS)}", "instructions": PLAIN}},
+        "search": dict(world.search), "optimize": [optimizer], "budget": {"calls": calls}, "seed": seed,
+    }  # fmt: skip
+    file.write_text(json.dumps(spec), encoding="utf-8")
+    return file
+
+
+def accuracy(world: World, winner: Workflow, seed: int) -> float:
+    """The winner's accuracy by the formula, over fresh questions on all topics."""
+    from workbench.nodes import enabled
+
+    node: Any = enabled(winner)["sort"]
+    settings = {k: v for k, v in node.settings.items() if v is not None}
+    draw = random.Random(f"true:{seed}")
+    rows = [{"text": f"new topic{t} word{t}: a {draw.choice(LABELS)}-thing"} for t in range(TOPICS)]
+    return sum(world.skill(Request(tuple(node._render(row)), **settings)) for row in rows) / len(rows)
+
+
+def regret(world: World, results: Sequence[Result]) -> tuple[float, tuple[float, float]]:
+    """Mean distance to the best accuracy with its 95% interval over seeds (Student's t)."""
+    from scipy.stats import t
+
+    gaps = [world.best - r.accuracy for r in results]
+    mean, n = statistics.mean(gaps), len(gaps)
+    half = float(t.ppf(0.975, n - 1)) * statistics.stdev(gaps) / n**0.5
+    return mean, (mean - half, mean + half)
