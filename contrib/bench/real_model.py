@@ -207,7 +207,23 @@ def table(out: Path) -> str:
             row = sum(r["tokens_per_row"] for r in mine) / len(mine)
             lines.append(f"| {task} | {method} | {len(mine)} | {sum(scores) / len(scores):.3f} [{low:.3f}, {high:.3f}] | {gain} "
                          f"| {calls:.0f} | {tokens:,.0f} | {row:.0f} |")  # fmt: skip
-    return "\n".join(lines)
+    return "\n".join([*lines, "", *_against(found)])
+
+
+def _against(found: list[dict[str, Any]]) -> list[str]:
+    """Each of ours against each of DSPy's on the same rows of the same seeds."""
+    lines = ["| task | ours | DSPy's | seeds | difference on the same rows |", "| --- | --- | --- | --- | --- |"]
+    scores = {(r["task"], r["method"], r["seed"]): r["scores"] for r in found}
+    for task in dict.fromkeys(r["task"] for r in found):
+        for one in ("bootstrap", "optuna"):
+            for other in ("dspy_bootstrap_random_search", "dspy_mipro"):
+                seeds = [s for s in range(100) if (task, one, s) in scores and (task, other, s) in scores]
+                if seeds:
+                    pairs = [[x for s in seeds for x in scores[task, m, s]] for m in (other, one)]
+                    proof = paired_proof(*pairs)
+                    lines.append(f"| {task} | {one} | {other} | {len(seeds)} | {proof.diff:+.3f} "
+                                 f"[{proof.ci95[0]:+.3f}, {proof.ci95[1]:+.3f}] |")  # fmt: skip
+    return lines
 
 
 def main() -> None:

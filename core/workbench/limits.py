@@ -43,7 +43,7 @@ class Limiter:
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
                 self._release()  # the slot was handed over at the moment of the cancellation
-            else:
+            elif turn in self._waiting:  # or a release of the same moment has passed it over
                 self._waiting.remove(turn)
             raise
 

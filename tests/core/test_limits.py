@@ -98,3 +98,21 @@ def test_a_cancelled_waiter_of_the_pause_gives_its_place_back() -> None:
         assert limiter.busy == 0
 
     asyncio.run(course())
+
+
+def test_a_waiter_that_is_cancelled_at_the_moment_of_a_release_is_only_cancelled() -> None:
+    async def course() -> None:
+        limiter = Limiter(1)
+        await limiter.__aenter__()
+        waiting = [asyncio.create_task(limiter.__aenter__()) for _ in range(3)]
+        await asyncio.sleep(0)
+        waiting[0].cancel()
+        await limiter.__aexit__(None)  # before the cancelled one has run
+        outcomes = await asyncio.gather(waiting[0], waiting[1], return_exceptions=True)
+        assert isinstance(outcomes[0], asyncio.CancelledError) and outcomes[1] is None
+        await limiter.__aexit__(None)
+        await waiting[2]
+        await limiter.__aexit__(None)
+        assert limiter.busy == 0
+
+    asyncio.run(course())

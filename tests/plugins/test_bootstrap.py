@@ -24,7 +24,8 @@ def test_it_beats_random_demos_at_the_same_number_of_calls(tmp_path: Path) -> No
     for seed in range(6):
         found = []
         for name in ("random", "bootstrap"):
-            report, _ = plant(tmp_path / f"{name}{seed}", by_relevance, {name: {"trials": 500}}, calls=700, seed=seed)
+            report, _ = plant(tmp_path / f"{name}{seed}", by_relevance, {name: {"trials": 500}}, calls=700, seed=seed,
+                              search={"nodes.sort.demos": {"demos": 8, "nearest": False}})  # fmt: skip
             found.append(true_skill(report, by_relevance, seed))
         differences.append(found[1] - found[0])
     assert statistics.mean(differences) > 0.05 and lower_bound(differences) > 0, differences
