@@ -69,6 +69,7 @@ def test_no_interleaving_passes_a_ceiling_or_leaves_a_reservation(
     """Any mix of answers, failures, retries, cancellations and equal requests, under any ceilings."""
     used = Spend()  # what a bill would say, counted here and not by the ledger
     worst = Spend()  # what is under way, at its worst
+    passed: list[Spend] = []
 
     def fits(total: Spend) -> bool:
         limit = {what: value - (hold if what == "calls" else 0) for what, value in ceiling.items()}
@@ -88,7 +89,8 @@ def test_no_interleaving_passes_a_ceiling_or_leaves_a_reservation(
         worst.prompt_tokens += prompt
         worst.completion_tokens += request.max_tokens
         worst.usd += most
-        assert fits(together()), (together(), ceiling)
+        if not fits(together()):
+            passed.append(together())  # an exception here would be one more failed call
         try:
             await turns(step["take"])
             outcome = step["outcomes"].pop() if step["outcomes"] else "ok"
@@ -134,6 +136,7 @@ def test_no_interleaving_passes_a_ceiling_or_leaves_a_reservation(
         ledger.hold(calls=hold)
         run(lambda: course(ledger))
         assert nothing_reserved(ledger) and not ledger._flying
+        assert not passed, (passed, ceiling)
         assert ledger.sent.calls == used.calls
         assert (ledger.sent.prompt_tokens, ledger.sent.completion_tokens) == (
             used.prompt_tokens,

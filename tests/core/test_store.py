@@ -80,26 +80,38 @@ def test_what_is_no_database_is_named_and_left_alone(tmp_path: Path) -> None:
 
 
 OPEN_AND_WRITE = """
-import sys, time
+import sys
+from pathlib import Path
 import sqlite_utils
 from workbench.store import Store
-while time.time() < float(sys.argv[2]): pass
+name = sys.argv[1]
+print("ready", flush=True)
 for n in range(5):
-    store = Store(sys.argv[1])
-    store.execute("insert into runs (run, status, started, spec, options) values (?, '', '', '', '')", f"{sys.argv[3]}-{n}")
+    while not Path(f"go{n}").exists(): pass
+    store = Store(f"run{n}.db")
+    store.execute("insert into runs (run, status, started, spec, options) values (?, '', '', '', '')", name)
     store.close()
+    print("done", flush=True)
 """
 
 
 def test_processes_that_make_one_database_at_the_same_time_all_succeed(tmp_path: Path) -> None:
-    begin = str(time.time() + 1.5)
-    command = [sys.executable, "-c", OPEN_AND_WRITE, str(tmp_path / "run.db"), begin]
-    started = [subprocess.Popen([*command, str(n)], stderr=subprocess.PIPE, text=True) for n in range(6)]
+    started = [
+        subprocess.Popen([sys.executable, "-c", OPEN_AND_WRITE, str(n)], cwd=tmp_path, text=True,
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for n in range(5)
+    ]  # fmt: skip
+    for turn in range(6):
+        for process in started:
+            assert process.stdout is not None
+            process.stdout.readline()
+        (tmp_path / f"go{turn}").touch()
     errors = [process.communicate(timeout=60)[1] for process in started]
-    assert [process.returncode for process in started] == [0] * 6, errors
-    found = Store(tmp_path / "run.db", create=False)
-    assert {r["run"] for r in found.rows("select run from runs")} == {f"{i}-{n}" for i in range(6) for n in range(5)}
-    found.close()
+    assert [process.returncode for process in started] == [0] * 5, errors
+    for turn in range(5):
+        found = Store(tmp_path / f"run{turn}.db", create=False)
+        assert {r["run"] for r in found.rows("select run from runs")} == {str(n) for n in range(5)}
+        found.close()
 
 
 # Writing and reading
