@@ -295,6 +295,31 @@ def test_a_cancelled_call_leaves_no_reservation(where: str, tmp_path: Path) -> N
     }[where]  # fmt: skip
 
 
+def test_a_call_that_is_cancelled_while_it_is_recorded_takes_no_other_along(tmp_path: Path) -> None:
+    """Both answers wait for the same commit."""
+    gate = asyncio.Event()
+
+    async def wait(request: Request) -> Response:
+        await gate.wait()
+        return reply()
+
+    async def course() -> None:
+        with journal(tmp_path / "run.db", calls=9) as ledger:
+            tasks = [asyncio.create_task(ledger.call(FakeLM(wait), ask(x), "task", spec())) for x in "ab"]
+            await turns(5)
+            gate.set()
+            while ledger.spent.calls < 2:
+                await turns(1)
+            tasks[0].cancel()
+            assert (await tasks[1]).response == reply()
+            with pytest.raises(asyncio.CancelledError):
+                await tasks[0]
+            row = ledger.store.row("select count(*) from calls")
+            assert row is not None and row[0] == 2 and nothing_reserved(ledger)
+
+    run(course)
+
+
 def test_equal_requests_share_one_call_and_the_second_goes_on_if_the_first_is_cancelled(tmp_path: Path) -> None:
     gate = asyncio.Event()
 

@@ -61,7 +61,7 @@ def test_failures_never_let_it_grow(kind: str) -> None:
     assert asyncio.run(course()) == 4
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     size=st.integers(1, 5),
     jobs=st.lists(
