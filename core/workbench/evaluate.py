@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -57,7 +58,7 @@ class Evaluation:
 
     @property
     def score(self) -> float:
-        return sum(self.scores) / len(self.results) if self.results else 0.0
+        return math.fsum(self.scores) / len(self.results) if self.results else 0.0
 
     @property
     def failures(self) -> dict[str, int]:
@@ -164,7 +165,7 @@ class Evaluator:
             scored = await self.score(example, outcome.prediction, outcome.trace)
         except (BudgetSpent, StoreError, ServerDead, SpecError):
             raise
-        except Exception as error:  # a metric's bug is this example's failure, and says so
+        except (Exception, SystemExit) as error:  # a metric's bug is this example's failure, and says so
             if isinstance(error, LMError) and error.kind == "auth":
                 raise
             kind = error.kind if isinstance(error, LMError | NodeError) else "metric"
@@ -203,7 +204,7 @@ def paired_race(reference: Sequence[float], *, p: float = 0.1, least: int = 8) -
 
     def stop(scores: Sequence[float]) -> bool:
         left = len(reference) - len(scores)
-        if sum(scores) + left < sum(reference):
+        if math.fsum(scores) + left < math.fsum(reference) - 1e-9:
             return True
         if len(scores) < least:
             return False

@@ -7,8 +7,10 @@ outcome nobody knows. (A loss of power may take the last lines with it: then suc
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from workbench.errors import StoreError
@@ -26,20 +28,23 @@ class Intents:
         try:
             if self._file is None:
                 self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-            line = f"{self.process} {key} {role} {prompt_tokens} {usd!r}\n".encode()
+            line = json.dumps([self.process, key, role, prompt_tokens, usd]).encode() + b"\n"
             if os.write(self._file, line) != len(line):
                 raise OSError("no space left")
         except OSError as error:
             raise StoreError(f"cannot write {self.path}: {error}; what was recorded before is safe") from error
 
     def read(self) -> Iterator[tuple[int, str, str, int, float]]:
-        """(process, key, role, prompt tokens, dollars) of every whole line; nothing if there is no file."""
+        """(process, key, role, prompt tokens, dollars) of every whole line; nothing if there is no file.
+
+        A line that was cut (the disk was full) belongs to a request that was not sent.
+        """
         if not self.path.exists():
             return
-        for line in self.path.read_text(encoding="utf-8").splitlines():
-            parts = line.split(" ")
-            if len(parts) == 5:
-                yield int(parts[0]), parts[1], parts[2], int(parts[3]), float(parts[4])
+        for line in self.path.read_bytes().split(b"\n")[:-1]:
+            with suppress(ValueError):
+                process, key, role, prompt_tokens, usd = json.loads(line)
+                yield process, key, role, prompt_tokens, usd
 
     def remove(self) -> None:
         """Close and delete the file: everything in it is in the database now."""

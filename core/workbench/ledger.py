@@ -114,6 +114,7 @@ class Ledger:
         self._process = random.SystemRandom().getrandbits(48)  # pids come again, in containers even at once
         self._jitter = random.Random(self._process)  # waiting times only: no result depends on it
         self._dead_in_a_row: list[str] = []
+        self._failed: dict[str, int] = {}  # attempts of calls that are not settled, as far as `spent` has them
         path = self.store.path.with_name(f"{self.store.path.name}-intents-{self.run_id}")
         self._intents = Intents(path, self._process)
 
@@ -131,6 +132,7 @@ class Ledger:
 
     def _import_intents(self) -> None:
         """Requests that left without a recorded outcome become attempts with unknown outcome."""
+        self.store.flush()  # outcomes that are on their way to the disk are known
         left: dict[tuple[int, str], list[tuple[str, int, float]]] = defaultdict(list)
         for process, key, role, tokens, usd in self._intents.read():
             left[process, key].append((role, tokens, usd))
@@ -261,36 +263,41 @@ class Ledger:
 
     async def _pay(self, lm: LM, request: Request, role: str, spec: LMSpec, key: str) -> Settled:
         limiter = self._limiters.setdefault(lm.identity, Limiter(spec.concurrency or lm.concurrency))
-        prompt = estimate_tokens(request.messages)
+        prompt = estimate_tokens((*request.messages, *({"content": tool} for tool in request.tools)))
         price = lm.price(prompt, request.max_tokens)
         if price is None and self.budget.usd is not None:
             raise SpecError(f"budget.usd cannot be kept: the price of {lm.identity} is not known",
                             hint="Add price: {input: ..., output: ...} (dollars per million tokens) under lm.")  # fmt: skip
         worst = Spend(1, 0, prompt, request.max_tokens, price or 0.0)
-        earlier = self.store.row(
-            "select count(*) from attempts where run_id = ? and key = ? and outcome is not null", self.run_id, key
-        )
-        failed = earlier[0] if earlier else 0
-        if failed:
-            self._count(role, failed, 0, 0, 0.0, 0.0)
+        if key not in self._failed:
+            self._failed[key] = self._failed_earlier(key, role)
         begun = time.monotonic()
-        error: LMError | None = None
-        response: Response | None = None
-        for attempt in range(spec.attempts):
-            if attempt:
-                self.retries += 1
-                pause = self._pause(attempt, error)
-                limiter.slow_down(error, pause)
-                await asyncio.sleep(pause)
+        for attempt in range(1, spec.attempts + 1):
             async with limiter:
                 response, error = await self._attempt(lm, request, role, spec, key, worst)
-                if error is not None and error.kind == "auth":
-                    raise error  # not journalled: the user mends the key and resumes
-                if error is None or not error.retryable or attempt + 1 == spec.attempts:
+                pause = self._pause(attempt, error)
+                limiter.learn(error, pause)
+                if error is None or not (error.retryable and attempt < spec.attempts or error.kind == "auth"):
                     # The slot is held until the outcome is on disk: what a kill can lose is bounded by the slots.
-                    return await self._settle(key, role, lm, request, response, error, failed + attempt + 1, begun)
+                    return await self._settle(key, role, lm, request, response, error, begun)
+            self._failed[key] += 1
             self._count(role, 1, 0, 0, 0.0, 0.0)
+            if error.kind == "auth":
+                raise error  # not journalled: the user mends the key and resumes
+            self.retries += 1
+            await asyncio.sleep(pause)
         raise AssertionError("unreachable")
+
+    def _failed_earlier(self, key: str, role: str) -> int:
+        """Attempts at a call that earlier processes made and did not settle; they are counted here."""
+        row = self.store.row(
+            "select count(*) from attempts where run_id = ? and key = ? and outcome is not null", self.run_id, key
+        )
+        failed = row[0] if row else 0
+        if failed:
+            self.retries += failed
+            self._count(role, failed, 0, 0, 0.0, 0.0)
+        return failed
 
     async def _attempt(
         self, lm: LM, request: Request, role: str, spec: LMSpec, key: str, worst: Spend
@@ -323,9 +330,9 @@ class Ledger:
 
     async def _settle(
         self, key: str, role: str, lm: LM, request: Request, response: Response | None, error: LMError | None,
-        attempts: int, begun: float,
+        begun: float,
     ) -> Settled:  # fmt: skip
-        seconds = time.monotonic() - begun
+        seconds, attempts = time.monotonic() - begun, self._failed.pop(key, 0) + 1
         outcome = error.kind if error else response.finish if response else "empty"
         prompt = response.prompt_tokens if response else 0
         completion = response.completion_tokens if response else 0
@@ -352,12 +359,13 @@ class Ledger:
             self._dead_in_a_row.clear()
             return
         self._dead_in_a_row.append(key)
-        if len(self._dead_in_a_row) < DEAD_AFTER or self.stopping is not None:
-            return
-        for dead in self._dead_in_a_row:
-            self.store.write("delete from calls where run_id = ? and key = ?", self.run_id, dead)
-        self.stopping = ServerDead(f"{len(self._dead_in_a_row)} calls in a row failed, the last with: {error}")
-        raise self.stopping
+        if self.stopping is None and len(self._dead_in_a_row) >= DEAD_AFTER:
+            self.stopping = ServerDead(f"{DEAD_AFTER} calls in a row failed, the last with: {error}")
+        if isinstance(self.stopping, ServerDead):
+            for dead in self._dead_in_a_row:
+                self.store.write("delete from calls where run_id = ? and key = ?", self.run_id, dead)
+            self._dead_in_a_row.clear()
+            raise self.stopping
 
     def _request_text(self, request: Request) -> str:
         """The request with its large texts replaced by their hashes; `workbench show` puts them back."""

@@ -19,7 +19,7 @@ class Limiter:
         self.busy = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._successes = 0
-        self._last_cut = -1.0
+        self._last_cut = float("-inf")
         self._pause_until = 0.0
 
     async def __aenter__(self) -> None:
@@ -43,15 +43,11 @@ class Limiter:
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
                 self._release()  # the slot was handed over at the moment of the cancellation
-            elif turn in self._waiting:  # or a release of the same moment has passed it over
+            elif turn in self._waiting:
                 self._waiting.remove(turn)
             raise
 
-    async def __aexit__(self, kind: type[BaseException] | None, *exc: object) -> None:
-        if kind is None:
-            self._successes += 1
-            if self._successes >= self.size and self.size < self.largest:
-                self.size, self._successes = self.size + 1, 0
+    async def __aexit__(self, *exc: object) -> None:
         self._release()
 
     def _release(self) -> None:
@@ -62,12 +58,15 @@ class Limiter:
                 self.busy += 1
                 turn.set_result(None)
 
-    def slow_down(self, error: LMError | None, pause: float) -> None:
-        """After a rate limit: everybody waits `pause` seconds, and the size is halved, at most once a second, as one
-        burst brings many of them."""
-        if error is None or error.kind != "rate_limit":
-            return
-        now = asyncio.get_running_loop().time()
-        self._pause_until = max(self._pause_until, now + pause)
-        if now - self._last_cut > 1.0:
-            self._last_cut, self.size, self._successes = now, max(1, self.size // 2), 0
+    def learn(self, error: LMError | None, pause: float) -> None:
+        """The outcome of a request. After an answer the size may grow again. After a rate limit everybody waits
+        `pause` seconds, and the size is halved, at most once a second, as one burst brings many of them."""
+        if error is None:
+            self._successes += 1
+            if self._successes >= self.size and self.size < self.largest:
+                self.size, self._successes = self.size + 1, 0
+        elif error.kind == "rate_limit":
+            now = asyncio.get_running_loop().time()
+            self._pause_until = max(self._pause_until, now + pause)
+            if now - self._last_cut > 1.0:
+                self._last_cut, self.size, self._successes = now, max(1, self.size // 2), 0

@@ -117,7 +117,9 @@ class LM(Protocol):
 
 
 def estimate_tokens(messages: tuple[Message, ...]) -> int:
-    """A cautious count for reservations: about one token for three bytes (so one for a Chinese character), and four a
+    """A cautious count for reservations: a token for three bytes, as a character of Chinese takes, and four a
     message."""
-    texts = (str(m.get("content") or "") for m in messages)
-    return sum((len(t) if t.isascii() else len(t.encode("utf-8", "replace"))) // 3 + 4 for t in texts)
+    return sum(
+        len(f"{m.get('content') or ''}{m.get('tool_calls') or ''}".encode("utf-8", "surrogatepass")) // 3 + 4
+        for m in messages
+    )

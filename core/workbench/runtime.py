@@ -310,8 +310,11 @@ class Context:
         self.trace.spans.append(span)
         self._span, begun = span, time.perf_counter()
         try:
-            span.outputs = await node.run(inputs, self)
-            return span.outputs
+            outputs = await node.run(inputs, self)
+            if not isinstance(outputs, Mapping):
+                raise TypeError(f"the node gave {type(outputs).__name__}, not a mapping of its outputs")
+            span.outputs = outputs
+            return outputs
         except NodeError as error:
             error.node = error.node or self.node
             span.error = f"{error.kind}: {error}"
@@ -323,7 +326,9 @@ class Context:
             raise NodeError(error.kind, str(error), node=self.node) from error
         except (BudgetSpent, StoreError, ServerDead, SpecError):
             raise
-        except Exception as error:
+        except (Exception, SystemExit, asyncio.CancelledError) as error:
+            if isinstance(error, asyncio.CancelledError) and stopped():
+                raise
             if isinstance(error, WorkbenchError) and self.program.runtime.ledger.stopping is error:
                 raise
             span.error = f"code: {type(error).__name__}: {error}"
@@ -377,6 +382,12 @@ class Context:
         self._effects += 1
         where = [self.program.workflow.hash, self.example, self.node, self.replica, self._effects]
         return await self.program.runtime.ledger.effect(kind, [content, where], run)
+
+
+def stopped() -> bool:
+    """Whether the running task was told to stop: else a CancelledError is a fault of the code that raised it."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
 
 
 def make_request(spec: LMSpec, messages: Sequence[Message], replica: int, settings: Mapping[str, Any]) -> Request:

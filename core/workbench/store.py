@@ -26,7 +26,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -98,11 +98,12 @@ class Store:
         self._known_texts: dict[str, None] = {}
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self.conn = self._connect()
-            self._prepare()
+            with _alone_in(self.path.parent):
+                self.conn = self._connect()
+                self._prepare()
             self._reader = self._connect()
         except (sqlite3.Error, OSError) as error:
-            raise StoreError(f"cannot use the run database {self.path}: {error}") from error
+            raise StoreError(f"cannot use the run database {self.path}: {error}{_what_to_do(error)}") from error
 
     def _connect(self) -> sqlite3.Connection:
         conn = sqlite3.connect(self.path, timeout=10, isolation_level=None, check_same_thread=False)
@@ -167,6 +168,8 @@ class Store:
         self._thread.submit(work)
 
     def _commit(self, rows: list[tuple[str, tuple[Any, ...]]]) -> StoreError | None:
+        if not rows:
+            return None
         with self._lock:
             try:
                 self.conn.execute("begin immediate")
@@ -181,18 +184,19 @@ class Store:
                 return self._failure(error)
 
     def _failure(self, error: sqlite3.Error) -> StoreError:
-        return StoreError(f"cannot write to {self.path}: {error}; what was recorded before is safe")
+        return StoreError(f"cannot write to {self.path}: {error}; what was recorded before is safe{_what_to_do(error)}")
 
     def flush(self) -> None:
-        """Commit what is queued, now."""
+        """Commit what is queued, now, after what the writing thread was handed before."""
         rows, self._pending = self._pending, []
         batch, self._batch = self._batch, None
-        error = self._commit(rows) if rows else None
+        error = self._commit(rows) if self._thread is None else self._thread.submit(self._commit, rows).result()
         if batch is not None and not batch.done() and not batch.get_loop().is_closed():
             if error is None:
                 batch.set_result(None)
             else:
-                batch.cancel()
+                batch.set_exception(error)
+                batch.exception()
         if error is not None:
             raise error
 
@@ -242,11 +246,11 @@ class Store:
         return found[0]
 
     def close(self) -> None:
-        if self._thread is not None:
-            self._thread.shutdown(wait=True)
         try:
             self.flush()
         finally:
+            if self._thread is not None:
+                self._thread.shutdown(wait=True)
             self._reader.close()
             self.conn.close()
 
@@ -261,14 +265,19 @@ class RunLock:
     def __enter__(self) -> RunLock:
         import fcntl
 
-        self._file = open(self.path, "a+")
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._file.seek(0)
-            holder = self._file.read().strip() or "another process"
-            self._file.close()
-            raise StoreError(f"run {self.run} is in use by {holder}; wait for it, or stop it first") from None
+        while True:
+            self._file = open(self.path, "a+")
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                self._file.seek(0)
+                holder = self._file.read().strip() or "another process"
+                self._file.close()
+                raise StoreError(f"run {self.run} is in use by {holder}; wait for it, or stop it first") from None
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(self._file.fileno()), self.path.stat()):
+                    break
+            self._file.close()  # its holder removed it between our opening and our locking
         self._file.truncate(0)
         self._file.write(f"process {os.getpid()} on {os.uname().nodename}")
         self._file.flush()
@@ -277,6 +286,30 @@ class RunLock:
     def __exit__(self, *exc: object) -> None:
         self.path.unlink(missing_ok=True)
         self._file.close()
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """One process at a time makes a database in a folder: SQLite's waiting does not cover the change to WAL."""
+    import fcntl
+
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _what_to_do(error: Exception) -> str:
+    """The end of an error message, where there is something to do about it."""
+    words = str(error)
+    if "full" in words or "No space" in words or "disk I/O error" in words:
+        return "; make room on that disk, then go on with workbench resume"
+    if "locked" in words:
+        return "; another process is writing to it: wait for it, or name another database with --db"
+    return ""
 
 
 def now() -> str:

@@ -1,141 +1,388 @@
-"""The store: newer schemas are refused, readers look on, a second process is kept off, texts survive any content."""
+"""The run database: what is recorded stays, in order, whoever else reads or writes, and whatever fails."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import signal
 import sqlite3
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from workbench.errors import StoreError
-from workbench.intents import Intents
-from workbench.store import SCHEMA_VERSION, RunLock, Store
+from workbench.run import Options, optimize, resume
+from workbench.store import SCHEMA_VERSION, RunLock, Store, dumps
+from workbench.testing import SimulatedLM, SimulatedPool
+from workbench.testing.simulated import write_task
+
+NEW_RUN = "insert into runs (run, status, started, spec, options) values (?, '', '', '', '')"
+EVENT = "insert into events (run_id, at, kind, data) values (1, '', ?, ?)"
 
 
-def test_a_newer_schema_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = Store(tmp_path / "run.db")
+    opened.execute(NEW_RUN, "r")
+    yield opened
+    opened.close()
+
+
+def kinds(path: Path) -> list[str]:
+    """What a stranger finds in the database: the events in order."""
+    reader = sqlite3.connect(path)
+    try:
+        assert reader.execute("pragma integrity_check").fetchone()[0] == "ok"
+        return [row[0] for row in reader.execute("select kind from events order by id")]
+    finally:
+        reader.close()
+
+
+# Opening
+
+
+def test_a_newer_schema_is_refused_and_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "run.db"
     Store(path).close()
-    conn = sqlite3.connect(path)
-    conn.execute(f"pragma user_version={SCHEMA_VERSION + 1}")
-    conn.close()
+    other = sqlite3.connect(path)
+    other.execute(f"pragma user_version={SCHEMA_VERSION + 1}")
+    other.close()
     before = path.read_bytes()
-    with pytest.raises(StoreError, match="newer workbench.*update agent-workbench"):
+    with pytest.raises(StoreError, match=rf"newer workbench \(schema {SCHEMA_VERSION + 1}.*update agent-workbench"):
         Store(path)
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize("content", [b"this is no database, but it is long enough to look at" * 40, b"\x00" * 4096])
-def test_what_is_no_database_is_refused_and_left_as_it_is(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "run.db"
-    path.write_bytes(content)
-    with pytest.raises(StoreError, match="run.db"):
-        Store(path)
-    assert path.read_bytes() == content
+def test_opening_again_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "folder" / "run.db"
+    Store(path).close()
+    before = path.read_bytes()
+    Store(path, create=False).close()
+    assert path.read_bytes() == before
 
 
-def test_a_missing_database_is_named(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="there is no run database.*--db"):
-        Store(tmp_path / "no.db", create=False)
-    assert not (tmp_path / "no.db").exists()
+def test_what_is_no_database_is_named_and_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("these are my notes, not a database\n" * 100)
+    with pytest.raises(StoreError, match=r"cannot use the run database .*notes\.txt.*not a database"):
+        Store(tmp_path / "notes.txt")
+    assert (tmp_path / "notes.txt").read_text().startswith("these are my notes")
+    with pytest.raises(StoreError, match="there is no run database at .*none.db; name another with --db"):
+        Store(tmp_path / "none.db", create=False)
+    assert not (tmp_path / "none.db").exists()
+    with pytest.raises(StoreError, match="cannot use the run database"):
+        Store(tmp_path / "notes.txt" / "run.db")
 
 
-def test_rows_of_one_batch_are_there_for_a_reader_in_another_process(tmp_path: Path) -> None:
-    async def course() -> str:
-        store = Store(tmp_path / "run.db")
+OPEN_AND_WRITE = """
+import sys
+from pathlib import Path
+import sqlite_utils
+from workbench.store import Store
+name = sys.argv[1]
+print("ready", flush=True)
+for n in range(5):
+    while not Path(f"go{n}").exists(): pass
+    store = Store(f"run{n}.db")
+    store.execute("insert into runs (run, status, started, spec, options) values (?, '', '', '', '')", name)
+    store.close()
+    print("done", flush=True)
+"""
+
+
+def test_processes_that_make_one_database_at_the_same_time_all_succeed(tmp_path: Path) -> None:
+    started = [
+        subprocess.Popen([sys.executable, "-c", OPEN_AND_WRITE, str(n)], cwd=tmp_path, text=True,
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for n in range(5)
+    ]  # fmt: skip
+    for turn in range(6):
+        for process in started:
+            assert process.stdout is not None
+            process.stdout.readline()
+        (tmp_path / f"go{turn}").touch()
+    errors = [process.communicate(timeout=60)[1] for process in started]
+    assert [process.returncode for process in started] == [0] * 5, errors
+    for turn in range(5):
+        found = Store(tmp_path / f"run{turn}.db", create=False)
+        assert {r["run"] for r in found.rows("select run from runs")} == {str(n) for n in range(5)}
+        found.close()
+
+
+# Writing and reading
+
+
+def test_a_reader_beside_a_writer_sees_whole_commits_in_order(store: Store) -> None:
+    seen: list[int] = []
+    errors: list[Exception] = []
+    done = threading.Event()
+
+    def look() -> None:
+        reader = sqlite3.connect(f"file:{store.path}?mode=ro", uri=True, timeout=0)
         try:
-            waits = [store.write("insert into texts values (?, ?)", str(i), "x") for i in range(50)]
-            assert len(set(map(id, waits))) == 1, "one commit for all"
-            await waits[0]
-            code = "import sqlite3,sys; print(sqlite3.connect(sys.argv[1]).execute('select count(*) from texts').fetchone()[0])"
-            done = subprocess.run([sys.executable, "-c", code, str(store.path)], capture_output=True, text=True)
-            return done.stdout.strip()
+            while not done.is_set():
+                seen.append(reader.execute("select count(*) from events").fetchone()[0])
+        except sqlite3.Error as error:
+            errors.append(error)
         finally:
-            store.close()
+            reader.close()
 
-    assert asyncio.run(course()) == "50"
-
-
-def test_a_bad_row_fails_its_batch_and_not_the_next(tmp_path: Path) -> None:
     async def course() -> None:
-        store = Store(tmp_path / "run.db")
-        try:
-            with pytest.raises(StoreError, match="what was recorded before is safe"):
-                await store.write("insert into texts values (?, ?)", "a", None)
-            await store.write("insert into texts values (?, ?)", "b", "fine")
-            assert [r["hash"] for r in store.rows("select hash from texts")] == ["b"]
-        finally:
-            store.close()
+        for n in range(100):
+            pair = [store.write(EVENT, f"{n}a", ""), store.write(EVENT, f"{n}b", "")]
+            await asyncio.gather(*pair)
+            row = store.row("select count(*) from events")
+            assert row is not None and row[0] == 2 * n + 2, "what was awaited can be read"
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        asyncio.run(course())
+    finally:
+        done.set()
+        thread.join()
+    assert not errors and seen == sorted(seen) and all(n % 2 == 0 for n in seen) and len(set(seen)) > 2
+    assert kinds(store.path) == [f"{n}{x}" for n in range(100) for x in "ab"]
+
+
+def test_flush_comes_after_what_the_writing_thread_has(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread may be slow to begin; what is flushed later must not overtake it."""
+    commit = store._commit
+
+    def slow(rows: list[Any]) -> StoreError | None:
+        if rows and rows[0][1][0] == "first":
+            time.sleep(0.1)
+        return commit(rows)
+
+    monkeypatch.setattr(store, "_commit", slow)
+
+    async def course() -> None:
+        store.write(EVENT, "first", "")
+        await asyncio.sleep(0.02)  # handed to the thread
+        store.write(EVENT, "second", "")
+        store.flush()
+        assert [r[0] for r in store.rows("select kind from events order by id")] == ["first", "second"]
+        store.write(EVENT, "third", "")
+        store.execute(EVENT, "fourth", "")
+        assert [r[0] for r in store.rows("select kind from events order by id")][-2:] == ["third", "fourth"]
 
     asyncio.run(course())
 
 
-def test_a_second_process_is_kept_off_a_run_until_the_first_is_dead(tmp_path: Path) -> None:
+def test_closing_keeps_what_was_queued(tmp_path: Path) -> None:
     store = Store(tmp_path / "run.db")
-    code = (
-        "import sys, time\nfrom workbench.store import *\n"
-        "store = Store(sys.argv[1])\nwith RunLock(store, 'r'):\n print('in', flush=True)\n time.sleep(60)\n"
+    store.execute(NEW_RUN, "r")
+
+    async def course() -> None:
+        for n in range(50):
+            store.write(EVENT, str(n), "")
+            if n % 20 == 0:
+                await asyncio.sleep(0)
+
+    asyncio.run(course())
+    store.close()
+    assert kinds(tmp_path / "run.db") == [str(n) for n in range(50)]
+
+
+def test_a_bad_row_is_told_to_all_of_its_commit_and_to_nobody_else(store: Store) -> None:
+    async def course() -> None:
+        good, bad = store.write(EVENT, "good", ""), store.write("insert into nowhere values (1)")
+        for future in (good, bad):
+            with pytest.raises(StoreError, match="no such table: nowhere; what was recorded before is safe"):
+                await future
+        await store.write(EVENT, "next", "")
+        store.write("insert into nowhere values (1)")  # nobody waits for it
+        await asyncio.sleep(0.05)
+        future = store.write("insert into nowhere values (2)")
+        with pytest.raises(StoreError):
+            store.flush()
+        with pytest.raises(StoreError):  # no CancelledError: those who wait must not think that they were stopped
+            await future
+
+    asyncio.run(course())
+    assert kinds(store.path) == ["next"]
+
+
+# Full disks
+
+
+def test_a_full_disk_loses_nothing_and_says_what_to_do(store: Store) -> None:
+    pages = store.conn.execute("pragma page_count").fetchone()[0]
+    store.conn.execute(f"pragma max_page_count={pages + 40}")
+    written: list[str] = []
+
+    async def fill() -> str:
+        for n in range(1000):
+            key = store.text(f"{n}" * 1000)
+            await store.write(EVENT, str(n), key)
+            written.append(str(n))
+        return key
+
+    with pytest.raises(StoreError, match=r"run\.db.*disk is full.*before is safe.*make room.*workbench resume"):
+        asyncio.run(fill())
+    assert 5 < len(written) < 200
+    assert kinds(store.path) == written
+
+    store.conn.execute("pragma max_page_count=1000000")  # room was made
+    failed = str(len(written)) * 1000
+
+    async def again() -> str:
+        key = store.text(failed)
+        await store.write(EVENT, "again", key)
+        return key
+
+    key = asyncio.run(again())
+    row = store.row("select text from texts where hash = ?", key)
+    assert row is not None and row["text"] == failed, "a text that was rolled back is written again"
+    assert kinds(store.path) == [*written, "again"]
+
+
+LIMITED = """
+import resource, sys
+from pathlib import Path
+from workbench.errors import StoreError
+from workbench.run import optimize
+from workbench.testing import SimulatedLM, SimulatedPool
+import sqlite_utils, optuna
+lm = SimulatedLM()
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2)
+try:
+    optimize("workflow.yaml", database="run.db", pool=SimulatedPool(lm))
+except StoreError as error:
+    print(lm.requests, error)
+    sys.exit(2)
+"""
+
+
+def test_a_run_on_a_full_disk_stops_and_goes_on_later(tmp_path: Path) -> None:
+    write_task(tmp_path, budget={"calls": 150})
+    spec = json.loads((tmp_path / "workflow.yaml").read_text())
+    spec["optimize"] = [{"random": {"trials": 5}}]
+    (tmp_path / "workflow.yaml").write_text(json.dumps(spec))
+    out = Options(out=str(tmp_path / "out.yaml"))
+    whole = optimize(
+        tmp_path / "workflow.yaml", database=tmp_path / "whole.db", pool=SimulatedPool(SimulatedLM()), options=out
     )
-    holder = subprocess.Popen([sys.executable, "-c", code, str(store.path)], stdout=subprocess.PIPE, text=True)
+    done = subprocess.run([sys.executable, "-c", LIMITED, str(240_000)], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 2, done.stderr
+    sent, words = done.stdout.split(" ", 1)
+    assert "cannot write" in words and "make room on that disk, then go on with workbench resume" in words
+    lm = SimulatedLM()
+    report = resume("last", database=tmp_path / "run.db", pool=SimulatedPool(lm), options=out)
+    assert report.winner == whole.winner and report.best["test"] == whole.best["test"]
+    assert report.status == whole.status == "finished"
+    in_flight = 4
+    assert whole.spent["calls"] <= int(sent) + lm.requests <= whole.spent["calls"] + in_flight
+    assert 10 < int(sent) < whole.spent["calls"], "the disk was full in the middle of the run"
+
+
+# Texts
+
+
+def test_a_text_is_kept_once(store: Store) -> None:
+    async def course() -> list[str]:
+        keys = [store.text(t) for t in ("long" * 100, "other" * 100, "long" * 100)]
+        await store.write(EVENT, "", "")
+        return keys
+
+    keys = asyncio.run(course())
+    assert keys[0] == keys[2] != keys[1]
+    assert {r["hash"]: r["text"] for r in store.rows("select * from texts")} == {
+        keys[0]: "long" * 100,
+        keys[1]: "other" * 100,
+    }
+    store._known_texts.clear()  # as in another process
+    assert asyncio.run(course()) == keys
+    row = store.row("select count(*) from texts")
+    assert row is not None and row[0] == 2
+
+
+def test_odd_characters_are_kept_or_escaped(store: Store) -> None:
+    async def course() -> str:
+        await store.write(EVENT, "nul \0 and 😀", dumps({"half": "\ud800", "nan": [1]}))
+        key = store.text("half \ud83d")
+        await store.write(EVENT, "", "")
+        return key
+
+    key = asyncio.run(course())
+    row = store.row("select kind, data from events order by id limit 1")
+    assert row is not None and row["kind"] == "nul \0 and 😀" and json.loads(row["data"])["half"] == "\ud800"
+    row = store.row("select text from texts where hash = ?", key)
+    assert row is not None and row["text"] == r"half \ud83d"
+
+
+def test_memory_of_known_texts_is_bounded(store: Store) -> None:
+    async def course() -> None:
+        for n in range(5000):
+            store.text(f"text {n}")
+        await store.write(EVENT, "", "")
+
+    asyncio.run(course())
+    assert len(store._known_texts) <= 4096
+    row = store.row("select count(*) from texts")
+    assert row is not None and row[0] == 5000
+
+
+# Runs and their locks
+
+
+def test_a_run_is_found_by_a_beginning_of_its_name(store: Store) -> None:
+    for name in ("abc1", "abd2", "ab"):
+        store.execute(
+            "insert into runs (run, status, started, file, spec, options) values (?, '', '', 'f', '', '')", name
+        )
+    assert store.find_run("abc")["run"] == "abc1"
+    assert store.find_run("ab")["run"] == "ab", "a whole name is no beginning of another"
+    assert store.find_run("last")["run"] == "ab"
+    with pytest.raises(StoreError, match="'a' is not unique.*ab, abd2, abc1"):
+        store.find_run("a")
+    with pytest.raises(StoreError, match="'zz' is not in .*newest runs: ab"):
+        store.find_run("zz")
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from workbench.store import RunLock, Store
+with RunLock(Store(sys.argv[1]), "r"):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_run_is_held_against_other_processes_until_its_holder_dies(store: Store) -> None:
+    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(store.path)], stdout=subprocess.PIPE, text=True)
     try:
-        assert holder.stdout is not None and holder.stdout.readline() == "in\n"
-        with pytest.raises(StoreError, match=f"in use by process {holder.pid}"):
+        assert holder.stdout is not None and holder.stdout.readline() == "held\n"
+        with pytest.raises(StoreError, match=rf"run r is in use by process {holder.pid} on \S+; wait for it"):
             RunLock(store, "r").__enter__()
-        with RunLock(store, "another"):
+        with RunLock(store, "other"):
             pass
     finally:
-        holder.kill()
-        holder.wait()
-        assert holder.stdout is not None
-        holder.stdout.close()
+        holder.send_signal(signal.SIGKILL)
+        holder.communicate()
     with RunLock(store, "r"):
         pass
-    store.close()
+    assert not list(store.path.parent.glob("*.lock"))
 
 
-def test_two_processes_may_write_the_same_database(tmp_path: Path) -> None:
-    path = tmp_path / "run.db"
-    Store(path).close()
-    code = (
-        "import asyncio, sys\nfrom workbench.store import *\n"
-        "async def go():\n"
-        " store = Store(sys.argv[1])\n"
-        " for i in range(150):\n  await store.write('insert into texts values (?, ?)', f'{sys.argv[2]} {i}', 'x')\n"
-        " store.close()\n"
-        "asyncio.run(go())\n"
-    )
-    writers = [subprocess.Popen([sys.executable, "-c", code, str(path), name]) for name in ("one", "two")]
-    assert [w.wait() for w in writers] == [0, 0]
-    store = Store(path)
-    assert store.row("select count(*) from texts")[0] == 300  # type: ignore[index]
-    store.close()
+def test_a_lock_file_that_its_holder_removes_is_no_lock(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between our opening and our locking the holder may end: then we hold a file that nobody else can see."""
+    import fcntl
 
+    real, removed = fcntl.flock, []
 
-@given(text=st.text(st.characters(), max_size=40))
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_text_can_be_kept(text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-    async def course() -> str:
-        store = Store(tmp_path_factory.mktemp("text") / "run.db")
-        try:
-            key = store.text(text)
-            store.flush()
-            return store.row("select text from texts where hash = ?", key)["text"]  # type: ignore[index]
-        finally:
-            store.close()
+    def flock(file: Any, how: int) -> None:
+        if not removed:
+            removed.append(1)
+            RunLock(store, "r").path.unlink()
+        real(file, how)
 
-    assert asyncio.run(course()) == text.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
-def test_intents_that_were_cut_by_a_kill_are_left_out(tmp_path: Path) -> None:
-    intents = Intents(tmp_path / "intents", 7)
-    intents.add("k1", "task", 10, 0.25)
-    intents.add("k2", "judge", 20, 0.0)
-    with (tmp_path / "intents").open("a") as file:
-        file.write("7 k3 ta")
-    assert list(intents.read()) == [(7, "k1", "task", 10, 0.25), (7, "k2", "judge", 20, 0.0)]
-    intents.remove()
-    assert list(intents.read()) == [] and not (tmp_path / "intents").exists()
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with RunLock(store, "r"), pytest.raises(StoreError, match="in use"):
+        RunLock(store, "r").__enter__()
