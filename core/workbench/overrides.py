@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workbench.errors import SpecError
+from workbench.errors import SpecError, suggest
+from workbench.plugins import plugins
 from workbench.yamlsource import Source, load_yaml, load_yaml_file
 
 #: Environment variables that set a place in the file.
@@ -53,7 +54,7 @@ def config_file() -> Path:
 
 def outside_settings(flags: Sequence[tuple[str, Any]]) -> list[Setting]:
     """Settings from outside the file that override it, strongest first."""
-    found = [Setting(address, value, "flag --set") for address, value in flags]
+    found = [Setting(address, value, f"flag --set {address}") for address, value in flags]
     for variable, address in ENVIRONMENT.items():
         if os.environ.get(variable):
             found.append(Setting(address, parse_value(os.environ[variable]), f"environment {variable}"))
@@ -73,28 +74,45 @@ def config_settings() -> list[Setting]:
 
 def apply_overrides(source: Source, flags: Sequence[tuple[str, Any]]) -> Source:
     """The file's value with settings from outside put in. Raises SpecError for an address that leads nowhere."""
-    value = copy.deepcopy(source.value)
+    value, origins = copy.deepcopy(source.value), {}
     for setting in config_settings():
-        value.setdefault(setting.address, setting.value)
+        if setting.address not in value:
+            value[setting.address] = setting.value
+            origins[setting.address,] = setting.origin
     for setting in reversed(outside_settings(flags)):
-        _put(value, setting)
-    return source.with_value(value)
+        origins[_put(value, setting)] = setting.origin
+    return source.with_value(value, origins)
 
 
-def _put(value: Any, setting: Setting) -> None:
-    parts = setting.address.split(".")
-    for index, part in enumerate(parts[:-1]):
-        if isinstance(value, list) and part.isdigit() and int(part) < len(value):
-            value = value[int(part)]
+def _put(value: Any, setting: Setting) -> tuple[str | int, ...]:
+    """Set the value at the setting's address; returns the path that the address stands for."""
+    parts, path = setting.address.split("."), list[str | int]()
+    nodes = value.get("nodes")
+    if parts[0] == "nodes" and len(parts) > 2 and isinstance(nodes, dict) and parts[1] not in nodes:
+        if parts[2] not in plugins().names("node_kinds"):  # which would make a new node
+            raise SpecError(f"{setting.origin}: there is no node '{parts[1]}'", hint=suggest(parts[1], nodes))
+    for part in parts[:-1]:
+        if isinstance(value, list):
+            index = _index(value, part, setting)
+            path.append(index)
+            value = value[index]
             continue
-        if not isinstance(value, dict):
-            raise SpecError(
-                f"{setting.origin}: '{'.'.join(parts[:index])}' has no settings inside",
-                hint="Addresses look like budget.calls or nodes.answer.instructions.",
-            )
         if part == "lm" and isinstance(value.get("lm"), str):
             value["lm"] = {"model": value["lm"]}
+        path.append(part)
         value = value.setdefault(part, {})
-    if not isinstance(value, dict):
-        raise SpecError(f"{setting.origin}: '{setting.address}' is no setting")
-    value[parts[-1]] = setting.value
+        if not isinstance(value, dict | list):
+            raise SpecError(
+                f"{setting.origin}: '{'.'.join(map(str, path))}' is no setting that has others inside",
+                hint="Addresses look like budget.calls or nodes.answer.instructions.",
+            )
+    last: Any = _index(value, parts[-1], setting) if isinstance(value, list) else parts[-1]
+    value[last] = setting.value
+    return *path, last
+
+
+def _index(value: list[Any], part: str, setting: Setting) -> int:
+    if not part.isdigit() or int(part) >= len(value):
+        raise SpecError(f"{setting.origin}: '{part}' is no place in a list of {len(value)}",
+                        hint="Places count from 0.")  # fmt: skip
+    return int(part)

@@ -28,16 +28,20 @@ def pareto_set(evaluations: Sequence[Evaluation], objectives: Sequence[str]) -> 
 
 
 def pick(evaluations: Sequence[Evaluation], objectives: Sequence[str], how: str) -> Evaluation:
-    """score: the best first objective. cheapest: the best second objective among those that score at least as well
-    as the baseline (the first evaluation). knee: the point of the front farthest from the line between its ends."""
+    """A point of the front; one of the objectives is `score`.
+
+    score: the best score. cheapest: the best other objective (the first of them) among those that score at least as
+    well as the baseline (the first evaluation). knee: the point farthest from the line between the ends, in the first
+    two objectives; of two points or one, the better score.
+    """
     front = pareto_set(evaluations, objectives)
     if how == "cheapest":
-        baseline = evaluations[0].objectives["score"]
-        good = [e for e in front if e.objectives["score"] >= baseline] or front
-        return max(good, key=lambda e: (sign(objectives[1]) * e.objectives[objectives[1]], e.score))
+        cost = next(o for o in objectives if o != "score")
+        good = [e for e in front if e.score >= evaluations[0].score]
+        return max(good, key=lambda e: (sign(cost) * e.objectives[cost], e.score))
     if how == "knee" and len(front) > 2:
         return max(front, key=lambda e: _height(e, front, objectives))
-    return front[0]
+    return max(front, key=lambda e: e.score)
 
 
 def _height(point: Evaluation, front: Sequence[Evaluation], objectives: Sequence[str]) -> float:

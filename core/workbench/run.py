@@ -306,7 +306,7 @@ class _Session:
         if best is None:
             return self.task.workflow
         spec = self.task.spec
-        if len(spec.objectives) > 1 and spec.pick != "score":
+        if len(spec.objectives) > 1:
             from workbench.pareto import pick
 
             return pick(list(self.progress.complete.values()), spec.objectives, spec.pick).workflow

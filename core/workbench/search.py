@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, Protocol, cast
 
 from workbench.data import Example
@@ -37,14 +39,15 @@ class RandomSuggests:
         self, name: str, low: float, high: float, *, log: bool = False, step: float | None = None
     ) -> float:
         if log:
-            import math
-
-            return math.exp(self.rng.uniform(math.log(low), math.log(high)))
+            return min(max(math.exp(self.rng.uniform(math.log(low), math.log(high))), low), high)
         if step:
-            return low + step * self.rng.randrange(int((high - low) / step + 1e-9) + 1)
+            return min(low + step * self.rng.randrange(round((high - low) / step) + 1), high)
         return self.rng.uniform(low, high)
 
     def suggest_int(self, name: str, low: int, high: int, *, log: bool = False, step: int = 1) -> int:
+        if log:
+            drawn = math.exp(self.rng.uniform(math.log(low - 0.5), math.log(high + 0.5)))
+            return min(max(round(drawn), low), high)
         return self.rng.randrange(low, high + 1, step)
 
     def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
@@ -105,9 +108,11 @@ class Space:
     def _value(self, trial: Suggests, address: str, domain: DomainSpec, workflow: Workflow) -> Any:
         if domain.float_:
             low, high = domain.float_
+            high = _last(low, high, domain.step)
             return trial.suggest_float(address, low, high, log=domain.log, step=domain.step)
         if domain.int_:
             low, high = domain.int_
+            high = int(_last(low, high, domain.step))
             return trial.suggest_int(address, low, high, log=domain.log, step=int(domain.step or 1))
         if domain.choice:
             if _plain(domain.choice):
@@ -144,6 +149,14 @@ class Space:
 def _plain(choices: Sequence[Any]) -> bool:
     """Whether Optuna can hold the choices themselves; otherwise it is given their numbers."""
     return all(isinstance(c, str | int | float | bool | None) for c in choices)
+
+
+def _last(low: float, high: float, step: float | None) -> float:
+    """The last of low, low + step, ... that is not above high, in decimals as they were written."""
+    if step is None:
+        return high
+    first, last, width = (Decimal(str(value)) for value in (low, high, step))
+    return float(first + (last - first) // width * width)
 
 
 def default_space(workflow: Workflow, max_demos: int = 8) -> dict[str, DomainSpec]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import types
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol, Union, get_args, get_origin
@@ -102,6 +103,14 @@ class DomainSpec(Strict):
         if len(given) != 1:
             raise ValueError("give exactly one of float, int, choice, demos, e.g. {float: [0.0, 1.0]}")
         bounds = self.float_ or self.int_
+        if bounds and not all(map(math.isfinite, bounds)):
+            raise ValueError("bounds must be finite numbers")
+        if not bounds and (self.log or self.step is not None):
+            raise ValueError("log and step belong to float and int")
+        if self.log and self.step is not None:
+            raise ValueError("log and step exclude each other")
+        if self.int_ and self.step is not None and self.step != int(self.step):
+            raise ValueError(f"the step of whole numbers is a whole number, not {self.step:g}")
         if bounds and bounds[0] > bounds[1]:
             raise ValueError(f"the lower bound {bounds[0]} is above the upper bound {bounds[1]}")
         if self.log and bounds and bounds[0] <= 0:
@@ -140,6 +149,16 @@ class Spec(Strict):
     budget: BudgetSpec = Field(default_factory=lambda: BudgetSpec.model_validate({"calls": 1000}))
     concurrency: int = Field(16, ge=1, le=4096, description="examples evaluated at once")
     seed: int = 0
+
+    @model_validator(mode="after")
+    def _objectives(self) -> Spec:
+        if "score" not in self.objectives:
+            raise ValueError("objectives must contain score: without it the cheapest nonsense is best")
+        if len(set(self.objectives)) < len(self.objectives):
+            raise ValueError("objectives must differ from each other")
+        if self.pick != "score" and len(self.objectives) == 1:
+            raise ValueError(f"pick: {self.pick} needs a second objective, e.g. objectives: [score, tokens]")
+        return self
 
     @field_validator("lm", mode="before")
     @classmethod

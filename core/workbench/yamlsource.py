@@ -42,6 +42,7 @@ class Source:
     text: str
     _keys: dict[Path_, Place] = field(default_factory=dict, repr=False)
     _values: dict[Path_, Place] = field(default_factory=dict, repr=False)
+    _origins: dict[Path_, str] = field(default_factory=dict, repr=False)
 
     def has(self, path: Path_) -> bool:
         """Whether the file itself has this place."""
@@ -59,13 +60,17 @@ class Source:
         return self._keys.get(path, value) if of == "key" else value
 
     def error(self, path: Path_, message: str, hint: str | None = None, of: str = "key") -> SpecError:
-        """A SpecError at that place, for the caller to raise."""
+        """A SpecError at that place, for the caller to raise; where a setting from outside put it, that is named."""
+        path = tuple(path)
+        for place, origin in self._origins.items():
+            if path[: len(place)] == place or (path and place[: len(path)] == path and not self.has(path)):
+                return SpecError(message, file=origin, hint=hint, path=path)
         line, column = self.position(path, of)
-        return SpecError(message, file=self.file, line=line, column=column, hint=hint, path=tuple(path))
+        return SpecError(message, file=self.file, line=line, column=column, hint=hint, path=path)
 
-    def with_value(self, value: Any) -> Source:
-        """The same file with settings from outside put into its value."""
-        return replace(self, value=value)
+    def with_value(self, value: Any, origins: dict[Path_, str] | None = None) -> Source:
+        """The same file with settings from outside put into its value; origins says by path where they came from."""
+        return replace(self, value=value, _origins=origins or {})
 
 
 def load_yaml_file(path: str | Path) -> Source:
