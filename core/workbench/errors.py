@@ -54,9 +54,12 @@ class PluginError(WorkbenchError):
 class BudgetSpent(WorkbenchError):
     """The next call could pass the budget's ceiling, so it was not sent."""
 
-    def __init__(self, what: str, ceiling: float, needed: float):
-        self.what, self.ceiling, self.needed = what, ceiling, needed
-        super().__init__(f"budget reached: {what} has a ceiling of {ceiling:g}, the next call needs {needed:g}")
+    def __init__(self, what: str, ceiling: float, needed: float, held: float = 0.0):
+        self.what, self.ceiling, self.needed, self.held = what, ceiling, needed, held
+        proof = f", {held:g} of it set aside for the proof" if held else ""
+        super().__init__(
+            f"budget reached: {what} has a ceiling of {ceiling:g}{proof}; one more call could use {needed:g}"
+        )
 
 
 #: Kinds that another attempt may mend. `auth` and `bad_request` never mend themselves.

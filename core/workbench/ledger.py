@@ -199,7 +199,7 @@ class Ledger:
                 continue
             used = max(getattr(self.spent, what), getattr(self.sent, what)) + getattr(self._reserved, what)
             if used + need > ceiling - self._hold[what] + 1e-12:
-                raise BudgetSpent(what, ceiling - self._hold[what], used + need)
+                raise BudgetSpent(what, ceiling, used + need, self._hold[what])
         if self.budget.minutes is not None and self.seconds >= self.budget.minutes * 60:
             raise BudgetSpent("minutes", self.budget.minutes, self.seconds / 60)
         _add(self._reserved, worst, 1)

@@ -122,6 +122,9 @@ def test_mistakes_of_the_file_keep_their_place() -> None:
     parsed = load_yaml(TEXT.replace("calls: 10", "call: 10"), "bad.yaml")
     with pytest.raises(SpecError, match=r"^bad\.yaml:9:\d+: unknown key 'call'"):
         check_spec(apply_overrides(parsed, [("budget.usd", 0.5)]))
+    parsed = load_yaml(TEXT.replace("split: {train: 1, val: 1, test: 1}", "val: v"), "bad.yaml")
+    with pytest.raises(SpecError, match=r"^bad\.yaml:3:\d+: data: "):
+        check_spec(apply_overrides(parsed, [("data.limit", 5)]))
 
 
 @pytest.mark.parametrize(
