@@ -324,6 +324,8 @@ def test_a_clear_loser_is_stopped_and_a_better_one_is_not() -> None:
     assert race([0.0] * 8) is True
     assert race([1.0] * 10 + [0.0] * 20) is False
     assert paired_race([0.0] * 40)([1.0] * 8) is False
+    # six losses, one win, three ties: p is 0.06 on the side that is asked about, 0.125 on both
+    assert paired_race([1.0] * 6 + [0.0] * 34)([0.0] * 6 + [1.0] + [0.0] * 3) is True
 
 
 def test_races_look_at_the_ends_of_blocks_only(tmp_path: Path) -> None:
