@@ -99,6 +99,7 @@ class Ledger:
     earlier_seconds: float = 0.0  # what earlier processes of this run used
     spent: Spend = field(default_factory=Spend)
     by_role: dict[str, Spend] = field(default_factory=lambda: defaultdict(Spend))
+    largest_prompt: dict[str, int] = field(default_factory=dict)  # in tokens, by role
     retries: int = 0
     stopping: BaseException | None = None  # raised instead of sending anything more
 
@@ -378,6 +379,7 @@ class Ledger:
     def _count(self, role: str, calls: int, prompt: int, completion: int, usd: float, seconds: float) -> None:
         for spend in (self.spent, self.by_role[role]):
             _add(spend, Spend(calls, 0, prompt, completion, usd, seconds), 1)
+        self.largest_prompt[role] = max(prompt, self.largest_prompt.get(role, 0))
 
     def _tell(self, *values: Any) -> None:
         self.on_call(CallInfo(*values))
@@ -418,7 +420,10 @@ class Ledger:
             **self.spent.as_dict(),
             "seconds": round(self.seconds, 3),
             "unknown": self.unknown,
-            "by_role": {role: spend.as_dict() for role, spend in sorted(self.by_role.items())},
+            "by_role": {
+                role: {**spend.as_dict(), "largest_prompt": self.largest_prompt.get(role, 0)}
+                for role, spend in sorted(self.by_role.items())
+            },
         }
 
 

@@ -15,9 +15,10 @@ from typing import Any
 
 from pydantic import Field
 
-from workbench import BudgetSpent, Evaluation, Optimizer, Patch, Study, Workflow
-from workbench.errors import LMError, SpecError
+from workbench import Evaluation, Optimizer, Patch, Study, Workflow
+from workbench.errors import SpecError
 from workbench.nodes import learnable, node_at
+from workbench.propose import Proposer
 from workbench_forge import prompts
 from workbench_forge.actions import (
     Action,
@@ -110,7 +111,7 @@ class Forge(Optimizer):
     ) -> Action | None:
         """One usable edit, or None after `tries` answers that are not."""
         for _ in range(self.tries):
-            text = await self._propose(study, messages, replica)
+            text = await self._proposer(study).ask(messages, replica)
             if text is None:
                 return None
             try:
@@ -122,6 +123,9 @@ class Forge(Optimizer):
                 messages = [*messages, {"role": "assistant", "content": text},
                             {"role": "user", "content": f"That cannot be used: {error}. Try again."}]  # fmt: skip
         return None
+
+    def _proposer(self, study: Study) -> Proposer:
+        return Proposer(study, self.temperature, max_tokens=1500)
 
     # Programs of code nodes
 
@@ -150,7 +154,7 @@ class Forge(Optimizer):
 
     async def _program(self, study: Study, messages: list[dict[str, str]], function: str, replica: int) -> str | None:
         for _ in range(self.tries):
-            text = await self._propose(study, messages, replica)
+            text = await self._proposer(study).ask(messages, replica)
             if text is None:
                 return None
             source = python_in(text)
@@ -161,16 +165,3 @@ class Forge(Optimizer):
                 messages = [*messages, {"role": "assistant", "content": text},
                             {"role": "user", "content": f"That cannot be used: {error}. Try again."}]  # fmt: skip
         return None
-
-    async def _propose(self, study: Study, messages: list[dict[str, str]], replica: int) -> str | None:
-        """An answer of the proposer; None where it fails for good. Lets BudgetSpent pass."""
-        try:
-            response = await study.lm("proposer")(messages, temperature=self.temperature, max_tokens=1500,
-                                                  replica=replica)  # fmt: skip
-        except BudgetSpent:
-            raise
-        except LMError as error:
-            if error.kind == "auth":
-                raise
-            return None
-        return response.text if response.text.strip() else None

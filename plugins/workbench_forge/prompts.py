@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from workbench import Evaluation, Workflow
 from workbench.data import Example
+from workbench.propose import short, show_results
 
 _SYSTEM = """\
 You improve the tools of an agent: Python functions that it may call while it solves tasks. After seeing how it did,
@@ -33,30 +33,14 @@ def functions_task(
     if failures:
         tried = "\n".join(f"- {', '.join(f['name'] for f in fs) or 'none'}: {score:.2f}" for fs, score in failures)
         parts.append(f"Lists that did worse than the score {before.score:.2f} of the best one:\n{tried}")
-    parts.append(f"How the agent did with the best functions (score {before.score:.2f}):\n{_histories(before, shown)}")
+    parts.append(
+        f"How the agent did with the best functions (score {before.score:.2f}):\n{show_results(before.results, shown)}"
+    )
     return "\n\n".join(parts)
 
 
 def _list(functions: Sequence[dict[str, Any]]) -> str:
     return "\n".join(f"### {f['name']}: {f['description']}\n{f['source']}" for f in functions) or "none"
-
-
-def _histories(evaluation: Evaluation, shown: int) -> str:
-    """Failures first: they say most. Each gets its share of the characters."""
-    results = sorted(evaluation.results, key=lambda r: r.score or 0.0)
-    share = max(200, shown // max(1, len(results)))
-    texts = []
-    for result in results:
-        text = f"- score {result.score or 0.0:.2f}; task: {_short(dict(result.example.fields), share // 2)}; "
-        text += f"answer: {_short(dict(result.prediction), share // 4)}"
-        if result.failure or result.feedback:
-            text += f"; {result.failure or ''} {result.message or result.feedback or ''}"[: share // 4]
-        for span in result.trace.spans if result.trace else ():
-            for call in span.notes.get("tools", []):
-                text += f"; called {call['name']}({_short(call['arguments'], 60)}): {call['result'][:60]}"
-        texts.append(text[:share])
-    kept = "\n".join(texts)
-    return kept[:shown]
 
 
 def program(
@@ -68,7 +52,7 @@ def program(
         known = {n: example[n] for n in node.inputs if n in example}
         wanted = {n: example[targets.get(n, n)] for n in node.outputs if targets.get(n, n) in example}
         rest = {} if known and wanted else dict(example.fields)
-        line = _short({**known, **wanted, **rest}, 400)
+        line = short({**known, **wanted, **rest}, 400)
         if size + len(line) > shown:
             break
         rows.append(line)
@@ -81,8 +65,3 @@ def program(
         "Examples:\n" + "\n".join(rows) + "\nFind the rule, do not list the examples. Answer with one Python block."
     )
     return [{"role": "user", "content": task}]
-
-
-def _short(value: Any, most: int) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= most else text[: most - 1] + "…"

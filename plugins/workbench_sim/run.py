@@ -7,8 +7,8 @@ import json
 import random
 import statistics
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,33 +17,23 @@ from workbench.lm import Request, Response
 from workbench.run import Options, optimize
 from workbench.runtime import LMPool
 from workbench.workflow import Workflow
-from workbench_sim.worlds import PLAIN, TOPICS, World
+from workbench_sim.worlds import PLAIN, TOPICS, World, proposer
 
 LABELS = ("a", "b", "c", "d")
 ROWS = {"train": 48, "val": 40, "test": 60}
 
 
-class SimulatedTaskLM(LMPool):
-    """The only member of its own pool. An answer is right if a number made of the request's hash lies below the
-    skill, so every candidate has a noise of its own, and the same request always gets the same answer."""
+class SimulatedLM:
+    """What both simulated language models share: no model, no price."""
 
-    identity, concurrency = "simulated, no model", 8
+    concurrency = 8
 
     def __init__(self, world: World):
-        super().__init__()
-        self.world = world
+        self.world, self.identity = world, f"{type(self).__name__}, no model"
 
-    def get(self, spec: Any) -> Any:
-        return self
-
-    async def complete(self, request: Request) -> Response:
-        question = str(request.messages[-1]["content"])
-        tokens = sum(len(str(m["content"])) for m in request.messages) // 4
-        right = next((i for i, c in enumerate(LABELS) if f" {c}-thing" in question), 0)
-        draw = random.Random(hashlib.sha256(request.key(self.world.name).encode()).digest())
-        if draw.random() >= self.world.skill(request):
-            right = (right + draw.randrange(1, len(LABELS))) % len(LABELS)
-        return Response(LABELS[right], "stop", tokens, 1, 0.0)
+    def draw(self, request: Request) -> random.Random:
+        """Chance that hangs on the request alone, so that the same request always gets the same answer."""
+        return random.Random(hashlib.sha256(request.key(self.world.name).encode()).digest())
 
     def price(self, prompt_tokens: int, completion_tokens: int) -> float:
         return 0.0
@@ -52,14 +42,54 @@ class SimulatedTaskLM(LMPool):
         pass
 
 
+class SimulatedTaskLM(SimulatedLM):
+    """An answer is right if a number made of the request's hash lies below the skill, so every candidate has a noise
+    of its own."""
+
+    async def complete(self, request: Request) -> Response:
+        question = str(request.messages[-1]["content"])
+        right = next((i for i, c in enumerate(LABELS) if f" {c}-thing" in question), 0)
+        draw = self.draw(request)
+        if draw.random() >= self.world.skill(request):
+            right = (right + draw.randrange(1, len(LABELS))) % len(LABELS)
+        return Response(LABELS[right], "stop", _tokens(request), 1, 0.0)
+
+
+class SimulatedProposerLM(SimulatedLM):
+    """Writes instructions and advice as `worlds.proposer` says."""
+
+    async def complete(self, request: Request) -> Response:
+        text = proposer(self.world, request, self.draw(request))
+        return Response(text, "stop", _tokens(request), len(text) // 4, 0.0)
+
+
+def _tokens(request: Request) -> int:
+    return sum(len(str(m["content"])) for m in request.messages) // 4
+
+
+class SimulatedPool(LMPool):
+    """Serves the two simulated language models of a world."""
+
+    def __init__(self, world: World):
+        super().__init__()
+        self.task, self.proposer = SimulatedTaskLM(world), SimulatedProposerLM(world)
+
+    def get(self, spec: Any) -> Any:
+        return self.proposer if spec.model.endswith("proposer") else self.task
+
+
 @dataclass(frozen=True)
 class Result:
-    """One run: the winner's true accuracy, what it spent, and whether a gain was claimed."""
+    """One run: the winner's true accuracy, what it spent, and whether a gain was claimed.
+
+    proposer: calls, prompt_tokens and largest_prompt of the proposer.
+    """
 
     accuracy: float
     calls: int
     claimed: bool
     error: str | None = None
+    proposer: Mapping[str, int] = field(default_factory=dict)
 
 
 def run_world(world: World, optimizer: Any, *, calls: int, seed: int) -> Result:
@@ -68,13 +98,15 @@ def run_world(world: World, optimizer: Any, *, calls: int, seed: int) -> Result:
         folder = Path(name)
         file = _write(folder, world, optimizer, calls, seed)
         try:
-            report = optimize(file, database=folder / "run.db", pool=SimulatedTaskLM(world),
+            report = optimize(file, database=folder / "run.db", pool=SimulatedPool(world),
                               options=Options(out=str(folder / "out.yaml")))  # fmt: skip
         except WorkbenchError as error:
             return Result(0.0, 0, False, str(error))
         if report.status not in ("finished", "budget"):
             return Result(0.0, report.spent["calls"], False, report.error)
-        return Result(accuracy(world, report.winner, seed), report.spent["calls"], report.gain_shown)
+        paid = report.spent["by_role"].get("proposer", {})
+        kept = {name: paid.get(name, 0) for name in ("calls", "prompt_tokens", "largest_prompt")}
+        return Result(accuracy(world, report.winner, seed), report.spent["calls"], report.gain_shown, None, kept)
 
 
 def _write(folder: Path, world: World, optimizer: Any, calls: int, seed: int) -> Path:
@@ -88,6 +120,7 @@ def _write(folder: Path, world: World, optimizer: Any, calls: int, seed: int) ->
     file = folder / "workflow.yaml"
     spec = {
         "name": world.name, "lm": {"model": "openai/simulated", "api_base": "http://127.0.0.1:9/v1"},
+        "roles": {"proposer": {"model": "openai/simulated-proposer", "api_base": "http://127.0.0.1:9/v1"}},
         "data": {split: f"{split}.jsonl" for split in ROWS}, "metric": "exact_match(label)",
         "nodes": {"sort": {"predict": f"text -> label: Literal{list(LABELS)}", "instructions": PLAIN}},
         "search": dict(world.search), "optimize": [optimizer], "budget": {"calls": calls}, "seed": seed,

@@ -1,11 +1,12 @@
 """The worlds. Nothing here is a model: in each world a formula says how likely a request is answered rightly.
 
 So the best workflow is known, and a winner has a true accuracy without any noise of a test split. All worlds are about
-labelling short texts on one of eight topics; they differ in what pays.
+labelling short texts on one of eight topics; they differ in what pays. Each has a simulated proposer, see `proposer`.
 """
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ TOPICS = 8
 PLAIN = "Label it."
 INSTRUCTIONS = [PLAIN, "Label the text.", "Read it and label it.", "Label it with care.", "Give the label.",
                 "Say what it is.", "Think, then label it.", "Label it as an expert."]  # fmt: skip
+#: Rules for a topic: the first word is the right one for topic 0, the second for topic 1, and so on.
+WORDS = ("colour", "weight", "sound", "origin", "shape", "price", "age", "use")
 
 
 def demos_of(request: Request) -> list[str]:
@@ -34,12 +37,22 @@ def instruction_of(request: Request) -> str:
     return str(first["content"]).split("\n")[0] if first["role"] == "system" else ""
 
 
+def rules_in(text: str) -> dict[int, str]:
+    """The rules that an instruction holds, by topic; of two on one topic the later one counts."""
+    return {int(t): word for t, word in re.findall(r"For topic(\d+) go by the (\w+)\.", text)}
+
+
+def with_rules(rules: Mapping[int, str]) -> str:
+    return " ".join([PLAIN, *(f"For topic{t} go by the {word}." for t, word in sorted(rules.items()))])
+
+
 @dataclass(frozen=True)
 class World:
     """A planted problem.
 
     skill: the probability of a right answer to a request. best: the highest accuracy that any workflow of the search
-    space has. null: nothing helps, so nothing may be claimed.
+    space has. null: nothing helps, so nothing may be claimed. ruled: what pays are rules for topics, and the
+    simulated proposer writes such rules.
     """
 
     name: str
@@ -48,6 +61,7 @@ class World:
     best: float
     search: Mapping[str, Any] = field(default_factory=dict)
     null: bool = False
+    ruled: bool = False
 
 
 def _facets(request: Request) -> float:
@@ -74,7 +88,61 @@ def _settings(request: Request) -> float:
     return max(0.05, 0.85 - 0.8 * (request.temperature - 0.4) ** 2 - 0.8 * (request.top_p - 0.6) ** 2)
 
 
+def _rules(request: Request) -> float:
+    """The right rule for the question's topic helps, a wrong one harms."""
+    topic = int(topic_of(str(request.messages[-1]["content"])).removeprefix("topic") or 0)
+    word = rules_in(instruction_of(request)).get(topic)
+    return 0.3 if word is None else 0.9 if word == WORDS[topic] else 0.2
+
+
+def _conflict(request: Request) -> float:
+    """As in `rules`; and a rule for one topic of a pair harms the other one as long as that has no right rule."""
+    topic = int(topic_of(str(request.messages[-1]["content"])).removeprefix("topic") or 0)
+    rules = rules_in(instruction_of(request))
+    right = rules.get(topic) == WORDS[topic]
+    return _rules(request) - (0.15 if topic ^ 1 in rules and not right else 0.0)
+
+
+def proposer(world: World, request: Request, rng: random.Random) -> str:
+    """What the simulated proposer answers: no model, a rule with chance.
+
+    Where rules pay, it keeps those of the prompts that it is shown (each with 95%; of two on one topic any), takes over
+    those that an advice names, and adds one for up to two topics on which it sees failures: the right one in 60%. It
+    gives a prompt where it is asked for one, else an advice. In the other worlds it gives an instruction by chance.
+    """
+    text = "\n".join(str(m["content"]) for m in request.messages)
+    wants_prompt = "between <prompt>" in text
+    if not world.ruled:
+        advice = rng.choice(INSTRUCTIONS)
+        return f"<prompt>\n{advice}\n</prompt>" if wants_prompt else f"Say this: {advice}"
+    shown = [rules_in(block) for block in re.findall(r"<prompt>\n(.*?)</prompt>", text, re.DOTALL)]
+    rules: dict[int, str] = {}
+    for block in rng.sample(shown, len(shown)):
+        rules |= {t: word for t, word in block.items() if rng.random() < 0.95}
+    rules |= rules_in(re.sub(r"<prompt>\n(?s:.*?)</prompt>|- score .*", "", text))  # an advice's
+    failing = [int(t) for t in re.findall(r"- score 0\.[0-4]\d; task: .*?topic(\d+)", text)]
+    found: dict[int, str] = {}
+    while failing and len(found) < 2:
+        topic = rng.choice(failing)
+        failing = [t for t in failing if t != topic]
+        found[topic] = WORDS[topic] if rng.random() < 0.6 else rng.choice(WORDS)
+    if wants_prompt:
+        return f"<prompt>\n{with_rules({**rules, **found})}\n</prompt>"
+    return "Failures come from missing rules. " + with_rules(found)
+
+
+def _instructions_with_rules(count: int) -> list[str]:
+    """What the proposer might write without evidence: for every topic a rule in half of them, the right one in 60%."""
+    rng = random.Random("instructions with rules")
+    made = []
+    for _ in range(count):
+        topics = [t for t in range(TOPICS) if rng.random() < 0.5]
+        made.append(with_rules({t: WORDS[t] if rng.random() < 0.6 else rng.choice(WORDS) for t in topics}))
+    return [PLAIN, *made]
+
+
 _BOTH = {"nodes.sort.instructions": INSTRUCTIONS, "nodes.sort.demos": {"demos": 8}}
+_RULES = {"nodes.sort.instructions": _instructions_with_rules(63)}
 
 WORLDS = {
     w.name: w
@@ -85,6 +153,12 @@ WORLDS = {
         World("settings", "a hill in temperature and top_p", _settings, 0.85,
               {"nodes.sort.decoding.temperature": {"float": [0.0, 1.5]},
                "nodes.sort.decoding.top_p": {"float": [0.05, 1.0]}}),
+        World("rules", "each of eight topics needs a rule of its own in the instruction", _rules, 0.9, _RULES,
+              ruled=True),
+        World("conflict", "as rules, and a rule for one topic harms its twin until that has its own", _conflict, 0.9,
+              _RULES, ruled=True),
         World("null", "nothing pays", lambda request: 0.5, 0.5, _BOTH, null=True),
+        World("null_rules", "nothing pays, and the proposer writes rules all the same", lambda request: 0.5, 0.5, _RULES,
+              null=True, ruled=True),
     )
 }  # fmt: skip

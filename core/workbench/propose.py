@@ -1,0 +1,135 @@
+"""What optimizers have in common that let a language model propose: asking, showing results, reading the answer.
+
+A prompt in a message stands between <prompt> and </prompt>, in what is asked and in what is answered.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from workbench.errors import BudgetSpent, LMError
+from workbench.evaluate import Result
+from workbench.nodes import NodeKind
+from workbench.study import Study
+
+#: An instruction longer than this is no instruction.
+MAX_PROMPT = 6000
+
+
+@dataclass(frozen=True)
+class Proposer:
+    """The language model of a role, as an optimizer asks it: an answer, or None where it fails for good."""
+
+    study: Study
+    temperature: float = 0.8
+    max_tokens: int = 1000
+    role: str = "proposer"
+
+    async def ask(self, messages: Sequence[Mapping[str, str]], replica: int = 0) -> str | None:
+        """The text of an answer; None for an empty or refused one and after a failure.
+
+        Lets BudgetSpent and wrong credentials pass: no other request would fare better.
+        """
+        try:
+            response = await self.study.lm(self.role)(
+                messages, temperature=self.temperature, max_tokens=self.max_tokens, replica=replica
+            )
+        except BudgetSpent:
+            raise
+        except LMError as error:
+            if error.kind == "auth":
+                raise
+            return None
+        return response.text if response.text.strip() and response.finish != "refusal" else None
+
+    async def prompt(self, messages: Sequence[Mapping[str, str]], replica: int = 0) -> str | None:
+        """The prompt in an answer, see `read_prompt`."""
+        text = await self.ask(messages, replica)
+        return read_prompt(text) if text is not None else None
+
+
+def tagged(prompt: str) -> str:
+    return f"<prompt>\n{prompt}\n</prompt>"
+
+
+def read_prompt(text: str) -> str | None:
+    """What stands between the last <prompt> and </prompt>; None if it is empty or too long to be an instruction.
+
+    Small models forget the marks: a short answer without any is taken as it is, less fences and quotes. Whether it is
+    any good, the evaluation says.
+    """
+    found = re.findall(r"<prompt>(.*?)(?:</prompt>|\Z)", text, re.DOTALL)
+    body = found[-1] if found else re.sub(r"</?prompt>|```\w*", "", text)
+    body = body.strip().strip('"').strip()
+    return body if 0 < len(body) <= (MAX_PROMPT if found else 1200) else None
+
+
+def describe(node: NodeKind) -> str:
+    """What a node reads and gives, for a proposer."""
+    signature = getattr(node, "signature", None)
+    gives = ", ".join(
+        f"{f.name} (one of {', '.join(map(str, f.allowed))})" if f.closed else f.name for f in signature.outputs
+    ) if signature else ", ".join(node.outputs)  # fmt: skip
+    return f"The step '{node.name}' reads {', '.join(node.inputs) or 'nothing'} and gives {gives}."
+
+
+def rewrite_request(
+    node: NodeKind, prompt: str, *, evidence: str = "", advice: str = "", tried: Iterable[tuple[str, float]] = (),
+) -> list[dict[str, str]]:  # fmt: skip
+    """Asks for a better instruction of a node.
+
+    evidence: results, see `show_results`. advice: what to change. tried: earlier instructions with their scores.
+    """
+    parts = [
+        "You write the instruction of one step of a workflow. Another language model follows it.",
+        describe(node),
+        f"The instruction now:\n{tagged(prompt)}",
+    ]
+    if evidence:
+        parts.append(f"How the step did with it:\n{evidence}")
+    if advice:
+        parts.append(f"Advice:\n{advice}")
+    earlier = "\n".join(f"- score {score:.2f}: {text}" for text, score in tried)
+    if earlier:
+        parts.append(f"Tried before:\n{earlier}")
+    parts.append(
+        "Write a better instruction: general, clear, and without any of the examples' own words as answers. Keep what "
+        "works. Answer with the instruction alone, between <prompt> and </prompt>."
+    )
+    return [{"role": "user", "content": "\n\n".join(parts)}]
+
+
+def show_results(results: Sequence[Result], limit: int) -> str:
+    """Examples with answers and scores, the worst first: they say most. At most `limit` characters."""
+    ordered = sorted(results, key=lambda r: r.score or 0.0)
+    share = min(600, max(200, limit // max(1, len(ordered))))
+    lines: list[str] = []
+    size = 0
+    for result in ordered:
+        line = _line(result, share)
+        if size + len(line) + 1 > limit:
+            break
+        lines.append(line)
+        size += len(line) + 1
+    return "\n".join(lines)
+
+
+def _line(result: Result, share: int) -> str:
+    line = f"- score {result.score or 0.0:.2f}; task: {short(dict(result.example.fields), share // 2)}; "
+    line += f"answer: {short(dict(result.prediction), share // 4)}"
+    if result.failure or result.feedback:
+        line += f"; {result.failure or ''} {result.message or result.feedback or ''}"[: share // 4]
+    for span in result.trace.spans if result.trace else ():
+        for call in span.notes.get("tools", []):
+            line += f"; called {call['name']}({short(call['arguments'], 60)}): {call['result'][:60]}"
+    return line[:share]
+
+
+def short(value: Any, most: int) -> str:
+    """A value as JSON of at most so many characters."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= most else text[: most - 1] + "…"
