@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from workbench.data import Example
+from workbench.errors import ShareSpent, suggest
 from workbench.evaluate import Evaluation, Evaluator, Race, paired_race
 from workbench.ledger import Ledger
 from workbench.lm import Response
@@ -51,6 +52,7 @@ class Study:
 
     workflow: where to start. train: learn from it. val: select on it. rng: the only source of randomness.
     domains: the `search:` space of the file (see `space`). targets: where the label of an output stands.
+    limit: the run's number of calls at which this study ends, see `narrowed`.
     """
 
     workflow: Workflow
@@ -65,6 +67,7 @@ class Study:
     domains: Mapping[str, DomainSpec] = field(default_factory=dict)
     targets: Mapping[str, str] = field(default_factory=dict)
     name: str = ""
+    limit: float = math.inf
 
     async def evaluate(
         self,
@@ -79,7 +82,8 @@ class Study:
 
         race: stop early when it is clearly worse than the best so far (True), or by a rule of your own; the
         evaluation then has complete=False and cannot win. traces: keep each result's trace. replica: another
-        number draws fresh samples wherever there is sampling. Raises BudgetSpent at the ceiling.
+        number draws fresh samples wherever there is sampling. Raises BudgetSpent at the ceiling, and its kind
+        ShareSpent before an evaluation that could pass the limit of a narrowed study.
         """
         on_val = examples is None
         rows = self.val if examples is None else examples
@@ -87,6 +91,7 @@ class Study:
         known = self.progress.complete.get(workflow.hash)
         if on_val and known is not None and not traces and replica == 0:
             return known
+        self._within_limit(self.worst_calls(workflow, rows))
         rule = race if callable(race) else self._race() if race and on_val else None
         evaluation = await self.evaluator.evaluate(
             workflow, rows, split="val" if on_val else "train", race=rule, traces=traces, replica=replica
@@ -119,16 +124,32 @@ class Study:
 
     def affords(self, workflow: Workflow, examples: Sequence[Example] | None = None) -> bool:
         """Whether the budget allows the worst case of evaluating a workflow, retries and cached calls left out."""
-        rows = self.val if examples is None else examples
-        return self.ledger.remaining("calls") >= len(rows) * self.evaluator.program(workflow).max_calls
+        return self.remaining("calls") >= self.worst_calls(workflow, self.val if examples is None else examples)
+
+    def worst_calls(self, workflow: Workflow, examples: Sequence[Example]) -> int:
+        """The most calls that evaluating a workflow takes, retries left out."""
+        return len(examples) * self.evaluator.program(workflow).max_calls
 
     def remaining(self, what: str = "calls") -> float:
         """What search may still use of `calls`, `tokens`, `usd` or `minutes`; what the proof needs is set aside."""
-        return self.ledger.remaining(what)
+        left = self.ledger.remaining(what)
+        return min(left, max(0.0, self.limit - self.ledger.spent.calls)) if what == "calls" else left
+
+    def _within_limit(self, calls: int) -> None:
+        if self.ledger.spent.calls + calls > self.limit:
+            raise ShareSpent(self.limit - self.ledger.spent.calls, calls)
 
     def lm(self, role: str = "proposer") -> Callable[..., Awaitable[Response]]:
         """A language model: a coroutine function (messages, *, temperature, max_tokens, replica, ...) -> Response."""
-        return self.evaluator.complete_as(role)
+        complete = self.evaluator.complete_as(role)
+        if self.limit == math.inf:
+            return complete
+
+        async def within_limit(*args: Any, **settings: Any) -> Response:
+            self._within_limit(1)
+            return await complete(*args, **settings)
+
+        return within_limit
 
     async def sandboxed(
         self, source: str, function: str, arguments: Mapping[str, Any], *, timeout: float = 5.0
@@ -152,9 +173,9 @@ class Study:
         return Searcher(space or self.space(), self.workflow, seed=seed, **settings)
 
     def narrowed(self, *, train: Sequence[Example] | None = None, val: Sequence[Example] | None = None,
-                 workflow: Workflow | None = None, name: str = "") -> Study:  # fmt: skip
+                 workflow: Workflow | None = None, calls: float = math.inf, name: str = "") -> Study:  # fmt: skip
         """The same study on other rows or from another start, for an inner optimizer. Its evaluations on a part of
-        val cannot win; it has a best of its own."""
+        val cannot win; it has a best of its own. calls: a share of the budget; where it ends, ShareSpent is raised (see `improve`)."""
         return replace(
             self,
             train=self.train if train is None else train,
@@ -162,8 +183,32 @@ class Study:
             workflow=workflow or self.workflow,
             name=f"{self.name}/{name}" if name else self.name,
             rng=random.Random(self.rng.randrange(2**63)),
+            limit=min(self.limit, self.ledger.spent.calls + calls),
             progress=self.progress if val is None else Progress(self.progress.on_candidate, _unrecorded),
         )
+
+    async def improve(self, optimizer: Optimizer) -> Workflow:
+        """Run an inner optimizer on this study, usually a narrowed one, and give its best; its share of the budget may
+        end, the run's own may not (BudgetSpent)."""
+        try:
+            await optimizer.optimize(self)
+        except ShareSpent:
+            pass
+        return self.best
+
+
+def named_optimizer(value: str | Mapping[str, Any]) -> Optimizer:
+    """An optimizer as written in a file: `random`, or `{random: {trials: 5}}`. Raises ValueError and PluginError."""
+    from workbench.plugins import plugins
+
+    entries = {value: {}} if isinstance(value, str) else dict(value)
+    if len(entries) != 1:
+        raise ValueError(f"name one optimizer, not {len(entries)}")
+    ((name, parameters),) = entries.items()
+    known = plugins().names("optimizers")
+    if name not in known:
+        raise ValueError(f"there is no optimizer '{name}'. {suggest(name, known)}")
+    return plugins().get("optimizers", name)(**(parameters or {}))
 
 
 async def _unrecorded(evaluation: Evaluation) -> None:

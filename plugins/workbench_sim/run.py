@@ -92,11 +92,11 @@ class Result:
     proposer: Mapping[str, int] = field(default_factory=dict)
 
 
-def run_world(world: World, optimizer: Any, *, calls: int, seed: int) -> Result:
-    """optimizer: as in a workflow file, e.g. "random" or {"optuna": {"sampler": "qmc"}}."""
+def run_world(world: World, optimizer: Any, *, calls: int, seed: int, rows: Mapping[str, int] = ROWS) -> Result:
+    """optimizer: as in a workflow file, e.g. "random" or {"optuna": {"sampler": "qmc"}}. rows: how many of each split."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        file = _write(folder, world, optimizer, calls, seed)
+        file = _write(folder, world, optimizer, calls, seed, rows)
         try:
             report = optimize(file, database=folder / "run.db", pool=SimulatedPool(world),
                               options=Options(out=str(folder / "out.yaml")))  # fmt: skip
@@ -109,19 +109,20 @@ def run_world(world: World, optimizer: Any, *, calls: int, seed: int) -> Result:
         return Result(accuracy(world, report.winner, seed), report.spent["calls"], report.gain_shown, None, kept)
 
 
-def _write(folder: Path, world: World, optimizer: Any, calls: int, seed: int) -> Path:
-    for split, count in ROWS.items():
+def _write(folder: Path, world: World, optimizer: Any, calls: int, seed: int, sizes: Mapping[str, int]) -> Path:
+    for split, count in sizes.items():
         draw = random.Random(f"{split}:{seed}")
         rows = []
         for i in range(count):
             label, topic = LABELS[i % len(LABELS)], draw.randrange(TOPICS)
-            rows.append({"text": f"{split} {i} topic{topic} word{topic}: a {label}-thing", "label": label})
+            rows.append({"text": f"{split} {i} topic{topic} word{topic}: a {label}-thing", "label": label,
+                         "topic": topic})  # fmt: skip
         (folder / f"{split}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows), encoding="utf-8")
     file = folder / "workflow.yaml"
     spec = {
         "name": world.name, "lm": {"model": "openai/simulated", "api_base": "http://127.0.0.1:9/v1"},
         "roles": {"proposer": {"model": "openai/simulated-proposer", "api_base": "http://127.0.0.1:9/v1"}},
-        "data": {split: f"{split}.jsonl" for split in ROWS}, "metric": "exact_match(label)",
+        "data": {split: f"{split}.jsonl" for split in sizes}, "metric": "exact_match(label)",
         "nodes": {"sort": {"predict": f"text -> label: Literal{list(LABELS)}", "instructions": PLAIN}},
         "search": dict(world.search), "optimize": [optimizer], "budget": {"calls": calls}, "seed": seed,
     }  # fmt: skip

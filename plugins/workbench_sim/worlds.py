@@ -132,12 +132,12 @@ def proposer(world: World, request: Request, rng: random.Random) -> str:
 
 
 def _instructions_with_rules(count: int) -> list[str]:
-    """What the proposer might write without evidence: for every topic a rule in half of them, the right one in 60%."""
+    """What the proposer might write without evidence: a rule for every other topic, the right one in 30%."""
     rng = random.Random("instructions with rules")
     made = []
     for _ in range(count):
         topics = [t for t in range(TOPICS) if rng.random() < 0.5]
-        made.append(with_rules({t: WORDS[t] if rng.random() < 0.6 else rng.choice(WORDS) for t in topics}))
+        made.append(with_rules({t: WORDS[t] if rng.random() < 0.3 else rng.choice(WORDS) for t in topics}))
     return [PLAIN, *made]
 
 

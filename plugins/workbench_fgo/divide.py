@@ -1,0 +1,47 @@
+"""Dividing the training rows into parts of about one size."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
+
+from workbench.data import Example
+from workbench.evaluate import Result
+
+
+def at_random(rows: Sequence[Example], size: int, rng: random.Random) -> list[list[Example]]:
+    """Parts of at most `size` rows, as even as can be."""
+    shuffled = rng.sample(list(rows), len(rows))
+    parts = max(1, math.ceil(len(rows) / size))
+    return [shuffled[i::parts] for i in range(parts)]
+
+
+def by_group(
+    rows: Sequence[Example], size: int, rng: random.Random, group: Callable[[Example], Hashable]
+) -> list[list[Example]]:
+    """Parts of at most `size` rows that hold as few groups as can be: a group is cut only where it fills a part."""
+    groups: dict[str, list[Example]] = defaultdict(list)
+    for row in rows:
+        groups[str(group(row))].append(row)
+    pieces = [
+        members[i : i + size]
+        for _, members in sorted(groups.items())
+        for i in range(0, len(members), size)
+    ]  # fmt: skip
+    rng.shuffle(pieces)
+    parts: list[list[Example]] = []
+    for piece in sorted(pieces, key=len, reverse=True):  # first fit, the largest first
+        part = next((p for p in parts if len(p) + len(piece) <= size), None)
+        if part is None:
+            parts.append(part := [])
+        part.extend(piece)
+    return parts
+
+
+def failure_of(result: Result) -> str:
+    """What kind of failure a result is: its recorded kind or written feedback, and what was answered; "" if right."""
+    if (result.score or 0.0) >= 1.0:
+        return ""
+    return f"{result.failure or result.feedback or 'wrong'} {sorted(map(str, result.prediction.values()))}"

@@ -1,0 +1,62 @@
+"""Merging optimized workflows: prompts by a language model, lists by union, all else from the better one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from workbench import Patch, Workflow
+from workbench.nodes import learnable, node_at
+from workbench.propose import Proposer, describe, tagged
+
+Scored = tuple[float, Workflow]
+
+
+async def merged(proposer: Proposer, base: Workflow, group: Sequence[Scored], replica: int) -> Workflow | None:
+    """One workflow with what each of a group learned since `base`; None if the proposer fails.
+
+    group: (score, workflow), the best first. Prompts that differ are merged by the proposer; demos, functions and other
+    lists of rows are united, of two rows with one name the better workflow's; other settings are the best workflow's.
+    """
+    kinds = learnable(base)
+    best = group[0][1]
+    changes: dict[str, Any] = {}
+    for address, kind in kinds.items():
+        values = [(score, w.get(address, None)) for score, w in group]
+        changed = [(s, v) for s, v in values if v != base.get(address, None) and v is not None]
+        if len({json.dumps(v, sort_keys=True) for _, v in changed}) < 2:
+            if changed:
+                changes[address] = changed[0][1]
+        elif kind == "text":
+            text = await proposer.prompt(_merge_request(base, address, changed), replica)
+            if text is None:
+                return None
+            changes[address] = text
+        elif all(isinstance(v, list) for _, v in changed):
+            changes[address] = union([v for _, v in changed])
+        else:
+            changes[address] = changed[0][1]
+    return best.patched(Patch(changes, note=f"merged from {len(group)}"))
+
+
+def union(lists: Sequence[Sequence[Any]]) -> list[Any]:
+    """Rows of all lists, each once; of rows with the same `name` the first list's."""
+    found: dict[str, Any] = {}
+    for rows in lists:
+        for row in rows:
+            name = row.get("name") if isinstance(row, dict) else None
+            found.setdefault(name or json.dumps(row, sort_keys=True, default=str), row)
+    return list(found.values())
+
+
+def _merge_request(base: Workflow, address: str, changed: Sequence[tuple[float, Any]]) -> list[dict[str, str]]:
+    shown = "\n\n".join(f"Score {score:.2f}:\n{tagged(text)}" for score, text in changed)
+    text = (
+        "The instruction of one step of a workflow was improved on different parts of the data, each by itself. Another "
+        f"language model follows it.\n\n{describe(node_at(base, address))}\n\n{shown}\n\n"
+        "Merge them into one instruction that holds for all parts. Keep every rule that any of them has; where two "
+        "contradict each other, keep the one of the better score or say when each holds. Do not repeat. Answer with the "
+        "instruction alone, between <prompt> and </prompt>."
+    )
+    return [{"role": "user", "content": text}]

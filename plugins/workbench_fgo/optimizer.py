@@ -1,0 +1,122 @@
+"""Fine-grained optimization: divide the training rows, optimize on each part, merge progressively.
+
+Source: FGO (arXiv 2505.03973). The number of parts, the fan-in and the rule of selection are not given there and are
+parameters here. Departures: a merge must prove itself on rows of all the parts that it covers, else the best of what
+went in is kept (the paper's merges are not guarded); the merged workflow must then win on val like any candidate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import Field, field_validator
+
+from workbench import Optimizer, Study, Workflow
+from workbench.data import Example
+from workbench.errors import SpecError
+from workbench.propose import Proposer
+from workbench.study import named_optimizer
+from workbench_fgo.divide import at_random, by_group, failure_of
+from workbench_fgo.merge import merged
+
+
+@dataclass(frozen=True)
+class Module:
+    """A workflow that was optimized on some of the training rows."""
+
+    workflow: Workflow
+    rows: list[Example]
+
+
+class Fgo(Optimizer):
+    """Divides the training rows, runs an optimizer on each part, and merges the results step by step.
+
+    Prompts of the optimizing language model stay small however many rows there are, since each sees one part only.
+    """
+
+    inner: str | dict[str, dict[str, Any]] = Field(
+        {"rewrite": {"width": 1}}, description="the optimizer for each part, as under `optimize:`"
+    )
+    part_size: int = Field(12, ge=1, description="training rows in a part at most")
+    divide: Literal["random", "type", "failures"] = Field(
+        "random", description="how: at random, by the field named in `by`, or by how the start fails on a row"
+    )
+    by: str | None = Field(None, description="for `divide: type`: the field of the data that holds the type")
+    fan_in: int = Field(2, ge=2, le=16, description="workflows that one merge takes")
+    guard_rows: int = Field(16, ge=2, description="rows on which a merge is compared with what went in, at most")
+    tries: int = Field(2, ge=1, le=10, description="merges asked for, until one is not worse than what went in")
+    rounds: int = Field(
+        3, ge=1, le=100, description="divide anew and go on from the best so many times, if calls are left"
+    )
+    share: float = Field(0.6, gt=0, le=1, description="of the calls left, what the parts may use together")
+    temperature: float = Field(0.8, ge=0, le=2, description="of the proposer when it merges")
+
+    @field_validator("inner")
+    @classmethod
+    def _known(cls, value: Any) -> Any:
+        named_optimizer(value)
+        return value
+
+    async def optimize(self, study: Study) -> Workflow:
+        for _ in range(self.rounds):
+            start = study.best
+            merged_all = await self._round(study, start)
+            if merged_all is None or not study.affords(merged_all):
+                break
+            await study.evaluate(merged_all, race=True)
+        return study.best
+
+    async def _round(self, study: Study, start: Workflow) -> Workflow | None:
+        """Divide, optimize, merge; None if the budget is too small for a single part."""
+        modules: list[Module] = []
+        parts = await self._parts(study, start)
+        calls = study.remaining() * self.share / max(1, len(parts))
+        for number, rows in enumerate(parts):
+            part = study.narrowed(train=rows, val=rows, workflow=start, calls=calls, name=f"part {number + 1}")
+            if part.affords(start):
+                await part.evaluate(start)
+                modules.append(Module(await part.improve(named_optimizer(self.inner)), rows))
+        while len(modules) > 1:
+            groups = [modules[i : i + self.fan_in] for i in range(0, len(modules), self.fan_in)]
+            modules = [await self._merge(study, start, group) for group in groups]
+        return modules[0].workflow if modules else None
+
+    async def _parts(self, study: Study, start: Workflow) -> list[list[Example]]:
+        rows = study.train
+        if self.divide == "random" or not rows:
+            return at_random(rows, self.part_size, study.rng)
+        if self.divide == "type":
+            by = self.by or ""
+            if not any(by in row for row in rows):
+                raise SpecError(
+                    f"fgo: `divide: type` needs `by`, a field of the training rows; there is {self.by!r}",
+                    hint=f"Fields: {', '.join(rows[0].fields)}.",
+                )
+            return by_group(rows, self.part_size, study.rng, lambda row: row[by] if by in row else "")
+        if not study.affords(start, rows):
+            return at_random(rows, self.part_size, study.rng)
+        found = {r.example.id: failure_of(r) for r in (await study.evaluate(start, rows)).results}
+        return by_group(rows, self.part_size, study.rng, lambda row: found[row.id])
+
+    async def _merge(self, study: Study, start: Workflow, group: Sequence[Module]) -> Module:
+        """The merged module if it is not worse, on rows of all parts, than the best of the group; else that."""
+        rows = [row for module in group for row in module.rows]
+        distinct = list(dict.fromkeys(m.workflow for m in group))
+        if len(distinct) == 1:
+            return Module(distinct[0], rows)
+        share = max(1, self.guard_rows // len(group))
+        guard = [row for m in group for row in study.rng.sample(m.rows, min(share, len(m.rows)))]
+        if study.remaining() < (len(distinct) + 1) * study.worst_calls(start, guard) + 1:
+            return Module(distinct[0], rows)
+        scored = [((await study.evaluate(w, guard)).score, w) for w in distinct]
+        scored.sort(key=lambda s: s[0], reverse=True)
+        for number in range(self.tries):
+            proposer = Proposer(study, self.temperature)
+            made = await merged(proposer, start, scored, replica=number)
+            if made is None or made in distinct or not study.affords(made, guard):
+                continue
+            if (await study.evaluate(made, guard)).score >= scored[0][0]:
+                return Module(made, rows)
+        return Module(scored[0][1], rows)

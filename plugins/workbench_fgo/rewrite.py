@@ -1,0 +1,58 @@
+"""The plainest optimizer that uses feedback: show results, ask for a better instruction, keep the best.
+
+It is what `fgo` runs on each part of the training rows, and, on all of them at once, what `fgo` is compared with.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from workbench import Optimizer, Patch, Study, Workflow
+from workbench.nodes import learnable, node_at
+from workbench.propose import Proposer, rewrite_request, show_results
+
+
+class Rewrite(Optimizer):
+    """Has a language model (role `proposer`) rewrite the instructions, one node at a time, after seeing its results.
+
+    A round scores the best workflow on the training rows, asks for `width` instructions, and tries each on val.
+    """
+
+    rounds: int = Field(6, ge=1, le=1000, description="rounds at most")
+    width: int = Field(2, ge=1, le=32, description="instructions asked for in a round")
+    patience: int = Field(3, ge=1, le=1000, description="end after so many rounds without a better workflow")
+    batch: int | None = Field(16, ge=1, description="training rows shown in a round, drawn at random; null: all")
+    shown: int = Field(100_000, ge=200, description="characters of results in a prompt")
+    temperature: float = Field(0.8, ge=0, le=2, description="of the proposer")
+
+    async def optimize(self, study: Study) -> Workflow:
+        addresses = list(learnable(study.workflow, "text"))
+        misses = 0
+        for turn in range(self.rounds if addresses else 0):
+            if misses >= self.patience or not study.affords(study.best, study.train):
+                break
+            before = study.best
+            await self._round(study, addresses[turn % len(addresses)], turn)
+            misses = misses + 1 if study.best == before else 0
+        return study.best
+
+    async def _round(self, study: Study, address: str, turn: int) -> None:
+        best = study.best
+        rows = list(study.train)
+        if self.batch is not None and self.batch < len(rows):
+            rows = study.rng.sample(rows, self.batch)
+        found = await study.evaluate(best, rows, traces=True)
+        evidence = show_results(found.results, self.shown)
+        prompt = best.get(address, "") or ""
+        request = rewrite_request(node_at(best, address), prompt, evidence=evidence)
+        seen = {prompt}
+        for number in range(self.width):
+            proposer = Proposer(study, self.temperature)
+            made = await proposer.prompt(request, replica=turn * self.width + number)
+            if made is None or made in seen:
+                continue
+            seen.add(made)
+            candidate = best.patched(Patch({address: made}, note=f"rewritten, round {turn + 1}"))
+            if not study.affords(candidate):
+                return
+            await study.evaluate(candidate, race=True)
