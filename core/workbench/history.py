@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,21 @@ def candidates(store: Store, run_id: int) -> list[dict[str, Any]]:
         run_id,
     )
     return [dict(row) for row in rows]
+
+
+def lineage(found: Sequence[Mapping[str, Any]]) -> list[tuple[int, Mapping[str, Any]]]:
+    """Candidates with their depth below the first one, each after its parent."""
+    children: dict[Any, list[Mapping[str, Any]]] = {}
+    hashes = {c["hash"] for c in found}
+    for c in found:
+        children.setdefault(c["parent"] if c["parent"] in hashes else None, []).append(c)
+    ordered: list[tuple[int, Mapping[str, Any]]] = []
+    rest = [(0, c) for c in reversed(children.get(None, []))]
+    while rest:
+        depth, c = rest.pop()
+        ordered.append((depth, c))
+        rest += [(depth + 1, child) for child in reversed(children.get(c["hash"], []))]
+    return ordered
 
 
 def candidate_workflow(store: Store, run_id: int, hash_: str | None) -> Workflow | None:

@@ -54,6 +54,28 @@ class RandomSuggests:
         return self.rng.choice(choices)
 
 
+class Given:
+    """Suggests given values by name, and draws the others at random (see `Space.starts`)."""
+
+    def __init__(self, values: Mapping[str, Any], rng: random.Random):
+        self.values, self.others = values, RandomSuggests(rng)
+
+    def suggest_float(
+        self, name: str, low: float, high: float, *, log: bool = False, step: float | None = None
+    ) -> float:
+        return (
+            self.values[name] if name in self.values else self.others.suggest_float(name, low, high, log=log, step=step)
+        )
+
+    def suggest_int(self, name: str, low: int, high: int, *, log: bool = False, step: int = 1) -> int:
+        return (
+            self.values[name] if name in self.values else self.others.suggest_int(name, low, high, log=log, step=step)
+        )
+
+    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
+        return self.values[name] if name in self.values else self.others.suggest_categorical(name, choices)
+
+
 @dataclass(frozen=True)
 class Space:
     """What may be changed, and within which bounds; define-by-run where a domain has `when`."""

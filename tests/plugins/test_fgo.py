@@ -92,7 +92,9 @@ def test_the_proposers_prompts_stay_small_as_train_grows() -> None:
     largest, scores = [], []
     for train in (48, 96, 192):
         rows, calls = {"train": train, "val": 40, "test": 60}, 500 + 8 * train
-        one = [run_world(WORLDS["rules"], {"rewrite": {"batch": None}}, calls=calls, seed=s, rows=rows) for s in range(3)]
+        one = [
+            run_world(WORLDS["rules"], {"rewrite": {"batch": None}}, calls=calls, seed=s, rows=rows) for s in range(3)
+        ]
         ours = [run_world(WORLDS["rules"], "fgo", calls=calls, seed=s, rows=rows) for s in range(3)]
 
         def mean(runs: list[Any]) -> float:

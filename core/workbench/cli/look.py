@@ -53,11 +53,12 @@ def runs_command(db: str, as_json: bool) -> None:
 @click.argument("run", default="last")
 @click.option("--failures", is_flag=True, help="The test rows that the winner gets wrong.")
 @click.option("--calls", type=int, default=0, help="The last N calls with their texts.")
+@click.option("--tree", is_flag=True, help="Draw the candidates as a tree: who was made from whom.")
 @_DB
 @_JSON
-def show_command(run: str, failures: bool, calls: int, db: str, as_json: bool) -> None:
+def show_command(run: str, failures: bool, calls: int, tree: bool, db: str, as_json: bool) -> None:
     """Show a run: its report, its candidates, and on request its failures and calls."""
-    from workbench.history import call_texts, candidates, worst_rows
+    from workbench.history import call_texts, candidates, lineage, worst_rows
 
     store = _store(db)
     row = store.find_run(run)
@@ -77,11 +78,10 @@ def show_command(run: str, failures: bool, calls: int, db: str, as_json: bool) -
                    f"gain {gain['diff']:+.3f} {gain['ci95']} p={gain['p']:.3g}, shown: {gain['shown']}")  # fmt: skip
         click.echo(f"spent: {report['spent']['calls']} calls, ${report['spent']['usd']:.4f}")
     click.echo("candidates:")
-    for c in found["candidates"]:
+    for depth, c in lineage(found["candidates"]) if tree else ((0, c) for c in found["candidates"]):
         val = "-" if c["val"] is None else f"{c['val']:.3f}"
-        click.echo(
-            f"  {c['hash'][:8]} <- {(c['parent'] or '-')[:8]:<8}  val {val}  {c['optimizer']}: {visible(c['note'])}"
-        )
+        origin = "" if tree else f" <- {(c['parent'] or '-')[:8]:<8}"
+        click.echo(f"  {'  ' * depth}{c['hash'][:8]}{origin}  val {val}  {c['optimizer']}: {visible(c['note'])}")
     for f in found["failures"]:
         click.echo(f"  {f['example']}: {visible(f['failure'] or f['feedback'] or '')}")
     for c in found["calls"]:

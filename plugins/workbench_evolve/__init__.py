@@ -1,0 +1,10 @@
+"""Population search over workflows."""
+
+from __future__ import annotations
+
+import workbench
+
+
+@workbench.hookimpl
+def register_optimizers(register: workbench.hookspecs.Register) -> None:
+    register("evolve", "workbench_evolve.optimizer:Evolve")

@@ -1,0 +1,138 @@
+"""Population search over workflows: islands, an archive of unlike ones, and operators that must earn their turns.
+
+Sources: SE-Agent (arXiv 2508.02085: revise, recombine, refine), SwarmAgentic (arXiv 2506.15672: language-driven pull to
+the best), FM Agent (2025: islands with migration), MAP-Elites (arXiv 1504.04909), EvoGit (2025: lineage). Departures:
+they are operators and containers of one search under one budget; a child is first compared with its parent on the same
+few training rows, and goes on to val only if it is not worse; operators are chosen by how often they made such children
+(Thompson sampling), since which of them works depends on the task and the proposer.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from pydantic import Field
+
+from workbench import Optimizer, Patch, Study, Workflow
+from workbench.data import Example
+from workbench.errors import SpecError
+from workbench.propose import Proposer
+from workbench.search import Given, Space
+from workbench_evolve.operators import Breeder, operators
+from workbench_evolve.population import Archive, Individual, Island, fitness
+
+
+@dataclass
+class Credit:
+    """Successes and failures of each operator; the next one is drawn by Thompson sampling (uniform prior)."""
+
+    won: dict[str, int] = field(default_factory=dict)
+    lost: dict[str, int] = field(default_factory=dict)
+
+    def choose(self, names: Sequence[str], rng: random.Random) -> str:
+        return max(names, key=lambda n: rng.betavariate(1 + self.won.get(n, 0), 1 + self.lost.get(n, 0)))
+
+    def book(self, name: str, success: bool) -> None:
+        book = self.won if success else self.lost
+        book[name] = book.get(name, 0) + 1
+
+
+class Evolve(Optimizer):
+    """Evolves workflows: draws settings from the search space, and has a proposer revise, recombine and refine texts.
+
+    Without a `search:` section it draws demos for every node that takes them.
+    """
+
+    children: int = Field(200, ge=1, le=100_000, description="children at most; the budget may end it before")
+    islands: int = Field(2, ge=1, le=32, description="populations that evolve apart")
+    population: int = Field(4, ge=2, le=256, description="individuals on an island")
+    migrate: int = Field(
+        8, ge=1, description="after so many children of an island its best one goes to the next island"
+    )
+    explore: float = Field(0.5, ge=0, le=1, description="share of parents from the archive of unlike individuals")
+    screen: int = Field(
+        16,
+        ge=2,
+        le=256,
+        description="training rows on which a child is compared with its parent; fewer if calls are few",
+    )
+    proposals: bool = Field(True, description="let the proposer write instructions; if not, only the space is searched")
+    shown: int = Field(6000, ge=200, description="characters of results in a prompt")
+    temperature: float = Field(0.9, ge=0, le=2, description="of the proposer")
+
+    async def optimize(self, study: Study) -> Workflow:
+        rows = _screening_rows(study, self.screen)
+        if not rows or not study.affords(study.best, rows):
+            return study.best
+        breeder = Breeder(study, study.space(), Proposer(study, self.temperature), self.shown)
+        ways = operators(breeder, self.proposals)
+        first = await self._adam(study, rows)
+        islands, archive, credit = [Island(self.population, [first]) for _ in range(self.islands)], Archive(), Credit()
+        archive.add(first)
+        for number in range(self.children if ways else 0):
+            island = islands[number % self.islands]
+            parent = self._parent(study.rng, island, archive)
+            pool = sorted({m.workflow.hash: m for i in islands for m in i.members}.values(), key=lambda m: -m.fitness)
+            name = credit.choose(list(ways), study.rng)
+            made = _richest(study, breeder.space) if number == 0 else await ways[name](parent, pool, number)
+            child = self._child(parent, made)
+            if child is None:
+                credit.book(name, False)
+                continue
+            if not study.affords(child, rows):
+                break
+            born = await self._evaluate(study, child, parent, rows)
+            credit.book(name, born.screened.score > parent.screened.score)
+            island.add(born)
+            archive.add(born)
+            if (number // self.islands + 1) % self.migrate == 0:
+                islands[(number + 1) % self.islands].add(island.best)
+        return study.best
+
+    async def _adam(self, study: Study, rows: Sequence[Example]) -> Individual:
+        start = study.best
+        found = Individual(start, 0.0, await study.evaluate(start, rows, traces=True))
+        return replace(found, fitness=fitness(self._scores(study, found), None))
+
+    def _parent(self, rng: random.Random, island: Island, archive: Archive) -> Individual:
+        if rng.random() < self.explore:
+            return rng.choice(list(archive.cells.values()))
+        return island.tournament(rng)
+
+    def _child(self, parent: Individual, made: tuple[dict, str] | None) -> Workflow | None:
+        """The parent with the changes; None if there is none to make, or the nodes refuse it."""
+        if not made or not made[0]:
+            return None
+        try:
+            child = parent.workflow.patched(Patch(made[0], note=made[1]))
+        except SpecError:
+            return None
+        return None if child == parent.workflow else child
+
+    async def _evaluate(self, study: Study, child: Workflow, parent: Individual, rows: Sequence[Example]) -> Individual:
+        """On the screening rows; if it is not worse there than its parent, on val as well."""
+        found = await study.evaluate(child, rows, traces=True)
+        born = Individual(child, 0.0, found)
+        if found.score >= parent.screened.score and study.affords(child):
+            await study.evaluate(child, race=True)
+        return Individual(child, fitness(self._scores(study, born), parent.fitness), found)
+
+    def _scores(self, study: Study, individual: Individual) -> list[float]:
+        """All that is known of an individual: its scores on the screening rows, and on val if it got to the end."""
+        whole = study.progress.complete.get(individual.workflow.hash)
+        return [*individual.screened.scores, *(whole.scores if whole else ())]
+
+
+def _richest(study: Study, space: Space) -> tuple[dict, str] | None:
+    """The start with as many demos as the space allows, if it has any: most often the largest step."""
+    rich = space.starts(study.best)[1:]
+    return (space.suggest(Given(rich[0], study.rng), study.best), "the richest start") if rich else None
+
+
+def _screening_rows(study: Study, most: int) -> list[Example]:
+    """A draw from train; with few calls left so few rows that they last for about forty children."""
+    rows, calls = list(study.train), study.remaining() / max(1, study.worst_calls(study.best, study.train[:1]))
+    count = int(min(most, max(4, calls / 40)))
+    return rows if len(rows) <= count else study.rng.sample(rows, count)

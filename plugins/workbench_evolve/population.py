@@ -1,0 +1,83 @@
+"""Individuals, islands, and the archive that keeps unlike ones."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from workbench import Evaluation, Workflow
+from workbench.nodes import learnable
+
+#: A fitness is drawn to the parent's as if that had been seen on so many rows: few rows prove little.
+PRIOR_ROWS = 8
+
+
+@dataclass(frozen=True)
+class Individual:
+    """A workflow with its fitness and its results on the screening rows."""
+
+    workflow: Workflow
+    fitness: float
+    screened: Evaluation
+
+
+def fitness(scores: Sequence[float], parent: float | None) -> float:
+    """The mean score, drawn to the parent's fitness; without a parent the mean alone."""
+    if parent is None:
+        return math.fsum(scores) / max(1, len(scores))
+    return (math.fsum(scores) + PRIOR_ROWS * parent) / (len(scores) + PRIOR_ROWS)
+
+
+def niche(workflow: Workflow) -> tuple[int, int, str]:
+    """Where a workflow stands in the archive: length of its texts and number of its demos (both on a scale of powers of
+    two), and its other settings."""
+    texts = demos = 0
+    rest: list[Any] = []
+    for address, kind in sorted(learnable(workflow).items()):
+        value = workflow.get(address, None)
+        if kind == "text":
+            texts += len(value or "")
+        elif isinstance(value, list):
+            demos += len(value)
+        elif value is not None and not isinstance(value, float):
+            rest.append([address, value])
+    return (texts // 64).bit_length(), demos.bit_length(), str(rest)
+
+
+@dataclass
+class Archive:
+    """MAP-Elites (Mouret and Clune, arXiv 1504.04909): the best individual of every niche."""
+
+    cells: dict[tuple[int, int, str], Individual] = field(default_factory=dict)
+
+    def add(self, individual: Individual) -> None:
+        here = niche(individual.workflow)
+        kept = self.cells.get(here)
+        if kept is None or individual.fitness > kept.fitness:
+            self.cells[here] = individual
+
+
+@dataclass
+class Island:
+    """A population of limited size that keeps its fittest."""
+
+    size: int
+    members: list[Individual] = field(default_factory=list)
+
+    @property
+    def best(self) -> Individual:
+        return self.members[0]
+
+    def add(self, individual: Individual) -> None:
+        if any(m.workflow == individual.workflow for m in self.members):
+            return
+        self.members.append(individual)
+        self.members.sort(key=lambda m: -m.fitness)  # a stable sort: of equals the older one is kept
+        del self.members[self.size :]
+
+    def tournament(self, rng: random.Random) -> Individual:
+        """The fitter of two drawn ones."""
+        return max(rng.choices(self.members, k=2), key=lambda m: m.fitness)
