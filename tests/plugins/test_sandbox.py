@@ -9,6 +9,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Awaitable, Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ import workbench.sandbox as core
 from workbench.errors import SpecError
 from workbench.sandbox import Outcome, SandboxError
 from workbench_sandbox.attacks import ATTACKS, self_test
-from workbench_sandbox.linux import LinuxSandbox, _outcome, open_linux
+from workbench_sandbox.calls import read_answer
+from workbench_sandbox.linux import LinuxSandbox, open_linux
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a sandbox of Linux")
 
@@ -213,12 +215,60 @@ def test_nothing_is_left_behind() -> None:
 
 
 @pytest.mark.parametrize(
-    "reply",
-    [{"answer": "[" * 100_000}, {"answer": "nonsense"}, {"answer": "[]"}, {"answer": '{"kind": "great"}'}, {"answer": "{}"},
-     {"verdict": {"kind": ["ok"]}}],
+    "answer",
+    [b"[" * 100_000, b"nonsense", b"[]", b'{"kind": "great"}', b"{}", b'{"kind": ["ok"]}', b'{"kind": "ok", "value": NaN}',
+     b'{"kind": "ok", "value": "\xff"}', b'{"kind": "ok", "value": "\\uD800"}', b'{"kind": "error", "message": "\\udfff"}',
+     b'{"kind": "ok", "value": ' + b"[" * 101 + b"]" * 101 + b"}", b'{"kind": "ok", "value": ' + b"9" * 5000 + b"}"],
 )  # fmt: skip
-def test_an_answer_of_another_form_is_a_bad_result(reply: dict[str, Any]) -> None:
-    assert _outcome(reply).kind == "bad_result"
+def test_an_answer_of_another_form_is_a_bad_result(answer: bytes) -> None:
+    found = read_answer(answer)
+    assert found.kind == "bad_result" and len(found.message) <= 200
+    json.dumps(asdict(found), ensure_ascii=False).encode()
+
+
+def test_an_answer_is_kept_whole_or_cut() -> None:
+    deep = b"[" * 99 + b"]" * 99
+    assert read_answer(b'{"kind": "ok", "value": ' + deep + b"}").value == json.loads(deep)
+    assert read_answer(b'{"kind": "ok", "value": "\\ud83d\\ude00"}').value == "\U0001f600", "a pair is a character"
+    assert len(read_answer(b'{"kind": "error", "message": "' + b"m" * 90_000 + b'"}').message) == 2000
+    assert read_answer(b'{"kind": "error", "value": 1, "line": true}') == Outcome("error")
+
+
+@needs_kernel
+def test_a_call_finds_nothing_of_other_calls_in_its_memory() -> None:
+    """Not even freed memory: a child is a copy of a zygote that never held requests or answers."""
+    snoop = """
+def f(marks):
+    import re
+    parts, found = [], set()
+    for line in open('/proc/self/maps'):
+        low, high = (int(x, 16) for x in line.split()[0].split('-'))
+        if line.split()[1].startswith('rw') and high - low < 1 << 28:
+            parts.append((low, high))
+    import ctypes
+    for low, high in parts:
+        found |= set(re.findall(rb'other-call-[0-9]{3}', ctypes.string_at(low, high - low)))
+    return sorted(x.decode() for x in found)
+"""
+
+    async def job(sandbox: LinuxSandbox) -> None:
+        others = [sandbox.call("def f(x): return x + x", "f", {"x": f"other-call-{i}"}) for i in range(100, 140)]
+        snooped, own, *_ = await asyncio.gather(
+            sandbox.call(snoop, "f", {"marks": ""}), sandbox.call(snoop, "f", {"marks": "other-call-999"}), *others
+        )
+        after = await sandbox.call(snoop, "f", {"marks": ""})
+        assert own.value == ["other-call-999"], "it does find what is there"
+        assert (snooped.value, after.value) == ([], [])
+
+    async def open_maps() -> None:
+        sandbox = LinuxSandbox("limits-only")
+        await sandbox.start()
+        try:
+            await job(sandbox)
+        finally:
+            await sandbox.aclose()
+
+    asyncio.run(open_maps())
 
 
 def test_a_weaker_level_than_a_boundary_is_refused_unless_the_user_allows_it(monkeypatch: pytest.MonkeyPatch) -> None:
