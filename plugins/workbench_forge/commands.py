@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from workbench.cli import echo_json, visible
-from workbench.library import Function, read_library
-from workbench.sandbox import open_sandbox
+
+if TYPE_CHECKING:
+    from workbench.library import Function
 
 _FILE = click.argument("file", type=click.Path(path_type=Path))
 _JSON = click.option("--json", "as_json", is_flag=True, help="End with one line of JSON on stdout.")
@@ -26,6 +27,8 @@ def functions_command() -> None:
 @_JSON
 def list_command(file: Path, as_json: bool) -> None:
     """List the functions of FILE and what they take."""
+    from workbench.library import read_library
+
     found = read_library(file)
     if as_json:
         return echo_json([{"address": f.address, **f.as_tool()} for f in found])
@@ -40,6 +43,10 @@ def list_command(file: Path, as_json: bool) -> None:
 @_JSON
 def test_command(file: Path, as_json: bool) -> None:
     """Run each function's own test in the sandbox. Exit code 1 if one fails."""
+    import asyncio
+
+    from workbench.library import read_library
+
     functions = read_library(file)
     outcomes = asyncio.run(_test(functions))
     rows = [{"address": f.address, "name": f.name, "tested": f.example is not None, "failure": failure}
@@ -57,6 +64,10 @@ def test_command(file: Path, as_json: bool) -> None:
 
 
 async def _test(functions: list[Function]) -> list[str | None]:
+    import asyncio
+
+    from workbench.sandbox import open_sandbox
+
     if not any(f.example for f in functions):
         return [None] * len(functions)
     sandbox = await open_sandbox()
@@ -70,6 +81,9 @@ async def _test(functions: list[Function]) -> list[str | None]:
 @_FILE
 def serve_command(file: Path) -> None:
     """Serve the functions of FILE as MCP tools on stdin and stdout, each call in the sandbox (extra [mcp])."""
+    import asyncio
+
+    from workbench.library import read_library
     from workbench_forge.serve import serve
 
     asyncio.run(serve(read_library(file), file.stem))

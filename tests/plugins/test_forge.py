@@ -74,6 +74,8 @@ def test_the_best_program_on_train_is_found_and_kept_as_source(tmp_path: Path) -
     report, script = run(tmp_path, CODE, counted, {"forge": {"programs": 4, "tries": 2}})
     assert report.winner.get("nodes.count.source").strip() == RIGHT
     assert report.best["test"]["score"] == 1.0 and report.gain_shown
+    assert report.as_dict()["sandbox"]["level"] in ("strong", "kernel")
+    assert any(f"level {report.as_dict()['sandbox']['level']}." in line for line in report.headline())
     assert RIGHT.splitlines()[1].strip() in (tmp_path / "out.yaml").read_text()
     assert len(script.requests) <= 8
 
