@@ -12,6 +12,8 @@ socket.
 
 from __future__ import annotations
 
+import gc
+import importlib
 import json
 import os
 import resource
@@ -60,9 +62,11 @@ def _become_nobody() -> None:
 
 def _preload() -> None:
     """Modules that forged code is likely to use: imported once, so that a child starts with them."""
-    import base64  # noqa: E401, F401
-    import encodings.idna  # noqa: E401, F401
-    import operator  # noqa: E401, F401
+    for name in ("base64", "datetime", "encodings.idna", "fractions", "heapq", "operator", "random", "statistics", "string",
+                 "typing"):  # fmt: skip
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # a child that collects garbage would copy every page of what it shares with the zygote
 
 
 class Zygote:
