@@ -151,6 +151,9 @@ class LinuxSandbox:
             except OSError:
                 await self._stop()  # its socket is gone, or nobody reads it
                 return Outcome("crashed", message="the sandbox ended")
+            except asyncio.CancelledError:
+                self._kill(running.number)  # nobody waits for it any more
+                raise
             finally:
                 self._running.pop(running.number, None)
                 running.close()

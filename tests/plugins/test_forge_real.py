@@ -133,7 +133,7 @@ def mbpp_tasks() -> Iterator[tuple[str, str, list[dict[str, Any]]]]:
                 assert isinstance(test.ops[0], ast.Eq) and isinstance(test.left, ast.Call)
                 values = [ast.literal_eval(a) for a in [*test.left.args, test.comparators[0]]]
                 assert json.loads(json.dumps(values)) == values and type(values[-1]) in (int, str, bool, list)
-                name = test.left.func.id
+                name = ast.unparse(test.left.func)
                 rows.append({**{f"a{i}": v for i, v in enumerate(values[:-1])}, "answer": values[-1]})
         except (AssertionError, AttributeError, ValueError, SyntaxError, TypeError):
             continue
@@ -150,9 +150,9 @@ def renamed(name: str, gold: str, row: dict[str, Any]) -> tuple[str, str]:
 
 
 @real
-@pytest.mark.parametrize("index", range(6))
+@pytest.mark.parametrize("index", range(4))
 def test_mbpp_keeps_the_gold_program(index: int, tmp_path: Path, trap: dict[str, Hostile]) -> None:
-    name, gold, rows = list(mbpp_tasks())[index * 20]
+    name, gold, rows = list(mbpp_tasks())[index * 40]
     right, signature = renamed(name, gold, rows[0])
     fields = signature.split(" ->")[0].replace(": Any", "")
     learned = f"def solve({fields}):\n    return {rows[0]['answer']!r}\n"  # right on train, by heart
@@ -183,8 +183,6 @@ def solve(input):
     things = re.split(r",\\s*(?:and\\s+)?|\\s+and\\s+", re.search(r"I have (.*?)\\. How", input).group(1))
     return str(sum(numbers.get(thing.split()[0], 1) for thing in things))
 """
-# Right only where nothing else lies among the things asked for.
-ANIMALS = "donkey chicken pig snail cat fish frog duck dog goat bear snake mouse rabbit cow drum flute"
 
 
 @real

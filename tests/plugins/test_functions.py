@@ -235,3 +235,13 @@ def test_two_functions_of_one_name_are_served_under_their_nodes_names(library: P
         "two_double",
         "total",
     ]
+
+
+def test_a_new_program_does_not_inherit_the_old_ones_test(tmp_path: Path) -> None:
+    stale = {"arguments": {"text": "zzz"}, "result": 0}
+    nodes = {"count": {**CODE["count"], "example": stale}}
+    report, _ = run(tmp_path, nodes, lambda r: RIGHT, {"forge": {"programs": 1}})
+    assert report.winner.get("nodes.count.example") not in (None, stale)
+    (tmp_path / "none").mkdir()
+    unchanged, _ = run(tmp_path / "none", nodes, lambda r: "no", {"forge": {"programs": 1, "tries": 1}})
+    assert unchanged.winner.get("nodes.count.example") == stale

@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.scripted import run_node
 
 import workbench.sandbox as core
-from workbench.errors import SpecError
+from workbench.ledger import Ledger
+from workbench.runtime import Runtime, lm_spec
 from workbench.sandbox import Outcome, SandboxError
+from workbench.spec import BudgetSpec
+from workbench.store import Store
 from workbench_sandbox.attacks import ATTACKS, self_test
 from workbench_sandbox.calls import read_answer
 from workbench_sandbox.linux import LinuxSandbox, open_linux
@@ -200,6 +202,29 @@ def test_a_killed_zygote_is_replaced() -> None:
 
 
 @needs_kernel
+def test_a_cancelled_call_ends_its_child_at_once() -> None:
+    def children(pid: int) -> int:
+        stats = [Path(f"/proc/{name}/stat") for name in os.listdir("/proc") if name.isdigit()]
+        return sum(s.exists() and s.read_text().rsplit(")", 1)[1].split()[1] == str(pid) for s in stats)
+
+    async def job(sandbox: LinuxSandbox) -> None:
+        waiting = asyncio.create_task(sandbox.call("def f():\n    while True: pass", "f", {}, timeout=60))
+        assert sandbox._process is not None
+        pid = sandbox._process.pid
+        for _ in range(100):
+            await asyncio.sleep(0.05)
+            if children(pid):
+                break
+        assert children(pid) == 1
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        assert (await sandbox.call("def f(): return 5", "f", {})).value == 5
+        assert children(pid) == 0
+
+    inside("kernel", job)
+
+
+@needs_kernel
 def test_nothing_is_left_behind() -> None:
     before = set(os.listdir("/proc/self/fd"))
 
@@ -323,36 +348,35 @@ def test_the_strongest_of_all_sandboxes_is_taken_and_the_others_closed(monkeypat
     assert [f.name for f in fakes if not f.closed] == ["strong"]
 
 
-# The node
+def test_a_resumed_run_refuses_a_weaker_level_than_it_began_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    levels = iter(["kernel", "strong", "limits-only"])
+    opened: list[Fake] = []
 
+    async def open_next() -> Any:
+        opened.append(Fake(next(levels)))
+        return opened[-1]
 
-def code(source: str, signature: str = "text -> n: int", **more: Any) -> dict[str, Any]:
-    return {"code": signature, "source": source, **more}
+    monkeypatch.setattr("workbench.runtime.open_sandbox", open_next)
 
+    async def course() -> None:
+        store = Store(tmp_path / "run.db")
+        store.execute("insert into runs (id, run, status, started, spec, options) values (1, 'r', '', '', '', '')")
+        ledger = Ledger(store, 1, BudgetSpec.model_validate({"calls": 1}))
+        try:
+            for level in ("kernel", "strong"):
+                runtime = Runtime(ledger, lm_spec("openai/none"))
+                assert (await runtime.sandbox()).level == level
+                await runtime.aclose()
+                store.flush()
+            with pytest.raises(
+                SandboxError, match="began in a sandbox of level kernel, and here it would be limits-only"
+            ):
+                await Runtime(ledger, lm_spec("openai/none")).sandbox()
+        finally:
+            ledger.close()
+            store.close()
 
-@needs_kernel
-def test_a_node_runs_its_source(tmp_path: Path) -> None:
-    outcome, script = run_node(code("def count(text): return len(text.split())"), {"text": "a b c"}, tmp_path)
-    assert dict(outcome.prediction) == {"n": 3} and not script.requests
-
-
-@needs_kernel
-@pytest.mark.parametrize(
-    ("node", "message"),
-    [
-        (code("def f(text): return 1 / 0"), "line 1: ZeroDivisionError"),
-        (code("def f(text): return 'many'"), "gave a wrong 'n'"),
-        (code("def f(text): return 1", "text -> a: int, b: int"), "must return a dict with a, b"),
-        (code("def f(text):\n    while True: pass", timeout=0.2), "timeout"),
-        (code("def f(text): return open('/etc/passwd').read()"), "Error"),
-    ],
-)
-def test_what_the_code_does_wrong_is_a_failure_of_the_example(node: dict, message: str, tmp_path: Path) -> None:
-    outcome, _ = run_node(node, {"text": "a"}, tmp_path)
-    assert outcome.failure == "code" and message in (outcome.message or ""), outcome
-
-
-@pytest.mark.parametrize(("source", "message"), [("def f(:", "no Python"), ("x = 1", "defines no function")])
-def test_a_source_that_cannot_run_is_refused_at_once(source: str, message: str, tmp_path: Path) -> None:
-    with pytest.raises((SpecError, ValueError), match=message):
-        run_node(code(source), {"text": "a"}, tmp_path)
+    asyncio.run(course())
+    assert all(f.closed for f in opened)
