@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from workbench.evaluate import Evaluation
 from workbench.study import Study
 
 Function = dict[str, Any]  # name, description, parameters (JSON Schema of an object), source, example: its own test
@@ -113,6 +114,16 @@ def python_in(text: str) -> str:
     """The Python of an answer: the longest fenced block, or all of it."""
     blocks = re.findall(r"```(?:python|py)?[ \t]*\n(.*?)```", text, re.DOTALL)
     return max(blocks, key=len) if blocks else text
+
+
+def solved(evaluation: Evaluation, address: str) -> dict[str, Any] | None:
+    """What the node got in the first training example that was solved."""
+    node = address.removeprefix("nodes.").rpartition(".")[0]
+    for result in evaluation.results:
+        for span in result.trace.spans if result.trace and result.score == 1 else ():
+            if span.node == node and not span.error:
+                return dict(span.inputs)
+    return None
 
 
 def _json_object(text: str) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from workbench_forge.actions import (
     check_source,
     python_in,
     read_action,
+    solved,
 )
 
 
@@ -155,7 +156,7 @@ class Forge(Optimizer):
                 found = await study.evaluate(candidate, study.train, traces=True)
             except SpecError:
                 continue  # it parses, and yet is no node
-            scored.append((found.score, -number, candidate, _solved(found, address)))
+            scored.append((found.score, -number, candidate, solved(found, address)))
         for _, number, candidate, arguments in sorted(scored, key=lambda s: s[:2], reverse=True)[: self.finalists]:
             if not study.affords(candidate):
                 return
@@ -192,13 +193,3 @@ class Forge(Optimizer):
                 raise
             return None
         return response.text if response.text.strip() else None
-
-
-def _solved(evaluation: Evaluation, address: str) -> dict[str, Any] | None:
-    """What the node got in the first training example that was solved."""
-    node = address.removeprefix("nodes.").rpartition(".")[0]
-    for result in evaluation.results:
-        for span in result.trace.spans if result.trace and result.score == 1 else ():
-            if span.node == node and not span.error:
-                return dict(span.inputs)
-    return None
