@@ -11,6 +11,7 @@ from workbench.evaluate import Evaluation, Result
 from workbench.ledger import Ledger
 from workbench.pareto import pareto_set
 from workbench.proof import Proof, describe, paired_proof
+from workbench.sandbox import BOUNDARIES
 from workbench.workflow import Workflow
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class Report:
     error: str | None = None
     workflow: str | None = None
     test_rows: int = 0
+    sandbox: dict[str, str] | None = None  # name and measured level, where code ran in one
 
     @property
     def loss_shown(self) -> bool:
@@ -61,6 +63,7 @@ class Report:
             "spent": self.spent, "budget": self.budget, "workflow": self.workflow, "database": self.database,
             "candidates": self.candidates, "failures": self.failures, "pareto": self.pareto,
             "changes": [[a, b, c] for a, b, c in self.changes], "warnings": self.warnings, "error": self.error,
+            "sandbox": self.sandbox,
         }  # fmt: skip
 
     def headline(self) -> list[str]:
@@ -74,6 +77,9 @@ class Report:
                 )
         elif self.status in ("finished", "budget"):
             lines.append("The gain is not shown: the budget left no calls for the sealed test.")
+        if self.sandbox is not None:
+            held = "" if self.sandbox["level"] in BOUNDARIES else ", which is no boundary against hostile code"
+            lines.append(f"Code ran in the sandbox {self.sandbox['name']}, level {self.sandbox['level']}{held}.")
         return lines
 
     def lines(self) -> list[str]:
@@ -171,8 +177,14 @@ def build_report(
         proof=proof, spent=ledger.summary(), budget=task.spec.budget.model_dump(exclude_none=True), database=database,
         candidates=candidates, failures=failures,
         pareto=[{"workflow": e.workflow.hash, **{o: e.objectives[o] for o in objectives}} for e in front],
-        warnings=warnings, error=error, test_rows=len(pairs),
+        warnings=warnings, error=error, test_rows=len(pairs), sandbox=_sandbox(ledger),
     )  # fmt: skip
+
+
+def _sandbox(ledger: Ledger) -> dict[str, str] | None:
+    ledger.store.flush()
+    row = ledger.store.row("select data from events where run_id = ? and kind = 'sandbox' order by id", ledger.run_id)
+    return json.loads(row["data"]) if row else None
 
 
 def _side(val: Evaluation | None, test: list[Result], workflow: Workflow) -> dict[str, Any]:

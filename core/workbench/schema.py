@@ -39,6 +39,8 @@ def _node_schema(kind: str, definitions: dict[str, Any]) -> dict[str, Any]:
     cls = node_class(kind)
     schema = _inlined(cls.Config, definitions)
     properties = schema.get("properties", {})
+    for name in (n for n, what in cls.learnable.items() if what == "functions"):
+        properties[name] = _or_references(properties[name])
     required = [name for name in schema.get("required", []) if name != cls.primary]
     primary = properties.pop(cls.primary, {})
     extra = {key: _NODE_KEYS[key] for key in NODE_KEYS}
@@ -47,6 +49,14 @@ def _node_schema(kind: str, definitions: dict[str, Any]) -> dict[str, Any]:
         "properties": {kind: primary, **properties, **extra}, "required": [kind, *required],
         "additionalProperties": False,
     }  # fmt: skip
+
+
+def _or_references(functions: dict[str, Any]) -> dict[str, Any]:
+    """A list of functions may also name those of other files (see `workbench.library`)."""
+    text = {"type": "string", "description": "FILE#nodes.NAME: the functions of another workflow file"}
+    items = {"anyOf": [text, functions["items"]]}
+    return {**{k: v for k, v in functions.items() if k not in ("type", "items")},
+            "anyOf": [text, {"type": "array", "items": items}]}  # fmt: skip
 
 
 def _optimize_schema(definitions: dict[str, Any]) -> dict[str, Any]:

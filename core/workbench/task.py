@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,8 +66,10 @@ def check_lms(spec: Spec, source: Source) -> None:
             raise source.error(path, error.message, error.hint) from error
 
 
-def load_workflow(spec: Spec, source: Source, base: Path) -> Workflow:
-    """The workflow that the file describes."""
+def load_workflow(spec: Spec, source: Source, base: Path, loading: Sequence[Path] = ()) -> Workflow:
+    """The workflow that the file describes. loading: the files that refer to it, for its functions."""
+    from workbench.library import expand
+
     nodes = {}
     for name, raw in spec.nodes.items():
         if not name.isidentifier():
@@ -77,7 +79,7 @@ def load_workflow(spec: Spec, source: Source, base: Path) -> Workflow:
             return source.error(("nodes", name, *path), message, hint)
 
         try:
-            nodes[name] = node_tree(raw, fail)
+            nodes[name] = node_tree(expand(raw, base, fail, loading), fail)
         except PluginError as error:
             raise source.error(("nodes", name), str(error)) from error
     workflow = Workflow({"name": spec.name, "nodes": nodes}, base)

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import workbench
 
 
 @workbench.hookimpl
 def register_optimizers(register: workbench.hookspecs.Register) -> None:
     register("forge", "workbench_forge.optimizer:Forge")
+
+
+@workbench.hookimpl
+def register_commands(cli: Any) -> None:
+    from workbench_forge.commands import functions_command
+
+    cli.add_command(functions_command)

@@ -5,16 +5,25 @@ from __future__ import annotations
 import ast
 import json
 import re
-import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from workbench.evaluate import Evaluation
 from workbench.study import Study
 
-Function = dict[str, Any]  # name, description, parameters (JSON Schema of an object), source
+Function = dict[str, Any]  # name, description, parameters (JSON Schema of an object), source, example: its own test
 
 MAX_SOURCE = 8000
+#: Modules that compute and do nothing else.
+HARMLESS = (
+    "ast", "base64", "bisect", "calendar", "cmath", "collections", "colorsys", "copy", "dataclasses", "datetime",
+    "decimal", "difflib", "enum", "fractions", "functools", "graphlib", "hashlib", "heapq", "html", "itertools",
+    "json", "math", "numbers", "operator", "random", "re", "statistics", "string", "textwrap", "typing",
+    "unicodedata", "zoneinfo",
+)  # fmt: skip
+#: JSON Schema of the types that a parameter may be annotated with.
+_TYPES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean", "list": "array", "dict": "object"}
 
 
 class Refused(Exception):
@@ -23,15 +32,14 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Action:
-    """add and revise carry a whole function, and an example of a call with its result: the function's own test."""
+    """add and revise carry a whole function, with an example of a call and its result: the function's own test."""
 
     kind: str  # add, revise, remove, terminate
     name: str = ""
     function: Function = field(default_factory=dict)
-    example: dict[str, Any] = field(default_factory=dict)
 
 
-def read_action(text: str, functions: Sequence[Function], most: int) -> Action:
+def read_action(text: str, functions: Sequence[Function], most: int, imports: Collection[str] = HARMLESS) -> Action:
     """The action in an answer: one JSON object, in a fence or not. Raises Refused."""
     body = _json_object(text)
     kind = str(body.get("action", "")).lower()
@@ -51,16 +59,15 @@ def read_action(text: str, functions: Sequence[Function], most: int) -> Action:
     if kind == "add" and len(names) >= most:
         raise Refused(f"there are {most} functions already: remove or revise one")
     source = str(body.get("source", ""))
-    check_source(source, name)
+    check_source(source, name, imports)
     parameters = body.get("parameters") or _parameters(source, name)
-    if not isinstance(parameters, dict) or parameters.get("type", "object") != "object":
-        raise Refused('"parameters" must be a JSON Schema of type object')
+    _check_parameters(parameters, source, name)
     example = body.get("example")
     if not isinstance(example, dict) or not isinstance(example.get("arguments"), dict) or "result" not in example:
         raise Refused('"example" must be {"arguments": {...}, "result": ...}: a call and what it must give')
     made = {"name": name, "description": str(body.get("description", ""))[:500], "parameters": parameters,
-            "source": source}  # fmt: skip
-    return Action(kind, name, made, example)
+            "source": source, "example": {k: example[k] for k in ("arguments", "result")}}  # fmt: skip
+    return Action(kind, name, made)
 
 
 def apply(action: Action, functions: Sequence[Function]) -> list[Function]:
@@ -72,7 +79,7 @@ def apply(action: Action, functions: Sequence[Function]) -> list[Function]:
     return [f for f in functions if f["name"] != action.name]
 
 
-def check_source(source: str, name: str) -> None:
+def check_source(source: str, name: str, imports: Collection[str] = HARMLESS) -> None:
     """Fast feedback for the proposer, no boundary: that is the sandbox. Raises Refused."""
     if not source.strip() or len(source) > MAX_SOURCE:
         raise Refused(f'"source" must be Python text of at most {MAX_SOURCE} characters')
@@ -85,20 +92,21 @@ def check_source(source: str, name: str) -> None:
     for node in ast.walk(tree):
         imported = (
             [a.name for a in node.names] if isinstance(node, ast.Import)
-            else [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            else [node.module or "."] if isinstance(node, ast.ImportFrom) else []
         )  # fmt: skip
         for module in imported:
-            if module.split(".")[0] not in sys.stdlib_module_names:
-                raise Refused(f"'{module}' is not in the standard library, and nothing else is there")
+            if module.split(".")[0] not in imports:
+                raise Refused(f"'{module}' may not be imported; these may: {', '.join(sorted(imports)) or 'none'}")
 
 
 async def check_example(study: Study, action: Action) -> None:
     """Run the function's own test in the sandbox. Raises Refused with what happened instead."""
-    found = await study.sandboxed(action.function["source"], action.name, action.example["arguments"])
+    example = action.function["example"]
+    found = await study.sandboxed(action.function["source"], action.name, example["arguments"])
     if found["kind"] != "ok":
         line = f" in line {found['line']}" if found["line"] else ""
         raise Refused(f"the example raised{line}: {found['kind']}: {found['message']}")
-    if found["value"] != action.example["result"]:
+    if found["value"] != example["result"]:
         raise Refused(f"the example gave {json.dumps(found['value'])[:300]} and not the result that you named")
 
 
@@ -106,6 +114,16 @@ def python_in(text: str) -> str:
     """The Python of an answer: the longest fenced block, or all of it."""
     blocks = re.findall(r"```(?:python|py)?[ \t]*\n(.*?)```", text, re.DOTALL)
     return max(blocks, key=len) if blocks else text
+
+
+def solved(evaluation: Evaluation, address: str) -> dict[str, Any] | None:
+    """What the node got in the first training example that was solved."""
+    node = address.removeprefix("nodes.").rpartition(".")[0]
+    for result in evaluation.results:
+        for span in result.trace.spans if result.trace and result.score == 1 else ():
+            if span.node == node and not span.error:
+                return dict(span.inputs)
+    return None
 
 
 def _json_object(text: str) -> dict[str, Any]:
@@ -121,10 +139,38 @@ def _json_object(text: str) -> dict[str, Any]:
     raise Refused('answer with one JSON object that has the key "action"')
 
 
+def _signature(source: str, name: str) -> ast.arguments:
+    """What the last function of that name at the top level takes."""
+    functions = [n for n in ast.parse(source).body if isinstance(n, ast.FunctionDef) and n.name == name]
+    return functions[-1].args
+
+
 def _parameters(source: str, name: str) -> dict[str, Any]:
-    """A schema with the function's parameter names, where the proposer gave none."""
-    tree = ast.parse(source)
-    node = next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == name)
-    names = [a.arg for a in node.args.args]
-    return {"type": "object", "properties": {n: {} for n in names},
-            "required": names[: len(names) - len(node.args.defaults)]}  # fmt: skip
+    """A schema by the function's parameters and their annotations, where the proposer gave none."""
+    taken = _signature(source, name)
+    properties: dict[str, Any] = {}
+    for argument in [*taken.posonlyargs, *taken.args, *taken.kwonlyargs]:
+        annotation = ast.unparse(argument.annotation).split("[")[0] if argument.annotation else ""
+        properties[argument.arg] = {"type": _TYPES[annotation]} if annotation in _TYPES else {}
+    needed = [a.arg for a in taken.args[: len(taken.args) - len(taken.defaults)]]
+    needed += [a.arg for a, default in zip(taken.kwonlyargs, taken.kw_defaults, strict=True) if default is None]
+    return {"type": "object", "properties": properties, "required": needed}
+
+
+def _check_parameters(parameters: Any, source: str, name: str) -> None:
+    """The schema must be one of an object, and fit the function: a tool whose schema lies cannot be called."""
+    if not isinstance(parameters, dict) or parameters.get("type", "object") != "object":
+        raise Refused('"parameters" must be a JSON Schema of type object')
+    named, needed = parameters.get("properties", {}), parameters.get("required", [])
+    if not isinstance(named, dict) or not all(isinstance(v, dict) for v in named.values()):
+        raise Refused('"properties" in "parameters" must be an object of JSON Schemas')
+    if not isinstance(needed, list) or not all(n in named for n in needed):
+        raise Refused('"required" in "parameters" must be a list of names that stand in "properties"')
+    taken = _signature(source, name)
+    if taken.posonlyargs:
+        raise Refused(f"'{name}' is called by the names of its arguments: remove the '/'")
+    known = {a.arg for a in [*taken.args, *taken.kwonlyargs]}
+    strange = [n for n in named if n not in known] if taken.kwarg is None else []
+    missing = [n for n in _parameters(source, name)["required"] if n not in named]
+    if strange or missing:
+        raise Refused(f'"parameters" and the function differ: {", ".join([*strange, *missing])}')

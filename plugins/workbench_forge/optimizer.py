@@ -11,7 +11,7 @@ before it costs a call of the task.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -21,6 +21,7 @@ from workbench.nodes import learnable, node_at
 from workbench.propose import Proposer
 from workbench_forge import prompts
 from workbench_forge.actions import (
+    HARMLESS,
     Action,
     Function,
     Refused,
@@ -29,6 +30,7 @@ from workbench_forge.actions import (
     check_source,
     python_in,
     read_action,
+    solved,
 )
 
 
@@ -38,6 +40,9 @@ class Forge(Optimizer):
     Everything it writes runs in a sandbox only, and is kept in the result file as source.
     """
 
+    kind: Literal["auto", "functions", "heuristic"] = Field(
+        "auto", description="functions of agent nodes, heuristic: programs of code nodes; auto: both, where they are"
+    )
     steps: int = Field(6, ge=1, le=100, description="for agents: rounds of edits")
     actions: int = Field(3, ge=1, le=20, description="for agents: edits a round at most")
     batch: int = Field(12, ge=1, le=256, description="for agents: training examples on which a round is judged")
@@ -47,12 +52,19 @@ class Forge(Optimizer):
     programs: int = Field(8, ge=1, le=1000, description="for code nodes: programs to sample")
     finalists: int = Field(2, ge=1, le=20, description="for code nodes: programs, the best on train, to try on val")
     shown: int = Field(6000, ge=500, description="characters of examples and histories in a prompt")
+    imports: list[str] = Field(list(HARMLESS), description="modules that a function may import: feedback, no boundary")
     temperature: float = Field(0.8, ge=0, le=2, description="of the proposer")
 
     async def optimize(self, study: Study) -> Workflow:
-        for address in learnable(study.workflow, "functions"):
+        agents = learnable(study.workflow, "functions") if self.kind != "heuristic" else {}
+        programs = learnable(study.workflow, "code") if self.kind != "functions" else {}
+        if self.kind != "auto" and not agents and not programs:
+            wanted = "an agent node" if self.kind == "functions" else "a code node"
+            raise SpecError(f"forge has nothing to write: kind: {self.kind} needs {wanted}",
+                            hint="Add such a node, or leave kind out.")  # fmt: skip
+        for address in agents:
             await self._forge_functions(study, address)
-        for address in learnable(study.workflow, "code"):
+        for address in programs:
             await self._sample_programs(study, address)
         return study.best
 
@@ -94,7 +106,7 @@ class Forge(Optimizer):
     ) -> list[Function]:  # fmt: skip
         """The best functions after up to `actions` edits."""
         functions: list[Function] = list(best.get(address, []))
-        system = prompts.functions_system(self.max_functions)
+        system = prompts.functions_system(self.max_functions, self.imports)
         for slot in range(self.actions):
             task = prompts.functions_task(functions, before, failures, slot, self.actions, self.shown)
             messages = [{"role": "system", "content": system}, {"role": "user", "content": task}]
@@ -115,7 +127,7 @@ class Forge(Optimizer):
             if text is None:
                 return None
             try:
-                action = read_action(text, functions, self.max_functions)
+                action = read_action(text, functions, self.max_functions, self.imports)
                 if action.kind in ("add", "revise"):
                     await check_example(study, action)
                 return action
@@ -131,25 +143,32 @@ class Forge(Optimizer):
 
     async def _sample_programs(self, study: Study, address: str) -> None:
         node: Any = node_at(study.workflow, address)
-        scored: list[tuple[float, int, Workflow]] = []
+        own_test = f"{address.rpartition('.')[0]}.example"
+        scored: list[tuple[float, int, Workflow, dict[str, Any] | None]] = []
         seen: set[str] = set()
         for number in range(self.programs):
-            messages = prompts.program(node, study.best, study.train, study.targets, self.shown)
+            messages = prompts.program(node, study.best, study.train, study.targets, self.shown, self.imports)
             source = await self._program(study, messages, node.function, number)
             if source is None or source in seen:
                 continue
             seen.add(source)
-            candidate = study.best.patched(Patch({address: source}, note=f"program {number}"))
+            unset = (own_test,) if study.best.get(own_test, None) is not None else ()
+            candidate = study.best.patched(Patch({address: source}, unset, note=f"program {number}"))
             if not study.affords(candidate, study.train):
                 break
             try:
-                found = await study.evaluate(candidate, study.train)
+                found = await study.evaluate(candidate, study.train, traces=True)
             except SpecError:
                 continue  # it parses, and yet is no node
-            scored.append((found.score, -number, candidate))
-        for _, _, candidate in sorted(scored, key=lambda s: s[:2], reverse=True)[: self.finalists]:
+            scored.append((found.score, -number, candidate, solved(found, address)))
+        for _, number, candidate, arguments in sorted(scored, key=lambda s: s[:2], reverse=True)[: self.finalists]:
             if not study.affords(candidate):
                 return
+            if arguments is not None:  # the program is kept with its own test
+                given = await study.sandboxed(candidate.get(address), node.function, arguments)
+                if given["kind"] == "ok":
+                    example = {"arguments": arguments, "result": given["value"]}
+                    candidate = candidate.patched(Patch({own_test: example}, note=f"program {-number}, with its test"))
             await study.evaluate(candidate, race=True)
 
     async def _program(self, study: Study, messages: list[dict[str, str]], function: str, replica: int) -> str | None:
@@ -159,7 +178,7 @@ class Forge(Optimizer):
                 return None
             source = python_in(text)
             try:
-                check_source(source, function)
+                check_source(source, function, self.imports)
                 return source
             except Refused as error:
                 messages = [*messages, {"role": "assistant", "content": text},

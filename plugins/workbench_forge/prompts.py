@@ -16,13 +16,13 @@ you make one edit at a time. Answer with one JSON object and nothing else:
  "source": Python text that defines the function, "example": {{"arguments": {{...}}, "result": ...}}}}
 {{"action": "remove", "name": ...}}
 {{"action": "terminate"}} if no edit would help.
-Rules: at most {most} functions. A function is general: it solves a kind of step, never one task. Only the standard
-library; no files, network, processes or threads; arguments and result are JSON. The example is run, and must give its
-result."""
+Rules: at most {most} functions. A function is general: it solves a kind of step, never one task. It may import
+{imports}; no files, network, processes or threads; arguments and result are JSON. The example is run, and must give
+its result; it is kept as the function's test."""
 
 
-def functions_system(most: int) -> str:
-    return _SYSTEM.format(most=most)
+def functions_system(most: int, imports: Sequence[str]) -> str:
+    return _SYSTEM.format(most=most, imports=", ".join(imports) or "nothing")
 
 
 def functions_task(
@@ -44,7 +44,12 @@ def _list(functions: Sequence[dict[str, Any]]) -> str:
 
 
 def program(
-    node: Any, workflow: Workflow, train: Sequence[Example], targets: Mapping[str, str], shown: int
+    node: Any,
+    workflow: Workflow,
+    train: Sequence[Example],
+    targets: Mapping[str, str],
+    shown: int,
+    imports: Sequence[str],
 ) -> list[dict[str, str]]:
     """Asks for one program of a `code` node. Rows show the fields that train has: inputs, and outputs where labelled."""
     rows, size = [], 0
@@ -60,7 +65,8 @@ def program(
     task = (
         f"Write the Python function `{node.function}({', '.join(node.inputs)})`. It returns "
         + (f"the value of `{node.outputs[0]}`" if len(node.outputs) == 1 else f"a dict with {', '.join(node.outputs)}")
-        + f" (signature: {node.config.code}). Only the standard library; no files, network, processes or threads.\n"
+        + f" (signature: {node.config.code}). It may import {', '.join(imports) or 'nothing'}; "
+        "no files, network, processes or threads.\n"
         f"{workflow.tree.get('description', '')}\nThe present program:\n```python\n{node.config.source}\n```\n"
         "Examples:\n" + "\n".join(rows) + "\nFind the rule, do not list the examples. Answer with one Python block."
     )

@@ -21,6 +21,7 @@ from typing import Any
 
 from workbench.sandbox import Outcome, SandboxError
 from workbench_sandbox.attacks import self_test
+from workbench_sandbox.calls import Running
 
 HERE = Path(__file__).parent
 #: MB of memory, bytes printed, bytes of a result; calls at once.
@@ -65,12 +66,12 @@ class LinuxSandbox:
         self.level = level
         self.limits = {**LIMITS, **limits}
         self._process: subprocess.Popen[bytes] | None = None
-        self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._running: dict[int, Running] = {}
         self._count = 0
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._starting = asyncio.Lock()
         self._reading: asyncio.Task[None] | None = None
-        self._writer: asyncio.StreamWriter | None = None
+        self._control: socket.socket | None = None
 
     async def start(self) -> None:
         """Start the zygote, unless it runs. Raises SandboxError with what it said."""
@@ -83,85 +84,96 @@ class LinuxSandbox:
             ):
                 return
             await self._stop()
-            ours, theirs = socket.socketpair()
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            ours.setblocking(False)
             config = {
                 **self.limits, "readable": _readable(), "landlock": self.level != "limits-only",
                 "seccomp": self.level != "limits-only",
             }  # fmt: skip
             command = [*_python(), str(HERE / "zygote.py"), str(theirs.fileno()), json.dumps(config)]
             with tempfile.TemporaryFile() as said:
-                self._process = subprocess.Popen(
-                    [*(_bwrap() if self.level == "strong" else ()), *command], pass_fds=[theirs.fileno()], cwd="/",
-                    env={"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8"}, stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL, stderr=said, start_new_session=True,
-                )  # fmt: skip
-                theirs.close()
-                reader, self._writer = await asyncio.open_unix_connection(sock=ours, limit=4 * self.limits["result"])
                 try:
-                    line = await asyncio.wait_for(reader.readline(), 10)
-                except TimeoutError:
-                    line = b""
-                if not line:
+                    self._process = subprocess.Popen(
+                        [*(_bwrap() if self.level == "strong" else ()), *command], pass_fds=[theirs.fileno()], cwd="/",
+                        env={"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8"}, stdin=subprocess.DEVNULL,
+                        stdout=subprocess.DEVNULL, stderr=said, start_new_session=True,
+                    )  # fmt: skip
+                except OSError as error:
+                    ours.close()
+                    raise SandboxError(f"{error.filename} cannot be started: {error.strerror}") from None
+                finally:
+                    theirs.close()
+                self._control = ours
+                try:
+                    ready = await asyncio.wait_for(asyncio.get_running_loop().sock_recv(ours, 4096), 10)
+                except (TimeoutError, OSError):
+                    ready = b""
+                if not ready:
                     await self._stop()
                     said.seek(0)
                     text = said.read().decode(errors="replace").strip().splitlines()
                     raise SandboxError(text[-1] if text else "the zygote did not start")
-            self._reading = asyncio.create_task(self._read(reader))
+            self._reading = asyncio.create_task(self._read(ours))
 
-    async def _read(self, reader: asyncio.StreamReader) -> None:
-        """Hand each answer to who waits for it; when the zygote is gone, tell all."""
+    async def _read(self, control: socket.socket) -> None:
+        """Tell each call how its child ended; when the zygote is gone, tell all."""
         try:
-            while line := await reader.readline():
-                reply = json.loads(line)
-                waiting = self._waiting.pop(reply["id"], None)
-                if waiting is not None and not waiting.done():
-                    waiting.set_result(reply)
+            while told := await asyncio.get_running_loop().sock_recv(control, 4096):
+                end = json.loads(told)
+                running = self._running.pop(end["id"], None)
+                if running is not None and not running.ended.done():
+                    running.ended.set_result(end)
         except (ValueError, OSError):
             pass  # it talks nonsense, or is gone: either way it is of no more use
         finally:
-            for waiting in self._waiting.values():
-                if not waiting.done():
-                    waiting.set_result({"verdict": {"kind": "crashed", "message": "the sandbox ended"}})
-            self._waiting.clear()
+            for running in self._running.values():
+                if not running.ended.done():
+                    running.ended.set_result(None)
+            self._running.clear()
 
     async def call(self, source: str, function: str, arguments: Mapping[str, Any], *, timeout: float = 5.0) -> Outcome:
         """Run source, call its function with the arguments (JSON), give back its result (JSON). Never raises for what
         the code does; raises SandboxError if the sandbox cannot be started again, TypeError for arguments that are no
         JSON."""
+        request = json.dumps({"source": source, "function": function, "arguments": dict(arguments)}).encode()
         async with self._slots:
             await self.start()
             self._count += 1
-            number, future = self._count, asyncio.get_running_loop().create_future()
-            request = {"id": number, "source": source, "function": function, "arguments": dict(arguments),
-                       "timeout": timeout}  # fmt: skip
-            line = json.dumps(request).encode() + b"\n"
-            self._waiting[number] = future
-            assert self._writer is not None
+            running = Running(self._count, self.limits, self._kill)
+            assert self._control is not None
             try:
-                self._writer.write(line)
-                await self._writer.drain()
-                reply = await asyncio.wait_for(future, timeout + GRACE)
+                self._running[running.number] = running
+                running.send(self._control, request, timeout)
+                end = await asyncio.wait_for(running.ended, timeout + GRACE)
             except TimeoutError:
                 await self._stop()  # the zygote itself hangs
                 return Outcome("crashed", message="the sandbox did not answer")
-            except (ConnectionError, RuntimeError):
+            except OSError:
+                await self._stop()  # its socket is gone, or nobody reads it
                 return Outcome("crashed", message="the sandbox ended")
+            except asyncio.CancelledError:
+                self._kill(running.number)  # nobody waits for it any more
+                raise
             finally:
-                self._waiting.pop(number, None)
-        return _outcome(reply)
+                self._running.pop(running.number, None)
+                running.close()
+        return running.outcome(end, timeout)
+
+    def _kill(self, number: int) -> None:
+        if self._control is not None:
+            try:
+                self._control.send(json.dumps({"kill": number}).encode())
+            except OSError:
+                pass  # then its deadline ends it
 
     async def _stop(self) -> None:
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.gather(self._reading, return_exceptions=True)
             self._reading = None
-        if self._writer is not None:
-            self._writer.close()
-            try:
-                await self._writer.wait_closed()
-            except OSError:
-                pass
-            self._writer = None
+        if self._control is not None:
+            self._control.close()
+            self._control = None
         if self._process is not None:
             try:
                 self._process.wait(0.5)  # it ends with its socket
@@ -172,25 +184,6 @@ class LinuxSandbox:
 
     async def aclose(self) -> None:
         await self._stop()
-
-
-def _outcome(reply: Mapping[str, Any]) -> Outcome:
-    """The child's answer is data from an enemy: anything but the agreed form is a bad result."""
-    printed, seconds = str(reply.get("printed", "")), float(reply.get("seconds", 0.0))
-    body = reply.get("verdict")
-    if body is None:
-        try:
-            body = json.loads(reply["answer"])
-        except (ValueError, RecursionError):
-            body = None
-    kinds = ("ok", "error", "forbidden", "timeout", "memory", "output", "bad_result", "crashed")
-    if not isinstance(body, dict) or body.get("kind") not in kinds:
-        return Outcome("bad_result", message="the answer has not the agreed form", printed=printed, seconds=seconds)
-    line = body.get("line")
-    return Outcome(
-        body["kind"], body.get("value") if body["kind"] == "ok" else None, str(body.get("message", "")),
-        line if isinstance(line, int) else None, printed, seconds,
-    )  # fmt: skip
 
 
 def _python() -> list[str]:
@@ -219,7 +212,7 @@ def _bwrap() -> list[str]:
     else:
         user = ["--unshare-user"]
     return [
-        "bwrap", "--cap-drop", "ALL", *user, "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts",
+        shutil.which("bwrap") or "bwrap", "--cap-drop", "ALL", *user, "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts",
         "--unshare-cgroup-try", "--die-with-parent", "--new-session", "--clearenv",
         "--setenv", "PYTHONHASHSEED", "0", "--setenv", "LC_ALL", "C.UTF-8",
         *binds, *links, "--proc", "/proc", "--dev", "/dev", "--size", str(1 << 20), "--tmpfs", "/tmp", "--",

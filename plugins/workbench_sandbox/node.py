@@ -6,12 +6,21 @@ import ast
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from workbench.errors import NodeError, SpecError
 from workbench.nodes import NodeConfig, NodeKind
 from workbench.runtime import Context
 from workbench.signature import parse_signature
+
+
+class CodeExample(BaseModel):
+    """A call of the function and what it must give: its test (`workbench functions test`)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    arguments: dict[str, Any]
+    result: Any
 
 
 class CodeConfig(NodeConfig):
@@ -21,6 +30,9 @@ class CodeConfig(NodeConfig):
     source: str = Field(max_length=100_000, description="Python that defines the function; the standard library only")
     function: str = Field("", description="the function to call; default: the last one of the source")
     timeout: float = Field(5.0, gt=0, le=600, description="seconds for one call")
+    example: CodeExample | None = Field(
+        None, description="{arguments, result}: the function's test, as forged code has"
+    )
 
 
 class CodeNode(NodeKind):

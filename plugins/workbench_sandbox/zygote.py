@@ -2,13 +2,18 @@
 
     python -P -s -S zygote.py FD CONFIG
 
-It reads requests from the socket FD, one JSON object a line, and answers likewise. Each child gives up everything
-(see confine.py), runs one function, and writes its answer to a pipe of its own; what it prints goes elsewhere, so it
-cannot pass for an answer. The zygote ends with its socket.
+It reads orders from the socket FD, one JSON object a packet: {"id", "timeout"} with three descriptors (the request, the
+answer, what is printed), or {"kill": id}; and tells of each child's end. Requests and answers pass it by: only the child
+reads its own request, and the workbench the answer. So a child, which starts as a copy of the zygote's memory, finds
+nothing of other calls in it. The child gives up everything (see confine.py), runs one function, and writes its answer
+to a descriptor of its own; what it prints goes elsewhere, so it cannot pass for an answer. The zygote ends with its
+socket.
 """
 
 from __future__ import annotations
 
+import gc
+import importlib
 import json
 import os
 import resource
@@ -26,7 +31,6 @@ import confine  # noqa: E402
 sys.path.pop(0)
 
 NAME = "<source>"
-PRINTED = 4096  # so much of what a call prints is given back
 LONGEST_MESSAGE = 2000
 NOBODY = 65534
 
@@ -38,7 +42,7 @@ def main() -> None:
     if os.geteuid() == 0:
         _become_nobody()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the workbench's business
-    control.sendall(b'{"ready": true}\n')
+    control.sendall(b'{"ready": true}')
     Zygote(control, config).serve()
 
 
@@ -58,9 +62,11 @@ def _become_nobody() -> None:
 
 def _preload() -> None:
     """Modules that forged code is likely to use: imported once, so that a child starts with them."""
-    import base64  # noqa: E401, F401
-    import encodings.idna  # noqa: E401, F401
-    import operator  # noqa: E401, F401
+    for name in ("base64", "datetime", "encodings.idna", "fractions", "heapq", "operator", "random", "statistics", "string",
+                 "typing"):  # fmt: skip
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # a child that collects garbage would copy every page of what it shares with the zygote
 
 
 class Zygote:
@@ -68,98 +74,57 @@ class Zygote:
         self.control, self.config = control, config
         self.selector = selectors.DefaultSelector()
         self.selector.register(control, selectors.EVENT_READ, None)
-        self.children: dict[int, Child] = {}  # by the descriptor of the answer
-        self.unread = b""
+        self.children: dict[int, Child] = {}  # by the number of the call
 
     def serve(self) -> None:
         while True:
             now = time.monotonic()
             next_end = min((c.end for c in self.children.values()), default=now + 60)
             for key, _ in self.selector.select(max(0.0, next_end - now)):
-                if key.fd == self.control.fileno():
-                    if not self._requests():
-                        return self._stop()
-                elif not key.data.finished:  # its descriptors may be others' by now
-                    self._read(key.data, key.fd)
+                if key.data is not None:
+                    self._finish(key.data, late=False)
+                elif not self._order():
+                    return self._stop()
             for child in [c for c in self.children.values() if time.monotonic() >= c.end]:
-                self._finish(child, {"kind": "timeout", "message": f"no result within {child.timeout:g} s"})
+                self._finish(child, late=True)
 
-    def _requests(self) -> bool:
-        data = self.control.recv(1 << 20)
+    def _order(self) -> bool:
+        """Do what the next packet says. False if there is none any more."""
+        data, fds, _, _ = socket.recv_fds(self.control, 4096, 3)
         if not data:
             return False
-        *lines, self.unread = (self.unread + data).split(b"\n")
-        for line in lines:
-            self._fork(json.loads(line))
+        order = json.loads(data)
+        if "kill" not in order:
+            self._fork(order["id"], order["timeout"], *fds)
+        elif order["kill"] in self.children:
+            self._finish(self.children[order["kill"]], late=False)
         return True
 
-    def _fork(self, request: dict) -> None:
-        answer_read, answer_write = os.pipe()
-        printed_read, printed_write = os.pipe()
+    def _fork(self, number: int, timeout: float, request: int, answer: int, printed: int) -> None:
         pid = os.fork()
         if pid == 0:
             try:
-                _child(request, answer_write, printed_write, self.config)
+                _child(request, answer, printed, timeout, self.config)
             finally:
                 os._exit(70)
-        os.close(answer_write)
-        os.close(printed_write)
-        child = Child(pid, request["id"], answer_read, printed_read, request["timeout"], self.config)
-        self.children[answer_read] = child
-        for fd in (answer_read, printed_read):
-            os.set_blocking(fd, False)
-            self.selector.register(fd, selectors.EVENT_READ, child)
+        for fd in (request, answer, printed):
+            os.close(fd)
+        child = self.children[number] = Child(number, pid, os.pidfd_open(pid), timeout)
+        self.selector.register(child.pidfd, selectors.EVENT_READ, child)
 
-    def _read(self, child: Child, fd: int) -> None:
-        try:
-            data = os.read(fd, 1 << 16)
-        except BlockingIOError:
-            return
-        if fd == child.printed_fd:
-            child.printed_size += len(data)
-            child.printed = (child.printed + data)[:PRINTED]
-            if not data:
-                self.selector.unregister(fd)
-                child.printed_open = False
-            if child.printed_size > self.config["output"]:
-                self._finish(child, {"kind": "output", "message": f"printed more than {self.config['output']} bytes"})
-            return
-        child.answer += data
-        if len(child.answer) > self.config["result"]:
-            self._finish(child, {"kind": "bad_result", "message": f"more than {self.config['result']} bytes"})
-        elif not data:
-            self._finish(child, None)
-
-    def _finish(self, child: Child, verdict: dict | None) -> None:
-        """Kill what is left of the child and send its answer, or the verdict on it."""
-        del self.children[child.answer_fd]
-        child.finished = True
+    def _finish(self, child: Child, late: bool) -> None:
+        """Kill what is left of the child and tell how it ended."""
+        if self.children.pop(child.number, None) is None:
+            return  # its end and an order to kill it came together
         try:
             os.kill(child.pid, signal.SIGKILL)
         except OSError:
             pass
         _, status = os.waitpid(child.pid, 0)
-        for fd in (child.answer_fd, child.printed_fd):
-            if fd == child.printed_fd and not child.printed_open:
-                os.close(fd)
-                continue
-            if fd == child.printed_fd:
-                try:
-                    child.printed = (child.printed + os.read(fd, PRINTED))[:PRINTED]
-                except OSError:
-                    pass
-            self.selector.unregister(fd)
-            os.close(fd)
-        reply = {
-            "id": child.id,
-            "seconds": time.monotonic() - child.begun,
-            "printed": child.printed.decode("utf-8", "replace"),
-        }
-        if verdict is None and child.answer:
-            reply["answer"] = child.answer.decode("utf-8", "replace")
-        else:
-            reply["verdict"] = verdict or _crash(status)
-        self.control.sendall(json.dumps(reply).encode() + b"\n")
+        self.selector.unregister(child.pidfd)
+        os.close(child.pidfd)
+        told = {"id": child.number, "late": late, "status": status, "seconds": time.monotonic() - child.begun}
+        self.control.sendall(json.dumps(told).encode())
 
     def _stop(self) -> None:
         for child in self.children.values():
@@ -168,26 +133,17 @@ class Zygote:
 
 
 class Child:
-    def __init__(self, pid: int, id: int, answer_fd: int, printed_fd: int, timeout: float, config: dict) -> None:
-        self.pid, self.id, self.answer_fd, self.printed_fd, self.timeout = pid, id, answer_fd, printed_fd, timeout
+    def __init__(self, number: int, pid: int, pidfd: int, timeout: float) -> None:
+        self.number, self.pid, self.pidfd = number, pid, pidfd
         self.begun = time.monotonic()
         self.end = self.begun + timeout
-        self.answer, self.printed, self.printed_size, self.printed_open = b"", b"", 0, True
-        self.finished = False
 
 
-def _crash(status: int) -> dict:
-    if os.WIFSIGNALED(status):
-        number = os.WTERMSIG(status)
-        if number == signal.SIGXCPU:
-            return {"kind": "timeout", "message": "used up its processor time"}
-        return {"kind": "crashed", "message": f"ended by signal {number}"}
-    return {"kind": "crashed", "message": f"ended with code {os.WEXITSTATUS(status)} and no result"}
-
-
-def _child(request: dict, answer: int, printed: int, config: dict) -> None:
+def _child(request_fd: int, answer: int, printed: int, timeout: float, config: dict) -> None:
     """Give everything up, run the function, write its answer."""
     confine.die_with_parent()
+    with open(request_fd, "rb") as file:
+        request = json.loads(file.read())
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(printed, 1)
     os.dup2(printed, 2)
@@ -196,7 +152,7 @@ def _child(request: dict, answer: int, printed: int, config: dict) -> None:
     os.environ.clear()
     os.chdir("/")
     megabyte = 1 << 20
-    cpu = int(request["timeout"]) + 1
+    cpu = int(timeout) + 1
     for what, limit in (
         (resource.RLIMIT_AS, config["memory"] * megabyte), (resource.RLIMIT_CPU, cpu), (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_NOFILE, 32), (resource.RLIMIT_CORE, 0), (resource.RLIMIT_NPROC, 0),

@@ -32,6 +32,15 @@ Tools:
 {tools}"""
 
 
+class ForgedExample(BaseModel):
+    """A call of the function and what it must give: its test (`workbench functions test`)."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    arguments: dict[str, Any]
+    result: Any
+
+
 class Forged(BaseModel):
     """A tool whose source stands in the workflow file, as the optimizer `forge` writes them."""
 
@@ -41,6 +50,7 @@ class Forged(BaseModel):
     description: str = Field("", description="what it does, for the model")
     parameters: dict[str, Any] = Field(default_factory=dict, description="JSON Schema of its arguments")
     source: str = Field(max_length=100_000, description="Python that defines the function")
+    example: ForgedExample | None = Field(None, description="{arguments, result}: the function's test")
 
     def tool(self) -> Tool:
         def call(arguments: Mapping[str, Any]) -> Any:

@@ -11,6 +11,7 @@ import pytest
 from tests.plugins.test_sandbox import _kernel_features
 from tests.scripted import Script
 
+from workbench.errors import SpecError
 from workbench.lm import Request
 from workbench.report import Report
 from workbench.run import Options, optimize
@@ -73,6 +74,8 @@ def test_the_best_program_on_train_is_found_and_kept_as_source(tmp_path: Path) -
     report, script = run(tmp_path, CODE, counted, {"forge": {"programs": 4, "tries": 2}})
     assert report.winner.get("nodes.count.source").strip() == RIGHT
     assert report.best["test"]["score"] == 1.0 and report.gain_shown
+    assert report.as_dict()["sandbox"]["level"] in ("strong", "kernel")
+    assert any(f"level {report.as_dict()['sandbox']['level']}." in line for line in report.headline())
     assert RIGHT.splitlines()[1].strip() in (tmp_path / "out.yaml").read_text()
     assert len(script.requests) <= 8
 
@@ -203,7 +206,22 @@ def test_two_functions_keep_their_own_code(tmp_path: Path) -> None:
         ('{"action": "add", "name": "a"}', "is there already"),
         ('{"action": "add", "name": "f", "source": "def f(:"}', "no Python"),
         ('{"action": "add", "name": "f", "source": "def g(): pass"}', "must define the function 'f'"),
-        ('{"action": "add", "name": "f", "source": "import numpy\\ndef f(): pass"}', "not in the standard library"),
+        (
+            '{"action": "add", "name": "f", "source": "import numpy\\ndef f(): pass"}',
+            "'numpy' may not be imported; these may: ast",
+        ),
+        ('{"action": "add", "name": "f", "source": "import os.path\\ndef f(): pass"}', "'os.path' may not"),
+        ('{"action": "add", "name": "f", "source": "from . import x\\ndef f(): pass"}', "'.' may not"),
+        (
+            '{"action": "add", "name": "f", "source": "def f(a): pass", "parameters": {"properties": {"b": {}}}}',
+            "differ: b, a",
+        ),
+        (
+            '{"action": "add", "name": "f", "source": "def f(a): pass", "parameters": {"properties": {"a": 1}}}',
+            "JSON Schemas",
+        ),
+        ('{"action": "add", "name": "f", "source": "def f(a): pass", "parameters": {"required": ["a"]}}', '"required"'),
+        ('{"action": "add", "name": "f", "source": "def f(a, /): pass"}', "remove the '/'"),
         ('{"action": "add", "name": "f", "source": "def f(): pass"}', '"example" must be'),
         ('{"action": "add", "name": "f", "source": "def f(): pass", "parameters": []}', '"example"'),
     ],
@@ -219,3 +237,47 @@ def test_edits_leave_the_given_list_as_it_is() -> None:
     assert apply(action, before) == [{"name": "b"}] and len(before) == 2
     with pytest.raises(Refused, match="functions already"):
         read_action('{"action": "add", "name": "c"}', before, 2)
+
+
+def test_a_schema_is_read_from_the_annotations_where_none_is_given() -> None:
+    source = "def f(a: int, b: list[str], c, *, d: bool, e=1): pass"
+    text = json.dumps({"action": "add", "name": "f", "source": source, "example": {"arguments": {}, "result": 1}})
+    parameters = read_action(text, [], 8).function["parameters"]
+    assert parameters == {
+        "type": "object", "required": ["a", "b", "c", "d"],
+        "properties": {"a": {"type": "integer"}, "b": {"type": "array"}, "c": {}, "d": {"type": "boolean"}, "e": {}},
+    }  # fmt: skip
+
+
+def test_what_may_be_imported_can_be_changed_and_the_proposer_is_told(tmp_path: Path) -> None:
+    source = "def rule(text):\n    import sys\n    return sum(c in 'aeiou' for c in text)"
+    for allowed, kept in ((["sys"], True), (["math"], False)):
+        (folder := tmp_path / allowed[0]).mkdir()
+        report, script = run(folder, CODE, lambda r: source, {"forge": {"programs": 1, "tries": 2, "imports": allowed}})
+        assert (report.winner.get("nodes.count.source") == source) is kept
+        assert f"It may import {allowed[0]};" in text_of(script.requests[0])
+        assert ("'sys' may not be imported; these may: math" in text_of(script.requests[-1])) is not kept
+
+
+BOTH = {**{"sum": {"code": "text -> other: int", "source": WRONG}}, **AGENT}
+
+
+@pytest.mark.parametrize(("kind", "functions", "programs"),
+                         [("auto", True, True), ("functions", True, False), ("heuristic", False, True)])  # fmt: skip
+def test_kind_says_which_nodes_are_forged(kind: str, functions: bool, programs: bool, tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def say(request: Request) -> str:
+        text = text_of(request)
+        if "You improve the tools of an agent" in text or "Write the Python function" in text:
+            asked.append("functions" if "You improve" in text else "programs")
+            return '{"action": "terminate"}'
+        return agent(request)
+
+    run(tmp_path, BOTH, say, {"forge": {"kind": kind, "steps": 1, "programs": 1, "tries": 1}})
+    assert ("functions" in asked, "programs" in asked) == (functions, programs)
+
+
+def test_a_kind_without_such_a_node_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="kind: functions needs an agent node"):
+        run(tmp_path, CODE, lambda r: RIGHT, {"forge": {"kind": "functions"}})

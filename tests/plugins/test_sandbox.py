@@ -9,17 +9,21 @@ import shutil
 import signal
 import sys
 from collections.abc import Awaitable, Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.scripted import run_node
 
 import workbench.sandbox as core
-from workbench.errors import SpecError
+from workbench.ledger import Ledger
+from workbench.runtime import Runtime, lm_spec
 from workbench.sandbox import Outcome, SandboxError
+from workbench.spec import BudgetSpec
+from workbench.store import Store
 from workbench_sandbox.attacks import ATTACKS, self_test
-from workbench_sandbox.linux import LinuxSandbox, _outcome, open_linux
+from workbench_sandbox.calls import read_answer
+from workbench_sandbox.linux import LinuxSandbox, open_linux
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a sandbox of Linux")
 
@@ -198,6 +202,29 @@ def test_a_killed_zygote_is_replaced() -> None:
 
 
 @needs_kernel
+def test_a_cancelled_call_ends_its_child_at_once() -> None:
+    def children(pid: int) -> int:
+        stats = [Path(f"/proc/{name}/stat") for name in os.listdir("/proc") if name.isdigit()]
+        return sum(s.exists() and s.read_text().rsplit(")", 1)[1].split()[1] == str(pid) for s in stats)
+
+    async def job(sandbox: LinuxSandbox) -> None:
+        waiting = asyncio.create_task(sandbox.call("def f():\n    while True: pass", "f", {}, timeout=60))
+        assert sandbox._process is not None
+        pid = sandbox._process.pid
+        for _ in range(100):
+            await asyncio.sleep(0.05)
+            if children(pid):
+                break
+        assert children(pid) == 1
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        assert (await sandbox.call("def f(): return 5", "f", {})).value == 5
+        assert children(pid) == 0
+
+    inside("kernel", job)
+
+
+@needs_kernel
 def test_nothing_is_left_behind() -> None:
     before = set(os.listdir("/proc/self/fd"))
 
@@ -213,12 +240,60 @@ def test_nothing_is_left_behind() -> None:
 
 
 @pytest.mark.parametrize(
-    "reply",
-    [{"answer": "[" * 100_000}, {"answer": "nonsense"}, {"answer": "[]"}, {"answer": '{"kind": "great"}'}, {"answer": "{}"},
-     {"verdict": {"kind": ["ok"]}}],
+    "answer",
+    [b"[" * 100_000, b"nonsense", b"[]", b'{"kind": "great"}', b"{}", b'{"kind": ["ok"]}', b'{"kind": "ok", "value": NaN}',
+     b'{"kind": "ok", "value": "\xff"}', b'{"kind": "ok", "value": "\\uD800"}', b'{"kind": "error", "message": "\\udfff"}',
+     b'{"kind": "ok", "value": ' + b"[" * 101 + b"]" * 101 + b"}", b'{"kind": "ok", "value": ' + b"9" * 5000 + b"}"],
 )  # fmt: skip
-def test_an_answer_of_another_form_is_a_bad_result(reply: dict[str, Any]) -> None:
-    assert _outcome(reply).kind == "bad_result"
+def test_an_answer_of_another_form_is_a_bad_result(answer: bytes) -> None:
+    found = read_answer(answer)
+    assert found.kind == "bad_result" and len(found.message) <= 200
+    json.dumps(asdict(found), ensure_ascii=False).encode()
+
+
+def test_an_answer_is_kept_whole_or_cut() -> None:
+    deep = b"[" * 99 + b"]" * 99
+    assert read_answer(b'{"kind": "ok", "value": ' + deep + b"}").value == json.loads(deep)
+    assert read_answer(b'{"kind": "ok", "value": "\\ud83d\\ude00"}').value == "\U0001f600", "a pair is a character"
+    assert len(read_answer(b'{"kind": "error", "message": "' + b"m" * 90_000 + b'"}').message) == 2000
+    assert read_answer(b'{"kind": "error", "value": 1, "line": true}') == Outcome("error")
+
+
+@needs_kernel
+def test_a_call_finds_nothing_of_other_calls_in_its_memory() -> None:
+    """Not even freed memory: a child is a copy of a zygote that never held requests or answers."""
+    snoop = """
+def f(marks):
+    import re
+    parts, found = [], set()
+    for line in open('/proc/self/maps'):
+        low, high = (int(x, 16) for x in line.split()[0].split('-'))
+        if line.split()[1].startswith('rw') and high - low < 1 << 28:
+            parts.append((low, high))
+    import ctypes
+    for low, high in parts:
+        found |= set(re.findall(rb'other-call-[0-9]{3}', ctypes.string_at(low, high - low)))
+    return sorted(x.decode() for x in found)
+"""
+
+    async def job(sandbox: LinuxSandbox) -> None:
+        others = [sandbox.call("def f(x): return x + x", "f", {"x": f"other-call-{i}"}) for i in range(100, 140)]
+        snooped, own, *_ = await asyncio.gather(
+            sandbox.call(snoop, "f", {"marks": ""}), sandbox.call(snoop, "f", {"marks": "other-call-999"}), *others
+        )
+        after = await sandbox.call(snoop, "f", {"marks": ""})
+        assert own.value == ["other-call-999"], "it does find what is there"
+        assert (snooped.value, after.value) == ([], [])
+
+    async def open_maps() -> None:
+        sandbox = LinuxSandbox("limits-only")
+        await sandbox.start()
+        try:
+            await job(sandbox)
+        finally:
+            await sandbox.aclose()
+
+    asyncio.run(open_maps())
 
 
 def test_a_weaker_level_than_a_boundary_is_refused_unless_the_user_allows_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,36 +348,35 @@ def test_the_strongest_of_all_sandboxes_is_taken_and_the_others_closed(monkeypat
     assert [f.name for f in fakes if not f.closed] == ["strong"]
 
 
-# The node
+def test_a_resumed_run_refuses_a_weaker_level_than_it_began_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    levels = iter(["kernel", "strong", "limits-only"])
+    opened: list[Fake] = []
 
+    async def open_next() -> Any:
+        opened.append(Fake(next(levels)))
+        return opened[-1]
 
-def code(source: str, signature: str = "text -> n: int", **more: Any) -> dict[str, Any]:
-    return {"code": signature, "source": source, **more}
+    monkeypatch.setattr("workbench.runtime.open_sandbox", open_next)
 
+    async def course() -> None:
+        store = Store(tmp_path / "run.db")
+        store.execute("insert into runs (id, run, status, started, spec, options) values (1, 'r', '', '', '', '')")
+        ledger = Ledger(store, 1, BudgetSpec.model_validate({"calls": 1}))
+        try:
+            for level in ("kernel", "strong"):
+                runtime = Runtime(ledger, lm_spec("openai/none"))
+                assert (await runtime.sandbox()).level == level
+                await runtime.aclose()
+                store.flush()
+            with pytest.raises(
+                SandboxError, match="began in a sandbox of level kernel, and here it would be limits-only"
+            ):
+                await Runtime(ledger, lm_spec("openai/none")).sandbox()
+        finally:
+            ledger.close()
+            store.close()
 
-@needs_kernel
-def test_a_node_runs_its_source(tmp_path: Path) -> None:
-    outcome, script = run_node(code("def count(text): return len(text.split())"), {"text": "a b c"}, tmp_path)
-    assert dict(outcome.prediction) == {"n": 3} and not script.requests
-
-
-@needs_kernel
-@pytest.mark.parametrize(
-    ("node", "message"),
-    [
-        (code("def f(text): return 1 / 0"), "line 1: ZeroDivisionError"),
-        (code("def f(text): return 'many'"), "gave a wrong 'n'"),
-        (code("def f(text): return 1", "text -> a: int, b: int"), "must return a dict with a, b"),
-        (code("def f(text):\n    while True: pass", timeout=0.2), "timeout"),
-        (code("def f(text): return open('/etc/passwd').read()"), "Error"),
-    ],
-)
-def test_what_the_code_does_wrong_is_a_failure_of_the_example(node: dict, message: str, tmp_path: Path) -> None:
-    outcome, _ = run_node(node, {"text": "a"}, tmp_path)
-    assert outcome.failure == "code" and message in (outcome.message or ""), outcome
-
-
-@pytest.mark.parametrize(("source", "message"), [("def f(:", "no Python"), ("x = 1", "defines no function")])
-def test_a_source_that_cannot_run_is_refused_at_once(source: str, message: str, tmp_path: Path) -> None:
-    with pytest.raises((SpecError, ValueError), match=message):
-        run_node(code(source), {"text": "a"}, tmp_path)
+    asyncio.run(course())
+    assert all(f.closed for f in opened)

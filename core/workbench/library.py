@@ -1,0 +1,158 @@
+"""Functions that a workflow file carries as source: to be tested, served, and reused by other workflows.
+
+A reference is `FILE#nodes.NAME` (the functions of that node: the list of an `agent`, or the program of a `code` node),
+or `FILE` alone (all of them). It stands where functions stand, and is replaced by what it refers to when a file is
+loaded: so a result file is whole, and a run does not change when the library does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from workbench.errors import SpecError, suggest
+from workbench.nodes import learnable, node_at, node_class, setting
+from workbench.plugins import plugins
+from workbench.sandbox import Sandbox
+from workbench.spec import load_spec
+from workbench.task import load_workflow
+from workbench.workflow import Workflow
+
+Fail = Callable[[tuple[str | int, ...], str, str | None], Exception]
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function in a workflow file: where it stands, what it takes (a JSON Schema of an object), and its own test."""
+
+    address: str
+    name: str
+    source: str
+    description: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    example: Mapping[str, Any] | None = None  # arguments, result
+    timeout: float = 5.0
+
+    def as_tool(self) -> dict[str, Any]:
+        """As it is written in the `functions` of an agent."""
+        tool = {"name": self.name, "description": self.description, "parameters": dict(self.parameters),
+                "source": self.source}  # fmt: skip
+        return {**tool, "example": dict(self.example)} if self.example else tool
+
+    async def test(self, sandbox: Sandbox) -> str | None:
+        """Run its own test. None if it passes or there is none; else what happened instead."""
+        if self.example is None:
+            return None
+        found = await sandbox.call(self.source, self.name, self.example["arguments"], timeout=self.timeout)
+        if not found.ok:
+            return f"{found.kind}{f' in line {found.line}' if found.line else ''}: {found.message}"
+        if found.value != self.example["result"]:
+            return f"gave {_short(found.value)} and not {_short(self.example['result'])}"
+        return None
+
+
+def functions_of(workflow: Workflow) -> list[Function]:
+    """All functions of a workflow's enabled nodes, those inside other nodes too."""
+    found = []
+    for address, kind in learnable(workflow).items():
+        node = address.rpartition(".")[0]
+        if kind == "functions":
+            for given in setting(workflow, address) or ():
+                given = given if isinstance(given, Mapping) else given.model_dump()
+                known = {k: given[k] for k in ("name", "source", "description", "parameters") if k in given}
+                found.append(Function(node, **known, example=given.get("example")))
+        elif kind == "code":
+            found.append(_program(node, node_at(workflow, address)))
+    return found
+
+
+def _program(address: str, node: Any) -> Function:
+    """The program of a `code` node: its signature is the schema."""
+    from pydantic import TypeAdapter
+
+    fields = node.signature.inputs
+    schema = {f.name: {} if f.type is Any else TypeAdapter(f.type).json_schema() for f in fields}
+    parameters = {"type": "object", "properties": schema, "required": [f.name for f in fields]}
+    example = node.config.example.model_dump() if node.config.example is not None else None
+    return Function(address, node.function, node.config.source, node.config.code, parameters, example,
+                    node.config.timeout)  # fmt: skip
+
+
+def read_library(path: Path, loading: Sequence[Path] = ()) -> list[Function]:
+    """The functions of a workflow file. Raises SpecError for a file that is none, or that refers to itself."""
+    path = path.resolve()
+    if path in loading:
+        ring = " -> ".join(p.name for p in (*loading, path))
+        raise SpecError(f"these files refer to each other: {ring}", hint="Write the functions out in one of them.")
+    spec, source = load_spec(path)
+    return functions_of(load_workflow(spec, source, path.parent, (*loading, path)))
+
+
+def expand(raw: Any, base: Path, fail: Fail, loading: Sequence[Path] = ()) -> Any:
+    """A node as written, with its references to functions replaced, also in nodes inside it.
+
+    fail(path, message, hint) makes the error to raise.
+    """
+    if isinstance(raw, list):
+        return [expand(v, base, _below(fail, i), loading) for i, v in enumerate(raw)]
+    if not isinstance(raw, Mapping):
+        return raw
+    lists = _function_settings(raw)
+    return {
+        key: _expanded(value, base, _below(fail, key), loading) if key in lists
+        else expand(value, base, _below(fail, key), loading)
+        for key, value in raw.items()
+    }  # fmt: skip
+
+
+def _below(fail: Fail, key: str | int) -> Fail:
+    return lambda path, message, hint: fail((key, *path), message, hint)
+
+
+def _function_settings(raw: Mapping[str, Any]) -> set[str]:
+    """The settings of a node that hold functions; none if this is no node."""
+    kinds = [raw["kind"]] if "kind" in raw else [k for k in raw if k in plugins().names("node_kinds")]
+    if len(kinds) != 1 or kinds[0] not in plugins().names("node_kinds"):
+        return set()
+    return {name for name, what in node_class(kinds[0]).learnable.items() if what == "functions"}
+
+
+def _expanded(value: Any, base: Path, fail: Fail, loading: Sequence[Path]) -> Any:
+    if isinstance(value, str):
+        return _referred(value, base, fail, loading)
+    if not isinstance(value, list):
+        return value
+    found = []
+    for i, item in enumerate(value):
+        found += _referred(item, base, _below(fail, i), loading) if isinstance(item, str) else [item]
+    return found
+
+
+def _referred(reference: str, base: Path, fail: Fail, loading: Sequence[Path]) -> list[dict[str, Any]]:
+    file, mark, address = reference.partition("#")
+    hint = "Write FILE#nodes.NAME, relative to this file, for the functions of a node of another workflow file."
+    if not file or (mark and not address):
+        raise fail((), f"'{reference}' names no functions", hint)
+    try:
+        functions = read_library(base / file, loading)
+    except SpecError as error:
+        raise fail((), f"'{reference}': {error.message} ({_place(error)})" if error.file else
+                   f"'{reference}': {error.message}", error.hint) from None  # fmt: skip
+    places = list(dict.fromkeys(f.address for f in functions))
+    chosen = [f.as_tool() for f in functions if not mark or f.address == address]
+    if not chosen:
+        raise fail((), f"'{reference}': {f'no functions at {address}' if mark else 'this file has no functions'}",
+                   suggest(address, places) if places else hint)  # fmt: skip
+    return chosen
+
+
+def _place(error: SpecError) -> str:
+    return ":".join(str(part) for part in (error.file, error.line, error.column) if part is not None)
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 200 else text[:199] + "…"

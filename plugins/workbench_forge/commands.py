@@ -1,0 +1,89 @@
+"""`workbench functions`: list, test and serve the functions that a workflow file carries as source."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from workbench.cli import echo_json, visible
+
+if TYPE_CHECKING:
+    from workbench.library import Function
+
+_FILE = click.argument("file", type=click.Path(path_type=Path))
+_JSON = click.option("--json", "as_json", is_flag=True, help="End with one line of JSON on stdout.")
+
+
+@click.group("functions")
+def functions_command() -> None:
+    """List, test and serve the functions in a workflow file."""
+
+
+@functions_command.command("list")
+@_FILE
+@_JSON
+def list_command(file: Path, as_json: bool) -> None:
+    """List the functions of FILE and what they take."""
+    from workbench.library import read_library
+
+    found = read_library(file)
+    if as_json:
+        return echo_json([{"address": f.address, **f.as_tool()} for f in found])
+    for function in found:
+        taken = ", ".join(function.parameters.get("properties", {}))
+        click.echo(visible(f"{function.address}: {function.name}({taken})  {function.description}".rstrip()))
+    click.echo(f"{len(found)} function(s). Use them elsewhere with functions: {file}#nodes.NAME")
+
+
+@functions_command.command("test")
+@_FILE
+@_JSON
+def test_command(file: Path, as_json: bool) -> None:
+    """Run each function's own test in the sandbox. Exit code 1 if one fails."""
+    import asyncio
+
+    from workbench.library import read_library
+
+    functions = read_library(file)
+    outcomes = asyncio.run(_test(functions))
+    rows = [{"address": f.address, "name": f.name, "tested": f.example is not None, "failure": failure}
+            for f, failure in zip(functions, outcomes, strict=True)]  # fmt: skip
+    failed = [row for row in rows if row["failure"]]
+    if as_json:
+        echo_json(rows)
+    for row in () if as_json else rows:
+        state = f"FAILED: {row['failure']}" if row["failure"] else "passed" if row["tested"] else "has no test"
+        click.echo(visible(f"{row['address']}: {row['name']} {state}"))
+    if not as_json:
+        tested = sum(row["tested"] for row in rows)
+        click.echo(f"{tested - len(failed)} of {tested} passed; {len(rows) - tested} without a test.")
+    sys.exit(1 if failed else 0)
+
+
+async def _test(functions: list[Function]) -> list[str | None]:
+    import asyncio
+
+    from workbench.sandbox import open_sandbox
+
+    if not any(f.example for f in functions):
+        return [None] * len(functions)
+    sandbox = await open_sandbox()
+    try:
+        return list(await asyncio.gather(*(f.test(sandbox) for f in functions)))
+    finally:
+        await sandbox.aclose()
+
+
+@functions_command.command("serve")
+@_FILE
+def serve_command(file: Path) -> None:
+    """Serve the functions of FILE as MCP tools on stdin and stdout, each call in the sandbox (extra [mcp])."""
+    import asyncio
+
+    from workbench.library import read_library
+    from workbench_forge.serve import serve
+
+    asyncio.run(serve(read_library(file), file.stem))

@@ -1,0 +1,79 @@
+"""Functions as the tools of an MCP server on stdin and stdout. Each call runs in the sandbox.
+
+Source: the Model Context Protocol, tools and the stdio transport, by the Python SDK (mcp 2).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from workbench.errors import SpecError
+from workbench.library import Function
+from workbench.sandbox import Outcome, Sandbox, open_sandbox
+
+
+def tool_names(functions: Sequence[Function]) -> dict[str, Function]:
+    """Functions by the names under which they are served: their own, with the node's before it where two share one."""
+    counts = Counter(f.name for f in functions)
+    return {
+        f.name if counts[f.name] == 1 else f"{f.address.removeprefix('nodes.').replace('.', '_')}_{f.name}": f
+        for f in functions
+    }
+
+
+async def serve(functions: Sequence[Function], name: str) -> None:
+    """Serve until stdin ends. Raises SpecError where there is nothing to serve, and SandboxError without a sandbox."""
+    try:
+        from mcp.server.lowlevel import Server
+        from mcp.server.stdio import stdio_server
+        from mcp.types import (
+            CallToolRequestParams,
+            CallToolResult,
+            ListToolsResult,
+            PaginatedRequestParams,
+            TextContent,
+            Tool,
+        )
+    except ImportError:
+        raise SpecError("serving functions needs the MCP SDK, version 2",
+                        hint="pip install 'agent-workbench[mcp]' 'mcp>=2'") from None  # fmt: skip
+    if not functions:
+        raise SpecError("this file has no functions", hint="Name one with `functions:` of an agent, or a `code` node.")
+    tools = tool_names(functions)
+    sandbox = await open_sandbox()
+
+    async def list_tools(ctx: Any, params: PaginatedRequestParams | None) -> ListToolsResult:
+        return ListToolsResult(tools=[
+            Tool(name=n, description=f.description, input_schema={"type": "object", **f.parameters})
+            for n, f in tools.items()
+        ])  # fmt: skip
+
+    async def call_tool(ctx: Any, params: CallToolRequestParams) -> CallToolResult:
+        text, structured, failed = await called(tools, sandbox, params.name, params.arguments or {})
+        return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=structured,
+                              is_error=failed)  # fmt: skip
+
+    server = Server(name, on_list_tools=list_tools, on_call_tool=call_tool)
+    try:
+        async with stdio_server() as (read, write):
+            await server.run(read, write, server.create_initialization_options())
+    finally:
+        await sandbox.aclose()
+
+
+async def called(
+    tools: dict[str, Function], sandbox: Sandbox, name: str, arguments: dict[str, Any]
+) -> tuple[str, Any, bool]:
+    """A tool's result as text and as an object, and whether it is an error."""
+    function = tools.get(name)
+    if function is None:
+        return f"there is no tool '{name}'; tools: {', '.join(tools)}", None, True
+    found: Outcome = await sandbox.call(function.source, function.name, arguments, timeout=function.timeout)
+    if not found.ok:
+        line = f" in line {found.line}" if found.line else ""
+        return f"{found.kind}{line}: {found.message}", None, True
+    text = found.value if isinstance(found.value, str) else json.dumps(found.value, ensure_ascii=False)
+    return text, found.value if isinstance(found.value, dict) else {"result": found.value}, False

@@ -1,0 +1,147 @@
+"""One call of the sandbox, seen from the workbench: what goes in, what comes out, and what that is worth.
+
+What comes out is data from an enemy: bytes up to a limit, which must be JSON of an agreed form or are a bad result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+from workbench.sandbox import Outcome
+
+KINDS = ("ok", "error", "forbidden", "timeout", "memory", "output", "bad_result", "crashed")
+PRINTED = 4096  # bytes of what a call prints that are given back
+LONGEST_MESSAGE = 2000
+DEEPEST = 100  # lists and objects in each other: what is deeper breaks those who write it down again
+
+
+class Running:
+    """A call whose child runs. `ended` gets what the zygote tells of its end, or None if the zygote is gone."""
+
+    def __init__(self, number: int, limits: Mapping[str, int], kill: Callable[[int], None]):
+        self.number, self.limits, self.kill = number, limits, kill
+        self.loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[dict[str, Any] | None] = self.loop.create_future()
+        self.answer, self.printed, self.printed_size = bytearray(), bytearray(), 0
+        self.verdict: tuple[str, str] | None = None
+        self._open: list[int] = []
+
+    def send(self, control: socket.socket, request: bytes, timeout: float) -> None:
+        """Hand the request to a new child of the zygote, and read what comes back. Raises OSError."""
+        theirs = [os.memfd_create("request")]
+        try:
+            for take in (self._take_answer, self._take_printed):
+                ours, other = os.pipe()
+                theirs.append(other)
+                self._open.append(ours)
+                os.set_blocking(ours, False)
+                self.loop.add_reader(ours, self._read, ours, take)
+            with open(theirs[0], "wb", closefd=False) as file:
+                file.write(request)
+            os.lseek(theirs[0], 0, os.SEEK_SET)
+            order = json.dumps({"id": self.number, "timeout": timeout}).encode()
+            socket.send_fds(control, [order], theirs)
+        finally:
+            for fd in theirs:
+                os.close(fd)
+
+    def _read(self, fd: int, take: Callable[[bytes], None]) -> bool:
+        """Take what is there. False if nothing is there yet or will ever be."""
+        try:
+            data = os.read(fd, 1 << 16)
+        except BlockingIOError:
+            return False
+        if not data:
+            self.loop.remove_reader(fd)
+            return False
+        take(data)
+        return self.verdict is None
+
+    def _take_answer(self, data: bytes) -> None:
+        self.answer += data
+        if len(self.answer) > self.limits["result"]:
+            self._condemn("bad_result", f"more than {self.limits['result']} bytes")
+
+    def _take_printed(self, data: bytes) -> None:
+        self.printed_size += len(data)
+        self.printed += data[: PRINTED - len(self.printed)]
+        if self.printed_size > self.limits["output"]:
+            self._condemn("output", f"printed more than {self.limits['output']} bytes")
+
+    def _condemn(self, kind: str, message: str) -> None:
+        if self.verdict is None:
+            self.verdict = kind, message
+            for fd in self._open:
+                self.loop.remove_reader(fd)
+            self.kill(self.number)
+
+    def close(self) -> None:
+        """Take what the pipes still hold, and close them."""
+        for fd, take in zip(self._open, (self._take_answer, self._take_printed), strict=False):
+            while self.verdict is None and self._read(fd, take):
+                pass
+            self.loop.remove_reader(fd)
+            os.close(fd)
+        self._open.clear()
+
+    def outcome(self, end: Mapping[str, Any] | None, timeout: float) -> Outcome:
+        """What the call was worth, once its child has ended."""
+        printed = self.printed.decode("utf-8", "replace")
+        seconds = float(end["seconds"]) if end else 0.0
+        if self.verdict is not None:
+            return Outcome(self.verdict[0], message=self.verdict[1], printed=printed, seconds=seconds)
+        if end is None:
+            return Outcome("crashed", message="the sandbox ended", printed=printed)
+        if end["late"]:
+            return Outcome("timeout", message=f"no result within {timeout:g} s", printed=printed, seconds=seconds)
+        if not self.answer:
+            kind, message = _crash(int(end["status"]))
+            return Outcome(kind, message=message, printed=printed, seconds=seconds)
+        return read_answer(bytes(self.answer), printed, seconds)
+
+
+def read_answer(answer: bytes, printed: str = "", seconds: float = 0.0) -> Outcome:
+    """The child's answer as an Outcome; anything but the agreed form is a bad result."""
+    try:
+        body = json.loads(answer.decode("utf-8"), parse_constant=_no_number)
+        _check_depth(body)
+        if b"\\ud" in answer.lower():  # half a character can be written as an escape, and then nowhere else
+            json.dumps(body, ensure_ascii=False).encode("utf-8")
+    except (ValueError, RecursionError) as error:
+        return Outcome("bad_result", message=f"the answer has not the agreed form: {error}"[:200].encode(
+            "utf-8", "backslashreplace").decode(), printed=printed, seconds=seconds)  # fmt: skip
+    if not isinstance(body, dict) or body.get("kind") not in KINDS:
+        return Outcome("bad_result", message="the answer has not the agreed form", printed=printed, seconds=seconds)
+    line = body.get("line")
+    return Outcome(
+        body["kind"], body.get("value") if body["kind"] == "ok" else None,
+        str(body.get("message", ""))[:LONGEST_MESSAGE], line if type(line) is int else None, printed, seconds,
+    )  # fmt: skip
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no number of JSON")
+
+
+def _check_depth(value: Any) -> None:
+    level = [value]
+    for _ in range(DEEPEST + 1):
+        level = [x for v in level for x in (v.values() if isinstance(v, dict) else v if isinstance(v, list) else ())]
+        if not level:
+            return
+    raise ValueError(f"more than {DEEPEST} lists or objects in each other")
+
+
+def _crash(status: int) -> tuple[str, str]:
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        if number == signal.SIGXCPU:
+            return "timeout", "used up its processor time"
+        return "crashed", f"ended by signal {number}"
+    return "crashed", f"ended with code {os.WEXITSTATUS(status)} and no result"
