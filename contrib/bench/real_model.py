@@ -22,7 +22,18 @@ from typing import Any
 
 from workbench.proof import interval, paired_proof
 
-METHODS = ("baseline", "bootstrap", "optuna", "dspy_baseline", "dspy_bootstrap_random_search", "dspy_mipro")
+#: Ours as they stand in a workflow file. `NAME@templates` takes proposals from templates instead of the model itself.
+OURS: dict[str, list[Any]] = {
+    "bootstrap": [{"bootstrap": {"self_generated": False}}],
+    "optuna": ["optuna"],
+    "memory": ["memory"],
+    "evolve": ["evolve"],
+    "prompt_mcts": [{"bootstrap": {"self_generated": False, "trials": 3}}, "prompt_mcts"],
+    "fgo": [{"bootstrap": {"self_generated": False, "trials": 3}}, "fgo"],
+}
+PROPOSING = ("evolve", "prompt_mcts", "fgo")
+DSPYS = ("dspy_baseline", "dspy_bootstrap_random_search", "dspy_mipro", "dspy_gepa")
+METHODS = ("baseline", *OURS, *(f"{name}@templates" for name in PROPOSING), *DSPYS)
 
 
 def rows_of(task: str, data: Path, seed: int) -> tuple[list[dict], list[dict], list[dict], list[str]]:
@@ -97,7 +108,12 @@ def ours(task: str, method: str, seed: int, url: str, calls: int, splits: tuple[
             "nodes.answer.instructions": instructions, "nodes.answer.demos": {"demos": 8},
             "nodes.answer.samples": {"int": [1, 3], "step": 2},
         }  # fmt: skip
-    spec["optimize"] = [{"bootstrap": {"self_generated": False}}] if method == "bootstrap" else [method]
+    name, _, proposer = method.partition("@")
+    spec["optimize"] = OURS.get(name, ["random"])
+    if proposer:
+        spec["roles"] = {"proposer": f"{proposer}/instructions"}
+    if name == "evolve":
+        spec["search"] = {"nodes.answer.demos": {"demos": 8}}
     file = folder / "workflow.yaml"
     file.write_text(json.dumps(spec), encoding="utf-8")
     spent, path = {"calls": 0}, file
@@ -148,6 +164,8 @@ def dspys(task: str, method: str, seed: int, url: str, splits: tuple[Any, ...]) 
         program = optimizer.compile(program, trainset=sets[0], valset=sets[1])
     elif method == "dspy_mipro":
         program, notes = _mipro(program, metric, sets, seed)
+    elif method == "dspy_gepa":
+        program, notes = _gepa(program, lm, sets, seed)
     after = Server(url).stats()
     scores = []
     with dspy.context(lm=lm):
@@ -180,6 +198,22 @@ def _mipro(program: Any, metric: Any, sets: list[Any], seed: int) -> tuple[Any, 
         except Exception as error:
             notes.append(f"raised {type(error).__name__} with {options or 'its defaults'}")
     return program, "; ".join(notes)
+
+
+def _gepa(program: Any, lm: Any, sets: list[Any], seed: int) -> tuple[Any, str]:
+    """GEPA with the same model as its reflection model; the program stays as it was where GEPA raises."""
+    import dspy
+
+    def metric(gold: Any, pred: Any, trace: Any = None, pred_name: Any = None, pred_trace: Any = None) -> Any:
+        right = str(getattr(pred, "label", "")).strip() == gold.label
+        return dspy.Prediction(score=float(right), feedback="Right." if right else f"Wrong: the label is {gold.label}.")
+
+    optimizer = dspy.GEPA(metric=metric, max_metric_calls=400, num_threads=16, seed=seed,
+                          reflection_lm=lm.copy(temperature=1.0, max_tokens=512))  # fmt: skip
+    try:
+        return optimizer.compile(program, trainset=sets[0], valset=sets[1]), ""
+    except Exception as error:
+        return program, f"raised {type(error).__name__}"
 
 
 def table(out: Path) -> str:
@@ -215,8 +249,8 @@ def _against(found: list[dict[str, Any]]) -> list[str]:
     lines = ["| task | ours | DSPy's | seeds | difference on the same rows |", "| --- | --- | --- | --- | --- |"]
     scores = {(r["task"], r["method"], r["seed"]): r["scores"] for r in found}
     for task in dict.fromkeys(r["task"] for r in found):
-        for one in ("bootstrap", "optuna"):
-            for other in ("dspy_bootstrap_random_search", "dspy_mipro"):
+        for one in (m for m in METHODS if m.split("@")[0] in OURS):
+            for other in DSPYS[1:]:
                 seeds = [s for s in range(100) if (task, one, s) in scores and (task, other, s) in scores]
                 if seeds:
                     pairs = [[x for s in seeds for x in scores[task, m, s]] for m in (other, one)]

@@ -1,31 +1,48 @@
-"""`workbench bench`: optimizers side by side in a planted world."""
+"""`workbench bench`: optimizers side by side in planted worlds."""
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
 
+#: What every optimizer is compared with, at the same calls on the same seeds.
+REFERENCE = "random"
+
 
 def _split(ctx: click.Context, param: click.Parameter, value: str) -> list[str]:
-    return [part.strip() for part in value.split(",") if part.strip()]
+    return list(dict.fromkeys(part.strip() for part in value.split(",") if part.strip()))
 
 
 @click.command("bench")
-@click.option("--world", "worlds", default="facets,retrieval,deceptive,settings,null", callback=_split, show_default=True,
-              help="Worlds, separated by commas.")  # fmt: skip
-@click.option("--optimizers", default="random,optuna,bootstrap", callback=_split, show_default=True,
-              help="Optimizers by name; the first is what the others are compared with.")  # fmt: skip
+@click.option("--world", "worlds", default="facets,retrieval,deceptive,settings,rules,conflict,null,null_rules",
+              callback=_split, show_default=True, help="Worlds, separated by commas.")  # fmt: skip
+@click.option("--optimizers", default="optuna,bootstrap", callback=_split, show_default=True,
+              help="Optimizers by name. Random search is run with them, as what they are compared with.")  # fmt: skip
 @click.option("--budget", "budgets", default="200,400,800", callback=_split, show_default=True,
               help="Calls that a run may spend, the proof's 120 included.")  # fmt: skip
 @click.option("--seeds", type=click.IntRange(2, 1000), default=5, show_default=True, help="Runs of each.")
-@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON instead.")
-def bench_command(worlds: list[str], optimizers: list[str], budgets: list[str], seeds: int, as_json: bool) -> None:
+@click.option("--jobs", type=click.IntRange(1, 256), default=os.cpu_count() or 1, help="Runs at once. [default: cores]")
+@click.option("--plot", type=click.Path(path_type=Path), help="Draw regret against calls into a file (.svg, .png).")
+@click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each world and budget instead.")
+def bench_command(
+    worlds: list[str],
+    optimizers: list[str],
+    budgets: list[str],
+    seeds: int,
+    jobs: int,
+    plot: Path | None,
+    as_json: bool,
+) -> None:
     """Compare optimizers in planted worlds. No language model is involved: a formula answers, so the best is known.
 
-    Regret is the distance of the winner's true accuracy to the best one; less is better. "Against" is the mean
-    difference of accuracies to the first optimizer on the same seeds, with its 95% interval.
+    Regret is the distance of the winner's true accuracy to the best one; less is better. "Against random" is the mean
+    difference of accuracies to random search on the same seeds, with its 95% interval.
     """
     from workbench.errors import SpecError, suggest
     from workbench.plugins import plugins
@@ -39,55 +56,75 @@ def bench_command(worlds: list[str], optimizers: list[str], budgets: list[str], 
             raise SpecError(f"there is no '{name}'", hint=suggest(name, known))
     if not worlds or not optimizers or not budgets or not all(b.isdigit() and int(b) > 0 for b in budgets):
         raise SpecError("worlds, optimizers and budgets need at least one each", hint="Write e.g. --budget 200,400.")
-    rows = [_row(WORLDS[w], o, int(b), seeds, optimizers[0]) for w in worlds for b in budgets for o in optimizers]
-    if as_json:
-        return click.echo(json.dumps(rows))
-    _table(rows)
+    if plot is not None:
+        from workbench_sim.plot import check_matplotlib
+
+        check_matplotlib()
+    names = [REFERENCE, *(o for o in optimizers if o != REFERENCE)]
+    rows = _rows(worlds, [int(b) for b in budgets], names, seeds, jobs, as_json)
+    if plot is not None:
+        from workbench_sim.plot import draw
+
+        draw(rows, plot)
+        click.echo(f"drew {plot}", err=True)
 
 
-_seen: dict[tuple[str, str, int, int], list[Any]] = {}
+def _rows(
+    worlds: Sequence[str], budgets: Sequence[int], names: Sequence[str], seeds: int, jobs: int, as_json: bool
+) -> list[dict[str, Any]]:
+    """One row for each world, budget and optimizer, told as soon as its world and budget are done."""
+    from workbench_sim.run import run_many
+
+    rows: list[dict[str, Any]] = []
+    for world, budget in itertools.product(worlds, budgets):
+        runs = run_many([(world, name, budget, seed) for name in names for seed in range(seeds)], jobs)
+        found = {name: runs[i * seeds : (i + 1) * seeds] for i, name in enumerate(names)}
+        group = [_row(world, name, budget, found[name], found[REFERENCE]) for name in names]
+        rows += group
+        if as_json:
+            click.echo(json.dumps(_object(world, budget, seeds, group)))
+        else:
+            _table(world, group, head=budget == budgets[0])
+    return rows
 
 
-def _results(world: Any, optimizer: str, calls: int, seeds: int) -> list[Any]:
-    """The runs of one line; the first optimizer's are needed by all lines of its world and budget."""
-    from workbench_sim.run import run_world
-
-    key = (world.name, optimizer, calls, seeds)
-    if key not in _seen:
-        _seen[key] = [run_world(world, optimizer, calls=calls, seed=seed) for seed in range(seeds)]
-    return _seen[key]
-
-
-def _row(world: Any, optimizer: str, calls: int, seeds: int, first: str) -> dict[str, Any]:
+def _row(world: str, optimizer: str, budget: int, runs: Sequence[Any], reference: Sequence[Any]) -> dict[str, Any]:
     from workbench.proof import paired_proof
-    from workbench_sim.run import regret
+    from workbench_sim.run import mean_and_interval
+    from workbench_sim.worlds import WORLDS
 
-    results = _results(world, optimizer, calls, seeds)
-    mean, (low, high) = regret(world, results)
+    score, (low, high) = mean_and_interval([r.accuracy for r in runs])
+    best = WORLDS[world].best
     row: dict[str, Any] = {
-        "world": world.name, "optimizer": optimizer, "budget": calls, "seeds": seeds, "regret": mean,
-        "ci95": [low, high], "calls": sum(r.calls for r in results) / seeds,
-        "gain_claimed": sum(r.claimed for r in results), "errors": sorted({r.error for r in results if r.error}),
+        "world": world, "optimizer": optimizer, "budget": budget, "seeds": len(runs),
+        "score": {"mean": score, "ci95": [low, high]}, "regret": {"mean": best - score, "ci95": [best - high, best - low]},
+        "calls": sum(r.calls for r in runs) / len(runs), "claimed_gain_rate": sum(r.claimed for r in runs) / len(runs),
+        "errors": sorted({r.error for r in runs if r.error}),
     }  # fmt: skip
-    if optimizer != first:
-        others = _results(world, first, calls, seeds)
-        proof = paired_proof([r.accuracy for r in others], [r.accuracy for r in results])
-        row["against"] = {"optimizer": first, "diff": proof.diff, "ci95": list(proof.ci95)}
+    if optimizer != REFERENCE:
+        proof = paired_proof([r.accuracy for r in reference], [r.accuracy for r in runs])
+        row["vs_random"] = {"diff": proof.diff, "ci95": list(proof.ci95)}
     return row
 
 
-def _table(rows: list[dict[str, Any]]) -> None:
+def _object(world: str, budget: int, seeds: int, group: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    kept = ("score", "regret", "vs_random", "calls", "claimed_gain_rate", "errors")
+    results = {row["optimizer"]: {k: row[k] for k in kept if k in row} for row in group}
+    return {"world": world, "budget": budget, "seeds": seeds, "results": results}
+
+
+def _table(world: str, group: Sequence[dict[str, Any]], head: bool) -> None:
     from workbench_sim.worlds import WORLDS
 
-    for world in dict.fromkeys(r["world"] for r in rows):
+    if head:
         click.echo(click.style(f"\n{world}: {WORLDS[world].what}", bold=True))
-        click.echo(f"{'optimizer':<16} {'budget':>6} {'used':>6}  {'regret':<24} {'claimed':>8}  against the first")
-        for row in (r for r in rows if r["world"] == world):
-            low, high = row["ci95"]
-            bar = "█" * round(20 * row["regret"]) or "·"
-            against = row.get("against")
-            text = f"{against['diff']:+.3f} [{against['ci95'][0]:+.3f}, {against['ci95'][1]:+.3f}]" if against else ""
-            click.echo(f"{row['optimizer']:<16} {row['budget']:>6} {row['calls']:>6.0f}  {row['regret']:.3f} "
-                       f"[{low:.3f}, {high:.3f}] {row['gain_claimed']:>5}/{row['seeds']}  {text:<26} {bar}")  # fmt: skip
-            for error in row["errors"]:
-                click.echo(f"  failed: {error.splitlines()[0]}")
+        click.echo(f"{'optimizer':<16} {'budget':>6} {'used':>6}  {'regret':<23} {'claimed':>8}  against random")
+    for row in group:
+        regret, against = row["regret"], row.get("vs_random")
+        bar = "█" * round(20 * regret["mean"]) or "·"
+        text = f"{against['diff']:+.3f} [{against['ci95'][0]:+.3f}, {against['ci95'][1]:+.3f}]" if against else ""
+        interval = f"{regret['mean']:.3f} [{regret['ci95'][0]:.3f}, {regret['ci95'][1]:.3f}]"
+        click.echo(f"{row['optimizer']:<16} {row['budget']:>6} {row['calls']:>6.0f}  {interval:<23} "
+                   f"{row['claimed_gain_rate']:>8.0%}  {text:<25} {bar}")  # fmt: skip
+        for error in row["errors"]:
+            click.echo(f"  failed: {error.splitlines()[0]}")

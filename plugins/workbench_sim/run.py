@@ -17,7 +17,7 @@ from workbench.lm import Request, Response
 from workbench.run import Options, optimize
 from workbench.runtime import LMPool
 from workbench.workflow import Workflow
-from workbench_sim.worlds import PLAIN, TOPICS, World, proposer
+from workbench_sim.worlds import PLAIN, TOPICS, WORLDS, World, proposer
 
 LABELS = ("a", "b", "c", "d")
 ROWS = {"train": 48, "val": 40, "test": 60}
@@ -141,11 +141,26 @@ def accuracy(world: World, winner: Workflow, seed: int) -> float:
     return sum(world.skill(Request(tuple(node._render(row)), **settings)) for row in rows) / len(rows)
 
 
-def regret(world: World, results: Sequence[Result]) -> tuple[float, tuple[float, float]]:
-    """Mean distance to the best accuracy with its 95% interval over seeds (Student's t)."""
+def run_many(jobs: Sequence[tuple[str, Any, int, int]], processes: int = 1) -> list[Result]:
+    """(world, optimizer, calls, seed) each, in their order; a run hangs on nothing but these four."""
+    if processes == 1:
+        return [_run_job(job) for job in jobs]
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    with ProcessPoolExecutor(min(processes, len(jobs)), mp_context=get_context("spawn")) as pool:
+        return list(pool.map(_run_job, jobs))
+
+
+def _run_job(job: tuple[str, Any, int, int]) -> Result:
+    world, optimizer, calls, seed = job
+    return run_world(WORLDS[world], optimizer, calls=calls, seed=seed)
+
+
+def mean_and_interval(values: Sequence[float]) -> tuple[float, tuple[float, float]]:
+    """The mean with its 95% interval (Student's t)."""
     from scipy.stats import t
 
-    gaps = [world.best - r.accuracy for r in results]
-    mean, n = statistics.mean(gaps), len(gaps)
-    half = float(t.ppf(0.975, n - 1)) * statistics.stdev(gaps) / n**0.5
+    mean, n = statistics.mean(values), len(values)
+    half = float(t.ppf(0.975, n - 1)) * statistics.stdev(values) / n**0.5
     return mean, (mean - half, mean + half)

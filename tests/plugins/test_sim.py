@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import itertools
 import json
+import random
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from workbench.cli import cli
 from workbench.lm import Request
-from workbench_sim.run import Result, regret, run_world
-from workbench_sim.worlds import INSTRUCTIONS, TOPICS, WORLDS, World
+from workbench_sim.run import mean_and_interval, run_many, run_world
+from workbench_sim.worlds import INSTRUCTIONS, TOPICS, WORDS, WORLDS, proposer, rules_in, with_rules
 
 
 def request(instruction: str, topics: list[int], asked: int = 0, **settings: float) -> Request:
@@ -40,8 +42,8 @@ def test_the_hills_top_is_the_best_of_the_settings() -> None:
 
 def test_an_optimizer_gets_nearer_with_more_calls() -> None:
     world = WORLDS["facets"]
-    means = [regret(world, [run_world(world, "optuna", calls=c, seed=s) for s in range(4)])[0] for c in (180, 700)]
-    assert means[1] < means[0] - 0.1, means
+    few, many = ([run_world(world, "optuna", calls=c, seed=s).accuracy for s in range(4)] for c in (180, 700))
+    assert sum(many) / 4 > sum(few) / 4 + 0.1, (few, many)
 
 
 def test_the_null_world_claims_nothing() -> None:
@@ -55,20 +57,61 @@ def test_the_same_seed_gives_the_same_result() -> None:
     )
 
 
-def test_regret_and_its_interval() -> None:
-    world = World("w", "", lambda r: 0.0, 1.0)
-    mean, (low, high) = regret(world, [Result(a, 0, False) for a in (0.8, 0.6, 0.7)])
-    assert mean == pytest.approx(0.3) and low == pytest.approx(0.3 - 4.303 * 0.1 / 3**0.5, abs=1e-3) and high > mean
+def test_the_mean_and_its_interval() -> None:
+    mean, (low, high) = mean_and_interval([0.8, 0.6, 0.7])
+    assert mean == pytest.approx(0.7) and low == pytest.approx(0.7 - 4.303 * 0.1 / 3**0.5, abs=1e-3) and high > mean
 
 
-def test_the_command_compares_with_the_first() -> None:
-    done = CliRunner().invoke(cli, ["bench", "--world", "retrieval", "--optimizers", "random,bootstrap", "--budget", "250",
-                                    "--seeds", "2", "--json"])  # fmt: skip
+def test_several_processes_give_what_one_gives() -> None:
+    jobs = [("facets", "random", 200, 0), ("rules", "rewrite", 260, 1)]
+    assert run_many(jobs, 2) == run_many(jobs)
+
+
+def test_the_command_compares_with_random_and_draws(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    flags = ["--world", "retrieval", "--optimizers", "bootstrap", "--budget", "250,300", "--seeds", "2", "--json",
+             "--jobs", "1", "--plot", str(tmp_path / "plot.svg")]  # fmt: skip
+    done = CliRunner().invoke(cli, ["bench", *flags])
     assert done.exit_code == 0, done.output
-    rows = json.loads(done.output.splitlines()[-1])
-    assert [r["optimizer"] for r in rows] == ["random", "bootstrap"] and "against" not in rows[0]
-    assert rows[1]["against"]["optimizer"] == "random" and all(r["calls"] <= 250 for r in rows)
+    first, second = [json.loads(line) for line in done.stdout.splitlines()]
+    assert (first["world"], first["budget"], second["budget"], first["seeds"]) == ("retrieval", 250, 300, 2)
+    assert list(first["results"]) == ["random", "bootstrap"] and "vs_random" not in first["results"]["random"]
+    found = first["results"]["bootstrap"]
+    difference = found["score"]["mean"] - first["results"]["random"]["score"]["mean"]
+    assert found["vs_random"]["diff"] == pytest.approx(difference) and found["calls"] <= 250
+    assert found["regret"]["mean"] == pytest.approx(WORLDS["retrieval"].best - found["score"]["mean"])
+    assert (tmp_path / "plot.svg").read_text().count("regret") > 0 or (tmp_path / "plot.svg").stat().st_size > 5000
     assert TOPICS == 8
+
+
+def ask(text: str, world: str = "rules", draws: int = 200) -> list[str]:
+    request = Request(({"role": "user", "content": text},))
+    return [proposer(WORLDS[world], request, random.Random(i)) for i in range(draws)]
+
+
+def test_the_proposer_finds_rules_for_failures_that_it_sees_only() -> None:
+    seen = '- score 0.00; task: {"text": "x topic3: an a-thing"}\n- score 1.00; task: {"text": "y topic5"}'
+    made = [rules_in(a) for a in ask(f"<prompt>\nLabel it.\n</prompt>\n{seen}\nAnswer between <prompt> and </prompt>.")]
+    assert all(set(m) == {3} for m in made)
+    assert 0.6 < sum(m[3] == WORDS[3] for m in made) / len(made) < 0.75, "60%, and one in eight of the rest"
+
+
+def test_the_proposer_keeps_and_merges_rules_and_loses_few() -> None:
+    one, two = with_rules({0: WORDS[0], 1: "use"}), with_rules({1: WORDS[1], 2: WORDS[2]})
+    made = [
+        rules_in(a)
+        for a in ask(f"<prompt>\n{one}\n</prompt> <prompt>\n{two}\n</prompt> between <prompt> and </prompt>")
+    ]
+    assert 0.9 < sum(0 in m for m in made) / len(made) < 0.99
+    assert 0.35 < sum(m.get(1) == WORDS[1] for m in made) / len(made) < 0.65, "of two on one topic any"
+    assert all(set(m) <= {0, 1, 2} for m in made)
+
+
+def test_the_proposer_takes_over_an_advice() -> None:
+    text = (
+        f"<prompt>\nLabel it.\n</prompt>\nAdvice: {with_rules({4: WORDS[4]})}\nAnswer between <prompt> and </prompt>."
+    )
+    assert all(rules_in(a) == {4: WORDS[4]} for a in ask(text))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,49 @@
+"""Regret against calls, one panel for each world (matplotlib, extra `plot`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from workbench.errors import PluginError
+
+
+def check_matplotlib() -> None:
+    """Raises PluginError that names the extra, before any run is made."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise PluginError("--plot needs matplotlib: pip install 'agent-workbench[plot]'") from None
+
+
+def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
+    """rows: those of `workbench bench`. Lines are means over seeds, bars their 95% intervals."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    worlds = list(dict.fromkeys(r["world"] for r in rows))
+    wide = min(4, len(worlds))
+    high = -(-len(worlds) // wide)
+    figure, axes = pyplot.subplots(high, wide, figsize=(4 * wide, 3.2 * high), squeeze=False, sharey=True)
+    for place, world in zip(axes.flat, worlds, strict=False):
+        for index, name in enumerate(dict.fromkeys(r["optimizer"] for r in rows)):
+            mine = [r for r in rows if r["world"] == world and r["optimizer"] == name]
+            means = [r["regret"]["mean"] for r in mine]
+            errors = [[m - r["regret"]["ci95"][0] for m, r in zip(means, mine, strict=True)],
+                      [r["regret"]["ci95"][1] - m for m, r in zip(means, mine, strict=True)]]  # fmt: skip
+            place.errorbar([r["calls"] for r in mine], means, errors, label=name, marker="o", markersize=3, capsize=2,
+                           linewidth=1.2, color=f"C{index % 10}", linestyle="--" if name == "random" else "-")  # fmt: skip
+        place.set_title(world)
+        place.set_xlabel("calls spent")
+        place.axhline(0, color="0.7", linewidth=0.8)
+    for place in axes[:, 0]:
+        place.set_ylabel("regret")
+    for place in axes.flat[len(worlds) :]:
+        place.set_visible(False)
+    axes.flat[0].legend(fontsize=8)
+    figure.tight_layout()
+    figure.savefig(path)
+    pyplot.close(figure)
