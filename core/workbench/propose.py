@@ -26,7 +26,7 @@ class Proposer:
 
     study: Study
     temperature: float = 0.8
-    max_tokens: int = 1000
+    max_tokens: int = 500
     role: str = "proposer"
 
     async def ask(self, messages: Sequence[Mapping[str, str]], replica: int = 0) -> str | None:
