@@ -1,14 +1,13 @@
 """What is known of one store: its entries, who was shown which of them, and how the answers scored.
 
-Sources: retrieval-weighted success of single examples (Sarukkai et al., arXiv 2505.00234); the attack that quarantine is
-against is AgentPoison's (Chen et al., arXiv 2407.12784). The test of influence is ours.
+Source of the utilities: retrieval-weighted success of single examples (Sarukkai et al., arXiv 2505.00234).
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +16,7 @@ from workbench.evaluate import Result
 from workbench.nodes import enabled, learnable, node_at
 from workbench.search import labelled_demo
 from workbench.workflow import digest
+from workbench_memory.influence import Answer, groups, suspect
 from workbench_memory.learned import Pair, features
 from workbench_memory.lexical import lexical_index, relevance, text_of, words_of
 
@@ -188,69 +188,27 @@ class Bank:
             entry["utility"] = round((math.fsum(scores) + PRIOR * average) / (len(scores) + PRIOR), 3)
 
     def isolate(self, least: int, p: float) -> None:
-        """Quarantine the entries that do harm, the worst one first.
+        """Quarantine the entries that do harm, the worst first.
 
-        An answer that saw a quarantined entry says nothing against the others that it saw, so it then leaves the log.
+        Only val bears witness, the split whose labels selection trusts: a poisoned row of train would vouch for its
+        like. An answer that saw a quarantined entry says nothing against the others that it saw, so it leaves the log.
+        What is always shown cannot be told from the rest, and is not judged.
         """
-        while suspect := self._suspect(least, p):
-            key, evidence = suspect
-            self.quarantine[key] = evidence
-            self.entries[key] |= {"quarantined": True, "evidence": evidence}
+        while True:
+            out = set(self.quarantine)
+            specific = {k: e for k, e in self.entries.items() if e["inputs"] and k not in out}
+            answers = [Answer(s.row, self._words(s), s.keys & specific.keys(), s.score) for s in self.log.values()
+                       if s.split == "val" and not s.keys & out]  # fmt: skip
+            texts = {k: text_of(e["inputs"], self.site.inputs) for k, e in specific.items()}
+            found = suspect(answers, groups(texts, {k: e["outputs"] for k, e in specific.items()}), least, p)
+            if found is None:
+                return
+            for key in found.keys:
+                self.quarantine[key] = found.evidence
+                self.entries[key] |= {"quarantined": True, "evidence": found.evidence}
 
-    def _suspect(self, least: int, p: float) -> tuple[str, str] | None:
-        """The entry with the strongest evidence against it, if that is strong enough.
-
-        Two things must hold on val, the split whose labels selection trusts (a poisoned row of train would vouch for
-        its like). Answers that saw the entry are wrong more often than those of all inputs that never saw it (Fisher's
-        exact test, one-sided, an input counting once); and the same inputs did better where they did not see it, so
-        that an entry is not blamed for hard inputs.
-        """
-        with_, without = self._influence()
-        means = {row: _mean(scores) for row, scores in self._answers().items()}
-        worst: tuple[float, float, str, str] | None = None
-        for key, by_row in with_.items():
-            others = [m for row, m in means.items() if row not in by_row]
-            if len(by_row) < least or not others or self.entries[key]["quarantined"]:
-                continue
-            paired = [_mean(s) - _mean(without[row][key]) for row, s in by_row.items() if without[row][key]]
-            if not paired or _mean(paired) >= 0:
-                continue
-            right = [sum(_mean(s) >= 0.5 for s in by_row.values()), sum(m >= 0.5 for m in others)]
-            chance = fisher_less(right[0], len(by_row), right[1], len(others))
-            if chance < p:
-                evidence = (
-                    f"right {right[0]}/{len(by_row)} with it, {right[1]}/{len(others)} without it, p={chance:.2g}"
-                )
-                found = (chance, _mean(paired), key, evidence)
-                worst = min(worst, found) if worst else found
-        return (worst[2], worst[3]) if worst else None
-
-    def _clean(self) -> list[Shown]:
-        out = set(self.quarantine)
-        return [s for s in self.log.values() if s.split == "val" and not s.keys & out]
-
-    def _answers(self) -> dict[str, list[float]]:
-        """Scores by row of the answers that saw any memory."""
-        found: dict[str, list[float]] = defaultdict(list)
-        for shown in self._clean():
-            if shown.keys:
-                found[shown.row].append(shown.score)
-        return found
-
-    def _influence(self) -> tuple[dict[str, dict[str, list[float]]], dict[str, dict[str, list[float]]]]:
-        """Scores of answers that saw an entry, by entry and row; and by row and entry of those that did not."""
-        with_: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-        by_row: dict[str, list[Shown]] = defaultdict(list)
-        for shown in self._clean():
-            by_row[shown.row].append(shown)
-            for key in sorted(shown.keys & self.entries.keys()):
-                if self.entries[key]["inputs"]:  # what is always shown cannot be told from the rest
-                    with_[key][shown.row].append(shown.score)
-        without: dict[str, dict[str, list[float]]] = defaultdict(dict)
-        for key, rows in with_.items():
-            for row in rows:
-                without[row][key] = [s.score for s in by_row[row] if key not in s.keys]
-        return with_, without
+    def _words(self, shown: Shown) -> frozenset[str]:
+        return frozenset(words_of(text_of(shown.query, self.site.inputs)))
 
     def _key(self, row: Mapping[str, Any]) -> str:
         if self.site.recall:
@@ -268,13 +226,3 @@ def _with_defaults(row: Mapping[str, Any]) -> Entry:
     empty: Entry = {"kind": "example", "inputs": {}, "outputs": {}, "text": "", "source": "user", "utility": 0.5,
                     "quarantined": False}  # fmt: skip
     return {**empty, **row}
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
-
-
-def fisher_less(a: int, n: int, b: int, m: int) -> float:
-    """Fisher's exact test, one-sided: the chance of at most `a` of `n` right, if both groups (b of m) were alike."""
-    total = math.comb(n + m, a + b)
-    return sum(math.comb(n, i) * math.comb(m, a + b - i) for i in range(max(0, a + b - m), a + 1)) / total

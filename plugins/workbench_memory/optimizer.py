@@ -9,7 +9,7 @@ policy and number of entries vary with its content; and entries that do harm are
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -49,9 +49,9 @@ class Memory(Optimizer):
     batch: int = Field(60, ge=1, le=1000, description="training rows of a pass at most")
     threshold: float = Field(1.0, gt=0, le=1, description="a success scores at least this")
     quarantine: float = Field(
-        0.01, ge=0, lt=1, description="set an entry aside if its harm on val has a p-value below this; 0: never"
+        0.05, ge=0, lt=1, description="set entries aside whose harm on val has a corrected p-value below this; 0: never"
     )
-    least: int = Field(4, ge=2, le=1000, description="inputs of val that must have seen an entry before it is judged")
+    least: int = Field(4, ge=2, le=1000, description="inputs of val that must have seen entries before they are judged")
     insights: int = Field(8, ge=1, le=50, description="causal statements at most")
     edited: str = Field("", description="field of train with the user's own version of the answer, for preferences")
     edits: int = Field(8, ge=1, le=1000, description="edits to learn from at most; each is one call of the proposer")
@@ -100,8 +100,10 @@ class _Search:
         if study.best_evaluation is not None:  # known, so that its traces cost nothing
             self._record(await study.evaluate(study.best, traces=True))
         if self._entries():
-            await self._try([self._whole(0)])
+            await self._try(iter([self._whole(0)]))
         for trial in range(s.trials):
+            if self._perfect():
+                return
             passed = await self._gather(trial)
             self._curate()
             await self._try(self._generation())
@@ -194,10 +196,15 @@ class _Search:
         s = self.settings
         for bank in self.banks:
             bank.curate()
-            if s.quarantine:
-                bank.isolate(s.least, s.quarantine)
             if bank.site.recall and "learned" in s.policies:
                 self.weights[bank.site.address] = fit(bank.pairs())
+
+    def _isolate(self) -> bool:
+        """Whether entries were set aside."""
+        s, before = self.settings, sum(len(bank.quarantine) for bank in self.banks)
+        for bank in self.banks if s.quarantine else ():
+            bank.isolate(s.least, s.quarantine)
+        return sum(len(bank.quarantine) for bank in self.banks) > before
 
     def _policies(self, bank: Bank) -> list[str]:
         """Those that the site has, and that can be used by now."""
@@ -222,19 +229,23 @@ class _Search:
                               k or self.settings.k))  # fmt: skip
         return tuple(plans)
 
-    def _generation(self) -> list[Store]:
+    def _generation(self) -> Iterator[Store]:
         """The stores of a trial: all that is known, by each policy and without each kind, then copies of the best.
 
         The copies take the place of the worst (population based, arXiv 2505.00234).
         """
-        if not self._entries():
-            return []
-        k = self.population[0][2][0].k if self.population else 0
-        stores = [self._whole(n, k) for n in range(max(len(self._policies(b)) for b in self.banks))]
-        kinds = {e["kind"] for b in self.banks for e in b.entries.values()}
-        if len(kinds) > 1:
-            stores += [self._whole(0, k, without=kind) for kind in ("insight", "case", "preference") if kind in kinds]
-        return stores + [self._perturbed() for _ in range(2 * self.settings.population)]
+        k = self._best_k()
+        for number in range(max(len(self._policies(bank)) for bank in self.banks)):
+            yield self._whole(number, k)
+        kinds = {entry["kind"] for bank in self.banks for entry in bank.entries.values()}
+        for kind in ("insight", "case", "preference") if len(kinds) > 1 else ():
+            if kind in kinds:
+                yield self._whole(0, k, without=kind)
+        for _ in range(2 * self.settings.population):
+            yield self._perturbed()
+
+    def _best_k(self) -> int:
+        return self.population[0][2][0].k if self.population else self.settings.k
 
     def _perturbed(self) -> Store:
         """A copy of the best store with entries left out (the less useful, the likelier), taken back, and k moved."""
@@ -251,13 +262,19 @@ class _Search:
             plans.append(Plan(keys or whole.keys, policy, k))
         return tuple(plans)
 
-    async def _try(self, stores: Sequence[Store]) -> None:
-        """Score stores on val that were not tried yet, `population` at most, and keep the best."""
+    async def _try(self, stores: Iterator[Store]) -> None:
+        """Score stores on val that were not tried yet, `population` at most, and keep the best.
+
+        When entries are quarantined, what remains is tried at once.
+        """
         left = self.settings.population
-        for store in stores:
-            candidate = self._candidate(store, self._describe(store))
-            mark = self._mark(store)
-            if not left or mark in self.tried:
+        mended: list[Store] = []
+        while left and self._entries() and not self._perfect():
+            store = mended.pop() if mended else next(stores, None)
+            if store is None:
+                return
+            candidate, mark = self._candidate(store, self._describe(store)), self._mark(store)
+            if mark in self.tried:
                 continue
             if not self.study.affords(candidate):
                 return
@@ -269,6 +286,12 @@ class _Search:
             self.population.append((evaluation.complete, evaluation.score, store))
             self.population.sort(key=lambda p: p[:2], reverse=True)
             del self.population[self.settings.population :]
+            if self._isolate():
+                mended = [self._whole(0, self._best_k())]
+
+    def _perfect(self) -> bool:
+        best = self.study.best_evaluation
+        return best is not None and best.score >= 1.0
 
     def _candidate(self, store: Store, note: str) -> Workflow:
         values: dict[str, Any] = {}
