@@ -25,6 +25,8 @@ from workbench_memory.learned import fit
 Kind = Literal["examples", "cases", "insights", "preferences"]
 Policy = Literal["lexical", "learned", "utility", "recent"]
 
+MARGIN = 0.1  # so much below the average utility may be chance
+
 
 class Memory(Optimizer):
     """Builds a memory: for `recall` nodes their store, else the demos of every node that takes them.
@@ -248,18 +250,26 @@ class _Search:
         return self.population[0][2][0].k if self.population else self.settings.k
 
     def _perturbed(self) -> Store:
-        """A copy of the best store with entries left out (the less useful, the likelier), taken back, and k moved."""
+        """A copy of the best store with entries left out and taken back, another k, or another policy.
+
+        Where entries are retrieved, only those are left out that served worse than the average: the others do no harm
+        by lying in the store. Where all inputs see the same ones, any may give way to another.
+        """
         rng = self.study.rng
         parent = self.population[0][2] if self.population else self._whole(0)
         plans = []
         for plan, bank, whole in zip(parent, self.banks, self._whole(0), strict=True):
-            chances = {key: 0.1 + 0.4 * (1 - bank.entries[key]["utility"]) for key in whole.keys}
-            inside = set(plan.keys)
-            keys = tuple(key for key in whole.keys
-                         if (rng.random() >= chances[key] if key in inside else rng.random() < 0.3))  # fmt: skip
+            utilities = [bank.entries[key]["utility"] for key in whole.keys]
+            average = sum(utilities) / max(1, len(utilities))
+            fixed = not bank.site.recall and plan.policy != "lexical"
+            inside, keys = set(plan.keys), []
+            for key, utility in zip(whole.keys, utilities, strict=True):
+                out = 0.3 if fixed else min(0.5, 2 * max(0.0, average - utility - MARGIN))
+                if (rng.random() >= out) if key in inside else (rng.random() < 0.3):
+                    keys.append(key)
             k = min(self.settings.k, max(1, plan.k + rng.choice((-2, -1, 0, 1, 2))))
             policy = rng.choice(self._policies(bank)) if rng.random() < 0.25 else plan.policy
-            plans.append(Plan(keys or whole.keys, policy, k))
+            plans.append(Plan(tuple(keys) or whole.keys, policy, k))
         return tuple(plans)
 
     async def _try(self, stores: Iterator[Store]) -> None:
