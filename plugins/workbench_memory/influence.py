@@ -17,7 +17,6 @@ from workbench.workflow import canonical
 from workbench_memory.lexical import words_of
 
 LEAST_GROUP = 3  # entries that must share a word to be judged together
-CLEARLY = 0.1  # the same inputs must have scored so much better without
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,7 @@ def suspect(answers: Sequence[Answer], sets: Sequence[Group], least: int, p: flo
         rows = with_[i]
         means = _means(rows)
         paired = [means[r] - (every[r][0] - s) / (every[r][1] - n) for r, (s, n) in rows.items() if every[r][1] > n]
-        if not paired or math.fsum(paired) / len(paired) > -CLEARLY:
+        if not paired or math.fsum(paired) >= 0:
             continue
         good, others = sum(m >= 0.5 for m in means.values()), len(right) - len(rows)
         good_others = sum(right.values()) - sum(right[r] for r in rows)
