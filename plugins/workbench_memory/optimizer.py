@@ -77,6 +77,7 @@ class Plan:
 
 
 Store = tuple[Plan, ...]  # one plan for each bank
+Insights = tuple[tuple[str, ...], float | None]  # the keys of a list, and the score of the first store that held it
 
 
 @dataclass
@@ -89,14 +90,16 @@ class _Search:
     population: list[tuple[bool, float, Store]] = field(default_factory=list)  # the best one first
     tried: set[str] = field(default_factory=set)
     weights: dict[str, dict[str, float]] = field(default_factory=dict)
-    lists: list[tuple[tuple[str, ...], float | None]] = field(default_factory=list)  # insights, and their score
-    edits: set[str] = field(default_factory=set)
+    lists: dict[str, list[Insights]] = field(default_factory=dict)  # by the address of a bank
+    edits: set[tuple[str, str]] = field(default_factory=set)  # address and row
     explored: int = 0
 
     async def run(self) -> None:
         s, study = self.settings, self.study
         for bank in self.banks:
             bank.add_given(study.workflow)
+            if bank.insights:
+                self.lists[bank.site.address] = [(bank.insights, None)]
             if s.labelled and "examples" in s.kinds:
                 bank.add_labelled(study)
         if study.best_evaluation is not None:  # known, so that its traces cost nothing
@@ -154,12 +157,13 @@ class _Search:
     async def _reflect(self, bank: Bank, trial: Evaluation, number: int) -> None:
         """Rewrite the insights (CLIN)."""
         s = self.settings
-        earlier = [([bank.entries[k]["text"] for k in keys], score) for keys, score in self.lists]
+        lists = self.lists.setdefault(bank.site.address, [])
+        earlier = [([bank.entries[k]["text"] for k in keys], score) for keys, score in lists]
         text = await self._propose(lessons.insights_messages(trial, earlier, s.insights, s.shown))
         statements = lessons.read_insights(text, s.insights)
         if statements:
             bank.insights = tuple(bank.add("insight", f"trial:{number}", {}, {}, line) for line in statements)
-            self.lists.append((bank.insights, None))
+            lists.append((bank.insights, None))
 
     async def _learn_edits(self, bank: Bank, trial: Evaluation) -> None:
         """One preference for each answer that a user has rewritten (CIPHER)."""
@@ -169,9 +173,10 @@ class _Search:
                 return
             edited, draft = result.example.get(s.edited), result.prediction.get(name)
             context = {n: result.example[n] for n in bank.site.inputs if n in result.example}
-            if result.example.id in self.edits or not edited or draft is None or str(edited) == str(draft):
+            row = (bank.site.address, result.example.id)
+            if row in self.edits or not edited or draft is None or str(edited) == str(draft):
                 continue
-            self.edits.add(result.example.id)
+            self.edits.add(row)
             messages = lessons.preference_messages(context, str(draft), str(edited), s.shown)
             preference = lessons.read_preference(await self._propose(messages))
             if preference:
@@ -223,7 +228,7 @@ class _Search:
             keys = [
                 key for key, entry in bank.entries.items()
                 if key not in bank.quarantine and entry["kind"] != without
-                and (entry["inputs"] or key in bank.insights)
+                and (entry["inputs"] or key in bank.insights or entry["source"] == "user")
             ]  # fmt: skip
             best = sorted(keys, key=lambda key: -bank.entries[key]["utility"])[: self.settings.size]
             kept = set(best)
@@ -265,6 +270,8 @@ class _Search:
             inside, keys = set(plan.keys), []
             for key, utility in zip(whole.keys, utilities, strict=True):
                 out = 0.3 if fixed else min(0.5, 2 * max(0.0, average - utility - MARGIN))
+                if not bank.entries[key]["inputs"]:  # always shown: its utility is that of its time
+                    out = 0.0
                 if (rng.random() >= out) if key in inside else (rng.random() < 0.3):
                     keys.append(key)
             k = min(self.settings.k, max(1, plan.k + rng.choice((-2, -1, 0, 1, 2))))
@@ -292,7 +299,7 @@ class _Search:
             self.tried.add(mark)
             evaluation = await self.study.evaluate(candidate, race=True, traces=True)
             self._record(evaluation)
-            self._note_list(store, evaluation.score)
+            self._note_lists(store, evaluation.score)
             self.population.append((evaluation.complete, evaluation.score, store))
             self.population.sort(key=lambda p: p[:2], reverse=True)
             del self.population[self.settings.population :]
@@ -342,10 +349,10 @@ class _Search:
             for plan, bank in zip(store, self.banks, strict=True)
         )
 
-    def _note_list(self, store: Store, score: float) -> None:
-        """The score of a list of insights is that of the first store that held it."""
-        held = {key for plan in store for key in plan.keys}
-        self.lists = [(keys, score if old is None and held >= set(keys) else old) for keys, old in self.lists]
+    def _note_lists(self, store: Store, score: float) -> None:
+        for plan, bank in zip(store, self.banks, strict=True):
+            lists, held = self.lists.get(bank.site.address, []), set(plan.keys)
+            lists[:] = [(keys, score if old is None and held >= set(keys) else old) for keys, old in lists]
 
     def _record(self, evaluation: Evaluation) -> None:
         for bank in self.banks:

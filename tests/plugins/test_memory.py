@@ -253,6 +253,26 @@ def test_insights_are_rewritten_after_each_trial_and_kept_if_they_pay(tmp_path: 
     assert not any(text in prompt for text in val_and_test for prompt in asked)
 
 
+def test_two_stores_learn_apart_and_what_the_user_wrote_stays(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def propose(request: Request) -> str:
+        asked.append(str(request.messages[-1]["content"]))
+        return f"- Statement {'one' if 'Belief one' in asked[-1] else 'two'} is necessary"
+
+    def belief(name: str) -> list[dict[str, str]]:
+        return [{"kind": "insight", "text": f"Belief {name} may help"}]
+
+    nodes = {"one": {"recall": "text -> hints", "entries": belief("one")},
+             "two": {"recall": "text -> notes", "entries": belief("two")},
+             "sort": {"predict": f"hints, notes, text -> {LABEL}"}}  # fmt: skip
+    lm = World(lambda r: 0.9 if "Statement" in str(r.messages[-1]["content"]) else 0.3, propose)
+    report = run_world(tmp_path, plain_rows(0), lm, {"memory": {"kinds": ["insights"]}}, nodes=nodes, calls=900)
+    for name in ("one", "two"):
+        texts = [e["text"] for e in report.winner.get(f"nodes.{name}.entries")]
+        assert texts == [f"Belief {name} may help", f"Statement {name} is necessary"]
+
+
 def test_insights_that_do_harm_are_not_kept(tmp_path: Path) -> None:
     def skill(request: Request) -> float:
         return 0.1 if "always wrong" in str(request.messages[-1]["content"]) else on_topic(request)
