@@ -258,7 +258,8 @@ def test_two_stores_learn_apart_and_what_the_user_wrote_stays(tmp_path: Path) ->
 
     def propose(request: Request) -> str:
         asked.append(str(request.messages[-1]["content"]))
-        return f"- Statement {'one' if 'Belief one' in asked[-1] else 'two'} is necessary"
+        notes = asked[-1].split("The trial")[0]
+        return f"- Statement {'one' if 'Belief one' in notes else 'two'} is necessary"
 
     def belief(name: str) -> list[dict[str, str]]:
         return [{"kind": "insight", "text": f"Belief {name} may help"}]
@@ -392,6 +393,7 @@ def test_a_recall_run_that_was_killed_ends_with_the_same_winner(kill_at: int, tm
                    options=Options(out=str(tmp_path / "out.yaml")))  # fmt: skip
     assert again.winner == whole.winner and again.best["val"] == whole.best["val"]
     assert again.best["test"] == whole.best["test"]
+    assert whole.changes and not whole.warnings, "a store of training rows is no prompt that has memorised them"
     assert candidates(tmp_path / "killed") == candidates(tmp_path / "whole")
     assert json.dumps(again.winner.tree, sort_keys=True) == json.dumps(whole.winner.tree, sort_keys=True)
 
