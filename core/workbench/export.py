@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from workbench.nodes import node_class
+from workbench.plugins import plugins
 from workbench.workflow import Tree, Workflow
 
 if TYPE_CHECKING:
@@ -23,11 +24,17 @@ def written_node(tree: Any) -> Any:
         return [written_node(t) for t in tree]
     if not isinstance(tree, Mapping):
         return tree
+    if not _is_node(tree):
+        return {k: written_node(v) for k, v in tree.items()}
     rest = {k: written_node(v) for k, v in tree.items() if k != "kind"}
-    if "kind" not in tree:
-        return rest
     primary = node_class(tree["kind"]).primary
     return {tree["kind"]: rest.pop(primary, None), **rest}
+
+
+def _is_node(tree: Mapping[str, Any]) -> bool:
+    """Whether a mapping inside a node is a node itself: rows of data may have a field `kind`, too."""
+    kind = tree.get("kind")
+    return isinstance(kind, str) and kind in plugins().names("node_kinds") and node_class(kind).primary in ("", *tree)
 
 
 def workflow_tree(task: Task, workflow: Workflow, folder: Path) -> Tree:

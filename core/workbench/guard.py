@@ -22,7 +22,7 @@ def leaks(task: Task, winner: Workflow) -> list[str]:
         return []
     before = dict(_texts(task.workflow.tree))
     new = [(address, text) for address, text in _texts(winner.tree) if before.get(address) != text]
-    prompts = {address: text for address, text in new if ".demos." not in address and ".example." not in address}
+    prompts = {address: text for address, text in new if not re.search(r"\.(demos|entries|example)\.", address)}
     warnings = []
     # What train says as well, the winner may have from there: rows that are alike are no leak.
     fair = {gram for row in task.dataset.train for _, value in _texts(dict(row.fields)) for gram in _grams(value)}

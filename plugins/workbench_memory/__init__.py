@@ -1,0 +1,15 @@
+"""Memory: the node kind `recall`, and the optimizer that fills, curates and guards its store."""
+
+from __future__ import annotations
+
+import workbench
+
+
+@workbench.hookimpl
+def register_node_kinds(register: workbench.hookspecs.Register) -> None:
+    register("recall", "workbench_memory.recall:Recall")
+
+
+@workbench.hookimpl
+def register_optimizers(register: workbench.hookspecs.Register) -> None:
+    register("memory", "workbench_memory.optimizer:Memory")

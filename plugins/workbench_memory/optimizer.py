@@ -1,0 +1,359 @@
+"""The optimizer `memory`: fills a store from traces, curates it, guards it, and searches which store serves best.
+
+Sources: self-generated examples with selection of single ones and of whole databases (Sarukkai et al., arXiv
+2505.00234); a case bank with learned retrieval (Memento, arXiv 2508.16153); causal insights rewritten after each trial
+(CLIN, arXiv 2310.10134); preferences from edits (CIPHER, arXiv 2404.15269). Departures: one store for all four; stores
+compete on val rather than on the training tasks they grew from; labelled rows may fill the store as well; a store's
+policy and number of entries vary with its content; and entries that do harm are quarantined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from pydantic import Field
+
+from workbench import BudgetSpent, Evaluation, Optimizer, Patch, Study, Workflow
+from workbench.errors import LMError
+from workbench.workflow import digest
+from workbench_memory import lessons
+from workbench_memory.bank import Bank, find_sites
+from workbench_memory.learned import fit
+
+Kind = Literal["examples", "cases", "insights", "preferences"]
+Policy = Literal["lexical", "learned", "utility", "recent"]
+
+MARGIN = 0.1  # so much below the average utility may be chance
+
+
+class Memory(Optimizer):
+    """Builds a memory: for `recall` nodes their store, else the demos of every node that takes them.
+
+    A few trials; each runs the best workflow on train, takes up what happened, and tries some stores on val.
+    """
+
+    kinds: list[Kind] = Field(
+        ["examples", "cases", "insights", "preferences"],
+        description="what to build; cases, insights and preferences need a recall node",
+    )
+    labelled: bool = Field(True, description="also take up training rows that carry the labels")
+    policies: list[Policy] = Field(
+        ["lexical", "utility", "learned"],
+        min_length=1,
+        description="ways of retrieval to try, the first one first; demos have lexical and utility (the same for all)",
+    )
+    k: int = Field(8, ge=1, le=64, description="entries shown at most")
+    size: int = Field(200, ge=1, le=5000, description="entries in a store at most, those of the highest utility")
+    trials: int = Field(3, ge=1, le=100, description="trials: passes over train, each followed by stores to try on val")
+    population: int = Field(4, ge=1, le=64, description="stores tried in a trial at most, and kept from trial to trial")
+    batch: int = Field(60, ge=1, le=1000, description="training rows of a pass at most")
+    threshold: float = Field(1.0, gt=0, le=1, description="a success scores at least this")
+    quarantine: float = Field(
+        0.05, ge=0, lt=1, description="set entries aside whose harm on val has a corrected p-value below this; 0: never"
+    )
+    least: int = Field(4, ge=2, le=1000, description="inputs of val that must have seen entries before they are judged")
+    insights: int = Field(8, ge=1, le=50, description="causal statements at most")
+    edited: str = Field("", description="field of train with the user's own version of the answer, for preferences")
+    edits: int = Field(8, ge=1, le=1000, description="edits to learn from at most; each is one call of the proposer")
+    shown: int = Field(6000, ge=500, description="characters of traces in a prompt of the proposer")
+    temperature: float = Field(0.0, ge=0, le=2, description="of the proposer")
+
+    async def optimize(self, study: Study) -> Workflow:
+        banks = [Bank(site) for site in find_sites(study.workflow)]
+        if banks and study.train:
+            await _Search(self, study, banks).run()
+        return study.best
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A store as it is tried: the keys of its entries, and how they are retrieved."""
+
+    keys: tuple[str, ...]
+    policy: str
+    k: int
+
+
+Store = tuple[Plan, ...]  # one plan for each bank
+Insights = tuple[tuple[str, ...], float | None]  # the keys of a list, and the score of the first store that held it
+
+
+@dataclass
+class _Search:
+    """One run of the optimizer."""
+
+    settings: Memory
+    study: Study
+    banks: list[Bank]
+    population: list[tuple[bool, float, Store]] = field(default_factory=list)  # the best one first
+    tried: set[str] = field(default_factory=set)
+    weights: dict[str, dict[str, float]] = field(default_factory=dict)
+    lists: dict[str, list[Insights]] = field(default_factory=dict)  # by the address of a bank
+    edits: set[tuple[str, str]] = field(default_factory=set)  # address and row
+    explored: int = 0
+
+    async def run(self) -> None:
+        s, study = self.settings, self.study
+        for bank in self.banks:
+            bank.add_given(study.workflow)
+            if bank.insights:
+                self.lists[bank.site.address] = [(bank.insights, None)]
+            if s.labelled and "examples" in s.kinds:
+                bank.add_labelled(study)
+        if study.best_evaluation is not None:  # known, so that its traces cost nothing
+            self._record(await study.evaluate(study.best, traces=True))
+        if self._entries():
+            await self._try(iter([self._whole(0)]))
+        for trial in range(s.trials):
+            if self._perfect():
+                return
+            passed = await self._gather(trial)
+            self._curate()
+            await self._try(self._generation())
+            if not passed:
+                return
+
+    # A pass over train
+
+    async def _gather(self, trial: int) -> bool:
+        """Run train, and take up what happened. False where the budget does not allow it."""
+        s, study = self.settings, self.study
+        rows = list(study.train)
+        if len(rows) > s.batch:
+            rows = study.rng.sample(rows, s.batch)
+        workflow = self._explorer() if self._explores(trial) else study.best
+        if not study.affords(workflow, [*rows, *study.val]):
+            return False
+        evaluation = await study.evaluate(workflow, rows, traces=True, replica=trial)
+        self._record(evaluation)
+        for bank in self.banks:
+            for result in evaluation.results:
+                if not result.failure and (result.score or 0.0) >= s.threshold:
+                    if "examples" in s.kinds:
+                        bank.add_success(result, trial)
+                elif bank.site.recall and "cases" in s.kinds and result.score is not None:
+                    bank.add_failure(result, trial)
+            if bank.site.recall and "insights" in s.kinds:
+                await self._reflect(bank, evaluation, trial)
+            if bank.site.recall and "preferences" in s.kinds and s.edited:
+                await self._learn_edits(bank, evaluation)
+        return True
+
+    def _explores(self, trial: int) -> bool:
+        """Every other trial, where retrieval is to be learned: what is never shown cannot be judged."""
+        learns = "learned" in self.settings.policies and any(b.site.recall for b in self.banks)
+        return learns and trial % 2 == 0 and self._entries()
+
+    def _explorer(self) -> Workflow:
+        """The store with entries drawn at random for each input, so that nearness does not decide what is seen."""
+        self.explored += 1
+        few = max(1, self.settings.k // 2)  # fewer at once: it is plainer which of them helped
+        store = tuple(replace(plan, policy="random" if bank.site.recall else plan.policy)
+                      for plan, bank in zip(self._whole(0, few), self.banks, strict=True))  # fmt: skip
+        return self._candidate(store, "explore")
+
+    async def _reflect(self, bank: Bank, trial: Evaluation, number: int) -> None:
+        """Rewrite the insights (CLIN)."""
+        s = self.settings
+        lists = self.lists.setdefault(bank.site.address, [])
+        earlier = [([bank.entries[k]["text"] for k in keys], score) for keys, score in lists]
+        text = await self._propose(lessons.insights_messages(trial, earlier, s.insights, s.shown))
+        statements = lessons.read_insights(text, s.insights)
+        if statements:
+            bank.insights = tuple(bank.add("insight", f"trial:{number}", {}, {}, line) for line in statements)
+            lists.append((bank.insights, None))
+
+    async def _learn_edits(self, bank: Bank, trial: Evaluation) -> None:
+        """One preference for each answer that a user has rewritten (CIPHER)."""
+        s, name = self.settings, bank.site.outputs[0] if bank.site.outputs else ""
+        for result in trial.results:
+            if len(self.edits) >= s.edits:
+                return
+            edited, draft = result.example.get(s.edited), result.prediction.get(name)
+            context = {n: result.example[n] for n in bank.site.inputs if n in result.example}
+            row = (bank.site.address, result.example.id)
+            if row in self.edits or not edited or draft is None or str(edited) == str(draft):
+                continue
+            self.edits.add(row)
+            messages = lessons.preference_messages(context, str(draft), str(edited), s.shown)
+            preference = lessons.read_preference(await self._propose(messages))
+            if preference:
+                bank.add("preference", f"user:{result.example.id}", context, {}, f"The user prefers: {preference}")
+
+    async def _propose(self, messages: list[dict[str, str]]) -> str:
+        """An answer of the proposer; '' where it fails for good. Lets BudgetSpent pass."""
+        try:
+            response = await self.study.lm("proposer")(messages, temperature=self.settings.temperature, max_tokens=800)
+        except BudgetSpent:
+            raise
+        except LMError as error:
+            if error.kind == "auth":
+                raise
+            return ""
+        return response.text
+
+    # Stores
+
+    def _entries(self) -> bool:
+        return any(bank.entries for bank in self.banks)
+
+    def _curate(self) -> None:
+        s = self.settings
+        for bank in self.banks:
+            bank.curate()
+            if bank.site.recall and "learned" in s.policies:
+                self.weights[bank.site.address] = fit(bank.pairs())
+
+    def _isolate(self) -> bool:
+        """Whether entries were set aside."""
+        s, before = self.settings, sum(len(bank.quarantine) for bank in self.banks)
+        for bank in self.banks if s.quarantine else ():
+            bank.isolate(s.least, s.quarantine)
+        return sum(len(bank.quarantine) for bank in self.banks) > before
+
+    def _policies(self, bank: Bank) -> list[str]:
+        """Those that the site has, and that can be used by now."""
+        there = list(self.settings.policies)
+        if not bank.site.recall:
+            there = [p for p in there if p == "utility" or (p == "lexical" and bank.site.retrieves)] or ["utility"]
+        return [p for p in there if p != "learned" or self.weights.get(bank.site.address)] or ["lexical"]
+
+    def _whole(self, number: int, k: int = 0, without: str = "") -> Store:
+        """All that is known and not quarantined, by policy number `number`; without one kind of entries if asked."""
+        plans = []
+        for bank in self.banks:
+            policies = self._policies(bank)
+            keys = [
+                key for key, entry in bank.entries.items()
+                if key not in bank.quarantine and entry["kind"] != without
+                and (entry["inputs"] or key in bank.insights or entry["source"] == "user")
+            ]  # fmt: skip
+            best = sorted(keys, key=lambda key: -bank.entries[key]["utility"])[: self.settings.size]
+            kept = set(best)
+            plans.append(Plan(tuple(key for key in keys if key in kept), policies[min(number, len(policies) - 1)],
+                              k or self.settings.k))  # fmt: skip
+        return tuple(plans)
+
+    def _generation(self) -> Iterator[Store]:
+        """The stores of a trial: all that is known, by each policy and without each kind, then copies of the best.
+
+        The copies take the place of the worst (population based, arXiv 2505.00234).
+        """
+        k = self._best_k()
+        for number in range(max(len(self._policies(bank)) for bank in self.banks)):
+            yield self._whole(number, k)
+        kinds = {entry["kind"] for bank in self.banks for entry in bank.entries.values()}
+        for kind in ("insight", "case", "preference") if len(kinds) > 1 else ():
+            if kind in kinds:
+                yield self._whole(0, k, without=kind)
+        for _ in range(2 * self.settings.population):
+            yield self._perturbed()
+
+    def _best_k(self) -> int:
+        return self.population[0][2][0].k if self.population else self.settings.k
+
+    def _perturbed(self) -> Store:
+        """A copy of the best store with entries left out and taken back, another k, or another policy.
+
+        Where entries are retrieved, only those are left out that served worse than the average: the others do no harm
+        by lying in the store. Where all inputs see the same ones, any may give way to another.
+        """
+        rng = self.study.rng
+        parent = self.population[0][2] if self.population else self._whole(0)
+        plans = []
+        for plan, bank, whole in zip(parent, self.banks, self._whole(0), strict=True):
+            utilities = [bank.entries[key]["utility"] for key in whole.keys]
+            average = sum(utilities) / max(1, len(utilities))
+            fixed = not bank.site.recall and plan.policy != "lexical"
+            inside, keys = set(plan.keys), []
+            for key, utility in zip(whole.keys, utilities, strict=True):
+                out = 0.3 if fixed else min(0.5, 2 * max(0.0, average - utility - MARGIN))
+                if not bank.entries[key]["inputs"]:  # always shown: its utility is that of its time
+                    out = 0.0
+                if (rng.random() >= out) if key in inside else (rng.random() < 0.3):
+                    keys.append(key)
+            k = min(self.settings.k, max(1, plan.k + rng.choice((-2, -1, 0, 1, 2))))
+            policy = rng.choice(self._policies(bank)) if rng.random() < 0.25 else plan.policy
+            plans.append(Plan(tuple(keys) or whole.keys, policy, k))
+        return tuple(plans)
+
+    async def _try(self, stores: Iterator[Store]) -> None:
+        """Score stores on val that were not tried yet, `population` at most, and keep the best.
+
+        When entries are quarantined, what remains is tried at once.
+        """
+        left = self.settings.population
+        mended: list[Store] = []
+        while left and self._entries() and not self._perfect():
+            store = mended.pop() if mended else next(stores, None)
+            if store is None:
+                return
+            candidate, mark = self._candidate(store, self._describe(store)), self._mark(store)
+            if mark in self.tried:
+                continue
+            if not self.study.affords(candidate):
+                return
+            left -= 1
+            self.tried.add(mark)
+            evaluation = await self.study.evaluate(candidate, race=True, traces=True)
+            self._record(evaluation)
+            self._note_lists(store, evaluation.score)
+            self.population.append((evaluation.complete, evaluation.score, store))
+            self.population.sort(key=lambda p: p[:2], reverse=True)
+            del self.population[self.settings.population :]
+            if self._isolate():
+                mended = [self._whole(0, self._best_k())]
+
+    def _perfect(self) -> bool:
+        best = self.study.best_evaluation
+        return best is not None and best.score >= 1.0
+
+    def _candidate(self, store: Store, note: str) -> Workflow:
+        values: dict[str, Any] = {}
+        for plan, bank in zip(store, self.banks, strict=True):
+            site, rows = bank.site, [bank.entries[key] for key in plan.keys]
+            if site.recall:
+                set_aside = [bank.entries[k] for k in bank.quarantine if k not in plan.keys]
+                values |= {site.address: [*rows, *set_aside], site.sibling("policy"): plan.policy,
+                           site.sibling("k"): plan.k}  # fmt: skip
+                if plan.policy == "learned":
+                    values[site.sibling("weights")] = self.weights[site.address]
+                if plan.policy == "random":
+                    values[site.sibling("seed")] = self.explored
+                continue
+            if plan.policy != "lexical":  # the same examples for every input: the most useful last
+                rows = sorted(rows, key=lambda e: e["utility"])[-plan.k :]
+            values[site.address] = [{**e["inputs"], **e["outputs"], "_source": e["source"]} for e in rows]
+            if site.retrieves:
+                values[site.sibling("retrieve")] = plan.k if plan.policy == "lexical" else 0
+        return self.study.workflow.patched(Patch(values, note=f"memory: {note}"))
+
+    def _mark(self, store: Store) -> str:
+        """Equal marks mean equal prompts: utilities and weights count only where they decide."""
+        parts: list[Any] = []
+        for plan, bank in zip(store, self.banks, strict=True):
+            part: list[Any] = [plan.keys, plan.policy, plan.k]
+            if plan.policy == "utility":
+                part.append([bank.entries[key]["utility"] for key in plan.keys])
+            if plan.policy == "learned":
+                part.append(self.weights[bank.site.address])
+            parts.append(part)
+        return digest(parts)
+
+    def _describe(self, store: Store) -> str:
+        return "; ".join(
+            f"{len(plan.keys)} entries, {plan.k} by {plan.policy}"
+            + (f", {len(bank.quarantine)} quarantined" if bank.quarantine else "")
+            for plan, bank in zip(store, self.banks, strict=True)
+        )
+
+    def _note_lists(self, store: Store, score: float) -> None:
+        for plan, bank in zip(store, self.banks, strict=True):
+            lists, held = self.lists.get(bank.site.address, []), set(plan.keys)
+            lists[:] = [(keys, score if old is None and held >= set(keys) else old) for keys, old in lists]
+
+    def _record(self, evaluation: Evaluation) -> None:
+        for bank in self.banks:
+            bank.record(evaluation)
