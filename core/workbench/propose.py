@@ -52,6 +52,16 @@ class Proposer:
         return read_prompt(text) if text is not None else None
 
 
+def room_for(study: Study, rows: int) -> bool:
+    """Whether tokens and usd last for so many rows, at half as much again as a row of val took so far.
+
+    Proposals cost tokens, too: an optimizer that leaves its candidates' turn on val to the end keeps room with this.
+    Of calls `Study.affords` tells.
+    """
+    seen = study.best_evaluation
+    return seen is None or all(study.remaining(w) >= 1.5 * rows * seen.objectives[w] for w in ("tokens", "usd"))
+
+
 def tagged(prompt: str) -> str:
     return f"<prompt>\n{prompt}\n</prompt>"
 
