@@ -1,6 +1,6 @@
 """Monte Carlo tree search over prompts with error feedback.
 
-Source: PromptAgent (Wang et al., arXiv 2310.16427, sections 3.1 to 3.3, and its public implementation). Departures, with
+Source: PromptAgent (Wang et al., arXiv 2310.16427, section 3, and its public implementation). Departures, with
 reasons in the README: what is backed up does not grow with depth unless `backup: sum` asks for it; closed branches are not
 visited again; a clearly worse child is stopped early; the final pick is made on val, which the search never looked at.
 """

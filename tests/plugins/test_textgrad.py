@@ -99,6 +99,8 @@ def test_blame_hits_the_faulty_node_and_the_other_keeps_its_prompt(faulty: str, 
     assert report.best["test"]["score"] == 1.0 and report.gain_shown
     assert not asked(script, REWRITE, other) and len(asked(script, REWRITE, faulty)) == 1
     assert not asked(script, GRADIENT, "spell"), "a tool has nothing to learn"
+    asked_of_proposer = [t for t in asked(script, "") if t.startswith(("A workflow", "You write"))]
+    assert len(asked_of_proposer) >= 3 and not any("val row" in t or "test row" in t for t in asked_of_proposer)
 
 
 def test_a_node_that_nobody_blames_is_not_asked(tmp_path: Path) -> None:
