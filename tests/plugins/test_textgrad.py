@@ -186,6 +186,18 @@ def test_what_is_worse_on_the_same_batch_is_undone(tmp_path: Path) -> None:
     assert not report.winner.get("nodes.sort.instructions") == "Version 2."
 
 
+def test_what_scores_no_less_than_the_last_batch_stays_even_if_the_old_would_do_better(tmp_path: Path) -> None:
+    """Version 0 fails on the first batch and would be right on the second one; version 1 is right on half of it."""
+    later = [False]
+
+    def right(version: int, row: int) -> bool:
+        later[0] = later[0] or version > 0
+        return row % 2 == 0 if version else later[0]
+
+    _, script = run(tmp_path, ONE, versions(right), steps=2, batch=12)
+    assert started_from(script) == [0, 1]
+
+
 def test_good_batches_end_it_and_steps_without_effect_do(tmp_path: Path) -> None:
     for name in ("good", "idle"):
         (tmp_path / name).mkdir()
@@ -229,14 +241,15 @@ def test_a_node_that_is_off_comes_on_only_if_the_same_batch_gains(helps: bool, o
     def say(request: Request) -> str:
         text = text_of(request)
         if "Its final outputs" in text:
-            assert "switched off:\nThe step 'mend'" in text or on
             return "All is wrong.\nenable: mend"
         if not text.rstrip().endswith("label:"):
             return "step: none"
         return text.split("-thing")[0][-1] if "Mend." in text and helps else "a"
 
-    report, _ = run(tmp_path, nodes, say, steps=3)
+    report, script = run(tmp_path, nodes, say, steps=3)
     assert report.winner.get("nodes.mend.enabled") is on
+    offered = asked(script, "switched off:\nThe step 'mend'")
+    assert len(offered) == len(asked(script, "Its final outputs")) == (1 if on else 3), "it stays off until it pays"
 
 
 def test_descriptions_of_functions_are_learned(tmp_path: Path) -> None:
