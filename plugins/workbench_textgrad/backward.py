@@ -128,6 +128,7 @@ class Backward:
             blame += [f"{r}: {found[r].inputs}" for r in readers]
             above = any(self.layers[a].learns for a in networkx.ancestors(graph, name))
             seen = seen_by(name, self.failed, whole=last)
+            blame += dict.fromkeys(f"It failed: {s.message}" for s in seen if s.failure)  # nobody read its output
             if not blame or not seen:
                 continue
             if layer.learns:

@@ -154,6 +154,14 @@ def test_a_language_model_may_judge(folder: Path) -> None:
     )
 
 
+def test_what_was_paid_for_is_not_asked_again(folder: Path) -> None:
+    workflow = make_workflow({"n": {"reflect": PREDICT, "rounds": 2, "samples": 2, "verifier": CHANCE}}, folder)
+    scripts = [Script(start_with("xxxoxx")) for _ in range(2)]
+    first, again = (run_rows(workflow, [{"text": "t"}], s, folder / "twice.db")[0] for s in scripts)
+    assert scripts[0].requests and not scripts[1].requests and first.prediction == again.prediction
+    assert first.trace.spans[0].notes == again.trace.spans[0].notes
+
+
 def test_an_improvement_is_shown_no_demos(folder: Path) -> None:
     """They have no criticism, and one of them might be the very row with its answer."""
     of = {**PREDICT, "demos": [{"text": "t", "answer": "secret"}, {"text": "u", "answer": "oooooo"}], "retrieve": 2}

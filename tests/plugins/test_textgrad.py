@@ -114,6 +114,19 @@ def test_a_node_that_nobody_blames_is_not_asked(tmp_path: Path) -> None:
     assert report.best["test"]["score"] == 1.0
 
 
+def test_a_node_that_fails_is_blamed_though_nobody_could_read_it(tmp_path: Path) -> None:
+    def empty(request: Request) -> str:
+        text = text_of(request)
+        if GRADIENT in text:
+            return "step: give one with care" if "It failed: empty" in text else "step: none"
+        return "" if text.startswith("Find it.") else layered("find")(request)
+
+    (tmp_path / "tools.py").write_text("def large(thing):\n    return thing.upper()\n")
+    report, script = run(tmp_path, NODES, empty)
+    assert report.winner.get("nodes.find.instructions") == "Do it with care."
+    assert report.best["test"]["score"] == 1.0 and not asked(script, GRADIENT, "name")
+
+
 def test_the_backward_order_is_the_reverse_of_the_graphs(tmp_path: Path) -> None:
     (tmp_path / "tools.py").write_text("def large(thing):\n    return thing.upper()\n")
     layers = layers_of(make_workflow({k: NODES[k] for k in ("name", "find", "spell")}, tmp_path))
