@@ -78,6 +78,19 @@ def read_prompt(text: str) -> str | None:
     return body if 0 < len(body) <= (MAX_PROMPT if found else 1200) else None
 
 
+def prompt_in_use(address: str, prompt: str, results: Sequence[Result]) -> str | None:
+    """The path in traces of the node that holds a prompt, e.g. `vote.of`; None if no model was shown it.
+
+    A judge that was not asked, or the case of a branch that was not taken, has nothing to learn from these results.
+    They must have traces.
+    """
+    owner = address.removeprefix("nodes.").rpartition(".")[0]
+    spans = [span for r in results if r.trace for span in r.trace.spans if span.node == owner]
+    first = next(iter(prompt.strip().splitlines()), "")  # adapters indent what follows
+    shown = (first in str(m.get("content")) for span in spans for call in span.calls for m in call.messages)
+    return owner if any(shown) else None
+
+
 def describe(node: NodeKind) -> str:
     """What a node reads and gives, for a proposer."""
     signature = getattr(node, "signature", None)
