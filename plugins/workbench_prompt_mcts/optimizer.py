@@ -14,7 +14,7 @@ from pydantic import Field
 from workbench import Example, Optimizer, Patch, Study, Workflow
 from workbench.evaluate import paired_race
 from workbench.nodes import learnable, node_at, setting
-from workbench.propose import Proposer, rewrite_request, room_for, show_results
+from workbench.propose import Proposer, prompt_in_use, rewrite_request, room_for, show_results
 from workbench_prompt_mcts import prompts
 from workbench_prompt_mcts.tree import Backup, State, back_up, close, select
 
@@ -113,11 +113,15 @@ class _Search:
     async def child(self, parent: State) -> State | None:
         """A state rewritten in one of its prompts; None without a usable or new answer."""
         study = self.study
-        address = self.addresses[self.made % len(self.addresses)]
-        self.made += 1
-        node, prompt = node_at(parent.workflow, address), str(setting(parent.workflow, address) or "")
         batch = study.rng.sample(list(self.lessons), min(self.settings.batch, len(self.lessons)))
         results = (await study.evaluate(parent.workflow, batch, traces=True)).results
+        texts = {a: str(setting(parent.workflow, a) or "") for a in self.addresses}
+        used = [a for a, text in texts.items() if prompt_in_use(a, text, results)]
+        if not used:
+            return None
+        address = used[self.made % len(used)]
+        self.made += 1
+        node, prompt = node_at(parent.workflow, address), texts[address]
         chosen = [r for r in results if (r.score or 0.0) < 1] or list(results)
         shown = self.settings.shown
         advice = await self.proposer.ask(prompts.feedback(node, prompt, chosen, shown), self.made)

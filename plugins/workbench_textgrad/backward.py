@@ -9,7 +9,7 @@ from typing import Any
 from workbench import Example, Workflow
 from workbench.evaluate import Result
 from workbench.nodes import NodeKind, enabled, learnable, make_node, node_at, setting
-from workbench.propose import Proposer, show_results
+from workbench.propose import Proposer, prompt_in_use, show_results
 from workbench_textgrad import prompts
 from workbench_textgrad.prompts import Gradient
 
@@ -79,15 +79,6 @@ def seen_by(path: str, results: Sequence[Result], *, whole: bool) -> list[Result
     return seen
 
 
-def path_of(address: str, prompt: str, results: Sequence[Result]) -> str | None:
-    """The path of the innermost node that holds a parameter; None if it did not run, or never used that prompt."""
-    owner = address.removeprefix("nodes.").rpartition(".")[0]
-    spans = [span for r in results if r.trace for span in r.trace.spans if span.node == owner]
-    first = next(iter(prompt.strip().splitlines()), "")  # adapters indent what follows
-    used = (first in str(m.get("content")) for span in spans for call in span.calls for m in call.messages)
-    return owner if any(used) else None
-
-
 @dataclass
 class Backward:
     """One backward pass over failed results with traces. scored: names of outputs that the metric reads."""
@@ -150,7 +141,7 @@ class Backward:
 
     def evidence(self, address: str, prompt: str = "") -> tuple[NodeKind, str] | None:
         """The node that holds a parameter and what it did; None where that had no part in these examples."""
-        path = path_of(address, prompt, self.failed)
+        path = prompt_in_use(address, prompt, self.failed)
         if path is None:
             return None
         seen = seen_by(path, self.failed, whole=self.last(path.split(".")[0]))

@@ -88,7 +88,7 @@ def play(request: Request) -> str:
     return right if held else LABELS[(LABELS.index(right) + 1) % 4]
 
 
-def search(folder: Path, say: Any = play, calls: int = 600, **settings: Any) -> tuple[Any, Script]:
+def search(folder: Path, say: Any = play, calls: int = 600, nodes: Any = None, **settings: Any) -> tuple[Any, Script]:
     folder.mkdir(exist_ok=True)
     for name, count in (("train", 32), ("val", 16), ("test", 16)):
         rows = [{"text": f"{name} {i} wants {WORDS[i // 4 % 4]}: a {LABELS[i % 4]}-thing", "label": LABELS[i % 4]}
@@ -98,13 +98,25 @@ def search(folder: Path, say: Any = play, calls: int = 600, **settings: Any) -> 
     file.write_text(json.dumps({
         "name": "planted", "lm": {"model": "openai/planted", "api_base": "http://127.0.0.1:9/v1"},
         "data": {n: f"{n}.jsonl" for n in ("train", "val", "test")}, "metric": "exact_match(label)",
-        "nodes": {"sort": {"predict": f"text -> label: Literal{list(LABELS)}", "instructions": "Label."}},
+        "nodes": nodes or {"sort": {"predict": f"text -> label: Literal{list(LABELS)}", "instructions": "Label."}},
         "optimize": [{"prompt_mcts": settings}], "budget": {"calls": calls},
     }))  # fmt: skip
     script = Script(say)
     report = optimize(file, database=folder / "run.db", pool=script, options=Options(out=str(folder / "out.yaml")))
     assert report.status in ("finished", "budget"), report.error
     return report, script
+
+
+def test_prompts_are_taken_in_turns_and_a_judge_that_is_not_asked_is_left_alone(tmp_path: Path) -> None:
+    team = {"ensemble": {"predict": f"text -> label: Literal{list(LABELS)}", "instructions": "Label."}, "samples": 1}
+    nodes = {
+        "team": team,
+        "again": {"predict": f"text, label -> label: Literal{list(LABELS)}", "instructions": "Twice."},
+    }
+    _, script = search(tmp_path, iterations=1, depth=1, width=4, batch=4, guide=4, nodes=nodes)
+    asked = [str(r.messages[-1]["content"]) for r in script.requests]
+    steps = [re.findall(r"The step '(\w+)'", a)[0] for a in asked if "You improve the instruction" in a]
+    assert steps == ["of", "again", "of", "again"]
 
 
 def said(script: Script, words: str) -> int:
