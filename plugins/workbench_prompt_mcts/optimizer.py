@@ -8,10 +8,11 @@ visited again; a clearly worse child is stopped early; the final pick is made on
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from pydantic import Field
 
-from workbench import Example, Optimizer, Patch, Study, Workflow
+from workbench import BudgetSpent, Example, Optimizer, Patch, Study, Workflow
 from workbench.evaluate import paired_race
 from workbench.nodes import learnable, node_at, setting
 from workbench.propose import Proposer, prompt_in_use, rewrite_request, room_for, show_results
@@ -48,7 +49,8 @@ class PromptMCTS(Optimizer):
         if addresses and guide and study.affords(study.best, guide):
             search = _Search(settings, study, addresses, guide, rows[len(guide) :])
             root = State(study.best, await study.evaluate(study.best, guide))
-            await search.grow(root)
+            with suppress(BudgetSpent):  # a proposal may not fit where the short answers of val still do
+                await search.grow(root)
             await search.decide(root)
         return study.best
 

@@ -8,11 +8,12 @@ reasons in the README: one loss for a batch; structure only as far as optional n
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from pydantic import Field
 
-from workbench import Evaluation, Example, Optimizer, Patch, Study, Workflow
+from workbench import BudgetSpent, Evaluation, Example, Optimizer, Patch, Study, Workflow
 from workbench.errors import SpecError
 from workbench.nodes import learnable, setting
 from workbench.propose import Proposer, rewrite_request, room_for
@@ -44,7 +45,8 @@ class TextGrad(Optimizer):
     async def optimize(self, study: Study) -> Workflow:
         if study.train and any(layer.learns for layer in layers_of(study.best).values()):
             descent = _Descent(self, study)
-            await descent.go()
+            with suppress(BudgetSpent):  # a proposal may not fit where the short answers of val still do
+                await descent.go()
             await descent.decide()
         return study.best
 

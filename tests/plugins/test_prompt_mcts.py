@@ -16,7 +16,7 @@ from tests.scripted import Script
 from workbench import Evaluation, Workflow
 from workbench.data import Example
 from workbench.evaluate import Result
-from workbench.lm import Request
+from workbench.lm import Request, Response
 from workbench.run import Options, optimize
 from workbench.store import Store
 from workbench_prompt_mcts.tree import State, back_up, close, select
@@ -88,7 +88,9 @@ def play(request: Request) -> str:
     return right if held else LABELS[(LABELS.index(right) + 1) % 4]
 
 
-def search(folder: Path, say: Any = play, calls: int = 600, nodes: Any = None, **settings: Any) -> tuple[Any, Script]:
+def search(
+    folder: Path, say: Any = play, budget: Any = None, nodes: Any = None, concurrency: int = 8, **settings: Any
+) -> tuple[Any, Script]:
     folder.mkdir(exist_ok=True)
     for name, count in (("train", 32), ("val", 16), ("test", 16)):
         rows = [{"text": f"{name} {i} wants {WORDS[i // 4 % 4]}: a {LABELS[i % 4]}-thing", "label": LABELS[i % 4]}
@@ -99,7 +101,7 @@ def search(folder: Path, say: Any = play, calls: int = 600, nodes: Any = None, *
         "name": "planted", "lm": {"model": "openai/planted", "api_base": "http://127.0.0.1:9/v1"},
         "data": {n: f"{n}.jsonl" for n in ("train", "val", "test")}, "metric": "exact_match(label)",
         "nodes": nodes or {"sort": {"predict": f"text -> label: Literal{list(LABELS)}", "instructions": "Label."}},
-        "optimize": [{"prompt_mcts": settings}], "budget": {"calls": calls},
+        "optimize": [{"prompt_mcts": settings}], "budget": budget or {"calls": 600}, "concurrency": concurrency,
     }))  # fmt: skip
     script = Script(say)
     report = optimize(file, database=folder / "run.db", pool=script, options=Options(out=str(folder / "out.yaml")))
@@ -184,6 +186,23 @@ def test_search_never_looks_at_val_and_val_alone_makes_the_winner(tmp_path: Path
     tried = [r["complete"] for r in store.rows("select complete from evaluations where split = 'val' order by id")]
     store.close()
     assert len(tried) == 2, "the heart-learner had its turn on val"
+
+
+@pytest.mark.parametrize(("answer", "proposal", "tokens"), [(31, 1400, 30_000), (600, 31, 120_000)])
+def test_under_a_ceiling_of_tokens_too_the_best_has_its_turn_on_val(
+    answer: int, proposal: int, tokens: int, tmp_path: Path
+) -> None:
+    """Long proposals or long answers: without room kept the search would go on until nothing is left for val."""
+
+    def long(request: Request) -> Response:
+        labels = str(request.messages[-1]["content"]).endswith("label:")
+        return Response(play(request), "stop", (answer if labels else proposal) - 1, 1, 0.0)
+
+    report, script = search(
+        tmp_path, long, iterations=100, guide=4, finalists=1, concurrency=2, budget={"tokens": tokens}
+    )
+    assert said(script, "You improve the instruction") > 4 and report.status == "finished"
+    assert report.winner.get("nodes.sort.instructions") != "Label."
 
 
 # Planted worlds
