@@ -52,14 +52,17 @@ class Proposer:
         return read_prompt(text) if text is not None else None
 
 
-def room_for(study: Study, rows: int) -> bool:
-    """Whether tokens and usd last for so many rows, at half as much again as a row of val took so far.
+def room_for(study: Study, rows: int, proposals: int = 0) -> bool:
+    """Whether tokens and usd last for so many rows and for proposals of so many tokens.
 
-    Proposals cost tokens, too: an optimizer that leaves its candidates' turn on val to the end keeps room with this.
-    Of calls `Study.affords` tells.
+    Half as much again is asked for as a row of val took so far, and for usd the price of its tokens. An optimizer
+    that leaves its candidates' turn on val to the end keeps room with this. Of calls `Study.affords` tells.
     """
     seen = study.best_evaluation
-    return seen is None or all(study.remaining(w) >= 1.5 * rows * seen.objectives[w] for w in ("tokens", "usd"))
+    if seen is None:
+        return True
+    size = rows + proposals / max(1.0, seen.objectives["tokens"])
+    return all(study.remaining(w) >= 1.5 * size * seen.objectives[w] for w in ("tokens", "usd"))
 
 
 def tagged(prompt: str) -> str:
