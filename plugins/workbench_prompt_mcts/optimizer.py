@@ -17,7 +17,7 @@ from workbench.evaluate import paired_race
 from workbench.nodes import learnable, node_at, setting
 from workbench.propose import Proposer, prompt_in_use, rewrite_request, room_for, show_results
 from workbench_prompt_mcts import prompts
-from workbench_prompt_mcts.tree import Backup, State, back_up, close, select
+from workbench_prompt_mcts.tree import Backup, State, back_up, select
 
 
 class PromptMCTS(Optimizer):
@@ -89,8 +89,6 @@ class _Search:
             await self.expand(state)
             open_children = [c for c in state.children if not c.closed]
             if not open_children:
-                if not state.closed:
-                    close(state)
                 return max(state.children, key=lambda c: c.reward, default=state)
             state = max(open_children, key=lambda c: c.reward)
             early = state.depth > self.settings.min_depth and state.reward > best_before
@@ -98,14 +96,16 @@ class _Search:
                 return state
 
     async def expand(self, state: State) -> None:
-        for _ in range(self.settings.width):
-            if not self.affords_child(state):
-                return
+        """Add `width` children, in at most twice as many tries. Without a new one the state is closed."""
+        before = len(state.children)
+        for _ in range(2 * self.settings.width):
+            if len(state.children) - before == self.settings.width or not self.affords_child(state):
+                break
             child = await self.child(state)
             if child is not None:
                 state.children.append(child)
-                if self.terminal(child):
-                    child.closed = True
+                child.closed = self.terminal(child)
+        state.closed = len(state.children) == before
 
     def terminal(self, state: State) -> bool:
         path, least = state.path, self.settings.min_depth
@@ -143,7 +143,9 @@ class _Search:
         """Whether a child can be paid for, and after it the finalists on val; two rows stand for the proposer."""
         final = list(self.study.val) * (self.settings.finalists or 1)
         rows = [*self.guide, *self.lessons[: self.settings.batch], *self.guide[:2], *final]
-        return self.study.affords(parent.workflow, rows) and room_for(self.study, len(rows))
+        return self.study.affords(parent.workflow, rows) and room_for(
+            self.study, len(rows), 2 * (1000 + self.settings.shown // 3)
+        )
 
     async def decide(self, root: State) -> None:
         """Try the best states on the whole of val: that alone makes a winner."""

@@ -17,7 +17,7 @@ class State:
     """A workflow with its reward, the mean score on the guide rows.
 
     address: the prompt in which it differs from its parent. returns: one number for each back-up through it.
-    closed: nothing below it is worth a call any more.
+    closed: not to be expanded any more; nothing below it is open then.
     """
 
     workflow: Workflow
@@ -60,10 +60,13 @@ class State:
 
 
 def select(root: State, exploration: float) -> State | None:
-    """The state to go on from: down along the highest bounds, past closed states; None if all is closed."""
+    """The state to expand: down along the highest bounds of open states; None if all is closed.
+
+    A state whose children are all closed is open itself: it gets further children.
+    """
     state = root
-    while state.children and not state.closed:
-        state = max((c for c in state.children if not c.closed), key=lambda c: c.uct(exploration))
+    while open_children := [c for c in state.children if not c.closed]:
+        state = max(open_children, key=lambda c: c.uct(exploration))
     return None if state.closed else state
 
 
@@ -73,11 +76,3 @@ def back_up(path: Sequence[State], backup: Backup) -> None:
         rewards = [s.reward for s in path[index:]]
         total = math.fsum(rewards)
         state.returns.append(max(rewards) if backup == "max" else total / len(rewards) if backup == "mean" else total)
-
-
-def close(state: State) -> None:
-    """Close a state, and those above it of which all children are closed."""
-    state.closed = True
-    above = state.parent
-    if above is not None and all(c.closed for c in above.children):
-        close(above)

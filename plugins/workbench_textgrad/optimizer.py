@@ -92,9 +92,12 @@ class _Descent:
 
     def affords(self, workflow: Workflow, batch: Sequence[Example], passes: int) -> bool:
         """Whether so many passes over a batch and then the finalists can be paid for, proposals included."""
-        proposals = list(self.study.val[:1]) * (1 + 2 * len(learnable(workflow, "text")))
-        rows = [*list(batch) * passes, *proposals, *list(self.study.val) * self.finalists]
-        return self.study.affords(workflow, rows) and room_for(self.study, len(rows))
+        proposals = 1 + 2 * len(learnable(workflow, "text"))
+        rows = [*list(batch) * passes, *list(self.study.val) * self.finalists]
+        tokens = proposals * (1000 + self.settings.shown // 3)
+        return self.study.affords(workflow, [*rows, *list(self.study.val[:1]) * proposals]) and room_for(
+            self.study, len(rows), tokens
+        )
 
     async def stepped(self, current: Workflow, now: Evaluation, step: int) -> Workflow:
         """The workflow after one backward pass and one update; the same one if nothing is to blame."""
