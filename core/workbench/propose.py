@@ -52,6 +52,19 @@ class Proposer:
         return read_prompt(text) if text is not None else None
 
 
+def room_for(study: Study, rows: int, proposals: int = 0) -> bool:
+    """Whether tokens and usd last for so many rows and for proposals of so many tokens.
+
+    Half as much again is asked for as a row of val took so far, and for usd the price of its tokens. An optimizer
+    that leaves its candidates' turn on val to the end keeps room with this. Of calls `Study.affords` tells.
+    """
+    seen = study.best_evaluation
+    if seen is None:
+        return True
+    size = rows + proposals / max(1.0, seen.objectives["tokens"])
+    return all(study.remaining(w) >= 1.5 * size * seen.objectives[w] for w in ("tokens", "usd"))
+
+
 def tagged(prompt: str) -> str:
     return f"<prompt>\n{prompt}\n</prompt>"
 
@@ -66,6 +79,19 @@ def read_prompt(text: str) -> str | None:
     body = found[-1] if found else re.sub(r"</?prompt>|```\w*", "", text)
     body = body.strip().strip('"').strip()
     return body if 0 < len(body) <= (MAX_PROMPT if found else 1200) else None
+
+
+def prompt_in_use(address: str, prompt: str, results: Sequence[Result]) -> str | None:
+    """The path in traces of the node that holds a prompt, e.g. `vote.of`; None if no model was shown it.
+
+    A judge that was not asked, or the case of a branch that was not taken, has nothing to learn from these results.
+    They must have traces.
+    """
+    owner = address.removeprefix("nodes.").rpartition(".")[0]
+    spans = [span for r in results if r.trace for span in r.trace.spans if span.node == owner]
+    first = next(iter(prompt.strip().splitlines()), "")  # adapters indent what follows
+    shown = (first in str(m.get("content")) for span in spans for call in span.calls for m in call.messages)
+    return owner if any(shown) else None
 
 
 def describe(node: NodeKind) -> str:

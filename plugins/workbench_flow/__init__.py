@@ -1,4 +1,4 @@
-"""Node kinds that hold other nodes: `ensemble`, `branch` and `workflow`."""
+"""Node kinds that hold other nodes: `ensemble`, `branch`, `reflect` and `workflow`."""
 
 from workbench import hookimpl
 
@@ -7,4 +7,5 @@ from workbench import hookimpl
 def register_node_kinds(register):
     register("ensemble", "workbench_flow.ensemble:Ensemble")
     register("branch", "workbench_flow.branch:Branch")
+    register("reflect", "workbench_flow.reflect:Reflect")
     register("workflow", "workbench_flow.subworkflow:SubWorkflow")

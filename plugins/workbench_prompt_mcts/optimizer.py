@@ -1,0 +1,156 @@
+"""Monte Carlo tree search over prompts with error feedback.
+
+Source: PromptAgent (Wang et al., arXiv 2310.16427, section 3, and its public implementation). Departures, with
+reasons in the README: what is backed up does not grow with depth unless `backup: sum` asks for it; closed branches are not
+visited again; a clearly worse child is stopped early; the final pick is made on val, which the search never looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from pydantic import Field
+
+from workbench import BudgetSpent, Example, Optimizer, Patch, Study, Workflow
+from workbench.evaluate import paired_race
+from workbench.nodes import learnable, node_at, setting
+from workbench.propose import Proposer, prompt_in_use, rewrite_request, room_for, show_results
+from workbench_prompt_mcts import prompts
+from workbench_prompt_mcts.tree import Backup, State, back_up, select
+
+
+class PromptMCTS(Optimizer):
+    """Searches instructions as a tree: a child is its parent rewritten after feedback on what went wrong.
+
+    The role `proposer` writes feedback and instructions. Children are scored on rows of train; the best of them then
+    have to win on the whole of val.
+    """
+
+    iterations: int = Field(12, ge=1, le=1000, description="rounds of selecting, expanding, simulating, backing up")
+    width: int = Field(2, ge=1, le=16, description="children of a state")
+    depth: int = Field(8, ge=1, le=64, description="rewrites in a row at most")
+    min_depth: int = Field(2, ge=0, le=64, description="no branch is closed for a low reward down to this depth")
+    exploration: float = Field(0.5, ge=0, le=100, description="weight of the bound in UCT; the original's is 2.5")
+    backup: Backup = Field("max", description="what a path tells its states: max, mean or sum (original) of rewards")
+    batch: int = Field(10, ge=1, le=256, description="training rows that a child's feedback is drawn from")
+    guide: int | None = Field(None, ge=2, le=1024, description="training rows on which children are scored; "
+                              "default: a fiftieth of what the budget pays for, 8 to 48")  # fmt: skip
+    finalists: int | None = Field(None, ge=1, le=50, description="states, the best on the guide rows, to try on val; "
+                                  "default: what a quarter of the budget pays for, 1 to 4")  # fmt: skip
+    shown: int = Field(4000, ge=500, description="characters of examples in a prompt")
+    temperature: float = Field(0.8, ge=0, le=2, description="of the proposer")
+
+    async def optimize(self, study: Study) -> Workflow:
+        addresses = list(learnable(study.best, "text"))
+        settings = self.sized(study)
+        rows = study.rng.sample(list(study.train), len(study.train))
+        guide = rows[: min(settings.guide or 0, len(rows) // 2)]
+        if addresses and guide and study.affords(study.best, guide):
+            search = _Search(settings, study, addresses, guide, rows[len(guide) :])
+            root = State(study.best, await study.evaluate(study.best, guide))
+            with suppress(BudgetSpent):  # a proposal may not fit where the short answers of val still do
+                await search.grow(root)
+            await search.decide(root)
+        return study.best
+
+    def sized(self, study: Study) -> PromptMCTS:
+        """These settings with a number where the budget decides."""
+        seen = study.best_evaluation
+        runs = study.remaining("calls") / max(1.0, seen.objectives["calls"] if seen else 1.0)
+        sizes = {
+            "guide": self.guide or int(min(48, max(8, runs / 50))),
+            "finalists": self.finalists or int(min(4, max(1, runs / 4 / max(1, len(study.val))))),
+        }
+        return self.model_copy(update=sizes)
+
+
+class _Search:
+    def __init__(
+        self, settings: PromptMCTS, study: Study, addresses: Sequence[str], guide: Sequence[Example],
+        lessons: Sequence[Example],
+    ):  # fmt: skip
+        self.settings, self.study, self.addresses, self.guide, self.lessons = settings, study, addresses, guide, lessons
+        self.proposer = Proposer(study, settings.temperature)
+        self.seen = {study.best.hash}
+        self.made = 0
+
+    async def grow(self, root: State) -> None:
+        for _ in range(self.settings.iterations):
+            leaf = select(root, self.settings.exploration)
+            if leaf is None or not self.affords_child(leaf):
+                return
+            back_up((await self.simulated(root, leaf)).path, self.settings.backup)
+
+    async def simulated(self, root: State, state: State) -> State:
+        """The end of a greedy descent from a state: each step expands, and goes on from the best child."""
+        while True:
+            best_before = max(s.reward for s in root.walk())
+            await self.expand(state)
+            open_children = [c for c in state.children if not c.closed]
+            if not open_children:
+                return max(state.children, key=lambda c: c.reward, default=state)
+            state = max(open_children, key=lambda c: c.reward)
+            early = state.depth > self.settings.min_depth and state.reward > best_before
+            if early or not self.affords_child(state):
+                return state
+
+    async def expand(self, state: State) -> None:
+        """Add `width` children, in at most twice as many tries. Without a new one the state is closed."""
+        before = len(state.children)
+        for _ in range(2 * self.settings.width):
+            if len(state.children) - before == self.settings.width or not self.affords_child(state):
+                break
+            child = await self.child(state)
+            if child is not None:
+                state.children.append(child)
+                child.closed = self.terminal(child)
+        state.closed = len(state.children) == before
+
+    def terminal(self, state: State) -> bool:
+        path, least = state.path, self.settings.min_depth
+        weak = state.depth > least and state.reward < (path[0].reward + path[-2].reward) / 2
+        return state.depth >= self.settings.depth or weak or not state.evaluation.complete
+
+    async def child(self, parent: State) -> State | None:
+        """A state rewritten in one of its prompts; None without a usable or new answer."""
+        study = self.study
+        batch = study.rng.sample(list(self.lessons), min(self.settings.batch, len(self.lessons)))
+        results = (await study.evaluate(parent.workflow, batch, traces=True)).results
+        texts = {a: str(setting(parent.workflow, a) or "") for a in self.addresses}
+        used = [a for a, text in texts.items() if prompt_in_use(a, text, results)]
+        if not used:
+            return None
+        address = used[self.made % len(used)]
+        self.made += 1
+        node, prompt = node_at(parent.workflow, address), texts[address]
+        chosen = [r for r in results if (r.score or 0.0) < 1] or list(results)
+        shown = self.settings.shown
+        advice = await self.proposer.ask(prompts.feedback(node, prompt, chosen, shown), self.made)
+        tried = [(str(setting(s.workflow, address) or ""), s.reward) for s in parent.path[:-1]]
+        request = rewrite_request(node, prompt, evidence=show_results(chosen, shown), advice=advice or "", tried=tried)
+        text = await self.proposer.prompt(request, self.made)
+        if text is None:
+            return None
+        workflow = parent.workflow.patched(Patch({address: text}, note=f"rewritten, depth {parent.depth + 1}"))
+        if workflow.hash in self.seen:
+            return None
+        self.seen.add(workflow.hash)
+        race = paired_race(parent.evaluation.scores)
+        return State(workflow, await study.evaluate(workflow, self.guide, race=race), parent, address)
+
+    def affords_child(self, parent: State) -> bool:
+        """Whether a child can be paid for, and after it the finalists on val; two rows stand for the proposer."""
+        final = list(self.study.val) * (self.settings.finalists or 1)
+        rows = [*self.guide, *self.lessons[: self.settings.batch], *self.guide[:2], *final]
+        return self.study.affords(parent.workflow, rows) and room_for(
+            self.study, len(rows), 2 * (1000 + self.settings.shown // 3)
+        )
+
+    async def decide(self, root: State) -> None:
+        """Try the best states on the whole of val: that alone makes a winner."""
+        better = [s for s in root.walk() if s is not root and s.evaluation.complete and s.reward >= root.reward]
+        for state in sorted(better, key=lambda s: -s.reward)[: self.settings.finalists]:
+            if not self.study.affords(state.workflow):
+                return
+            await self.study.evaluate(state.workflow, race=True)

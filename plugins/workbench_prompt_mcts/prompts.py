@@ -1,0 +1,31 @@
+"""What the proposer is asked: why a prompt fails, or why it works. Training examples alone are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from workbench.evaluate import Result
+from workbench.nodes import NodeKind
+from workbench.propose import describe, show_results, tagged
+
+_FAILED = (
+    "For each of these failures, say why the instruction leads to it. Then sum up: what should the instruction say, "
+    "leave out, or say differently? Answer with a short list of changes."
+)
+_WORKED = (
+    "All of these are right. Say what in the instruction makes them so and must be kept, and what could be clearer, "
+    "or more general. Answer with a short list."
+)
+
+
+def feedback(node: NodeKind, prompt: str, results: Sequence[Result], shown: int) -> list[dict[str, str]]:
+    """Asks for reasons and changes. results: failures, or, where there are none, successes."""
+    failed = any((r.score or 0.0) < 1 for r in results)
+    parts = [
+        "You improve the instruction of one step of a workflow, which another language model follows.",
+        describe(node),
+        f"The instruction:\n{tagged(prompt)}",
+        f"How the step did with it:\n{show_results(results, shown)}",
+        _FAILED if failed else _WORKED,
+    ]
+    return [{"role": "user", "content": "\n\n".join(parts)}]

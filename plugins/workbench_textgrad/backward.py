@@ -1,0 +1,148 @@
+"""The backward pass: from the loss of the final output to what each node on the trace should do differently."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from workbench import Example, Workflow
+from workbench.evaluate import Result
+from workbench.nodes import NodeKind, enabled, learnable, make_node, node_at, setting
+from workbench.propose import Proposer, prompt_in_use, show_results
+from workbench_textgrad import prompts
+from workbench_textgrad.prompts import Gradient
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A top-level node with what may be changed in it and in the nodes that it holds."""
+
+    node: NodeKind
+    prompts: Sequence[str]
+    functions: Sequence[str]
+    optional: bool
+
+    @property
+    def learns(self) -> bool:
+        return bool(self.prompts or self.functions or self.optional)
+
+
+def layers_of(workflow: Workflow, *, tools: bool = True, structure: bool = True) -> dict[str, Layer]:
+    """By name, the last to run first."""
+    import networkx
+
+    def inside(name: str, kind: str) -> list[str]:
+        return [a for a in learnable(workflow, kind) if a.startswith(f"nodes.{name}.")]
+
+    nodes = enabled(workflow)
+    order = networkx.lexicographical_topological_sort(workflow.graph, key=list(nodes).index)
+    return {
+        name: Layer(nodes[name], inside(name, "text"),
+                    [a for a in inside(name, "functions") if workflow.get(a, [])] if tools else [],
+                    structure and bool(workflow.nodes[name].get("optional")) and len(nodes) > 1)
+        for name in reversed(list(order))
+    }  # fmt: skip
+
+
+def switched_off(workflow: Workflow) -> dict[str, NodeKind]:
+    """The optional nodes that take no part."""
+    return {
+        name: make_node(name, tree, workflow.base)
+        for name, tree in workflow.nodes.items()
+        if tree.get("optional") and not tree.get("enabled", True)
+    }
+
+
+def seen_by(path: str, results: Sequence[Result], *, whole: bool) -> list[Result]:
+    """What a node got and gave, as results; path: as in spans, e.g. `vote.of`. whole: with the example's own fields.
+
+    Empty where the node is not on any trace.
+    """
+    seen = []
+    for result in results:
+        if (trace := result.trace) is None:
+            continue
+        for span in (s for s in trace.spans if s.node == path):
+            fields = {**span.inputs, **(result.example.fields if whole else {})}
+            seen.append(
+                replace(
+                    result,
+                    example=Example(result.example.id, fields),
+                    prediction=dict(span.outputs),
+                    failure="failed" if span.error else None,
+                    message=span.error,
+                    feedback=result.feedback if whole else None,
+                    trace=replace(trace, spans=[span]),
+                )
+            )
+    return seen
+
+
+@dataclass
+class Backward:
+    """One backward pass over failed results with traces. scored: names of outputs that the metric reads."""
+
+    workflow: Workflow
+    failed: Sequence[Result]
+    proposer: Proposer
+    replica: int
+    scored: frozenset[str] = frozenset()
+    tools: bool = True
+    structure: bool = True
+    shown: int = 4000
+    layers: Mapping[str, Layer] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.layers = layers_of(self.workflow, tools=self.tools, structure=self.structure)
+
+    async def loss(self) -> str:
+        off = list(switched_off(self.workflow).values()) if self.structure else []
+        nodes = [layer.node for layer in reversed(list(self.layers.values()))]
+        request = prompts.loss(nodes, off, show_results(self.failed, self.shown))
+        return await self.proposer.ask(request, self.replica) or ""
+
+    def last(self, name: str) -> bool:
+        """Whether a node gives the final output: nobody reads it, or it is the last to write what the metric reads."""
+        writers = {field: n for n, layer in reversed(list(self.layers.items())) for field in layer.node.outputs}
+        return self.workflow.graph.out_degree(name) == 0 or any(writers.get(field) == name for field in self.scored)
+
+    async def gradients(self, loss: str) -> dict[str, Gradient]:
+        """By node. A node that nobody blames is not asked, and so blames nobody."""
+        import networkx
+
+        graph, found = self.workflow.graph, dict[str, Gradient]()
+        for name, layer in self.layers.items():
+            last = self.last(name)
+            blame = [loss] if last and loss else []
+            readers = (r for r in graph.successors(name) if r in found and found[r].inputs)
+            blame += [f"{r}: {found[r].inputs}" for r in readers]
+            above = any(self.layers[a].learns for a in networkx.ancestors(graph, name))
+            seen = seen_by(name, self.failed, whole=last)
+            blame += dict.fromkeys(f"It failed: {s.message}" for s in seen if s.failure)  # nobody read its output
+            if not blame or not seen:
+                continue
+            if layer.learns:
+                found[name] = await self.gradient(layer, seen, blame, above)
+            else:  # a tool or a program: what its readers miss, it could only get from those before it
+                found[name] = Gradient("", "\n".join(blame))
+        return found
+
+    async def gradient(self, layer: Layer, seen: Sequence[Result], blame: Sequence[str], above: bool) -> Gradient:
+        start = len(f"nodes.{layer.node.name}.")
+        texts = {a[start:]: str(setting(self.workflow, a) or "") for a in layer.prompts}
+        functions: list[Any] = [f for a in layer.functions for f in self.workflow.get(a)]
+        request = prompts.gradient(
+            layer.node, prompts.settings_of(texts, functions), show_results(seen, self.shown), blame,
+            asks_inputs=above, optional=layer.optional,
+        )  # fmt: skip
+        text = await self.proposer.ask(request, self.replica)
+        return prompts.read_gradient(text, asks_inputs=above) if text is not None else Gradient()
+
+    def evidence(self, address: str, prompt: str = "") -> tuple[NodeKind, str] | None:
+        """The node that holds a parameter and what it did; None where that had no part in these examples."""
+        path = prompt_in_use(address, prompt, self.failed)
+        if path is None:
+            return None
+        seen = seen_by(path, self.failed, whole=self.last(path.split(".")[0]))
+        return node_at(self.workflow, address), show_results(seen, self.shown)

@@ -1,0 +1,175 @@
+"""Learning a workflow's prompts by gradients in words.
+
+Sources: symbolic learning (Zhou et al., arXiv 2406.18532: loss, gradients and optimizers in words; the rule of roll-back is
+that of its implementation) and agentic neural networks (arXiv 2506.09046: gradients layer by layer). Departures, with
+reasons in the README: one loss for a batch; structure only as far as optional nodes; val decides at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from pydantic import Field
+
+from workbench import BudgetSpent, Evaluation, Example, Optimizer, Patch, Study, Workflow
+from workbench.errors import SpecError
+from workbench.nodes import learnable, setting
+from workbench.propose import Proposer, rewrite_request, room_for
+from workbench_textgrad import prompts
+from workbench_textgrad.backward import Backward, layers_of, switched_off
+from workbench_textgrad.prompts import Gradient
+
+
+class TextGrad(Optimizer):
+    """Passes a loss in words backwards through the graph, and rewrites the prompts of the nodes that it blames.
+
+    The role `proposer` writes loss, gradients and prompts. A step is undone if the new prompts do worse than the batch
+    before, and the old ones do better on the same batch.
+    """
+
+    steps: int = Field(20, ge=1, le=1000, description="batches at most")
+    batch: int = Field(12, ge=1, le=256, description="training rows of a step")
+    wrong: int = Field(8, ge=1, le=64, description="failures of a batch, the worst, that the loss is written on")
+    enough: float = Field(0.9, ge=0, le=1, description="a batch that scores more is a good one; see streak")
+    streak: int = Field(3, ge=1, le=100, description="end after so many good batches in a row")
+    patience: int = Field(5, ge=1, le=100, description="end after so many steps in a row that changed nothing for good")
+    tools: bool = Field(True, description="rewrite the descriptions of agents' `functions`, too")
+    structure: bool = Field(True, description="switch optional nodes on and off, too")
+    finalists: int | None = Field(None, ge=1, le=50, description="solutions to try on val; default: what a quarter of "
+                                  "the budget pays for, 1 to 4")  # fmt: skip
+    shown: int = Field(4000, ge=500, description="characters of examples in a prompt")
+    temperature: float = Field(0.8, ge=0, le=2, description="of the proposer")
+
+    async def optimize(self, study: Study) -> Workflow:
+        if study.train and any(layer.learns for layer in layers_of(study.best).values()):
+            descent = _Descent(self, study)
+            with suppress(BudgetSpent):  # a proposal may not fit where the short answers of val still do
+                await descent.go()
+            await descent.decide()
+        return study.best
+
+
+class _Descent:
+    def __init__(self, settings: TextGrad, study: Study):
+        self.settings, self.study, self.start = settings, study, study.best
+        self.proposer = Proposer(study, settings.temperature)
+        self.kept: list[tuple[Workflow, float]] = []  # solutions that were not undone, with their batch's score
+        self.rows: list[Example] = []
+        seen = study.best_evaluation
+        runs = study.remaining("calls") / max(1.0, seen.objectives["calls"] if seen else 1.0)
+        self.finalists = settings.finalists or int(min(4, max(1, runs / 4 / max(1, len(study.val)))))
+
+    async def go(self) -> None:
+        current, old, last = self.start, None, 0.0
+        good = idle = 0
+        for step in range(self.settings.steps):
+            batch = self.batch()
+            if not self.affords(current, batch, 2):
+                return
+            now = await self.study.evaluate(current, batch, traces=True)
+            if old is not None and now.score < last:
+                before = await self.study.evaluate(old, batch, traces=True)
+                if before.score > now.score:  # the batch is not just harder: undo the step
+                    current, now = old, before
+            idle = idle + 1 if old is None or current is old else 0
+            good = good + 1 if now.score > self.settings.enough else 0
+            self.kept.append((current, now.score))
+            if good >= self.settings.streak or idle > self.settings.patience:
+                return
+            new = await self.stepped(current, now, step)
+            old, last = (current if new != current else None), now.score
+            current = new
+        self.kept.append((current, last))
+
+    def batch(self) -> list[Example]:
+        train, size = self.study.train, min(self.settings.batch, len(self.study.train))
+        if len(self.rows) < size:
+            self.rows = self.study.rng.sample(list(train), len(train))
+        batch, self.rows = self.rows[:size], self.rows[size:]
+        return batch
+
+    def affords(self, workflow: Workflow, batch: Sequence[Example], passes: int) -> bool:
+        """Whether so many passes over a batch and then the finalists can be paid for, proposals included."""
+        proposals = 1 + 2 * len(learnable(workflow, "text"))
+        rows = [*list(batch) * passes, *list(self.study.val) * self.finalists]
+        tokens = proposals * (1000 + self.settings.shown // 3)
+        return self.study.affords(workflow, [*rows, *list(self.study.val[:1]) * proposals]) and room_for(
+            self.study, len(rows), tokens
+        )
+
+    async def stepped(self, current: Workflow, now: Evaluation, step: int) -> Workflow:
+        """The workflow after one backward pass and one update; the same one if nothing is to blame."""
+        failed = sorted((r for r in now.results if r.score is not None and r.score < 1), key=lambda r: r.score or 0.0)
+        if not failed:
+            return current
+        settings = self.settings
+        backward = Backward(
+            current, failed[: settings.wrong], self.proposer, step, frozenset(self.study.targets), settings.tools,
+            settings.structure, settings.shown,
+        )  # fmt: skip
+        loss = await backward.loss()
+        if not loss:
+            return current
+        gradients = await backward.gradients(loss)
+        values: dict[str, Any] = {}
+        for name, gradient in gradients.items():
+            if gradient.step and not gradient.removes:
+                for address in backward.layers[name].prompts:
+                    values |= await self.rewritten(backward, address, gradient)
+                for address in backward.layers[name].functions:
+                    values |= await self.described(backward, address, gradient)
+        base = await self.restructured(backward, loss, gradients, now) if settings.structure else current
+        return base.patched(Patch(values, note=f"gradient step {step}")) if values else base
+
+    async def rewritten(self, backward: Backward, address: str, gradient: Gradient) -> dict[str, str]:
+        prompt = str(setting(backward.workflow, address) or "")
+        found = backward.evidence(address, prompt)
+        if found is None:
+            return {}
+        node, evidence = found
+        tried = {str(setting(w, address) or ""): score for w, score in self.kept[-4:]}
+        tried.pop(prompt, None)
+        request = rewrite_request(node, prompt, evidence=evidence, advice=gradient.step, tried=tried.items())
+        text = await self.proposer.prompt(request, backward.replica)
+        return {address: text} if text is not None and text != prompt else {}
+
+    async def described(self, backward: Backward, address: str, gradient: Gradient) -> dict[str, str]:
+        found = backward.evidence(address)
+        if found is None:
+            return {}
+        functions = backward.workflow.get(address)
+        text = await self.proposer.ask(prompts.tools(found[0], functions, found[1], gradient.step), backward.replica)
+        return {f"{address}.{i}.description": d for i, d in prompts.read_tools(text or "", functions).items()}
+
+    async def restructured(
+        self, backward: Backward, loss: str, gradients: dict[str, Gradient], now: Evaluation
+    ) -> Workflow:
+        """With at most one optional node switched: only if that pays on the same batch. Off also if it costs nothing."""
+        current = backward.workflow
+        switch = {n: False for n, g in gradients.items() if g.removes and backward.layers[n].optional}
+        on = prompts.enabled_by(loss, list(switched_off(current)))
+        switch = {on: True} if on else dict(list(switch.items())[:1])
+        rows = [r.example for r in now.results]
+        for name, enabled in switch.items():
+            try:
+                word = "on" if enabled else "off"
+                candidate = current.patched(Patch({f"nodes.{name}.enabled": enabled}, note=f"{name} switched {word}"))
+            except SpecError:
+                continue  # without it there is no graph
+            if not self.affords(candidate, rows, 1):
+                continue
+            score = (await self.study.evaluate(candidate, rows)).score
+            if score > now.score or (score == now.score and not enabled):
+                return candidate
+        return current
+
+    async def decide(self) -> None:
+        """Try the latest solution and the best ones by their batches on the whole of val: that makes a winner."""
+        latest = self.kept[::-1]
+        ranked = [w for w, _ in [*latest[:1], *sorted(latest, key=lambda k: -k[1])] if w != self.start]
+        for workflow in list(dict.fromkeys(ranked))[: self.finalists]:
+            if not self.study.affords(workflow):
+                return
+            await self.study.evaluate(workflow, race=True)

@@ -1,0 +1,108 @@
+"""What the proposer is asked, and how its answers are read. Training examples alone are shown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from workbench.nodes import NodeKind
+from workbench.propose import describe, tagged
+
+
+def loss(nodes: Sequence[NodeKind], off: Sequence[NodeKind], evidence: str) -> list[dict[str, str]]:
+    """Asks what is wrong with the final output. off: optional nodes that are switched off."""
+    parts = [
+        "A workflow of these steps failed on the examples below.\n" + "\n".join(describe(n) for n in nodes),
+        f"Its final outputs:\n{evidence}",
+        "Say in a few sentences what is wrong with the outputs, and what right ones would have been.",
+    ]
+    if off:
+        parts.append(
+            "These steps are switched off:\n" + "\n".join(describe(n) for n in off) + "\nIf one of them would have "
+            "helped, end with a line `enable: NAME`."
+        )
+    return [{"role": "user", "content": "\n\n".join(parts)}]
+
+
+def enabled_by(text: str, names: Sequence[str]) -> str | None:
+    """The step that an answer asks to switch on."""
+    found = re.findall(r"^\W*enable:\W*([\w-]+)", text, re.MULTILINE | re.IGNORECASE)
+    return next((name for name in reversed(found) if name in names), None)
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """What a step should do differently, and what was wrong with what it got; empty where it is not at fault."""
+
+    step: str = ""
+    inputs: str = ""
+
+    @property
+    def removes(self) -> bool:
+        return bool(re.match(r"\W*remove\b", self.step, re.IGNORECASE))
+
+
+def gradient(
+    node: NodeKind, settings: Mapping[str, str], evidence: str, blame: Sequence[str], *, asks_inputs: bool,
+    optional: bool,
+) -> list[dict[str, str]]:  # fmt: skip
+    """Asks for a node's share in the loss. settings: its prompts and tools. blame: what those say who read its output."""
+    parts = [
+        "A workflow failed on some examples. Find out what one of its steps has to do with it.",
+        describe(node),
+        *(f"Its {name}:\n{text}" for name, text in settings.items()),
+        f"What it got and gave there, with the score of the whole workflow:\n{evidence}",
+        "What was wrong with its output, say those who read it:\n" + "\n".join(f"- {b}" for b in blame),
+        "Answer in this form. `none` stands for no fault: a step that did its own part well needs no change.\n"
+        "step: what this step should do differently, or none",
+    ]
+    if asks_inputs:
+        parts[-1] += "\ninputs: what was wrong with what it got, or none"
+    if optional:
+        parts.append("The step may be left out. If all would be better without it, write `step: remove`.")
+    return [{"role": "user", "content": "\n\n".join(parts)}]
+
+
+def read_gradient(text: str, *, asks_inputs: bool) -> Gradient:
+    """Small models forget the form: an answer without it is about the step, and about its inputs, too."""
+    found = {
+        key.lower(): body
+        for key, body in re.findall(r"^\W*(step|inputs):(.*?)(?=^\W*(?:step|inputs):|\Z)", text, re.M | re.S | re.I)
+    }
+    if not found:
+        found = {"step": text, "inputs": text}
+    parts = {key: body.strip() for key, body in found.items() if not re.fullmatch(r"(?is)\W*none\b.{0,3}", body)}
+    return Gradient(parts.get("step", ""), parts.get("inputs", "") if asks_inputs else "")
+
+
+def tools(node: NodeKind, functions: Sequence[Mapping[str, Any]], evidence: str, advice: str) -> list[dict[str, str]]:
+    """Asks for better descriptions of an agent's functions."""
+    listed = "\n".join(f"{f['name']}: {f.get('description', '')}" for f in functions)
+    return [{"role": "user", "content": "\n\n".join([
+        "An agent chooses its tools by their descriptions. Improve these where that would help.",
+        describe(node),
+        f"The tools:\n{listed}",
+        f"How it did:\n{evidence}",
+        f"Advice:\n{advice}",
+        "Answer with a line `NAME: description` for each tool that needs another description, or with `none`.",
+    ])}]  # fmt: skip
+
+
+def read_tools(text: str, functions: Sequence[Mapping[str, Any]]) -> dict[int, str]:
+    """New descriptions by position."""
+    said = dict(re.findall(r"^\W*(\w+)\W*:[ \t]*(.+)$", text, re.MULTILINE))
+    return {
+        i: said[f["name"]].strip()[:1000]
+        for i, f in enumerate(functions)
+        if said.get(f["name"], f.get("description", "")).strip() != f.get("description", "")
+    }
+
+
+def settings_of(prompts: Mapping[str, str], functions: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """What a gradient's writer sees of a step."""
+    shown = {name: tagged(text) for name, text in prompts.items()}
+    if functions:
+        shown["tools"] = "\n".join(f"- {f['name']}: {f.get('description', '')}" for f in functions)
+    return shown
