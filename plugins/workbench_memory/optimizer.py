@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from workbench import BudgetSpent, Evaluation, Optimizer, Patch, Study, Workflow
-from workbench.errors import LMError
+from workbench import Evaluation, Optimizer, Patch, Study, Workflow
+from workbench.propose import Proposer
 from workbench.workflow import digest
 from workbench_memory import lessons
 from workbench_memory.bank import Bank, find_sites
@@ -159,7 +159,7 @@ class _Search:
         s = self.settings
         lists = self.lists.setdefault(bank.site.address, [])
         earlier = [([bank.entries[k]["text"] for k in keys], score) for keys, score in lists]
-        text = await self._propose(lessons.insights_messages(trial, earlier, s.insights, s.shown))
+        text = await self._ask(lessons.insights_messages(trial, earlier, s.insights, s.shown))
         statements = lessons.read_insights(text, s.insights)
         if statements:
             bank.insights = tuple(bank.add("insight", f"trial:{number}", {}, {}, line) for line in statements)
@@ -178,21 +178,12 @@ class _Search:
                 continue
             self.edits.add(row)
             messages = lessons.preference_messages(context, str(draft), str(edited), s.shown)
-            preference = lessons.read_preference(await self._propose(messages))
+            preference = lessons.read_preference(await self._ask(messages))
             if preference:
                 bank.add("preference", f"user:{result.example.id}", context, {}, f"The user prefers: {preference}")
 
-    async def _propose(self, messages: list[dict[str, str]]) -> str:
-        """An answer of the proposer; '' where it fails for good. Lets BudgetSpent pass."""
-        try:
-            response = await self.study.lm("proposer")(messages, temperature=self.settings.temperature, max_tokens=800)
-        except BudgetSpent:
-            raise
-        except LMError as error:
-            if error.kind == "auth":
-                raise
-            return ""
-        return response.text
+    async def _ask(self, messages: list[dict[str, str]]) -> str:
+        return await Proposer(self.study, self.settings.temperature, max_tokens=800).ask(messages) or ""
 
     # Stores
 
