@@ -65,9 +65,9 @@ class BudgetSpent(WorkbenchError):
 class ShareSpent(BudgetSpent):
     """The share of the budget that an inner optimizer was given is used up; the run itself may go on."""
 
-    def __init__(self, left: float, needed: float):
-        WorkbenchError.__init__(self, f"the share of the budget is used up: {left:g} calls left, {needed:g} needed")
-        self.what, self.ceiling, self.needed, self.held = "calls", left, needed, 0.0
+    def __init__(self, what: str, left: float, needed: float):
+        WorkbenchError.__init__(self, f"the share of the budget is used up: {left:g} {what} left, {needed:g} needed")
+        self.what, self.ceiling, self.needed, self.held = what, left, needed, 0.0
 
 
 #: Kinds that another attempt may mend. `auth` and `bad_request` never mend themselves.

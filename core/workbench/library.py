@@ -2,7 +2,7 @@
 
 A reference is `FILE#nodes.NAME` (the functions of that node: the list of an `agent`, or the program of a `code` node),
 or `FILE` alone (all of them). It stands where functions stand, and is replaced by what it refers to when a file is
-loaded: so a result file is whole, and a run does not change when the library does.
+loaded: so a result file is whole. A run whose library has changed is not resumed.
 """
 
 from __future__ import annotations

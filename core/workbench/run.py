@@ -120,6 +120,10 @@ def resume(
         _, _, task, named = _stored(row, sets)
         if task.data_hash != row["data_hash"]:
             raise StoreError(f"the data of run {row['run']} have changed since it started; start a new run")
+        first = store.row("select hash from candidates where run_id = ? order by seq limit 1", row["id"])
+        if first and first["hash"] != task.workflow.hash and not (options and options.sets):
+            raise StoreError(f"a file that the workflow of run {row['run']} refers to has changed since it started; "
+                             "start a new run")  # fmt: skip
         chosen = list(optimizers) if optimizers is not None else named
         session = _Session(store, row["id"], row["run"], task, chosen, merged, listener, row["seconds"], pool)
         return asyncio.run(session.go())

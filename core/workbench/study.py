@@ -52,7 +52,7 @@ class Study:
 
     workflow: where to start. train: learn from it. val: select on it. rng: the only source of randomness.
     domains: the `search:` space of the file (see `space`). targets: where the label of an output stands.
-    limit: the run's number of calls at which this study ends, see `narrowed`.
+    limits: what the run may have spent of calls, tokens and usd when this study ends, see `narrowed`.
     """
 
     workflow: Workflow
@@ -67,7 +67,7 @@ class Study:
     domains: Mapping[str, DomainSpec] = field(default_factory=dict)
     targets: Mapping[str, str] = field(default_factory=dict)
     name: str = ""
-    limit: float = math.inf
+    limits: Mapping[str, float] = field(default_factory=dict)
 
     async def evaluate(
         self,
@@ -91,7 +91,7 @@ class Study:
         known = self.progress.complete.get(workflow.hash)
         if on_val and known is not None and not traces and replica == 0:
             return known
-        self._within_limit(self.worst_calls(workflow, rows))
+        self._within_limits(self.worst_calls(workflow, rows))
         rule = race if callable(race) else self._race() if race and on_val else None
         evaluation = await self.evaluator.evaluate(
             workflow, rows, split="val" if on_val else "train", race=rule, traces=traces, replica=replica
@@ -133,23 +133,28 @@ class Study:
     def remaining(self, what: str = "calls") -> float:
         """What search may still use of `calls`, `tokens`, `usd` or `minutes`; what the proof needs is set aside."""
         left = self.ledger.remaining(what)
-        return min(left, max(0.0, self.limit - self.ledger.spent.calls)) if what == "calls" else left
+        return min(left, max(0.0, self.limits[what] - self._spent(what))) if what in self.limits else left
 
-    def _within_limit(self, calls: int) -> None:
-        if self.ledger.spent.calls + calls > self.limit:
-            raise ShareSpent(self.limit - self.ledger.spent.calls, calls)
+    def _spent(self, what: str) -> float:
+        return getattr(self.ledger.spent, what)
+
+    def _within_limits(self, calls: int) -> None:
+        for what, limit in self.limits.items():
+            needed = calls if what == "calls" else 0
+            if self._spent(what) + needed > limit:
+                raise ShareSpent(what, limit - self._spent(what), needed)
 
     def lm(self, role: str = "proposer") -> Callable[..., Awaitable[Response]]:
         """A language model: a coroutine function (messages, *, temperature, max_tokens, replica, ...) -> Response."""
         complete = self.evaluator.complete_as(role)
-        if self.limit == math.inf:
+        if not self.limits:
             return complete
 
-        async def within_limit(*args: Any, **settings: Any) -> Response:
-            self._within_limit(1)
+        async def within_limits(*args: Any, **settings: Any) -> Response:
+            self._within_limits(1)
             return await complete(*args, **settings)
 
-        return within_limit
+        return within_limits
 
     async def sandboxed(
         self, source: str, function: str, arguments: Mapping[str, Any], *, timeout: float = 5.0
@@ -173,9 +178,12 @@ class Study:
         return Searcher(space or self.space(), self.workflow, seed=seed, **settings)
 
     def narrowed(self, *, train: Sequence[Example] | None = None, val: Sequence[Example] | None = None,
-                 workflow: Workflow | None = None, calls: float = math.inf, name: str = "") -> Study:  # fmt: skip
+                 workflow: Workflow | None = None, share: float = 1.0, name: str = "") -> Study:  # fmt: skip
         """The same study on other rows or from another start, for an inner optimizer. Its evaluations on a part of
-        val cannot win; it has a best of its own. calls: a share of the budget; where it ends, ShareSpent is raised (see `improve`)."""
+        val cannot win; it has a best of its own. share: of what is left of calls, tokens and usd; where it ends,
+        ShareSpent is raised (see `improve`)."""
+        left = {what: self.remaining(what) for what in ("calls", "tokens", "usd")}
+        limits = {w: self._spent(w) + share * n for w, n in left.items() if n < math.inf}
         return replace(
             self,
             train=self.train if train is None else train,
@@ -183,7 +191,7 @@ class Study:
             workflow=workflow or self.workflow,
             name=f"{self.name}/{name}" if name else self.name,
             rng=random.Random(self.rng.randrange(2**63)),
-            limit=min(self.limit, self.ledger.spent.calls + calls),
+            limits=limits if share < 1 else self.limits,
             progress=self.progress if val is None else Progress(self.progress.on_candidate, _unrecorded),
         )
 

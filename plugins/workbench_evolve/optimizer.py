@@ -75,16 +75,18 @@ class Evolve(Optimizer):
             island = islands[number % self.islands]
             parent = self._parent(study.rng, island, archive)
             pool = sorted({m.workflow.hash: m for i in islands for m in i.members}.values(), key=lambda m: -m.fitness)
-            name = credit.choose(list(ways), study.rng)
-            made = _richest(study, breeder.space) if number == 0 else await ways[name](parent, pool, number)
+            made, name = (_richest(study, breeder.space) if number == 0 else None), None
+            if made is None:
+                name = credit.choose(list(ways), study.rng)
+                made = await ways[name](parent, pool, number)
             child = self._child(parent, made)
-            if child is None:
-                credit.book(name, False)
-                continue
-            if not study.affords(child, rows):
+            if child is not None and not study.affords(child, rows):
                 break
-            born = await self._evaluate(study, child, parent, rows)
-            credit.book(name, born.screened.score > parent.screened.score)
+            born = await self._evaluate(study, child, parent, rows) if child is not None else None
+            if name is not None:  # the richest start is no operator's doing
+                credit.book(name, born is not None and born.screened.score > parent.screened.score)
+            if born is None:
+                continue
             island.add(born)
             archive.add(born)
             if (number // self.islands + 1) % self.migrate == 0:

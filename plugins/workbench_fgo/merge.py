@@ -9,6 +9,7 @@ from typing import Any
 from workbench import Patch, Workflow
 from workbench.nodes import learnable, node_at
 from workbench.propose import Proposer, describe, tagged
+from workbench.workflow import canonical
 
 Scored = tuple[float, Workflow]
 
@@ -34,19 +35,28 @@ async def merged(proposer: Proposer, base: Workflow, group: Sequence[Scored], re
                 return None
             changes[address] = text
         elif all(isinstance(v, list) for _, v in changed):
-            changes[address] = union([v for _, v in changed])
+            changes[address] = union([v for _, v in changed], kind)
         else:
             changes[address] = changed[0][1]
     return best.patched(Patch(changes, note=f"merged from {len(group)}"))
 
 
-def union(lists: Sequence[Sequence[Any]]) -> list[Any]:
-    """Rows of all lists, each once; of rows with the same `name` the first list's."""
+def union(lists: Sequence[Sequence[Any]], kind: str) -> list[Any]:
+    """Rows of all lists, each once, the first list's first.
+
+    Functions of one name are one, and so are memories of one content: of functions the first list's is kept, of
+    memories the quarantined one, if any is.
+    """
     found: dict[str, Any] = {}
-    for rows in lists:
-        for row in rows:
-            name = row.get("name") if isinstance(row, dict) else None
-            found.setdefault(name or json.dumps(row, sort_keys=True, default=str), row)
+    for row in (row for rows in lists for row in rows):
+        identity: Any = row
+        if kind == "functions":
+            identity = row.get("name")
+        elif kind == "memories":
+            identity = [row.get("inputs"), row.get("outputs"), row.get("text")]
+        key = canonical(identity)
+        if key not in found or (kind == "memories" and row.get("quarantined")):
+            found[key] = row
     return list(found.values())
 
 

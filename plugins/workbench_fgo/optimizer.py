@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from workbench import Optimizer, Study, Workflow
 from workbench.data import Example
@@ -50,7 +50,7 @@ class Fgo(Optimizer):
     rounds: int = Field(
         3, ge=1, le=100, description="divide anew and go on from the best so many times, if calls are left"
     )
-    share: float = Field(0.6, gt=0, le=1, description="of the calls left, what the parts may use together")
+    share: float = Field(0.6, gt=0, le=1, description="of the budget left, what the parts may use together")
     temperature: float = Field(0.8, ge=0, le=2, description="of the proposer when it merges")
 
     @field_validator("inner")
@@ -59,8 +59,14 @@ class Fgo(Optimizer):
         named_optimizer(value)
         return value
 
+    @model_validator(mode="after")
+    def _divisible(self) -> Fgo:
+        if self.divide == "type" and not self.by:
+            raise ValueError("`divide: type` needs `by`, the field of the data that holds the type")
+        return self
+
     async def optimize(self, study: Study) -> Workflow:
-        for _ in range(self.rounds):
+        for _ in range(self.rounds if study.train else 0):
             start = study.best
             merged_all = await self._round(study, start)
             if merged_all is None or not study.affords(merged_all):
@@ -72,9 +78,11 @@ class Fgo(Optimizer):
         """Divide, optimize, merge; None if the budget is too small for a single part."""
         modules: list[Module] = []
         parts = await self._parts(study, start)
-        calls = study.remaining() * self.share / max(1, len(parts))
+        share = self.share / len(parts)
         for number, rows in enumerate(parts):
-            part = study.narrowed(train=rows, val=rows, workflow=start, calls=calls, name=f"part {number + 1}")
+            left = 1 - number * share  # of what was there at first, if all before used theirs up
+            name = f"part {number + 1}"
+            part = study.narrowed(train=rows, val=rows, workflow=start, share=share / left, name=name)
             if part.affords(start):
                 await part.evaluate(start)
                 modules.append(Module(await part.improve(named_optimizer(self.inner)), rows))
@@ -85,15 +93,13 @@ class Fgo(Optimizer):
 
     async def _parts(self, study: Study, start: Workflow) -> list[list[Example]]:
         rows = study.train
-        if self.divide == "random" or not rows:
+        if self.divide == "random":
             return at_random(rows, self.part_size, study.rng)
         if self.divide == "type":
             by = self.by or ""
             if not any(by in row for row in rows):
-                raise SpecError(
-                    f"fgo: `divide: type` needs `by`, a field of the training rows; there is {self.by!r}",
-                    hint=f"Fields: {', '.join(rows[0].fields)}.",
-                )
+                raise SpecError(f"fgo: no training row has the field '{by}' named in `by`",
+                                hint=f"Fields: {', '.join(rows[0].fields)}.")  # fmt: skip
             return by_group(rows, self.part_size, study.rng, lambda row: row[by] if by in row else "")
         if not study.affords(start, rows):
             return at_random(rows, self.part_size, study.rng)
@@ -101,13 +107,14 @@ class Fgo(Optimizer):
         return by_group(rows, self.part_size, study.rng, lambda row: found[row.id])
 
     async def _merge(self, study: Study, start: Workflow, group: Sequence[Module]) -> Module:
-        """The merged module if it is not worse, on rows of all parts, than the best of the group; else that."""
+        """The merged module if it is not worse, on rows of all parts, than the best of the group; else that. Where the
+        budget does not allow to compare them, the first one."""
         rows = [row for module in group for row in module.rows]
         distinct = list(dict.fromkeys(m.workflow for m in group))
         if len(distinct) == 1:
             return Module(distinct[0], rows)
         share = max(1, self.guard_rows // len(group))
-        guard = [row for m in group for row in study.rng.sample(m.rows, min(share, len(m.rows)))]
+        guard = [row for m in group for row in study.rng.sample(m.rows, min(share, len(m.rows)))][: self.guard_rows]
         if study.remaining() < (len(distinct) + 1) * study.worst_calls(start, guard) + 1:
             return Module(distinct[0], rows)
         scored = [((await study.evaluate(w, guard)).score, w) for w in distinct]

@@ -28,8 +28,9 @@ class Rewrite(Optimizer):
     async def optimize(self, study: Study) -> Workflow:
         addresses = list(learnable(study.workflow, "text"))
         misses = 0
-        for turn in range(self.rounds if addresses else 0):
-            if misses >= self.patience or not study.affords(study.best, study.train):
+        rows = study.train[: self.batch] if self.batch is not None else study.train
+        for turn in range(self.rounds if addresses and rows else 0):
+            if misses >= self.patience or not study.affords(study.best, rows):
                 break
             before = study.best
             await self._round(study, addresses[turn % len(addresses)], turn)

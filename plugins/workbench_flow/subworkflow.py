@@ -43,9 +43,19 @@ class SubWorkflow(NodeKind):
     def trees(self) -> Mapping[str, Mapping[str, Any]]:
         if self.config.file is None:
             return self.config.nodes
+        from workbench.errors import SpecError
+        from workbench.library import expand
         from workbench.spec import load_spec
 
-        return load_spec(Path(self.base) / self.config.file)[0].nodes
+        def fail(path: tuple[str | int, ...], message: str, hint: str | None) -> SpecError:
+            return SpecError(f"{self.config.file}: {message}", hint=hint)
+
+        file = (Path(self.base) / self.config.file).resolve()
+        try:
+            return {n: expand(tree, file.parent, fail, (file,)) for n, tree in load_spec(file)[0].nodes.items()}
+        except RecursionError:
+            raise SpecError(f"{self.config.file} and the files that it refers to need each other",
+                            hint="Write the functions out in one of them.") from None  # fmt: skip
 
     @cached_property
     def nodes(self) -> dict[str, NodeKind]:

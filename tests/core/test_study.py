@@ -14,12 +14,12 @@ from tests.journal import FakeLM, journal, reply, run
 from tests.scripted import make_workflow
 
 from workbench.data import Example
-from workbench.errors import BudgetSpent
+from workbench.errors import BudgetSpent, ShareSpent
 from workbench.evaluate import Evaluation, Evaluator, Result
 from workbench.lm import Request
 from workbench.runtime import LMPool, Runtime, lm_spec
 from workbench.spec import DomainSpec
-from workbench.study import Progress, Study, needed_calls
+from workbench.study import Optimizer, Progress, Study, needed_calls
 from workbench.workflow import Workflow
 
 ROWS = [Example(str(n), {"text": f"row {n}", "label": "yes"}) for n in range(12)]
@@ -180,6 +180,37 @@ def test_inner_studies_keep_their_own_best(tmp_path: Path) -> None:
 
     told, _ = studying(tmp_path, course)
     assert [t for t in told if t.startswith("evaluated")] == ["evaluated Right 6 True", "evaluated Right 7 True"]
+
+
+def test_a_share_of_the_budget_ends_an_inner_optimizer_and_not_the_run(tmp_path: Path) -> None:
+    class Greedy(Optimizer):
+        """Asks until it is stopped."""
+
+        async def optimize(self, study: Study) -> Workflow:
+            for number in range(100):
+                await study.evaluate(right(study, 1).patched({"nodes.n.instructions": f"Right 1 {number}"}), ROWS[:5])
+            return study.best
+
+    async def course(study: Study) -> None:
+        before, left = study.ledger.spent.calls, study.remaining()
+        inner = study.narrowed(val=ROWS[:5], share=0.5)
+        nested = inner.narrowed(val=ROWS[:5], share=0.5)
+        assert inner.remaining() == left / 2 and nested.remaining() == left / 4
+        assert study.narrowed().limits == {} and inner.narrowed().limits == inner.limits
+        await nested.improve(Greedy())
+        spent = study.ledger.spent.calls - before
+        assert left / 4 - 5 < spent <= left / 4
+        with pytest.raises(ShareSpent, match="calls left, 5 needed"):
+            await nested.evaluate(right(study, 2), ROWS[:5])
+        while nested.remaining() >= 1:
+            await nested.lm()([{"role": "system", "content": "Right 1"},
+                               {"role": "user", "content": f"row 0 {nested.remaining()}"}])  # fmt: skip
+        with pytest.raises(ShareSpent):
+            await nested.lm()([{"role": "user", "content": "row 0 more"}])
+        await inner.improve(Greedy())
+        assert study.ledger.spent.calls - before <= left / 2 and study.remaining() >= left / 2
+
+    studying(tmp_path, course)
 
 
 def test_chance_comes_from_the_seed_alone(tmp_path: Path) -> None:

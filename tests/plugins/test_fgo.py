@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.planted import lower_bound
+from tests.planted import PlantedLM, lower_bound, plant
 
-from workbench import Workflow
+from workbench import Optimizer, Study, Workflow
 from workbench.data import Example
 from workbench.evaluate import Result
+from workbench.propose import Proposer
+from workbench.store import Store
+from workbench_fgo import optimizer as fgo_optimizer
 from workbench_fgo.divide import at_random, by_group, failure_of
-from workbench_fgo.merge import union
-from workbench_fgo.optimizer import Fgo
+from workbench_fgo.merge import merged, union
+from workbench_fgo.optimizer import Fgo, Module
 from workbench_sim.run import run_world
 from workbench_sim.worlds import WORLDS
 
@@ -47,10 +51,16 @@ def test_what_counts_as_the_same_failure() -> None:
     assert failure_of(result(0.0, "x", "cut")) != failure_of(result(0.0, "x"))
 
 
-def test_a_union_keeps_the_first_of_one_name() -> None:
+def test_a_union_of_functions_and_of_memories() -> None:
     one, two = {"name": "f", "source": "1"}, {"name": "f", "source": "2"}
-    assert union([[one], [two, {"name": "g"}]]) == [one, {"name": "g"}]
-    assert union([[{"text": 1}], [{"text": 1}, {"text": 2}]]) == [{"text": 1}, {"text": 2}]
+    assert union([[one], [two, {"name": "g"}]], "functions") == [one, {"name": "g"}]
+    live = {"inputs": {"x": 1}, "outputs": {"y": 2}, "text": "", "utility": 0.9}
+    assert union([[live], [{**live, "utility": 0.1, "quarantined": True}]], "memories")[0]["quarantined"]
+
+
+def test_a_union_of_demos_keeps_rows_that_share_a_name() -> None:
+    rows = [{"name": ["Ann"], "age": 1}, {"name": ["Ann"], "age": 2}]
+    assert union([rows[:1], rows], "demos") == rows
 
 
 def test_an_unknown_inner_optimizer_is_refused_with_a_suggestion() -> None:
@@ -85,6 +95,8 @@ def test_other_ways_to_divide(divide: dict[str, Any]) -> None:
 def test_divide_by_a_field_that_is_not_there_names_those_that_are() -> None:
     found = run_world(WORLDS["rules"], {"fgo": {"divide": "type", "by": "kind"}}, calls=300, seed=1)
     assert found.error is not None and "text, label, topic" in found.error
+    with pytest.raises(ValueError, match="needs `by`"):
+        Fgo(divide="type")
 
 
 def test_the_proposers_prompts_stay_small_as_train_grows() -> None:
@@ -107,19 +119,79 @@ def test_the_proposers_prompts_stay_small_as_train_grows() -> None:
     assert sum(scores) / len(scores) >= 0, scores
 
 
-def test_a_merge_that_loses_what_was_learned_is_not_kept(tmp_path: Path) -> None:
-    """A proposer that merges everything into nothing: the best of what went in is kept."""
-    import asyncio
+class Lossy:
+    """A proposer in whose hands every merge becomes the same few words."""
 
-    from workbench_fgo.merge import merged
+    def __init__(self, text: str):
+        self.text, self.asked = text, 0
 
-    class Lossy:
-        async def prompt(self, messages: Any, replica: int = 0) -> str | None:
-            return "Nothing."
+    async def prompt(self, messages: Any, replica: int = 0) -> str | None:
+        self.asked += 1
+        return self.text
 
+
+def test_who_agrees_is_not_asked() -> None:
     base = Workflow({"name": "w", "nodes": {"a": {"kind": "predict", "signature": "x -> y", "instructions": "Plain."}}})
     one, two = (base.patched({"nodes.a.instructions": text}) for text in ("One.", "Two."))
-    made = asyncio.run(merged(Lossy(), base, [(0.9, one), (0.5, two)], 0))  # type: ignore[arg-type]
-    assert made is not None and made.get("nodes.a.instructions") == "Nothing."
-    same = asyncio.run(merged(Lossy(), base, [(0.9, one), (0.5, one)], 0))  # type: ignore[arg-type]
-    assert same == one, "where nobody disagrees nobody is asked"
+    lossy: Any = Lossy("Nothing.")
+    assert asyncio.run(merged(lossy, base, [(0.9, one), (0.5, one)], 0)) == one and lossy.asked == 0
+    made = asyncio.run(merged(lossy, base, [(0.9, one), (0.5, two)], 0))
+    assert made is not None and made.get("nodes.a.instructions") == "Nothing." and lossy.asked == 1
+
+
+@pytest.mark.parametrize(("merge", "kept"), [("Right. Also.", "Right. Also."), ("Nothing.", "Right.")])
+def test_a_merge_that_loses_what_was_learned_is_not_kept(tmp_path: Path, merge: str, kept: str) -> None:
+    """The guard: what a merge must not be worse than is the best of what goes in."""
+
+    def skill(request: Any) -> float:
+        return 1.0 if "Right." in str(request.messages[0]["content"]) else 0.2
+
+    found: list[Module] = []
+
+    class Once(Optimizer):
+        """Merges two workflows, one of them right."""
+
+        async def optimize(self, study: Study) -> Workflow:
+            start = study.workflow
+            group = [Module(start.patched({"nodes.sort.instructions": t}), list(study.train[i::2]))
+                     for i, t in enumerate(("Right.", "Wrong."))]  # fmt: skip
+            fgo_optimizer.Proposer = lambda *a, **k: Lossy(merge)
+            found.append(await Fgo(guard_rows=16)._merge(study, start, group))
+            return start
+
+    try:
+        plant_with(tmp_path, skill, Once())
+    finally:
+        fgo_optimizer.Proposer = Proposer
+    assert found[0].workflow.get("nodes.sort.instructions") == kept and len(found[0].rows) == 40
+
+
+def plant_with(folder: Path, skill: Any, optimizer: Optimizer) -> None:
+    """`plant` with an optimizer that has no name in a file."""
+    from workbench.run import Options, optimize
+
+    plant(folder, skill, "random", calls=130)
+    pool = PlantedLM(skill)
+    report = optimize(folder / "workflow.yaml", database=folder / "own.db", pool=pool, optimizers=[("own", optimizer)],
+                      options=Options([("budget.calls", 600)], str(folder / "o.yaml")))  # fmt: skip
+    assert report.status == "finished", report.error
+
+
+def test_rewrite_begins_where_train_is_larger_than_the_budget(tmp_path: Path) -> None:
+    def skill(request: Any) -> float:
+        return 0.9 if "allowed values" in str(request.messages[0]["content"]) else 0.3
+
+    report, _ = plant(tmp_path, skill, "rewrite", calls=200, rows=(300, 24, 24),
+                      roles={"proposer": "templates/instructions"})  # fmt: skip
+    assert report.spent["by_role"]["proposer"]["calls"] > 0
+
+
+def test_a_share_of_tokens_leaves_room_for_the_merge(tmp_path: Path) -> None:
+    """No ceiling of calls: the parts may not use all tokens up."""
+    report, _ = plant(tmp_path, lambda r: 0.3, "fgo", calls=0, rows=(48, 16, 16),
+                      budget={"tokens": 60_000}, roles={"proposer": "templates/instructions"})  # fmt: skip
+    store = Store(tmp_path / "run.db")
+    noted = [r["note"] for r in store.rows("select note from candidates")]
+    on_val = list(store.rows("select candidate from evaluations where split = 'val' and n > 0"))
+    store.close()
+    assert any("merged" in (n or "") for n in noted) and len(on_val) >= 2, (noted, len(on_val))
