@@ -1,9 +1,10 @@
 """The `states` node: a language model is led through the states of a machine.
 
 Source: StateFlow (Wu et al., arXiv 2403.11322): states with their own instructions and tools, transitions by rule or
-by a model, and a history that all states share. Departures: only the instructions of the current state are in the
-prompt; conditions look at what the tool reported rather than for words in what the model wrote; and a machine is
-checked before it runs, so that no state is unknown, unreachable or without a way to the end.
+by a model, and a history that all states share; of the instructions, those of the current state alone are in the prompt.
+Departures: conditions look at what the tool reported rather than for words in what the model wrote; an answer is the
+action itself, without a thought before it; and a machine is checked before it runs, so that no state is unknown,
+unreachable or without a way to the end.
 """
 
 from __future__ import annotations

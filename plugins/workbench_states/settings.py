@@ -55,11 +55,27 @@ class When(NodeConfig):
         return self.lm or ("error" if self.error else "otherwise")
 
 
+def _or_short(*short: dict[str, Any], listed: bool = False) -> Any:
+    """The short forms of a setting, for editors: what the validators below accept stands in the schema too."""
+
+    def extend(schema: dict[str, Any]) -> None:
+        long = schema.pop("items") if listed else {"$ref": schema.pop("$ref")}
+        forms = [*short, long]
+        if listed:
+            forms.append({"type": "array", "minItems": schema.pop("minItems"), "items": {"anyOf": forms[:]}})
+            del schema["type"]
+        schema["anyOf"] = forms
+
+    return extend
+
+
 class Transition(NodeConfig):
     """One way out of a state. The first one whose condition holds is taken."""
 
     when: When = Field(
-        default_factory=lambda: When.model_validate({"always": True}), description="the condition (default: always)"
+        default_factory=lambda: When.model_validate({"always": True}),
+        description="the condition (default: always)",
+        json_schema_extra=_or_short({"enum": ["error", "always"]}),
     )
     to: str = Field(description="the next state, or end")
     keep: str | None = Field(None, description="the output field that gets the action that led here")
@@ -81,7 +97,11 @@ class StateConfig(NodeConfig):
     tools: list[str] = Field(default_factory=list, description="python:... or mcp:... tools that the model may call")
     run: str | None = Field(None, description="a tool that is run on every plain answer: it gets it as its argument")
     lm: str | dict[str, Any] | None = Field(None, description="another language model for this state")
-    next: list[Transition] = Field(min_length=1, description="transitions in their order; or just the next state")
+    next: list[Transition] = Field(
+        min_length=1,
+        description="transitions in their order, or just the next state",
+        json_schema_extra=_or_short({"type": "string"}, listed=True),
+    )
 
     @field_validator("next", mode="before")
     @classmethod

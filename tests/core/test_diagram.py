@@ -62,6 +62,14 @@ def test_nodes_and_the_fields_between_them_are_drawn(tmp_path: Path) -> None:
     assert len([e for e in edges if e[0] != "example"]) == workflow.graph.number_of_edges()
 
 
+def test_a_field_that_is_written_anew_comes_from_its_writer_alone(tmp_path: Path) -> None:
+    nodes = {"a": {"predict": "text -> note"}, "b": {"predict": "note -> text"}, "c": {"predict": "text -> label"}}
+    _, edges, _ = read(mermaid(make_workflow(nodes, tmp_path)))
+    assert edges == {
+        ("example", "a: predict", "text"), ("a: predict", "b: predict", "note"), ("b: predict", "c: predict", "text")
+    }  # fmt: skip
+
+
 def test_nodes_inside_nodes_are_drawn_in_frames_at_any_depth(tmp_path: Path) -> None:
     inner = {"on": "lang", "cases": {"de": PREDICT, "fr": {"ensemble": PREDICT, "samples": 3}}}
     branch = {"branch": inner.pop("on"), **inner}

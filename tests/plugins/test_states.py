@@ -14,9 +14,10 @@ from tests.scripted import Script, make_workflow, run_node, run_rows
 from workbench.errors import SpecError
 from workbench.lm import Request, Response
 from workbench.nodes import learnable, node_at, setting
+from workbench.schema import json_schema
 from workbench.spec import check_spec
 from workbench.task import load_workflow
-from workbench.yamlsource import load_yaml
+from workbench.yamlsource import load_yaml, load_yaml_file
 
 TOOLS = """
 def look(name: str, shelf: str) -> dict:
@@ -101,9 +102,8 @@ def test_the_same_action_in_a_later_turn_is_done_again_and_a_replay_does_nothing
 
 def test_tools_are_called_by_name_and_hidden_arguments_are_not_the_models_to_set(folder: Path) -> None:
     node = machine(states={"go": {"tools": ["python:mytools.py:look", "python:mytools.py:shout"],
-                                  "next": [{"when": {"contains": "CALL:", "of": "action"}, "to": "go"},
-                                           {"when": {"contains": "look", "of": "action"}, "to": "go"},
-                                           {"when": {"regex": "^(result|error)"}, "to": "go"}, "end"]}}, start="go")  # fmt: skip
+                                  "next": [{"when": {"contains": "LOOK", "of": "action"}, "to": "go"},
+                                           {"when": {"regex": "^error"}, "to": "go"}, "end"]}}, start="go")  # fmt: skip
     call = 'call: {"tool": "%s", "arguments": %s}'
     outcome, script = run_node(node, ROW, folder, says(
         call % ("look", '{"name": "bible", "shelf": "B2"}'), call % ("lock", "{}"), call % ("shout", "[1]"), "found: it"))  # fmt: skip
@@ -245,6 +245,16 @@ def test_faulty_machines_are_refused_with_line_column_and_a_suggestion(
 def test_the_file_that_the_faults_are_planted_in_is_sound(folder: Path) -> None:
     spec, source = check_spec(load_yaml(FILE, "w.yaml"))
     assert load_workflow(spec, source, folder).nodes["n"]["kind"] == "states"
+
+
+def test_the_schema_for_editors_knows_the_short_forms_too() -> None:
+    validator = pytest.importorskip("jsonschema").Draft202012Validator(json_schema())
+    value = load_yaml(FILE, "w.yaml").value
+    gallery = load_yaml_file(Path(__file__).parent.parent.parent / "workflows/intercode_sql.yaml").value
+    assert validator.is_valid(value) and validator.is_valid(gallery)
+    for wrong in (3, [], [{"when": "eror", "to": "fix"}], [{"when": "error"}]):
+        value["nodes"]["n"]["states"]["fix"]["next"] = wrong
+        assert not validator.is_valid(value), wrong
 
 
 NAMES = ["a", "b", "c", "d"]
