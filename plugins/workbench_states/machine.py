@@ -101,7 +101,7 @@ class States(NodeKind):
             if here == END:
                 return {name: kept[name] for name in self.outputs}
             history += [
-                {"role": "assistant", "content": did["reply"]},
+                {"role": "assistant", "content": did["reply"].strip() or "(no answer)"},
                 {"role": "user", "content": did["observation"]},
             ]
         if all(name in kept for name in self.outputs):

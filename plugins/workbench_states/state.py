@@ -156,7 +156,7 @@ class State(NodeKind):
             return await self._call(self.runs, text, {self.argument: text}, fields, ctx)
         name, arguments = calls[0]["name"], calls[0]["arguments"]
         action = f"{name} {json.dumps(arguments, ensure_ascii=False)}"
-        if name not in self.tools:
+        if str(name) not in self.tools:
             return Turn(action, f"error: there is no tool {name!r}; tools: {', '.join(self.tools)}", failed=True)
         if not isinstance(arguments, dict):
             return Turn(action, "error: the arguments must be a JSON object", failed=True)
@@ -167,10 +167,9 @@ class State(NodeKind):
         if self.runs is not None:
             fenced = re.search(r"```[\w-]*\n(.*?)(?:```|\Z)", text, re.DOTALL)
             text = fenced.group(1) if fenced else text
-        names = "|".join(re.escape(f.name) for f in self.signature.outputs)
-        return (
-            re.sub(rf"(?i)\A\s*(?:{names})\s*:", "", text).strip() if len(self.signature.outputs) == 1 else text.strip()
-        )
+        if len(self.signature.outputs) == 1:
+            text = re.sub(rf"(?i)\A\s*{re.escape(self.signature.outputs[0].name)}\s*:", "", text)
+        return text.strip()
 
     async def _call(
         self, tool: Tool, action: str, arguments: dict[str, Any], fields: Mapping[str, Any], ctx: Context

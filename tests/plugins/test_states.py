@@ -106,11 +106,13 @@ def test_tools_are_called_by_name_and_hidden_arguments_are_not_the_models_to_set
                                            {"when": {"regex": "^error"}, "to": "go"}, "end"]}}, start="go")  # fmt: skip
     call = 'call: {"tool": "%s", "arguments": %s}'
     outcome, script = run_node(node, ROW, folder, says(
-        call % ("look", '{"name": "bible", "shelf": "B2"}'), call % ("lock", "{}"), call % ("shout", "[1]"), "found: it"))  # fmt: skip
+        call % ("look", '{"name": "bible", "shelf": "B2"}'), call % ("lock", "{}"), call % ("shout", "[1]"),
+        'call: {"tool": ["look"]}', "found: it"))  # fmt: skip
     assert outcome.prediction == {"found": "it"}, outcome
     assert '- look({"name": "string"})' in script.requests[0].messages[0]["content"]
     told = [m["content"] for m in script.requests[-1].messages if m["role"] == "user"][1:]
     assert "bible on A1" in told[0] and "no tool 'lock'; tools: look, shout" in told[1] and "JSON object" in told[2]
+    assert "no tool ['look']" in told[3]
 
 
 def test_the_model_may_decide_a_transition(folder: Path) -> None:
@@ -151,10 +153,11 @@ def test_answers_are_read_as_their_types_and_what_cannot_be_read_is_a_failed_act
 def test_empty_and_cut_answers_are_failed_actions_and_a_refusal_ends_it(
     folder: Path, answer: Response, kind: str | None
 ) -> None:
-    outcome, _ = run_node(machine(), ROW, folder, says(answer, "hm", "bible", "done"))  # type: ignore[arg-type]
+    outcome, script = run_node(machine(), ROW, folder, says(answer, "hm", "bible", "done"))  # type: ignore[arg-type]
     assert outcome.failure == kind
     if kind is None:
         assert outcome.prediction == {"found": "bible"} and path_of(outcome)[:2] == ["search", "fix"]
+        assert all(m["content"] for request in script.requests for m in request.messages)
 
 
 def test_a_fenced_answer_is_run_without_its_fence_and_results_are_cut(folder: Path) -> None:
