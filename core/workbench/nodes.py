@@ -60,6 +60,20 @@ class NodeKind:
         """Nodes inside this one, by the setting that holds them."""
         return {}
 
+    def diagram(self) -> networkx.DiGraph | None:
+        """What is inside, as `workbench show --mermaid` draws it; None for a node that is one box.
+
+        A vertex that is a key of `children` is drawn as that node, with what is inside it. Attributes of vertices:
+        label, and shape: box, round or circle. Of edges: label. By default the children, without edges.
+        """
+        import networkx
+
+        if not self.children():
+            return None
+        graph = networkx.DiGraph()
+        graph.add_nodes_from(self.children())
+        return graph
+
     async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
         """Give a value for every name in `outputs`."""
         raise NotImplementedError

@@ -7,7 +7,6 @@ action is told to the model and costs a step, and where the server takes tool de
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -21,7 +20,7 @@ from workbench.nodes import NodeConfig, NodeKind
 from workbench.runtime import Context, lm_spec
 from workbench.signature import parse_signature
 from workbench.spec import LMSpec
-from workbench_tools.tools import Tool, load_tool
+from workbench.tools import Tool, calls_in, described, load_tool
 
 _RULES = """\
 You can use tools. To call one, answer with exactly one line:
@@ -116,7 +115,7 @@ class Agent(NodeKind):
         if self.config.native or not self.tools:
             return text
         form = "\n".join(f"{f.name}: ..." for f in self.signature.outputs)
-        return f"{text}\n{_RULES.format(form=form, tools=chr(10).join(map(_described, self.tools.values())))}"
+        return f"{text}\n{_RULES.format(form=form, tools=chr(10).join(map(described, self.tools.values())))}"
 
     @cached_property
     def definitions(self) -> tuple[dict[str, Any], ...]:
@@ -140,7 +139,7 @@ class Agent(NodeKind):
         for step in range(self.config.max_steps):
             ctx.span.turn = step
             response = await self._ask(messages, ctx)
-            calls = _calls(response)
+            calls = calls_in(response)
             if not calls:
                 try:
                     return plain.parse(self.signature, response.text, response.finish == "length")[0]
@@ -200,11 +199,6 @@ class Agent(NodeKind):
         raise NodeError("tool", f"{tool.name}: {found['kind']}{line}: {found['message']}")
 
 
-def _described(tool: Tool) -> str:
-    arguments = {name: schema.get("type", "any") for name, schema in tool.schema.get("properties", {}).items()}
-    return f"- {tool.name}({json.dumps(arguments)}): {tool.description.splitlines()[0] if tool.description else ''}"
-
-
 def _said(response: Response) -> dict[str, Any]:
     """The model's own turn, as the server wants to see it again."""
     message: dict[str, Any] = {"role": "assistant", "content": response.text}
@@ -218,25 +212,3 @@ def _said(response: Response) -> dict[str, Any]:
 
 def _dumped(arguments: Any) -> str:
     return arguments if isinstance(arguments, str) else json.dumps(arguments)
-
-
-def _calls(response: Response) -> list[dict[str, Any]]:
-    """Tool calls, native ones or a line `call: {...}`; the first such line counts."""
-    if response.tool_calls:
-        return [{"id": c["id"], "name": c["name"], "arguments": _loaded(c["arguments"])} for c in response.tool_calls]
-    found = re.search(r"(?im)^\s*call:\s*(\{.*\})\s*$", response.text)
-    if not found:
-        return []
-    body = _loaded(found.group(1))
-    if not isinstance(body, dict):
-        return [{"name": None, "arguments": None}]
-    return [{"name": body.get("tool") or body.get("name"), "arguments": body.get("arguments", {})}]
-
-
-def _loaded(text: Any) -> Any:
-    if not isinstance(text, str):
-        return text
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        return None

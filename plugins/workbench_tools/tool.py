@@ -9,7 +9,7 @@ from pydantic import Field
 
 from workbench.nodes import NodeConfig, NodeKind
 from workbench.runtime import Context
-from workbench_tools.tools import load_tool
+from workbench.tools import load_tool
 
 
 class ToolConfig(NodeConfig):

@@ -54,12 +54,20 @@ def runs_command(db: str, as_json: bool) -> None:
 @click.option("--failures", is_flag=True, help="The test rows that the winner gets wrong.")
 @click.option("--calls", type=int, default=0, help="The last N calls with their texts.")
 @click.option("--tree", is_flag=True, help="Draw the candidates as a tree: who was made from whom.")
+@click.option("--mermaid", is_flag=True, help="Draw a run's winner, or a workflow file, as a Mermaid flowchart.")
 @_DB
 @_JSON
-def show_command(run: str, failures: bool, calls: int, tree: bool, db: str, as_json: bool) -> None:
-    """Show a run: its report, its candidates, and on request its failures and calls."""
+def show_command(run: str, failures: bool, calls: int, tree: bool, mermaid: bool, db: str, as_json: bool) -> None:
+    """Show a run: its report, its candidates, and on request its failures and calls.
+
+    With --mermaid, RUN may also be a workflow file.
+    """
     from workbench.history import call_texts, candidates, lineage, worst_rows
 
+    if mermaid:
+        return click.echo(visible(_drawing(run, db)), nl=False)
+    if Path(run).suffix in (".yaml", ".yml"):
+        return fail(f"{run} is a workflow file, no run; draw it with: workbench show --mermaid {run}", 2)
     store = _store(db)
     row = store.find_run(run)
     report = json.loads(row["report"]) if row["report"] else None
@@ -89,6 +97,26 @@ def show_command(run: str, failures: bool, calls: int, tree: bool, db: str, as_j
         for message in c["messages"]:
             click.echo(f"  {message['role']}: {visible(message['content'])}")
         click.echo(f"  -> {visible(c['answer'])}")
+
+
+def _drawing(run: str, db: str) -> str:
+    """The flowchart of a workflow file, or of the winner of a run (of its baseline before there is one)."""
+    from workbench.diagram import mermaid
+    from workbench.history import candidate_workflow
+    from workbench.run import prepare_stored
+    from workbench.spec import load_spec
+    from workbench.task import load_workflow
+    from workbench.workflow import Workflow
+
+    if Path(run).suffix in (".yaml", ".yml"):
+        spec, source = load_spec(run)
+        return mermaid(load_workflow(spec, source, Path(run).resolve().parent))
+    store = _store(db)
+    row = store.find_run(run)
+    base = prepare_stored(row).workflow
+    best = json.loads(row["report"])["best"]["workflow"] if row["report"] else None
+    found = candidate_workflow(store, row["id"], best)
+    return mermaid(Workflow(found.tree, base.base) if found else base)
 
 
 def _score(side: dict[str, Any]) -> str:

@@ -1,8 +1,10 @@
-"""Tools: functions that a workflow may call, from Python code or from an MCP server.
+"""Tools: functions that a workflow may call, from Python code or from an MCP server, and how a model calls them.
 
 `python:tools.lookup`            the function `lookup` of the module tools, beside the workflow file or installed
 `python:path/tools.py:lookup`    the function of a file
 `mcp:COMMAND ARGS#name`          the tool `name` of the MCP server that the command starts (extra `[mcp]`)
+
+A model without native tool calls writes a line `call: {"tool": NAME, "arguments": {...}}`.
 """
 
 from __future__ import annotations
@@ -11,10 +13,12 @@ import asyncio
 import importlib
 import importlib.util
 import inspect
+import json
+import re
 import shlex
 import sys
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -22,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import NodeError, SpecError, suggest
+from workbench.lm import Response
 
 
 @dataclass(frozen=True)
@@ -137,6 +142,38 @@ def _schema(function: Callable[..., Any]) -> dict[str, Any]:
         if parameter.default is parameter.empty:
             required.append(name)
     return {"type": "object", "properties": properties, "required": required}
+
+
+def described(tool: Tool, hidden: Collection[str] = ()) -> str:
+    """A line that tells a model about a tool: name, arguments (less the hidden ones) and what it does."""
+    properties = tool.schema.get("properties", {})
+    arguments = {name: schema.get("type", "any") for name, schema in properties.items() if name not in hidden}
+    return f"- {tool.name}({json.dumps(arguments)}): {tool.description.splitlines()[0] if tool.description else ''}"
+
+
+def calls_in(response: Response) -> list[dict[str, Any]]:
+    """Tool calls ({name, arguments, id?}), native ones or a line `call: {...}`; the first such line counts.
+
+    name is None for a line that cannot be read; arguments that are no JSON are None.
+    """
+    if response.tool_calls:
+        return [{"id": c["id"], "name": c["name"], "arguments": _loaded(c["arguments"])} for c in response.tool_calls]
+    found = re.search(r"(?im)^\s*call:\s*(\{.*\})\s*$", response.text)
+    if not found:
+        return []
+    body = _loaded(found.group(1))
+    if not isinstance(body, dict):
+        return [{"name": None, "arguments": None}]
+    return [{"name": body.get("tool") or body.get("name"), "arguments": body.get("arguments", {})}]
+
+
+def _loaded(text: Any) -> Any:
+    if not isinstance(text, str):
+        return text
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return None
 
 
 class McpCall:

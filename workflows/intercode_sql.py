@@ -1,0 +1,140 @@
+"""Questions about databases: a tool that runs SQL, and a metric that compares what two queries give.
+
+Each call gets a database of its own, made from `dbs/NAME.sql`: nothing that a statement does can outlive it.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import time
+from collections import Counter
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+SECONDS = 5.0
+ROWS = 20  # so many rows are shown
+MOST = 100_000  # so many rows are compared
+HERE = Path(__file__).resolve().parent
+FOLDERS = (HERE / "data/intercode_sql/dbs", HERE.parent.parent / "shared/data/intercode_sql/dbs")
+
+_READS = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, 33}  # 33: SQLITE_RECURSIVE
+_SKIP = re.compile(r"(?:\s|--[^\n]*(?:\n|\Z)|/\*.*?(?:\*/|\Z)|\()+", re.DOTALL)
+_TOKEN = re.compile(r"--[^\n]*|/\*.*?(?:\*/|\Z)|'(?:[^']|'')*'|\"[^\"]*\"|`[^`]*`|\[[^\]]*\]|[()]|\w+", re.DOTALL)
+_MAIN = {"select", "values", "insert", "update", "delete", "replace"}
+
+
+def keyword(statement: str) -> str:
+    """The first keyword in lower case: that of the main statement behind WITH, and behind comments and brackets.
+
+    What begins with no word gives "".
+    """
+    begun = _SKIP.match(statement)
+    body = statement[begun.end() :] if begun else statement
+    word = re.match(r"[A-Za-z]+", body)
+    first = word.group().lower() if word else ""
+    if first != "with":
+        return first
+    depth = 0
+    for found in _TOKEN.finditer(body):
+        token = found.group().lower()
+        depth += (token == "(") - (token == ")")
+        if not depth and token in _MAIN:
+            return token
+    return first
+
+
+def execute(statement: str, db: str) -> dict[str, Any]:
+    """Runs one SQL statement on a database, and SHOW TABLES and DESCRIBE as MySQL knows them. It cannot change data.
+
+    Gives the kind of the statement (select, show, describe, submit), and the first rows. `submit` hands the last
+    query in and runs nothing. Raises ValueError for what cannot be run.
+    """
+    kind = keyword(statement)
+    if kind == "submit":
+        return {"statement": "submit"}
+    if kind in ("show", "desc", "describe"):
+        rows = _schema(statement, db)
+        return {"statement": "describe" if kind == "desc" else kind, "rows": rows}
+    if kind not in ("select", "values"):
+        raise ValueError(f"this is no query: {statement.strip()[:80]!r}; write one that begins with SELECT or WITH")
+    rows = query(statement, db)
+    more = {"more_rows": len(rows) - ROWS} if len(rows) > ROWS else {}
+    return {"statement": "select", "rows": [list(map(_shown, row)) for row in rows[:ROWS]], **more}
+
+
+def score(example: Any, prediction: Any) -> tuple[float, str]:
+    """1 if the predicted query gives the rows of the gold query, else 0: any order, unless the gold query orders."""
+    gold = query(example["gold_sql"], example["db"])
+    try:
+        rows = query(str(prediction.get("sql", "")), example["db"])
+    except ValueError as error:
+        return 0.0, f"the query fails: {error}"
+    if same_rows(rows, gold, ordered=re.search(r"(?i)\border\s+by\b", example["gold_sql"]) is not None):
+        return 1.0, "the query gives the right rows"
+    return 0.0, f"the query gives {len(rows)} rows that differ from the {len(gold)} right ones"
+
+
+def same_rows(rows: list[tuple[Any, ...]], gold: list[tuple[Any, ...]], ordered: bool) -> bool:
+    """Whether two results are equal: as lists, or as multisets. Numbers are compared to six digits."""
+    here, there = ([tuple(map(_plain, row)) for row in part] for part in (rows, gold))
+    return here == there if ordered else Counter(here) == Counter(there)
+
+
+def query(statement: str, db: str) -> list[tuple[Any, ...]]:
+    """The rows of a query, at most 100,000 of them. Raises ValueError if it fails, writes, or takes over 5 seconds."""
+    connection = sqlite3.connect(":memory:")
+    try:
+        connection.deserialize(_database(db))
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 10_000_000)
+        connection.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in _READS else sqlite3.SQLITE_DENY)
+        end = time.monotonic() + SECONDS
+        connection.set_progress_handler(lambda: time.monotonic() > end, 10_000)
+        return connection.execute(statement).fetchmany(MOST)
+    except (sqlite3.Error, sqlite3.Warning, MemoryError) as error:
+        words = {"interrupted": f"it took more than {SECONDS:g} seconds", "not authorized": "only reading is allowed"}
+        raise ValueError(words.get(str(error), str(error) or type(error).__name__)) from None
+    finally:
+        connection.close()
+
+
+@lru_cache(maxsize=64)
+def _database(name: str) -> bytes:
+    """A database as SQLite writes it to a file. Raises ValueError for an unknown name."""
+    if not re.fullmatch(r"\w+", name):
+        raise ValueError(f"there is no database {name!r}")
+    path = next((p for folder in FOLDERS if (p := folder / f"{name}.sql").is_file()), None)
+    if path is None:
+        raise ValueError(f"there is no database {name!r}")
+    connection = sqlite3.connect(":memory:")
+    try:
+        connection.executescript(path.read_text(encoding="utf-8"))
+        return connection.serialize()
+    finally:
+        connection.close()
+
+
+def _schema(statement: str, db: str) -> list[list[Any]]:
+    """The tables, or the columns of the table that is named last: name, type, and whether it is in the key."""
+    connection = sqlite3.connect(":memory:")
+    try:
+        connection.deserialize(_database(db))
+        tables = [name for (name,) in connection.execute("select name from sqlite_master where type = 'table'")]
+        words = [w.lower() for w in re.findall(r"\w+", statement)]
+        if words[:2] == ["show", "tables"]:
+            return [[table] for table in tables]
+        named = next((t for t in tables if t.lower() in words[1:]), None)
+        if named is None:
+            raise ValueError(f"no such table; tables: {', '.join(tables)}")
+        return [[row[1], row[2], bool(row[5])] for row in connection.execute(f'pragma table_info("{named}")')]
+    finally:
+        connection.close()
+
+
+def _shown(value: Any) -> Any:
+    return repr(value) if isinstance(value, bytes) else value
+
+
+def _plain(value: Any) -> Any:
+    return float(f"{value:.6g}") if isinstance(value, int | float) else value
