@@ -88,10 +88,19 @@ def prompt_in_use(address: str, prompt: str, results: Sequence[Result]) -> str |
     They must have traces.
     """
     owner = address.removeprefix("nodes.").rpartition(".")[0]
-    spans = [span for r in results if r.trace for span in r.trace.spans if span.node == owner]
-    first = next(iter(prompt.strip().splitlines()), "")  # adapters indent what follows
-    shown = (first in str(m.get("content")) for span in spans for call in span.calls for m in call.messages)
-    return owner if any(shown) else None
+    spans = [span for r in results if r.trace for span in r.trace.spans if span.calls]
+    first = next(iter(prompt.strip().splitlines()), "").strip()  # adapters indent what follows
+    if not first:  # nothing to look for: the node's own calls must do
+        return owner if any(span.node == owner for span in spans) else None
+    # `improve` of a reflect node, for one, is shown in calls of the node inside it.
+    near = [span for span in spans if span.node == owner or span.node.startswith(f"{owner}.")]
+    texts = (str(m.get("content")) for span in near for call in span.calls for m in call.messages)
+    return owner if any(_holds(text, first) for text in texts) else None
+
+
+def _holds(text: str, line: str) -> bool:
+    """A short line, e.g. `Answer.`, may stand within any sentence: it counts only as a line of its own."""
+    return line in text if len(line) >= 30 else line in map(str.strip, text.splitlines())
 
 
 def describe(node: NodeKind) -> str:

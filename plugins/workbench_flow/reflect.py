@@ -17,7 +17,8 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from workbench import plain
-from workbench.errors import NodeError, SpecError
+from workbench.errors import LMError, NodeError, SpecError
+from workbench.evaluate import INFRASTRUCTURE
 from workbench.nodes import NodeConfig, NodeKind
 from workbench.runtime import Context
 from workbench.signature import Signature, parse_signature
@@ -120,7 +121,13 @@ class Reflect(NodeKind):
         for number in range(1, self.config.rounds + 1):
             if score is not None and score >= self.config.content:
                 break
-            criticism = await self._criticism(inputs, best, score, feedback, ctx, number)
+            try:
+                criticism = await self._criticism(inputs, best, score, feedback, ctx, number)
+            except LMError as error:
+                if error.kind in INFRASTRUCTURE:  # says nothing about the workflow: the example is to be left out
+                    raise
+                ctx.note(failed=[*ctx.span.notes.get("failed", []), f"critic {number}: {error}"])
+                break
             if not criticism:
                 break
             criticism = "\n".join([criticism, *(f"Tried, and no better: {shown}" for shown in failed)])
@@ -170,7 +177,7 @@ class Reflect(NodeKind):
         self, inputs: Mapping[str, Any], answer: Mapping[str, Any], score: float | None, feedback: str, ctx: Context,
         number: int,
     ) -> str:  # fmt: skip
-        """What to mend; empty where nothing is found."""
+        """What to mend; empty where nothing is found. Raises LMError of the critic."""
         if not self.config.critic:
             return feedback or f"The score is {score:.2f}."
         task = "\n".join(f"{n}: {plain.as_text(inputs[n])}" for n in self.node.inputs)
@@ -183,7 +190,7 @@ class Reflect(NodeKind):
         ]
         response = await ctx.complete(messages, lm=getattr(self.node, "lm", None), replica=number)
         said = response.text.strip() if response.finish != "refusal" else ""
-        return feedback if not said or re.fullmatch(r"(?is)\W*none\b.{0,3}", said) else said
+        return "" if re.fullmatch(r"(?is)\W*none\b.{0,3}", said) else said or feedback
 
     def _shown(self, answer: Mapping[str, Any]) -> str:
         if len(self.outputs) == 1:

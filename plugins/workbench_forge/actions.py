@@ -39,8 +39,10 @@ class Action:
     function: Function = field(default_factory=dict)
 
 
-def read_action(text: str, functions: Sequence[Function], most: int, imports: Collection[str] = HARMLESS) -> Action:
-    """The action in an answer: one JSON object, in a fence or not. Raises Refused."""
+def read_action(
+    text: str, functions: Sequence[Function], most: int, imports: Collection[str] = HARMLESS, tools: Collection[str] = (),
+) -> Action:  # fmt: skip
+    """The action in an answer: one JSON object, in a fence or not. tools: names that are taken. Raises Refused."""
     body = _json_object(text)
     kind = str(body.get("action", "")).lower()
     if kind == "terminate":
@@ -56,6 +58,8 @@ def read_action(text: str, functions: Sequence[Function], most: int, imports: Co
         return Action("remove", name)
     if kind == "add" and name in names:
         raise Refused(f"'{name}' is there already: revise it, or take another name")
+    if kind == "add" and name in tools:
+        raise Refused(f"'{name}' is a tool of the agent already: take another name")
     if kind == "add" and len(names) >= most:
         raise Refused(f"there are {most} functions already: remove or revise one")
     source = str(body.get("source", ""))
@@ -132,11 +136,20 @@ def _json_object(text: str) -> dict[str, Any]:
         try:
             found, _ = json.JSONDecoder(strict=False).raw_decode(text[start:])
             if isinstance(found, dict) and "action" in found:
-                return found
+                return _finite(found)
         except (ValueError, RecursionError):
             pass
         start = text.find("{", start + 1)
     raise Refused('answer with one JSON object that has the key "action"')
+
+
+def _finite(body: dict[str, Any]) -> dict[str, Any]:
+    """Python reads NaN, Infinity and 1e999, but no file of ours can hold them. Raises Refused."""
+    try:
+        json.dumps(body, allow_nan=False)
+    except ValueError:
+        raise Refused("a number is NaN or infinite, which JSON does not have") from None
+    return body
 
 
 def _signature(source: str, name: str) -> ast.arguments:
@@ -164,7 +177,7 @@ def _check_parameters(parameters: Any, source: str, name: str) -> None:
     named, needed = parameters.get("properties", {}), parameters.get("required", [])
     if not isinstance(named, dict) or not all(isinstance(v, dict) for v in named.values()):
         raise Refused('"properties" in "parameters" must be an object of JSON Schemas')
-    if not isinstance(needed, list) or not all(n in named for n in needed):
+    if not isinstance(needed, list) or not all(isinstance(n, str) and n in named for n in needed):
         raise Refused('"required" in "parameters" must be a list of names that stand in "properties"')
     taken = _signature(source, name)
     if taken.posonlyargs:

@@ -10,7 +10,7 @@ before it costs a call of the task.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Literal
 
 from pydantic import Field
@@ -88,9 +88,12 @@ class Forge(Optimizer):
             if functions == best.get(address, []):
                 misses += 1
                 continue
-            candidate = best.patched(
-                Patch({address: functions}, note=f"forged: {', '.join(f['name'] for f in functions)}")
-            )
+            patch = Patch({address: functions}, note=f"forged: {', '.join(f['name'] for f in functions)}")
+            try:
+                candidate = best.patched(patch)
+            except SpecError:  # the agent does not take them
+                misses += 1
+                continue
             after = await study.evaluate(candidate, batch)
             if after.score > before.score and study.affords(candidate):
                 await study.evaluate(candidate, race=True)
@@ -106,11 +109,12 @@ class Forge(Optimizer):
     ) -> list[Function]:  # fmt: skip
         """The best functions after up to `actions` edits."""
         functions: list[Function] = list(best.get(address, []))
+        tools = set(getattr(node_at(best, address), "tools", ())) - {f["name"] for f in functions}
         system = prompts.functions_system(self.max_functions, self.imports)
         for slot in range(self.actions):
             task = prompts.functions_task(functions, before, failures, slot, self.actions, self.shown)
             messages = [{"role": "system", "content": system}, {"role": "user", "content": task}]
-            action = await self._action(study, messages, functions, replica=step * self.actions + slot)
+            action = await self._action(study, messages, functions, tools, replica=step * self.actions + slot)
             if action is None:
                 continue
             if action.kind == "terminate":
@@ -119,15 +123,16 @@ class Forge(Optimizer):
         return functions
 
     async def _action(
-        self, study: Study, messages: list[dict[str, str]], functions: Sequence[Function], replica: int
-    ) -> Action | None:
+        self, study: Study, messages: list[dict[str, str]], functions: Sequence[Function], tools: Collection[str],
+        replica: int,
+    ) -> Action | None:  # fmt: skip
         """One usable edit, or None after `tries` answers that are not."""
         for _ in range(self.tries):
             text = await self._proposer(study).ask(messages, replica)
             if text is None:
                 return None
             try:
-                action = read_action(text, functions, self.max_functions, self.imports)
+                action = read_action(text, functions, self.max_functions, self.imports, tools)
                 if action.kind in ("add", "revise"):
                     await check_example(study, action)
                 return action
@@ -143,7 +148,8 @@ class Forge(Optimizer):
 
     async def _sample_programs(self, study: Study, address: str) -> None:
         node: Any = node_at(study.workflow, address)
-        own_test = f"{address.rpartition('.')[0]}.example"
+        here = address.rpartition(".")[0]
+        own_test = f"{here}.example"
         scored: list[tuple[float, int, Workflow, dict[str, Any] | None]] = []
         seen: set[str] = set()
         for number in range(self.programs):
@@ -153,13 +159,15 @@ class Forge(Optimizer):
                 continue
             seen.add(source)
             unset = (own_test,) if study.best.get(own_test, None) is not None else ()
-            candidate = study.best.patched(Patch({address: source}, unset, note=f"program {number}"))
-            if not study.affords(candidate, study.train):
-                break
+            # A node without `function` calls the last one of its source, which may be a helper here.
+            program = Patch({address: source, f"{here}.function": node.function}, unset, note=f"program {number}")
             try:
-                found = await study.evaluate(candidate, study.train, traces=True)
+                candidate = study.best.patched(program)
             except SpecError:
                 continue  # it parses, and yet is no node
+            if not study.affords(candidate, study.train):
+                break
+            found = await study.evaluate(candidate, study.train, traces=True)
             scored.append((found.score, -number, candidate, solved(found, address)))
         for _, number, candidate, arguments in sorted(scored, key=lambda s: s[:2], reverse=True)[: self.finalists]:
             if not study.affords(candidate):

@@ -40,7 +40,7 @@ def functions_task(
 
 
 def _list(functions: Sequence[dict[str, Any]]) -> str:
-    return "\n".join(f"### {f['name']}: {f['description']}\n{f['source']}" for f in functions) or "none"
+    return "\n".join(f"### {f['name']}: {f.get('description', '')}\n{f['source']}" for f in functions) or "none"
 
 
 def program(

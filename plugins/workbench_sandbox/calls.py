@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import signal
 import socket
@@ -109,7 +110,7 @@ class Running:
 def read_answer(answer: bytes, printed: str = "", seconds: float = 0.0) -> Outcome:
     """The child's answer as an Outcome; anything but the agreed form is a bad result."""
     try:
-        body = json.loads(answer.decode("utf-8"), parse_constant=_no_number)
+        body = json.loads(answer.decode("utf-8"), parse_constant=_no_number, parse_float=_finite)
         _check_depth(body)
         if b"\\ud" in answer.lower():  # half a character can be written as an escape, and then nowhere else
             json.dumps(body, ensure_ascii=False).encode("utf-8")
@@ -127,6 +128,11 @@ def read_answer(answer: bytes, printed: str = "", seconds: float = 0.0) -> Outco
 
 def _no_number(text: str) -> NoReturn:
     raise ValueError(f"{text} is no number of JSON")
+
+
+def _finite(text: str) -> float:
+    """1e999 is a number of JSON and infinite in Python, which no file of ours can hold."""
+    return number if math.isfinite(number := float(text)) else _no_number(text)
 
 
 def _check_depth(value: Any) -> None:

@@ -73,7 +73,7 @@ class CodeNode(NodeKind):
         from pydantic import TypeAdapter, ValidationError
 
         if len(self.outputs) > 1:
-            if not isinstance(value, dict) or set(value) < set(self.outputs):
+            if not isinstance(value, dict) or not set(self.outputs) <= set(value):
                 raise NodeError("code", f"{self.function} must return a dict with {', '.join(self.outputs)}")
         else:
             value = {self.signature.outputs[0].name: value}

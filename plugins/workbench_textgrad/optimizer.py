@@ -55,6 +55,7 @@ class _Descent:
     def __init__(self, settings: TextGrad, study: Study):
         self.settings, self.study, self.start = settings, study, study.best
         self.proposer = Proposer(study, settings.temperature)
+        self.current = study.best  # the latest solution, wherever the budget ends the search
         self.kept: list[tuple[Workflow, float]] = []  # solutions that were not undone, with their batch's score
         self.rows: list[Example] = []
         seen = study.best_evaluation
@@ -62,17 +63,18 @@ class _Descent:
         self.finalists = settings.finalists or int(min(4, max(1, runs / 4 / max(1, len(study.val)))))
 
     async def go(self) -> None:
-        current, old, last = self.start, None, 0.0
+        old, last = None, 0.0
         good = idle = 0
         for step in range(self.settings.steps):
-            batch = self.batch()
+            batch, current = self.batch(), self.current
             if not self.affords(current, batch, 2):
                 return
             now = await self.study.evaluate(current, batch, traces=True)
             if old is not None and now.score < last:
                 before = await self.study.evaluate(old, batch, traces=True)
                 if before.score > now.score:  # the batch is not just harder: undo the step
-                    current, now = old, before
+                    self.current = current = old
+                    now = before
             idle = idle + 1 if old is None or current is old else 0
             good = good + 1 if now.score > self.settings.enough else 0
             self.kept.append((current, now.score))
@@ -80,8 +82,7 @@ class _Descent:
                 return
             new = await self.stepped(current, now, step)
             old, last = (current if new != current else None), now.score
-            current = new
-        self.kept.append((current, last))
+            self.current = new
 
     def batch(self) -> list[Example]:
         train, size = self.study.train, min(self.settings.batch, len(self.study.train))
@@ -167,9 +168,9 @@ class _Descent:
 
     async def decide(self) -> None:
         """Try the latest solution and the best ones by their batches on the whole of val: that makes a winner."""
-        latest = self.kept[::-1]
-        ranked = [w for w, _ in [*latest[:1], *sorted(latest, key=lambda k: -k[1])] if w != self.start]
-        for workflow in list(dict.fromkeys(ranked))[: self.finalists]:
+        best = [w for w, _ in sorted(self.kept[::-1], key=lambda k: -k[1])]
+        ranked = [w for w in dict.fromkeys([self.current, *best]) if w != self.start]
+        for workflow in ranked[: self.finalists]:
             if not self.study.affords(workflow):
                 return
             await self.study.evaluate(workflow, race=True)

@@ -29,6 +29,7 @@ def test_a_node_runs_its_source(tmp_path: Path) -> None:
         (code("def f(text): return 1 / 0"), "line 1: ZeroDivisionError"),
         (code("def f(text): return 'many'"), "gave a wrong 'n'"),
         (code("def f(text): return 1", "text -> a: int, b: int"), "must return a dict with a, b"),
+        (code("def f(text): return {'a': 1, 'c': 2}", "text -> a: int, b: int"), "must return a dict with a, b"),
         (code("def f(text):\n    while True: pass", timeout=0.2), "timeout"),
         (code("def f(text): return open('/etc/passwd').read()"), "Error"),
     ],

@@ -15,6 +15,8 @@ from workbench.errors import SpecError
 from workbench.lm import Request
 from workbench.report import Report
 from workbench.run import Options, optimize
+from workbench.runtime import Runtime
+from workbench.sandbox import SandboxError
 from workbench_forge.actions import Refused, apply, read_action
 
 pytestmark = pytest.mark.skipif(bool(_kernel_features()), reason=_kernel_features() or "-")
@@ -78,6 +80,32 @@ def test_the_best_program_on_train_is_found_and_kept_as_source(tmp_path: Path) -
     assert any(f"level {report.as_dict()['sandbox']['level']}." in line for line in report.headline())
     assert RIGHT.splitlines()[1].strip() in (tmp_path / "out.yaml").read_text()
     assert len(script.requests) <= 8
+
+
+@pytest.mark.parametrize("function", [{}, {"function": "rule"}])
+def test_a_program_whose_helper_stands_last_is_called_by_its_name(function: dict[str, str], tmp_path: Path) -> None:
+    source = "def rule(text):\n    return sum(map(vowel, text))\n\ndef vowel(c):\n    return c in 'aeiou'"
+    nodes = {"count": {**CODE["count"], **function}}
+    report, _ = run(tmp_path, nodes, lambda r: source, {"forge": {"programs": 1}})
+    assert report.winner.get("nodes.count.source") == source and report.winner.get("nodes.count.function") == "rule"
+    assert report.best["test"]["score"] == 1.0
+
+
+def test_a_sandbox_that_breaks_ends_the_run_and_not_just_a_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sandbox = Runtime.sandbox
+
+    async def breaks_once(self: Runtime) -> None:
+        monkeypatch.setattr(Runtime, "sandbox", sandbox)
+        raise SandboxError("the sandbox is gone")
+
+    def say(request: Request) -> str:
+        monkeypatch.setattr(Runtime, "sandbox", breaks_once)
+        return RIGHT
+
+    with pytest.raises(SandboxError, match="is gone"):
+        run(tmp_path, CODE, say, {"forge": {"programs": 1}})
 
 
 def test_test_rows_are_never_shown_to_the_proposer(tmp_path: Path) -> None:
@@ -153,6 +181,34 @@ def test_a_right_function_is_kept_and_wrong_ones_are_rolled_back(tmp_path: Path)
     assert report.best["test"]["score"] == 1.0 and report.gain_shown
 
 
+TOOLS = {"solve": {**AGENT["solve"], "tools": ["python:tools.py:vowels"]}}
+
+
+def test_a_function_with_the_name_of_a_tool_is_refused_and_the_proposer_hears_of_it(tmp_path: Path) -> None:
+    (tmp_path / "tools.py").write_text("def vowels(text: str):\n    return 0\n")
+    other = function("count_vowels", "return sum(c in 'aeiou' for c in text)", 2)
+    report, script = run(tmp_path, TOOLS, proposing([GOOD, other]), {"forge": {"steps": 1, "batch": 8}})
+    assert any("That cannot be used: 'vowels' is a tool of the agent already" in text_of(r) for r in script.requests)
+    assert [f["name"] for f in report.winner.get("nodes.solve.functions")] == ["count_vowels"]
+
+
+def test_functions_that_an_agent_does_not_take_are_a_miss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def careless(text: str, functions: Any, most: int, imports: Any, tools: Any = ()) -> Any:
+        return read_action(text, functions, most, imports)
+
+    monkeypatch.setattr("workbench_forge.optimizer.read_action", careless)
+    (tmp_path / "tools.py").write_text("def vowels(text: str):\n    return 0\n")
+    report, _ = run(tmp_path, TOOLS, proposing([GOOD]), {"forge": {"steps": 1, "batch": 8}})
+    assert report.status == "finished" and not report.winner.get("nodes.solve.functions", [])
+
+
+def test_functions_without_a_description_are_shown(tmp_path: Path) -> None:
+    source = "def vowels(text):\n    return 0"
+    nodes = {"solve": {**AGENT["solve"], "functions": [{"name": "vowels", "source": source}]}}
+    _, script = run(tmp_path, nodes, proposing([]), {"forge": {"steps": 1, "batch": 8}})
+    assert any(f"### vowels: \n{source}" in text_of(r) for r in script.requests)
+
+
 def test_it_does_better_than_random_search_with_as_many_calls(tmp_path: Path) -> None:
     (tmp_path / "forge").mkdir()
     (tmp_path / "random").mkdir()
@@ -221,6 +277,13 @@ def test_two_functions_keep_their_own_code(tmp_path: Path) -> None:
             "JSON Schemas",
         ),
         ('{"action": "add", "name": "f", "source": "def f(a): pass", "parameters": {"required": ["a"]}}', '"required"'),
+        (
+            '{"action": "add", "name": "f", "source": "def f(a): pass", "parameters": {"required": [["a"]]}}',
+            '"required"',
+        ),
+        ('{"action": "add", "name": "f", "example": {"arguments": {}, "result": 1e999}}', "NaN or infinite"),
+        ('{"action": "add", "name": "f", "example": {"arguments": {"a": NaN}, "result": 1}}', "NaN or infinite"),
+        ('{"action": "add", "name": "search"}', "'search' is a tool of the agent already"),
         ('{"action": "add", "name": "f", "source": "def f(a, /): pass"}', "remove the '/'"),
         ('{"action": "add", "name": "f", "source": "def f(): pass"}', '"example" must be'),
         ('{"action": "add", "name": "f", "source": "def f(): pass", "parameters": []}', '"example"'),
@@ -228,7 +291,7 @@ def test_two_functions_keep_their_own_code(tmp_path: Path) -> None:
 )
 def test_edits_that_cannot_be_used_say_why(answer: str, message: str) -> None:
     with pytest.raises(Refused, match=message):
-        read_action(answer, [{"name": "a", "source": "", "description": "", "parameters": {}}], 8)
+        read_action(answer, [{"name": "a", "source": "", "description": "", "parameters": {}}], 8, tools={"search"})
 
 
 def test_edits_leave_the_given_list_as_it_is() -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.planted import lower_bound
 from tests.scripted import Script, make_workflow, run_node, run_rows
 
-from workbench.errors import NodeError, SpecError
+from workbench.errors import LMError, NodeError, SpecError
 from workbench.lm import Request
 from workbench.nodes import learnable, make_node
 from workbench.runtime import Outcome
@@ -103,6 +103,45 @@ def test_it_ends_when_the_verifier_is_content_and_asks_no_critic(folder: Path) -
 def test_a_critic_that_finds_nothing_ends_it(folder: Path) -> None:
     outcome, script = reflect(folder, start_with("oooooo"), rounds=5)
     assert outcome.prediction["answer"] == "oooooo" and len(script.requests) == 2
+
+
+def test_a_critic_that_finds_nothing_ends_it_whatever_the_verifier_says(folder: Path) -> None:
+    outcome, script = reflect(folder, lambda r: "None." if is_critic(r) else "oooxxx", rounds=5, verifier=SHARE)
+    assert outcome.prediction["answer"] == "oooxxx" and len(script.requests) == 2
+
+
+def test_of_a_critic_that_says_nothing_the_verifiers_words_are_left(folder: Path) -> None:
+    def say(request: Request) -> str:
+        return " " if is_critic(request) else start_with("oooxxx")(request)
+
+    outcome, _ = reflect(folder, say, rounds=3, verifier=SHARE)
+    assert outcome.prediction["answer"] == "oooooo"
+
+
+@pytest.mark.parametrize(("kind", "failure"), [("too_long", None), ("bad_request", None), ("server", "server")])
+def test_a_critic_that_fails_costs_no_answer_and_a_server_that_fails_leaves_the_example_out(
+    kind: str, failure: str | None, folder: Path
+) -> None:
+    def say(request: Request) -> str:
+        if is_critic(request):
+            raise LMError(kind, "no critic today")
+        return "oooxxx"
+
+    outcome, script = reflect(folder, say, rounds=3, verifier=SHARE)
+    assert outcome.failure == failure and len(script.requests) == 2
+    if failure is None:
+        assert outcome.prediction["answer"] == "oooxxx"
+        assert outcome.trace.spans[0].notes["failed"] == ["critic 1: no critic today"]
+
+
+def test_wrong_credentials_of_the_critic_end_the_run(folder: Path) -> None:
+    def say(request: Request) -> str:
+        if is_critic(request):
+            raise LMError("auth", "no key")
+        return "oooxxx"
+
+    with pytest.raises(LMError, match="no key"):
+        reflect(folder, say, rounds=3, verifier=SHARE)
 
 
 def test_a_right_answer_survives_a_critic_that_lies(folder: Path) -> None:

@@ -242,6 +242,7 @@ def test_nothing_is_left_behind() -> None:
 @pytest.mark.parametrize(
     "answer",
     [b"[" * 100_000, b"nonsense", b"[]", b'{"kind": "great"}', b"{}", b'{"kind": ["ok"]}', b'{"kind": "ok", "value": NaN}',
+     b'{"kind": "ok", "value": 1e999}', b'{"kind": "ok", "value": [-1e999]}',
      b'{"kind": "ok", "value": "\xff"}', b'{"kind": "ok", "value": "\\uD800"}', b'{"kind": "error", "message": "\\udfff"}',
      b'{"kind": "ok", "value": ' + b"[" * 101 + b"]" * 101 + b"}", b'{"kind": "ok", "value": ' + b"9" * 5000 + b"}"],
 )  # fmt: skip
@@ -252,6 +253,7 @@ def test_an_answer_of_another_form_is_a_bad_result(answer: bytes) -> None:
 
 
 def test_an_answer_is_kept_whole_or_cut() -> None:
+    assert read_answer(b'{"kind": "ok", "value": 1.5e3}').value == 1500.0
     deep = b"[" * 99 + b"]" * 99
     assert read_answer(b'{"kind": "ok", "value": ' + deep + b"}").value == json.loads(deep)
     assert read_answer(b'{"kind": "ok", "value": "\\ud83d\\ude00"}').value == "\U0001f600", "a pair is a character"

@@ -222,6 +222,13 @@ def test_good_batches_end_it_and_steps_without_effect_do(tmp_path: Path) -> None
     assert len(asked(script, GRADIENT)) == 2 and not asked(script, REWRITE)
 
 
+def test_the_newest_solution_is_tried_on_val_where_the_budget_ends_the_search(tmp_path: Path) -> None:
+    """98 calls pay for one step, and not for a second batch before val and test."""
+    report, script = run(tmp_path, ONE, versions(lambda version, row: version > 0), calls=98, batch=12, finalists=1)
+    assert len(asked(script, REWRITE)) == 1 and not any("train row" in t for t in asked(script, "Version 1.", ""))
+    assert report.winner.get("nodes.sort.instructions") == "Version 1." and report.best["test"]["score"] == 1.0
+
+
 # Structure and tools
 
 
