@@ -119,7 +119,8 @@ def hooks() -> str:
 def commands() -> str:
     parts = ["# The command line\n"]
     context = click.Context(cli, info_name="workbench")
-    for name in cli.ours:  # type: ignore[attr-defined]
+    ours: list[str] = list(cli.ours)  # type: ignore[attr-defined]
+    for name in [*ours, *(n for n in cli.list_commands(context) if n not in ours)]:
         command = cli.get_command(context, name)
         assert command is not None
         parts += _help(command, f"workbench {name}")

@@ -58,7 +58,7 @@ class BudgetSpent(WorkbenchError):
         self.what, self.ceiling, self.needed, self.held = what, ceiling, needed, held
         proof = f", {held:g} of it set aside for the proof" if held else ""
         super().__init__(
-            f"budget reached: {what} has a ceiling of {ceiling:g}{proof}; one more call could use {needed:g}"
+            f"budget reached: {what} has a ceiling of {ceiling:g}{proof}; one more call could bring it to {needed:g}"
         )
 
 

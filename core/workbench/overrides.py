@@ -95,6 +95,8 @@ def _put(value: Any, setting: Setting) -> tuple[str | int, ...]:
         if isinstance(value, list):
             index = _index(value, part, setting)
             path.append(index)
+            if path == ["optimize", index] and isinstance(value[index], str):
+                value[index] = {value[index]: {}}
             value = value[index]
             continue
         if part == "lm" and isinstance(value.get("lm"), str):

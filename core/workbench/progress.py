@@ -62,16 +62,17 @@ class _State:
     def _evaluated(self, evaluation: Any) -> str | None:
         failed = f", {sum(evaluation.failures.values())} failed" if evaluation.failures else ""
         note = evaluation.workflow.patch.note if evaluation.workflow.patch else "baseline"
+        name = evaluation.workflow.hash[:8]  # what show, diff and export take
         if self.baseline is None:
             self.baseline = self.best = evaluation.score
             return f"baseline: val {evaluation.score:.3f}{failed}"
         if not evaluation.complete:
-            return f"candidate {self.candidates - 1} ({note}): stopped after {len(evaluation.results)} rows"
+            return f"candidate {name} ({note}): stopped after {len(evaluation.results)} rows"
         better = self.best is None or evaluation.score > self.best
         if better:
             self.best = evaluation.score
         mark = "  <- best" if better else ""
-        return f"candidate {self.candidates - 1} ({note}): val {evaluation.score:.3f}{failed}{mark}"
+        return f"candidate {name} ({note}): val {evaluation.score:.3f}{failed}{mark}"
 
 
 class _Plain:

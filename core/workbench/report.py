@@ -92,7 +92,11 @@ class Report:
             out.append("Changed:")
             out += [f"  {address}: {_short(old)} -> {_short(new)}" for address, old, new in self.changes]
         elif self.status in ("finished", "budget"):
-            out.append("Nothing was changed: no candidate beat the baseline on val.")
+            why = "no candidate beat the baseline on val" if self.candidates > 1 else (
+                "no candidate was made. Either the optimizers find nothing here that they can change, or the budget is "
+                "too small (workbench estimate), or the proposer failed"
+            )  # fmt: skip
+            out.append(f"Nothing was changed: {why}.")
         if len(self.pareto) > 1:
             out.append("Pareto set (val):")
             out += ["  " + ", ".join(f"{k} {v:.4g}" for k, v in p.items() if k != "workflow") for p in self.pareto]
@@ -164,6 +168,7 @@ def build_report(
     warnings = list(warnings)
     if pairs and len(pairs) < len(task.dataset.test):
         warnings.append(f"the budget allowed only {len(pairs)} of the {len(task.dataset.test)} test rows")
+    warnings += _failed_roles(ledger)
     failures: dict[str, int] = {}
     for _, b in pairs:
         if b.failure:
@@ -179,6 +184,18 @@ def build_report(
         pareto=[{"workflow": e.workflow.hash, **{o: e.objectives[o] for o in objectives}} for e in front],
         warnings=warnings, error=error, test_rows=len(pairs), sandbox=_sandbox(ledger),
     )  # fmt: skip
+
+
+def _failed_roles(ledger: Ledger) -> list[str]:
+    """Calls of other roles than the task that got no answer: no row of data tells of them."""
+    ledger.store.flush()
+    rows = ledger.store.rows(
+        "select role, count(*) as n, sum(response is null) as failed, group_concat(distinct case when response is null "
+        "then outcome end) as kinds, max(message) as message from calls where run_id = ? and kind = 'lm' "
+        "and role != 'task' group by role", ledger.run_id,
+    )  # fmt: skip
+    return [f"{r['failed']} of {r['n']} calls of the {r['role']} failed ({r['kinds']}): {(r['message'] or '')[:200]}"
+            for r in rows if r["failed"]]  # fmt: skip
 
 
 def _sandbox(ledger: Ledger) -> dict[str, str] | None:

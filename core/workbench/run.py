@@ -118,6 +118,8 @@ def resume(
         sets = [(a, v) for a, v in stored["sets"]] + (options.sets if options else [])
         merged = Options(sets, (options.out if options else None) or stored["out"])
         _, _, task, named = _stored(row, sets)
+        if row["status"] == "finished" and options and options.sets:
+            raise StoreError(f"run {row['run']} is finished, its proof is done; start a new run with other settings")
         if task.data_hash != row["data_hash"]:
             raise StoreError(f"the data of run {row['run']} have changed since it started; start a new run")
         first = store.row("select hash from candidates where run_id = ? order by seq limit 1", row["id"])

@@ -13,6 +13,8 @@ import click
 
 #: What every optimizer is compared with, at the same calls on the same seeds.
 REFERENCE = "random"
+#: Calls of the baseline on val, and of baseline and winner on test.
+LEAST_BUDGET = 160
 
 
 def _split(ctx: click.Context, param: click.Parameter, value: str) -> list[str]:
@@ -48,18 +50,22 @@ def bench_command(
     from workbench.plugins import plugins
     from workbench_sim.worlds import WORLDS
 
-    for name, known in [
-        *((w, list(WORLDS)) for w in worlds),
-        *((o, plugins().names("optimizers")) for o in optimizers),
-    ]:
-        if name not in known:
-            raise SpecError(f"there is no '{name}'", hint=suggest(name, known))
-    if not worlds or not optimizers or not budgets or not all(b.isdigit() and int(b) > 0 for b in budgets):
+    for what, names, known in [
+        ("world", worlds, list(WORLDS)), ("optimizer", optimizers, plugins().names("optimizers")),
+    ]:  # fmt: skip
+        for name in names:
+            if name not in known:
+                raise SpecError(f"there is no {what} '{name}'", hint=suggest(name, known))
+    if not worlds or not optimizers or not budgets:
         raise SpecError("worlds, optimizers and budgets need at least one each", hint="Write e.g. --budget 200,400.")
+    for budget in budgets:
+        if not budget.isdigit() or int(budget) < LEAST_BUDGET:
+            raise SpecError(f"'{budget}' is no budget: proof and baseline alone take {LEAST_BUDGET} calls",
+                            hint="Write e.g. --budget 200,400.")  # fmt: skip
     if plot is not None:
-        from workbench_sim.plot import check_matplotlib
+        from workbench_sim.plot import check_plot
 
-        check_matplotlib()
+        check_plot(plot)
     names = [REFERENCE, *(o for o in optimizers if o != REFERENCE)]
     rows = _rows(worlds, [int(b) for b in budgets], names, seeds, jobs, as_json)
     if plot is not None:

@@ -6,15 +6,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from workbench.errors import PluginError
+from workbench.errors import PluginError, SpecError
 
 
-def check_matplotlib() -> None:
-    """Raises PluginError that names the extra, before any run is made."""
+def check_plot(path: Path) -> None:
+    """Before any run is made: raises PluginError that names the extra, and SpecError for a file that cannot be drawn."""
     try:
-        import matplotlib  # noqa: F401
+        from matplotlib.backend_bases import FigureCanvasBase
     except ImportError:
         raise PluginError("--plot needs matplotlib: pip install 'agent-workbench[plot]'") from None
+    known = FigureCanvasBase.get_supported_filetypes()
+    if path.suffix.removeprefix(".") not in known:
+        raise SpecError(f"--plot: '{path.name}' has no ending of a picture", hint=f"Known: {', '.join(sorted(known))}.")
+    if not path.absolute().parent.is_dir():
+        raise SpecError(f"--plot: there is no folder {path.absolute().parent}", hint="Make it first.")
 
 
 def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:

@@ -152,7 +152,7 @@ def test_the_ceiling_is_used_to_the_last_call(tmp_path: Path) -> None:
         with journal(tmp_path / "run.db", calls=5) as ledger:
             for n in range(5):
                 await ledger.call(lm, ask(str(n)), "task", spec())
-            with pytest.raises(BudgetSpent, match="calls has a ceiling of 5; one more call could use 6"):
+            with pytest.raises(BudgetSpent, match="calls has a ceiling of 5; one more call could bring it to 6"):
                 await ledger.call(lm, ask("one more"), "task", spec())
             await ledger.call(lm, ask("3"), "task", spec())  # from the journal: costs nothing
             assert ledger.remaining() == 0 and ledger.spent.cached == 1

@@ -188,7 +188,7 @@ def test_rewrite_begins_where_train_is_larger_than_the_budget(tmp_path: Path) ->
 
 def test_a_share_of_tokens_leaves_room_for_the_merge(tmp_path: Path) -> None:
     """No ceiling of calls: the parts may not use all tokens up."""
-    report, _ = plant(tmp_path, lambda r: 0.3, "fgo", calls=0, rows=(48, 16, 16),
+    report, _ = plant(tmp_path, lambda r: 0.3, "fgo", calls=100_000, rows=(48, 16, 16),
                       budget={"tokens": 60_000}, roles={"proposer": "templates/instructions"})  # fmt: skip
     store = Store(tmp_path / "run.db")
     noted = [r["note"] for r in store.rows("select note from candidates")]

@@ -117,7 +117,8 @@ def test_the_proposer_takes_over_an_advice() -> None:
 @pytest.mark.parametrize(
     ("flags", "message"),
     [(["--world", "facet"], "Did you mean 'facets'?"), (["--optimizers", "optna"], "Did you mean 'optuna'?"),
-     (["--budget", "many"], "--budget 200,400"), (["--budget", ""], "--budget 200,400")],
+     (["--budget", "many"], "'many' is no budget"), (["--budget", "100"], "160 calls"), (["--plot", "a.xyz"], "Known: "),
+     (["--plot", "/nowhere/a.svg"], "no folder /nowhere"), (["--budget", ""], "--budget 200,400")],
 )  # fmt: skip
 def test_wrong_words_are_named(flags: list[str], message: str) -> None:
     import subprocess

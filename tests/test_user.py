@@ -1,0 +1,98 @@
+"""What a new user stumbled over: results that must not be lost, and silence where there was something to say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tests.planted import plant
+from workbench.cli import cli, main
+from workbench.errors import StoreError
+from workbench.overrides import apply_overrides
+from workbench.run import Options, resume
+from workbench.yamlsource import load_yaml
+
+
+def test_a_finished_run_keeps_its_proof(tmp_path: Path) -> None:
+    """Resumed with a smaller budget it would lose the proof that it has."""
+    report, lm = plant(tmp_path, lambda r: 0.3, {"random": {"trials": 2}}, calls=400)
+    assert report.status == "finished"
+    with pytest.raises(StoreError, match="is finished, its proof is done"):
+        resume("last", database=tmp_path / "run.db", options=Options([("budget.calls", 60)]), pool=lm)
+    again = resume("last", database=tmp_path / "run.db", pool=lm)
+    assert again.as_dict()["gain"] == report.as_dict()["gain"]
+
+
+def test_a_run_without_a_candidate_says_so(tmp_path: Path) -> None:
+    report, _ = plant(tmp_path, lambda r: 0.3, "forge", calls=400)
+    assert any("no candidate was made" in line for line in report.lines())
+    report, _ = plant(tmp_path / "two", lambda r: 0.3, {"random": {"trials": 2}}, calls=400)
+    assert not any("no candidate was made" in line for line in report.lines())
+
+
+def test_a_proposer_that_fails_is_told(tmp_path: Path) -> None:
+    """The roles of other language models have no rows of data that would show their failures."""
+    from workbench.errors import LMError
+    from workbench.lm import Request, Response
+
+    class Silent:
+        identity, concurrency = "silent", 4
+
+        async def complete(self, request: Request) -> Response:
+            raise LMError("too_long", "the prompt is too long")
+
+        def price(self, prompt_tokens: int, completion_tokens: int) -> float:
+            return 0.0
+
+        async def aclose(self) -> None:
+            pass
+
+    from tests.planted import PlantedLM
+    from workbench.run import optimize
+
+    plant(tmp_path, lambda r: 0.3, {"rewrite": {"rounds": 1}}, calls=400, roles={"proposer": "templates/instructions"})
+    pool = PlantedLM(lambda r: 0.3)
+    pool.get = lambda spec: Silent() if "templates" in spec.model else pool  # type: ignore[method-assign]
+    report = optimize(tmp_path / "workflow.yaml", database=tmp_path / "two.db", pool=pool,
+                      options=Options(out=str(tmp_path / "o.yaml")))  # fmt: skip
+    assert "2 of 2 calls of the proposer failed (too_long): the prompt is too long" in report.warnings
+
+
+def test_a_flag_reaches_an_optimizer_that_is_named_without_parameters() -> None:
+    source = load_yaml("optimize: [random, evolve]\n", "w.yaml")
+    value = apply_overrides(source, [("optimize.1.evolve.children", 3)]).value
+    assert value["optimize"] == ["random", {"evolve": {"children": 3}}]
+
+
+HEAD = "name: l\ndata: {file: rows.jsonl, split: {train: 3, val: 3, test: 3}}\nmetric: exact_match(label)\nnodes:\n"
+PROGRAM = "  c: {code: 'text -> label', source: \"def f(text):\\n    return 'SOMETHING'\"}\n"
+
+
+def test_a_run_whose_library_changed_is_not_resumed(tmp_path: Path) -> None:
+    library = tmp_path / "library.yaml"
+    library.write_text(HEAD + PROGRAM)
+    agent = {"agent": "text -> label", "functions": "library.yaml#nodes.c"}
+    _, lm = plant(tmp_path, lambda r: 0.3, {"random": {"trials": 1}}, calls=900, nodes={"sort": agent})
+    library.write_text((HEAD + PROGRAM).replace("SOMETHING", "another"))
+    with pytest.raises(StoreError, match="refers to has changed"):
+        resume("last", database=tmp_path / "run.db", pool=lm)
+
+
+def test_references_hold_inside_a_workflow_of_another_file(tmp_path: Path) -> None:
+    deep = tmp_path / "deep"
+    deep.mkdir()
+    outer, inner, library = tmp_path / "outer.yaml", deep / "inner.yaml", deep / "library.yaml"
+    (tmp_path / "rows.jsonl").write_text("".join(f'{{"text": "{i}", "label": "a"}}\n' for i in range(9)))
+    library.write_text(HEAD + PROGRAM)
+    inner.write_text(HEAD + "  sort: {agent: 'text -> label', functions: library.yaml#nodes.c}\n")
+    outer.write_text(HEAD + "  all: {workflow: deep/inner.yaml}\n")
+    done = CliRunner().invoke(cli, ["validate", str(outer)])
+    assert done.exit_code == 0, done.exception
+    inner.with_name("ring.yaml").write_text(HEAD + "  sort: {agent: 'text -> label', functions: other.yaml#nodes.c}\n")
+    inner.with_name("other.yaml").write_text(HEAD + "  c: {agent: 'text -> label', functions: ring.yaml#nodes.sort}\n")
+    outer.write_text(HEAD + "  all: {workflow: deep/ring.yaml}\n")
+    with pytest.raises(SystemExit) as ended:
+        main(["validate", str(outer)])
+    assert ended.value.code == 2
