@@ -18,7 +18,7 @@ CORE = ROOT / "core" / "workbench"
 ORDER = [
     "hookspecs", "errors", "data", "lm", "tools", "limits", "intents", "batching", "signature", "plain", "metric", "yamlsource", "plugins", "sandbox",
     "proof", "scaffold", "spec", "workflow", "store", "ledger", "nodes", "runtime", "evaluate", "search", "pareto",
-    "study", "propose", "overrides", "task", "library", "diagram", "estimate", "guard", "schema", "doctor", "report", "export", "history", "run",
+    "study", "propose", "overrides", "task", "library", "diagram", "estimate", "guard", "schema", "doctor", "report", "export", "history", "session", "run",
     "single", "progress", "testing", "cli",
 ]  # fmt: skip
 

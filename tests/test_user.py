@@ -96,3 +96,24 @@ def test_references_hold_inside_a_workflow_of_another_file(tmp_path: Path) -> No
     with pytest.raises(SystemExit) as ended:
         main(["validate", str(outer)])
     assert ended.value.code == 2
+
+
+def test_a_model_that_refuses_every_request_ends_the_run(tmp_path: Path) -> None:
+    """A mistyped name of a provider reaches LiteLLM, which knows no such model."""
+    from tests.planted import PlantedLM
+
+    from workbench.errors import LMError
+    from workbench.lm import Request, Response
+    from workbench.run import optimize
+
+    class Refusing(PlantedLM):
+        async def complete(self, request: Request) -> Response:
+            self.requests += 1
+            raise LMError("bad_request", "no provider 'bundeld'")
+
+    plant(tmp_path, lambda r: 0.3, {"random": {"trials": 1}}, calls=400)
+    pool = Refusing(lambda r: 0.3)
+    report = optimize(tmp_path / "workflow.yaml", database=tmp_path / "two.db", pool=pool,
+                      options=Options(out=str(tmp_path / "o.yaml")))  # fmt: skip
+    assert report.status == "failed" and "no provider 'bundeld'" in (report.error or "")
+    assert pool.requests <= 24, "the rows of val and no more"

@@ -19,7 +19,7 @@ STEPS = ("commit-before", "commit-after", "send-before", "send-after", "evaluate
 
 
 def install(step: str, count: int) -> None:
-    from workbench import export, run, store
+    from workbench import export, session, store
     from workbench_openai.client import OpenAIChat
 
     reached = 0
@@ -59,9 +59,9 @@ def install(step: str, count: int) -> None:
     elif step.startswith("send"):
         OpenAIChat._post = around_async(OpenAIChat._post)  # type: ignore[method-assign]
     elif step == "evaluated":
-        run._Session._on_evaluation = around_async(run._Session._on_evaluation)  # type: ignore[method-assign]
+        session.Session._on_evaluation = around_async(session.Session._on_evaluation)  # type: ignore[method-assign]
     elif step.startswith("report"):
-        run._Session._finish = around(run._Session._finish)  # type: ignore[method-assign]
+        session.Session._finish = around(session.Session._finish)  # type: ignore[method-assign]
     elif step == "replace-before":
         export.os.replace = around(os.replace)  # type: ignore[attr-defined]
     else:

@@ -79,12 +79,12 @@ def register_commands(cli: Any) -> None:
 
 @hookspec
 def run_started(run: Any) -> None:
-    """A run starts or resumes; run: `workbench.events.RunInfo`."""
+    """A run starts or resumes; run: `workbench.session.RunInfo`."""
 
 
 @hookspec
 def candidate_proposed(run: Any, candidate: Any) -> None:
-    """An optimizer made a candidate; candidate: `workbench.events.CandidateInfo`."""
+    """An optimizer made a candidate; candidate: `workbench.workflow.Workflow`."""
 
 
 @hookspec
@@ -94,7 +94,7 @@ def candidate_evaluated(run: Any, candidate: Any, evaluation: Any) -> None:
 
 @hookspec
 def call_settled(run: Any, call: Any) -> None:
-    """An LM call was paid and recorded; call: `workbench.events.CallInfo`."""
+    """An LM call was paid and recorded; call: `workbench.ledger.CallInfo`."""
 
 
 @hookspec
