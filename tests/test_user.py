@@ -101,7 +101,6 @@ def test_references_hold_inside_a_workflow_of_another_file(tmp_path: Path) -> No
 def test_a_model_that_refuses_every_request_ends_the_run(tmp_path: Path) -> None:
     """A mistyped name of a provider reaches LiteLLM, which knows no such model."""
     from tests.planted import PlantedLM
-
     from workbench.errors import LMError
     from workbench.lm import Request, Response
     from workbench.run import optimize
