@@ -169,7 +169,9 @@ def test_what_is_held_for_the_proof_is_not_for_search(tmp_path: Path) -> None:
             assert ledger.remaining("usd") == float("inf")
             for n in range(2):
                 await ledger.call(FakeLM(), ask(str(n)), "task", spec())
-            with pytest.raises(BudgetSpent, match="ceiling of 5, 3 of it set aside for the proof; one more .* use 3"):
+            with pytest.raises(
+                BudgetSpent, match="ceiling of 5, 3 of it set aside for the proof; one more .* bring it to 3"
+            ):
                 await ledger.call(FakeLM(), ask("x"), "task", spec())
             ledger.hold()
             await ledger.call(FakeLM(), ask("x"), "task", spec())
