@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from workbench.errors import LMError
 from workbench.ledger import Ledger
 from workbench.lm import Request, Response
 from workbench.runtime import lm_spec
@@ -91,3 +92,17 @@ async def turns(n: int) -> None:
     """Let everything else go on for n turns of the event loop."""
     for _ in range(n):
         await asyncio.sleep(0)
+
+
+def nothing_reserved(ledger: Ledger) -> bool:
+    left = ledger._reserved
+    return left.calls == left.tokens == 0 and abs(left.usd) < 1e-9
+
+
+def scripted(*outcomes: Any) -> FakeLM:
+    rest = list(outcomes)
+    return FakeLM(lambda request: rest.pop(0) if rest else reply())
+
+
+def failure(kind: str = "server", **more: Any) -> LMError:
+    return LMError(kind, f"planted {kind}", **more)
