@@ -7,7 +7,6 @@ loaded: so a result file is whole. A run whose library has changed is not resume
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 from workbench.errors import SpecError, suggest
 from workbench.nodes import learnable, node_at, node_class, setting
 from workbench.plugins import plugins
+from workbench.propose import short
 from workbench.sandbox import Sandbox
 from workbench.spec import load_spec
 from workbench.task import load_workflow
@@ -50,7 +50,7 @@ class Function:
         if not found.ok:
             return f"{found.kind}{f' in line {found.line}' if found.line else ''}: {found.message}"
         if found.value != self.example["result"]:
-            return f"gave {_short(found.value)} and not {_short(self.example['result'])}"
+            return f"gave {short(found.value, 200)} and not {short(self.example['result'], 200)}"
         return None
 
 
@@ -151,8 +151,3 @@ def _referred(reference: str, base: Path, fail: Fail, loading: Sequence[Path]) -
 
 def _place(error: SpecError) -> str:
     return ":".join(str(part) for part in (error.file, error.line, error.column) if part is not None)
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= 200 else text[:199] + "…"

@@ -256,3 +256,8 @@ def setting(workflow: Workflow, address: str) -> Any:
     if value is not None or not address.startswith("nodes."):
         return value
     return getattr(node_at(workflow, address).config, address.rpartition(".")[2], None)
+
+
+def text_at(workflow: Workflow, address: str) -> str:
+    """The text in force at an address; empty where there is none."""
+    return str(setting(workflow, address) or "")

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from workbench.data import Example
 from workbench.errors import BudgetSpent, LMError
 from workbench.evaluate import Result
 from workbench.nodes import NodeKind
@@ -50,6 +51,31 @@ class Proposer:
         """The prompt in an answer, see `read_prompt`."""
         text = await self.ask(messages, replica)
         return read_prompt(text) if text is not None else None
+
+
+class Batches:
+    """Training rows in batches: in a drawn order, all before any comes again as far as whole batches go."""
+
+    def __init__(self, study: Study, size: int):
+        self.study, self.size = study, min(size, len(study.train))
+        self._rows: list[Example] = []
+
+    def draw(self) -> list[Example]:
+        if len(self._rows) < self.size:
+            self._rows = self.study.rng.sample(list(self.study.train), len(self.study.train))
+        batch, self._rows = self._rows[: self.size], self._rows[self.size :]
+        return batch
+
+
+def runs_left(study: Study) -> float:
+    """How many examples the calls left pay for, at what an example took so far."""
+    seen = study.best_evaluation
+    return study.remaining("calls") / max(1.0, seen.objectives["calls"] if seen else 1.0)
+
+
+def finalists(study: Study) -> int:
+    """How many candidates to try on val at the end of a search: what a quarter of the calls left pays for, 1 to 4."""
+    return int(min(4, max(1, runs_left(study) / 4 / max(1, len(study.val)))))
 
 
 def room_for(study: Study, rows: int, proposals: int = 0) -> bool:

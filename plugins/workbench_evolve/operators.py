@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench import Study, Workflow
-from workbench.nodes import learnable, node_at, setting
+from workbench.nodes import learnable, node_at, text_at
 from workbench.propose import Proposer, describe, rewrite_request, show_results, tagged
 from workbench.search import RandomSuggests, Space
 from workbench_evolve.population import Individual
@@ -35,7 +35,7 @@ class Breeder:
 
     def _text_of(self, parent: Individual) -> tuple[str, str]:
         address = self.study.rng.choice(self.texts)
-        return address, _text(parent.workflow, address)
+        return address, text_at(parent.workflow, address)
 
     async def draw(self, parent: Individual, pool: Sequence[Individual], replica: int) -> Child:
         """Draw one setting of the search space anew."""
@@ -67,10 +67,10 @@ class Breeder:
 
     async def recombine(self, parent: Individual, pool: Sequence[Individual], replica: int) -> Child:
         address, text = self._text_of(parent)
-        other = self._other(parent, [m for m in pool if _text(m.workflow, address) != text])
+        other = self._other(parent, [m for m in pool if text_at(m.workflow, address) != text])
         if other is None:
             return None
-        shown = "\n\n".join(f"Score {m.fitness:.2f}:\n{tagged(_text(m.workflow, address))}" for m in (parent, other))
+        shown = "\n\n".join(f"Score {m.fitness:.2f}:\n{tagged(text_at(m.workflow, address))}" for m in (parent, other))
         task = (
             "Two instructions for one step of a workflow each do well on some tasks. Another language model follows "
             f"them.\n\n{describe(node_at(parent.workflow, address))}\n\n{shown}\n\nWrite one instruction with what is "
@@ -82,13 +82,13 @@ class Breeder:
     async def refine(self, parent: Individual, pool: Sequence[Individual], replica: int) -> Child:
         address, text = self._text_of(parent)
         best = pool[0]
-        others = [m for m in pool if m.workflow != parent.workflow and _text(m.workflow, address)][:4]
+        others = [m for m in pool if m.workflow != parent.workflow and text_at(m.workflow, address)][:4]
         advice = ""
         if best.workflow != parent.workflow:
-            advice = f"The best instruction so far:\n{tagged(_text(best.workflow, address))}"
+            advice = f"The best instruction so far:\n{tagged(text_at(best.workflow, address))}"
         request = rewrite_request(
             node_at(parent.workflow, address), text, advice=advice, evidence=show_results(parent.screened.results, self.shown // 2),
-            tried=[(_text(m.workflow, address), m.fitness) for m in others],
+            tried=[(text_at(m.workflow, address), m.fitness) for m in others],
         )  # fmt: skip
         made = await self.proposer.prompt(request, replica)
         return None if made is None else ({address: made}, "refined")
@@ -111,10 +111,6 @@ def operators(breeder: Breeder, proposals: bool) -> Mapping[str, Operator]:
     if breeder.texts and proposals:
         found |= {"revise": breeder.revise, "recombine": breeder.recombine, "refine": breeder.refine}
     return found | {"cross": breeder.cross} if found else found
-
-
-def _text(workflow: Workflow, address: str) -> str:
-    return str(setting(workflow, address) or "")
 
 
 def _differences(one: Workflow, other: Workflow) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from workbench import Optimizer, Patch, Study, Workflow
-from workbench.nodes import learnable, node_at, setting
+from workbench.nodes import learnable, node_at, text_at
 from workbench.propose import Proposer, rewrite_request, show_results
 
 
@@ -44,7 +44,7 @@ class Rewrite(Optimizer):
             rows = study.rng.sample(rows, self.batch)
         found = await study.evaluate(best, rows, traces=True)
         evidence = show_results(found.results, self.shown)
-        prompt = str(setting(best, address) or "")
+        prompt = text_at(best, address)
         request = rewrite_request(node_at(best, address), prompt, evidence=evidence)
         seen = {prompt}
         for number in range(self.width):

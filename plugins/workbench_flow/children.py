@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Awaitable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from workbench.errors import SpecError
+from workbench.errors import NodeError, SpecError
 from workbench.nodes import NodeKind, make_node, node_tree
+
+T = TypeVar("T")
+
+
+async def answers_of(jobs: Iterable[Awaitable[T]]) -> list[T]:
+    """What those gave that did not fail. Raises the first NodeError if all failed, and any other error."""
+    outcomes = await asyncio.gather(*jobs, return_exceptions=True)
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException) and not isinstance(outcome, NodeError):
+            raise outcome
+    answers = [o for o in outcomes if not isinstance(o, BaseException)]
+    if not answers:
+        raise next(o for o in outcomes if isinstance(o, NodeError))
+    return answers
 
 
 def child_tree(raw: Any, where: tuple[str | int, ...]) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,10 +10,9 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from workbench.errors import NodeError
 from workbench.nodes import NodeConfig, NodeKind
 from workbench.runtime import Context
-from workbench_flow.children import child_node
+from workbench_flow.children import answers_of, child_node
 
 _JUDGE = "Answers to the same task follow. Reply with the number of the best answer and nothing else."
 
@@ -81,14 +79,7 @@ class Ensemble(NodeKind):
     async def _answers(self, inputs: Mapping[str, Any], ctx: Context) -> list[Mapping[str, Any]]:
         runs = [(node, k) for k in range(self.config.samples) for node in self.members]
         jobs = (ctx.run_child(n, n.name, {i: inputs[i] for i in n.inputs}, replica=k) for n, k in runs)
-        outcomes = await asyncio.gather(*jobs, return_exceptions=True)
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException) and not isinstance(outcome, NodeError):
-                raise outcome
-        answers = [o for o in outcomes if not isinstance(o, BaseException)]
-        if not answers:
-            raise next(o for o in outcomes if isinstance(o, NodeError))
-        return answers
+        return await answers_of(jobs)
 
     async def _judge(
         self, inputs: Mapping[str, Any], answers: Sequence[Mapping[str, Any]], ctx: Context

@@ -7,7 +7,6 @@ critic that finds no fault ends it, so that a right answer is not argued away.
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -22,7 +21,7 @@ from workbench.evaluate import INFRASTRUCTURE
 from workbench.nodes import NodeConfig, NodeKind
 from workbench.runtime import Context
 from workbench.signature import Signature, parse_signature
-from workbench_flow.children import child_node, child_tree
+from workbench_flow.children import answers_of, child_node, child_tree
 
 _CRITIC = (
     "Review the answer to a task. Name each fault and what would mend it. If the answer is right, reply with the "
@@ -151,14 +150,7 @@ class Reflect(NodeKind):
         """The best of a round's answers, its score if there is a verifier, and what that says."""
         first = number * self.config.samples
         jobs = (self._checked(node, inputs, ctx, first + k) for k in range(self.config.samples))
-        outcomes = await asyncio.gather(*jobs, return_exceptions=True)
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException) and not isinstance(outcome, NodeError):
-                raise outcome
-        answers = [o for o in outcomes if not isinstance(o, BaseException)]
-        if not answers:
-            raise next(o for o in outcomes if isinstance(o, NodeError))
-        return max(answers, key=lambda a: a[1] or 0.0)
+        return max(await answers_of(jobs), key=lambda a: a[1] or 0.0)
 
     async def _checked(
         self, node: NodeKind, inputs: Mapping[str, Any], ctx: Context, replica: int

@@ -10,15 +10,15 @@ before it costs a call of the task.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Any, Literal
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Any, Literal, TypeVar
 
 from pydantic import Field
 
 from workbench import Evaluation, Optimizer, Patch, Study, Workflow
 from workbench.errors import SpecError
 from workbench.nodes import learnable, node_at
-from workbench.propose import Proposer
+from workbench.propose import Batches, Proposer
 from workbench_forge import prompts
 from workbench_forge.actions import (
     HARMLESS,
@@ -32,6 +32,8 @@ from workbench_forge.actions import (
     read_action,
     solved,
 )
+
+T = TypeVar("T")
 
 
 class Forge(Optimizer):
@@ -72,15 +74,12 @@ class Forge(Optimizer):
 
     async def _forge_functions(self, study: Study, address: str) -> None:
         failures: list[tuple[list[Function], float]] = []
-        rows: list[Any] = []
+        batches = Batches(study, self.batch)
         misses = 0
         for step in range(self.steps):
             if misses >= self.patience or not study.train:
                 return
-            if len(rows) < min(self.batch, len(study.train)):
-                rows = study.rng.sample(list(study.train), len(study.train))
-            batch, rows = rows[: self.batch], rows[self.batch :]
-            best = study.best
+            batch, best = batches.draw(), study.best
             if not study.affords(best, [*batch, *batch]):
                 return
             before = await study.evaluate(best, batch, traces=True)
@@ -127,22 +126,29 @@ class Forge(Optimizer):
         replica: int,
     ) -> Action | None:  # fmt: skip
         """One usable edit, or None after `tries` answers that are not."""
+
+        async def read(text: str) -> Action:
+            action = read_action(text, functions, self.max_functions, self.imports, tools)
+            if action.kind in ("add", "revise"):
+                await check_example(study, action)
+            return action
+
+        return await self._usable(study, messages, read, replica)
+
+    async def _usable(
+        self, study: Study, messages: list[dict[str, str]], read: Callable[[str], Awaitable[T]], replica: int
+    ) -> T | None:
+        """What `read` makes of an answer. Where it raises Refused the proposer is told why, and asked again."""
         for _ in range(self.tries):
-            text = await self._proposer(study).ask(messages, replica)
+            text = await Proposer(study, self.temperature, max_tokens=1500).ask(messages, replica)
             if text is None:
                 return None
             try:
-                action = read_action(text, functions, self.max_functions, self.imports, tools)
-                if action.kind in ("add", "revise"):
-                    await check_example(study, action)
-                return action
+                return await read(text)
             except Refused as error:
                 messages = [*messages, {"role": "assistant", "content": text},
                             {"role": "user", "content": f"That cannot be used: {error}. Try again."}]  # fmt: skip
         return None
-
-    def _proposer(self, study: Study) -> Proposer:
-        return Proposer(study, self.temperature, max_tokens=1500)
 
     # Programs of code nodes
 
@@ -180,15 +186,9 @@ class Forge(Optimizer):
             await study.evaluate(candidate, race=True)
 
     async def _program(self, study: Study, messages: list[dict[str, str]], function: str, replica: int) -> str | None:
-        for _ in range(self.tries):
-            text = await self._proposer(study).ask(messages, replica)
-            if text is None:
-                return None
+        async def read(text: str) -> str:
             source = python_in(text)
-            try:
-                check_source(source, function, self.imports)
-                return source
-            except Refused as error:
-                messages = [*messages, {"role": "assistant", "content": text},
-                            {"role": "user", "content": f"That cannot be used: {error}. Try again."}]  # fmt: skip
-        return None
+            check_source(source, function, self.imports)
+            return source
+
+        return await self._usable(study, messages, read, replica)

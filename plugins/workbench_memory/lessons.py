@@ -7,12 +7,12 @@ own wording; that the proposer is told how earlier lists scored is ours, too.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from workbench import Evaluation
+from workbench.propose import short
 
 LONGEST = 240  # characters of one statement
 
@@ -53,7 +53,7 @@ def read_insights(text: str, most: int) -> list[str]:
 
 def preference_messages(context: Mapping[str, Any], draft: str, edited: str, shown: int) -> list[dict[str, str]]:
     share = max(200, shown // 3)
-    text = f"The situation: {_short(dict(context), share)}\nBefore:\n{draft[:share]}\nAfter:\n{edited[:share]}"
+    text = f"The situation: {short(dict(context), share)}\nBefore:\n{draft[:share]}\nAfter:\n{edited[:share]}"
     return [{"role": "system", "content": _PREFERENCE}, {"role": "user", "content": text}]
 
 
@@ -70,14 +70,9 @@ def _histories(trial: Evaluation, shown: int) -> str:
     share = max(160, shown // max(1, len(turns)))
     lines = []
     for result in turns:
-        line = f"- score {result.score or 0.0:.2f}; task: {_short(dict(result.example.fields), share // 2)}; "
-        line += f"answer: {_short(dict(result.prediction), share // 3)}"
+        line = f"- score {result.score or 0.0:.2f}; task: {short(dict(result.example.fields), share // 2)}; "
+        line += f"answer: {short(dict(result.prediction), share // 3)}"
         if result.failure or result.feedback:
             line += f"; {result.message or result.feedback}"
         lines.append(line[:share])
     return "\n".join(lines)[:shown]
-
-
-def _short(value: Any, most: int) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= most else text[: most - 1] + "…"

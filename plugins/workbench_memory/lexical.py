@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import re
 import sqlite3
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from workbench import plain
+from workbench.tfidf import TfIdf
 
 #: More words than this say little more about a query, and cost time.
 MOST_WORDS = 128
@@ -25,6 +26,7 @@ def text_of(values: Mapping[str, Any], names: Sequence[str]) -> str:
     return " ".join(plain.as_text(values[n]) for n in names if n in values)
 
 
+@cache
 def has_fts5() -> bool:
     """Whether this SQLite has full-text search."""
     connection = sqlite3.connect(":memory:")
@@ -62,30 +64,19 @@ class Fts5:
         return dict(found.fetchall())
 
 
-class TfIdf:
+class Words:
     """The same by TF-IDF cosine, without SQLite."""
 
     def __init__(self, texts: Sequence[str]):
-        bags = [Counter(re.findall(r"\w+", t.lower())) for t in texts]
-        seen = Counter(word for bag in bags for word in bag)
-        idf = {word: math.log(1 + len(bags) / n) for word, n in seen.items()}
-        self._by_word: dict[str, list[tuple[int, float]]] = {}
-        for index, bag in enumerate(bags):
-            norm = math.sqrt(sum((n * idf[w]) ** 2 for w, n in bag.items()))
-            for word, n in bag.items():
-                self._by_word.setdefault(word, []).append((index, n * idf[word] ** 2 / norm))
+        self._index = TfIdf([Counter(re.findall(r"\w+", t.lower())) for t in texts])
 
     def scores(self, query: str) -> dict[int, float]:
         """TF-IDF by index, higher is nearer; only texts that share a word with the query."""
-        found: dict[int, float] = {}
-        for word in words_of(query)[:MOST_WORDS]:
-            for index, weight in self._by_word.get(word, ()):
-                found[index] = found.get(index, 0.0) + weight
-        return found
+        return self._index.scores(dict.fromkeys(words_of(query)[:MOST_WORDS], 1))
 
 
-def lexical_index(texts: Sequence[str]) -> Fts5 | TfIdf:
-    return Fts5(texts) if has_fts5() else TfIdf(texts)
+def lexical_index(texts: Sequence[str]) -> Fts5 | Words:
+    return Fts5(texts) if has_fts5() else Words(texts)
 
 
 def relevance(scores: dict[int, float]) -> dict[int, float]:

@@ -14,8 +14,8 @@ from pydantic import Field
 
 from workbench import BudgetSpent, Example, Optimizer, Patch, Study, Workflow
 from workbench.evaluate import paired_race
-from workbench.nodes import learnable, node_at, setting
-from workbench.propose import Proposer, prompt_in_use, rewrite_request, room_for, show_results
+from workbench.nodes import learnable, node_at, text_at
+from workbench.propose import Proposer, finalists, prompt_in_use, rewrite_request, room_for, runs_left, show_results
 from workbench_prompt_mcts import prompts
 from workbench_prompt_mcts.tree import Backup, State, back_up, select
 
@@ -56,11 +56,9 @@ class PromptMCTS(Optimizer):
 
     def sized(self, study: Study) -> PromptMCTS:
         """These settings with a number where the budget decides."""
-        seen = study.best_evaluation
-        runs = study.remaining("calls") / max(1.0, seen.objectives["calls"] if seen else 1.0)
         sizes = {
-            "guide": self.guide or int(min(48, max(8, runs / 50))),
-            "finalists": self.finalists or int(min(4, max(1, runs / 4 / max(1, len(study.val))))),
+            "guide": self.guide or int(min(48, max(8, runs_left(study) / 50))),
+            "finalists": self.finalists or finalists(study),
         }
         return self.model_copy(update=sizes)
 
@@ -117,7 +115,7 @@ class _Search:
         study = self.study
         batch = study.rng.sample(list(self.lessons), min(self.settings.batch, len(self.lessons)))
         results = (await study.evaluate(parent.workflow, batch, traces=True)).results
-        texts = {a: str(setting(parent.workflow, a) or "") for a in self.addresses}
+        texts = {a: text_at(parent.workflow, a) for a in self.addresses}
         used = [a for a, text in texts.items() if prompt_in_use(a, text, results)]
         if not used:
             return None
@@ -127,7 +125,7 @@ class _Search:
         chosen = [r for r in results if (r.score or 0.0) < 1] or list(results)
         shown = self.settings.shown
         advice = await self.proposer.ask(prompts.feedback(node, prompt, chosen, shown), self.made)
-        tried = [(str(setting(s.workflow, address) or ""), s.reward) for s in parent.path[:-1]]
+        tried = [(text_at(s.workflow, address), s.reward) for s in parent.path[:-1]]
         request = rewrite_request(node, prompt, evidence=show_results(chosen, shown), advice=advice or "", tried=tried)
         text = await self.proposer.prompt(request, self.made)
         if text is None:

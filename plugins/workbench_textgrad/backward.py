@@ -8,7 +8,7 @@ from typing import Any
 
 from workbench import Example, Workflow
 from workbench.evaluate import Result
-from workbench.nodes import NodeKind, enabled, learnable, make_node, node_at, setting
+from workbench.nodes import NodeKind, enabled, learnable, make_node, node_at, text_at
 from workbench.propose import Proposer, prompt_in_use, show_results
 from workbench_textgrad import prompts
 from workbench_textgrad.prompts import Gradient
@@ -130,7 +130,7 @@ class Backward:
 
     async def gradient(self, layer: Layer, seen: Sequence[Result], blame: Sequence[str], above: bool) -> Gradient:
         start = len(f"nodes.{layer.node.name}.")
-        texts = {a[start:]: str(setting(self.workflow, a) or "") for a in layer.prompts}
+        texts = {a[start:]: text_at(self.workflow, a) for a in layer.prompts}
         functions: list[Any] = [f for a in layer.functions for f in self.workflow.get(a)]
         request = prompts.gradient(
             layer.node, prompts.settings_of(texts, functions), show_results(seen, self.shown), blame,

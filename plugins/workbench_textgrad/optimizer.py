@@ -15,8 +15,8 @@ from pydantic import Field
 
 from workbench import BudgetSpent, Evaluation, Example, Optimizer, Patch, Study, Workflow
 from workbench.errors import SpecError
-from workbench.nodes import learnable, setting
-from workbench.propose import Proposer, rewrite_request, room_for
+from workbench.nodes import learnable, text_at
+from workbench.propose import Batches, Proposer, finalists, rewrite_request, room_for
 from workbench_textgrad import prompts
 from workbench_textgrad.backward import Backward, layers_of, switched_off
 from workbench_textgrad.prompts import Gradient
@@ -57,16 +57,14 @@ class _Descent:
         self.proposer = Proposer(study, settings.temperature)
         self.current = study.best  # the latest solution, wherever the budget ends the search
         self.kept: list[tuple[Workflow, float]] = []  # solutions that were not undone, with their batch's score
-        self.rows: list[Example] = []
-        seen = study.best_evaluation
-        runs = study.remaining("calls") / max(1.0, seen.objectives["calls"] if seen else 1.0)
-        self.finalists = settings.finalists or int(min(4, max(1, runs / 4 / max(1, len(study.val)))))
+        self.batches = Batches(study, settings.batch)
+        self.finalists = settings.finalists or finalists(study)
 
     async def go(self) -> None:
         old, last = None, 0.0
         good = idle = 0
         for step in range(self.settings.steps):
-            batch, current = self.batch(), self.current
+            batch, current = self.batches.draw(), self.current
             if not self.affords(current, batch, 2):
                 return
             now = await self.study.evaluate(current, batch, traces=True)
@@ -83,13 +81,6 @@ class _Descent:
             new = await self.stepped(current, now, step)
             old, last = (current if new != current else None), now.score
             self.current = new
-
-    def batch(self) -> list[Example]:
-        train, size = self.study.train, min(self.settings.batch, len(self.study.train))
-        if len(self.rows) < size:
-            self.rows = self.study.rng.sample(list(train), len(train))
-        batch, self.rows = self.rows[:size], self.rows[size:]
-        return batch
 
     def affords(self, workflow: Workflow, batch: Sequence[Example], passes: int) -> bool:
         """Whether so many passes over a batch and then the finalists can be paid for, proposals included."""
@@ -125,12 +116,12 @@ class _Descent:
         return base.patched(Patch(values, note=f"gradient step {step}")) if values else base
 
     async def rewritten(self, backward: Backward, address: str, gradient: Gradient) -> dict[str, str]:
-        prompt = str(setting(backward.workflow, address) or "")
+        prompt = text_at(backward.workflow, address)
         found = backward.evidence(address, prompt)
         if found is None:
             return {}
         node, evidence = found
-        tried = {str(setting(w, address) or ""): score for w, score in self.kept[-4:]}
+        tried = {text_at(w, address): score for w, score in self.kept[-4:]}
         tried.pop(prompt, None)
         request = rewrite_request(node, prompt, evidence=evidence, advice=gradient.step, tried=tried.items())
         text = await self.proposer.prompt(request, backward.replica)

@@ -14,7 +14,7 @@ from workbench.export import written_node
 from workbench.nodes import enabled, node_tree
 from workbench_memory import lexical
 from workbench_memory.learned import features, fit, score
-from workbench_memory.lexical import Fts5, TfIdf, words_of
+from workbench_memory.lexical import Fts5, Words, words_of
 
 ROWS = ["the red bird sings", "the blue fish swims", "a red fish sleeps", "stones do not move"]
 
@@ -93,7 +93,7 @@ def test_any_input_can_be_looked_up(q: Any, tmp_path: Path) -> None:
 
 def test_both_indexes_find_the_same_texts() -> None:
     for query in ("red fish", "the bird", "move"):
-        fts, tfidf = Fts5(ROWS).scores(query), TfIdf(ROWS).scores(query)
+        fts, tfidf = Fts5(ROWS).scores(query), Words(ROWS).scores(query)
         assert fts.keys() == tfidf.keys()
         assert max(fts, key=lambda i: fts[i]) == max(tfidf, key=lambda i: tfidf[i])
     assert lexical.has_fts5(), "if this SQLite lacks FTS5, the tests below it run on TF-IDF alone"
@@ -101,7 +101,7 @@ def test_both_indexes_find_the_same_texts() -> None:
 
 def test_without_fts5_words_are_still_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lexical, "has_fts5", lambda: False)
-    assert isinstance(lexical.lexical_index(ROWS), TfIdf)
+    assert isinstance(lexical.lexical_index(ROWS), Words)
     assert recall(entries(*ROWS, "without fts"), "a blue fish", tmp_path, k=1)[1] == [1]
 
 

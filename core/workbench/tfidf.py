@@ -1,0 +1,28 @@
+"""TF-IDF cosine between bags of words, computed once for a set of them."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+
+
+class TfIdf:
+    """An index over bags: how often each has a word, or whatever stands for one."""
+
+    def __init__(self, bags: Sequence[Mapping[str, int]]):
+        seen = Counter(word for bag in bags for word in bag)
+        self.idf = {word: math.log(1 + len(bags) / count) for word, count in seen.items()}
+        self.by_word: dict[str, list[tuple[int, float]]] = defaultdict(list)
+        for index, bag in enumerate(bags):
+            norm = math.sqrt(sum((n * self.idf[w]) ** 2 for w, n in bag.items())) or 1.0
+            for word, n in bag.items():
+                self.by_word[word].append((index, n * self.idf[word] / norm))
+
+    def scores(self, bag: Mapping[str, int]) -> dict[int, float]:
+        """By index, higher is nearer; only those that share a word with the bag."""
+        found: dict[int, float] = {}
+        for word, n in bag.items():
+            for index, weight in self.by_word.get(word, ()):
+                found[index] = found.get(index, 0.0) + n * self.idf[word] * weight
+        return found
