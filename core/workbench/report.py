@@ -176,7 +176,7 @@ def build_report(
     objectives = list(task.spec.objectives)
     front = pareto_set(list(evaluations.values()), objectives) if len(objectives) > 1 else []
     return Report(
-        run=run, status=status, winner=winner, changes=task.workflow.diff(winner),
+        run=run, status=status, winner=winner, changes=[c for c in task.workflow.diff(winner) if c[1] or c[2] != []],  # none to empty is none
         baseline=_side(evaluations.get(task.workflow.hash), [a for a, _ in pairs], task.workflow),
         best=_side(evaluations.get(winner.hash), [b for _, b in pairs], winner),
         proof=proof, spent=ledger.summary(), budget=task.spec.budget.model_dump(exclude_none=True), database=database,

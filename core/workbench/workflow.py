@@ -104,8 +104,8 @@ class Workflow:
         return child
 
     def diff(self, other: Workflow) -> list[tuple[str, Any, Any]]:
-        """(address, value here, value there) for each setting that differs; None where there is none or an empty list."""
-        here, there = ({a: None if v == [] else v for a, v in _leaves(w.tree)} for w in (self, other))
+        """(address, value here, value there) for each setting that differs; None where there is none."""
+        here, there = dict(_leaves(self.tree)), dict(_leaves(other.tree))
         return [
             (address, here.get(address), there.get(address))
             for address in sorted(here.keys() | there.keys())
