@@ -4,12 +4,14 @@
 
 It replaces how the server generates, and nothing else. Products are in bfloat16, the beginning that the prompts of a
 batch share (instructions, examples) is computed once and kept, and rows that are done leave the batch. Answers are
-those of transformers up to rounding.
+those of transformers up to rounding. GET /stats counts for each name of a model too (`prompt_tokens:NAME`), so that runs
+side by side, which share batches, know what each of them spent.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import sys
 from typing import Any
@@ -205,6 +207,22 @@ def generator(server: Any) -> type:
     return Generator
 
 
+def handler(server: Any) -> type:
+    """The server's handler, which also counts by the name that a request gave to the model."""
+
+    class Handler(server.Handler):
+        def reply(self, status: int, body: Any, *rest: Any, **named: Any) -> Any:
+            if status == 200 and isinstance(body, bytes) and body.startswith(b"{"):
+                answer = json.loads(body)
+                with server.LOCK:
+                    server.STATS[f"requests:{answer['model']}"] += 1
+                    for kind in ("prompt_tokens", "completion_tokens"):
+                        server.STATS[f"{kind}:{answer['model']}"] += answer["usage"][kind]
+            return super().reply(status, body, *rest, **named)
+
+    return Handler
+
+
 def _until(cache: Cache, length: int) -> Cache:
     return [(k[:, :, :length], v[:, :, :length]) for k, v in cache]
 
@@ -216,7 +234,7 @@ def main() -> None:
     server = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(server)
     del sys.argv[place : place + 2]
-    server.Model = generator(server)
+    server.Model, server.Handler = generator(server), handler(server)
     server.main()
 
 

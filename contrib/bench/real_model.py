@@ -1,10 +1,11 @@
 """A real small model on real data: our optimizers beside DSPy's own, all with the same number of task calls.
 
-    lm_server.py --model SMOLLM2_FOLDER --port 8112
+    prefix_server.py --server lm_server.py --model SMOLLM2_FOLDER --port 8112
     python contrib/bench/real_model.py --data DATA_FOLDER --out results.jsonl --tasks banking77 bbh:sports_understanding
 
 Both sides talk to the same server, see the same rows, and are tested on the same rows that neither has seen. Each
-finished (task, method, seed) is one line of the results file and is not run again; `--table` prints the table.
+finished (task, method, seed) is one line of the results file and is not run again; `--table` prints the table. Several
+of these commands may run side by side on one server and one file, each with methods of its own.
 DSPy runs natively, with its own prompts; sizes are chosen so that it spends about as many calls as we do.
 """
 
@@ -60,15 +61,15 @@ def _read(folder: Path) -> list[dict]:
 
 
 class Server:
-    """The shared server's own count of requests and tokens."""
+    """The server's own count (`prefix_server.py`) of the requests and tokens of one name of the model."""
 
-    def __init__(self, url: str):
-        self.url = url.removesuffix("/v1") + "/stats"
+    def __init__(self, url: str, model: str):
+        self.url, self.model = url.removesuffix("/v1") + "/stats", model
 
     def stats(self) -> dict[str, int]:
         with urllib.request.urlopen(self.url) as answer:
             found = json.loads(answer.read())
-        return {k: found.get(k, 0) for k in ("requests", "prompt_tokens", "completion_tokens")}
+        return {k: found.get(f"{k}:{self.model}", 0) for k in ("requests", "prompt_tokens", "completion_tokens")}
 
 
 INSTRUCTIONS = {
@@ -138,7 +139,8 @@ def dspys(task: str, method: str, seed: int, url: str, splits: tuple[Any, ...]) 
     import dspy
 
     train, val, test, labels = splits
-    lm = dspy.LM("openai/local", api_base=url, api_key="none", cache=False, temperature=0.0, max_tokens=64)
+    model = f"{task.replace(':', '-')}-{method}-{seed}"  # a name of its own: several runs may share the server
+    lm = dspy.LM(f"openai/{model}", api_base=url, api_key="none", cache=False, temperature=0.0, max_tokens=64)
     dspy.configure(lm=lm, max_errors=10_000)  # a small model breaks DSPy's formats often; that is no reason to stop
     logging.getLogger("dspy").setLevel(logging.CRITICAL)
     fields: Any = {"text": (str, dspy.InputField()), "label": (Literal[tuple(labels)], dspy.OutputField())}
@@ -149,7 +151,8 @@ def dspys(task: str, method: str, seed: int, url: str, splits: tuple[Any, ...]) 
     def metric(gold: Any, pred: Any, trace: Any = None) -> float:
         return float(str(getattr(pred, "label", "")).strip() == gold.label)
 
-    before, notes = Server(url).stats(), ""
+    server, notes = Server(url, model), ""
+    before = server.stats()
     if method == "dspy_bootstrap_random_search":
         from dspy.teleprompt import BootstrapFewShotWithRandomSearch
 
@@ -166,13 +169,13 @@ def dspys(task: str, method: str, seed: int, url: str, splits: tuple[Any, ...]) 
         program, notes = _mipro(program, metric, sets, seed)
     elif method == "dspy_gepa":
         program, notes = _gepa(program, lm, sets, seed)
-    after = Server(url).stats()
+    after = server.stats()
     scores = []
     with dspy.context(lm=lm):
         evaluate = dspy.Evaluate(devset=sets[2], metric=metric, num_threads=16, display_progress=False,
                                  failure_score=0.0, max_errors=10_000)  # fmt: skip
         scores = [float(r[2]) for r in evaluate(program).results]
-    end = Server(url).stats()
+    end = server.stats()
     return {
         "scores": scores, "failures": {}, "notes": notes,
         "tokens_per_row": sum(end[k] - after[k] for k in ("prompt_tokens", "completion_tokens")) / len(test),
