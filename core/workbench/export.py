@@ -44,7 +44,7 @@ def workflow_tree(task: Task, workflow: Workflow, folder: Path) -> Tree:
     lm = workflow.tree.get("lm") or raw.get("lm")
     if lm is not None:
         tree["lm"] = lm
-    for key in ("roles", "data", "metric", "objectives"):
+    for key in ("roles", "data", "metric", "objectives", "policy"):
         if key in raw:
             tree[key] = raw[key]
     tree["data"] = {

@@ -19,9 +19,13 @@ from workbench.ledger import Ledger, ServerDead, Settled
 from workbench.lm import LM, Message, Request, Response
 from workbench.nodes import NodeKind, enabled
 from workbench.plugins import plugins
+from workbench.policy import PolicySpec
 from workbench.sandbox import LEVELS, Sandbox, SandboxError, open_sandbox
 from workbench.spec import LMSpec
 from workbench.workflow import Workflow, canonical
+
+#: Asks a person whether a tool may be called with these arguments.
+Consent = Callable[[str, Mapping[str, Any]], bool]
 
 
 @dataclass(slots=True)
@@ -162,6 +166,8 @@ class Runtime:
     lm: LMSpec
     roles: Mapping[Any, LMSpec] = field(default_factory=dict)
     pool: LMPool = field(default_factory=LMPool)
+    policy: PolicySpec = field(default_factory=lambda: PolicySpec())
+    consent: Consent | None = None
     _sandbox: Sandbox | None = None
     _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
 

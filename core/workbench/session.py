@@ -74,7 +74,7 @@ class Session:
         self.listener = listener or (lambda kind, data: None)
         self.info = RunInfo(run, task.spec.name, str(store.path), task.spec.budget.model_dump(exclude_none=True))
         self.ledger = Ledger(store, run_id, task.spec.budget, self._on_call, earlier_seconds)
-        self.runtime = Runtime(self.ledger, task.spec.lm, task.spec.roles, pool or LMPool())
+        self.runtime = Runtime(self.ledger, task.spec.lm, task.spec.roles, pool or LMPool(), task.spec.policy)
         self.evaluator = Evaluator(self.runtime, task.metric, task.spec.concurrency)
         self.progress = Progress(self._on_candidate, self._on_evaluation)
         self._candidates: set[str] = set()

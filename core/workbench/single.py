@@ -14,14 +14,15 @@ from workbench.evaluate import Evaluator
 from workbench.ledger import Ledger
 from workbench.proof import interval
 from workbench.run import prepare
-from workbench.runtime import Runtime
+from workbench.runtime import Consent, Runtime
 from workbench.store import Store, dumps, now
 from workbench.task import Task
 
 
 def run_single(path: Path, inputs: dict[str, str] | None, index: int | None, sets: Sequence[tuple[str, Any]],
-               database: str) -> dict[str, Any]:  # fmt: skip
-    """Run a workflow on given inputs, or on a row of val; its prediction, failure and spans."""
+               database: str, consent: Consent | None = None) -> dict[str, Any]:  # fmt: skip
+    """Run a workflow on given inputs, or on a row of val; its prediction, failure and spans. consent: asks a person
+    about a tool call that the policy wants to be asked about."""
     _, _, task, _ = prepare(path, sets)
     if inputs is not None:
         for name in task.inputs:
@@ -43,7 +44,7 @@ def run_single(path: Path, inputs: dict[str, str] | None, index: int | None, set
             "spans": [span.as_dict() for span in outcome.trace.spans],
         }  # fmt: skip
 
-    return _with_evaluator(task, database, "run", job)
+    return _with_evaluator(task, database, "run", job, consent)
 
 
 def evaluate_file(path: Path, split: str, sets: Sequence[tuple[str, Any]], database: str) -> dict[str, Any]:
@@ -63,7 +64,11 @@ def evaluate_file(path: Path, split: str, sets: Sequence[tuple[str, Any]], datab
 
 
 def _with_evaluator(
-    task: Task, database: str, kind: str, job: Callable[[Evaluator], Awaitable[dict[str, Any]]]
+    task: Task,
+    database: str,
+    kind: str,
+    job: Callable[[Evaluator], Awaitable[dict[str, Any]]],
+    consent: Consent | None = None,
 ) -> dict[str, Any]:
     """Do a job under a ledger of its own, so that its calls are recorded and billed like any others."""
 
@@ -77,7 +82,7 @@ def _with_evaluator(
             )  # fmt: skip
             assert cursor.lastrowid is not None
             ledger = Ledger(store, cursor.lastrowid, task.spec.budget)
-            runtime = Runtime(ledger, task.spec.lm, task.spec.roles)
+            runtime = Runtime(ledger, task.spec.lm, task.spec.roles, policy=task.spec.policy, consent=consent)
             try:
                 result = await job(Evaluator(runtime, task.metric, task.spec.concurrency))
             finally:

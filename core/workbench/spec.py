@@ -7,19 +7,15 @@ import types
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from workbench.errors import SpecError, suggest
+from workbench.policy import PolicySpec
+from workbench.strict import Strict
 from workbench.yamlsource import Source, load_yaml_file
 
 #: Keys of a node that are not its kind's own settings.
 NODE_KEYS = ("needs", "optional", "enabled")
-
-
-class Strict(BaseModel):
-    """A part of the file: unknown keys are refused, values are not coerced beyond int to float."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class Price(Strict):
@@ -147,6 +143,7 @@ class Spec(Strict):
     optimize: list[dict[str, dict[str, Any]]] = Field(default_factory=list)
     rounds: int = Field(1, ge=1, le=100, description="run the list of optimizers so many times, alternating")
     budget: BudgetSpec = Field(default_factory=lambda: BudgetSpec.model_validate({"calls": 1000}))
+    policy: PolicySpec = Field(default_factory=lambda: PolicySpec(), description="which tool calls are allowed")
     concurrency: int = Field(16, ge=1, le=4096, description="examples evaluated at once")
     seed: int = 0
 

@@ -23,10 +23,13 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from workbench.errors import NodeError, SpecError, suggest
 from workbench.lm import Response
+
+if TYPE_CHECKING:
+    from workbench.runtime import Context
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,44 @@ class Tool:
             raise
         except Exception as error:
             raise NodeError("tool", f"{self.name}: {type(error).__name__}: {error}") from error
+
+
+async def call_tool(ctx: Context, tool: Tool, arguments: Mapping[str, Any]) -> Any:
+    """A tool's result, if the policy allows the call. Result and failure are journalled alike.
+
+    Raises NodeError of the kind "policy" or "tool".
+    """
+    await check_policy(ctx, tool.name, arguments)
+
+    async def run() -> dict[str, Any]:
+        try:
+            return {"value": await tool(arguments)}
+        except NodeError as error:
+            return {"error": str(error)}
+
+    found = await ctx.effect("tool", [tool.source, dict(arguments)], run)
+    if "error" in found:
+        raise NodeError("tool", found["error"])
+    return found["value"]
+
+
+async def check_policy(ctx: Context, tool: str, arguments: Mapping[str, Any]) -> None:
+    """Raises NodeError("policy") for a call that the workflow file refuses, or that a person who is asked refuses."""
+    runtime = ctx.program.runtime
+    verdict, why = runtime.policy.verdict(tool, arguments)
+    reason = f": {why}" if why else ""
+    if verdict == "deny":
+        raise NodeError("policy", f"{tool} is not allowed here{reason}")
+    if verdict == "ask":
+        consent = runtime.consent
+        if consent is None:
+            raise NodeError("policy", f"{tool} needs a person's consent, and nobody is here to ask{reason}")
+
+        async def ask() -> bool:
+            return await asyncio.to_thread(consent, tool, arguments)
+
+        if not await ctx.effect("consent", [tool, dict(arguments)], ask):
+            raise NodeError("policy", f"the user did not allow {tool}{reason}")
 
 
 @lru_cache(maxsize=512)

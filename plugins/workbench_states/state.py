@@ -17,7 +17,7 @@ from workbench.nodes import NodeKind
 from workbench.runtime import Context, lm_spec
 from workbench.signature import Field, Signature, parse_signature
 from workbench.spec import LMSpec
-from workbench.tools import Tool, calls_in, described, load_tool
+from workbench.tools import Tool, call_tool, calls_in, described, load_tool
 from workbench_states.settings import END, StateConfig, StatesConfig, Transition, When
 
 _CALLS = """\
@@ -178,19 +178,15 @@ class State(NodeKind):
         known = tool.schema.get("properties")
         filled = {a: fields[f] for a, f in self.machine.arguments.items() if known is None or a in known}
         whole = {**arguments, **filled}
-
-        async def call() -> dict[str, Any]:
-            try:
-                return {"value": await tool(whole)}
-            except NodeError as error:
-                return {"error": str(error)}
-
-        found = await ctx.effect("tool", [tool.source, whole], call)
-        failed = "error" in found
-        text = f"error: {found['error']}" if failed else f"result: {plain.as_text(found['value'])}"
+        value, failed = None, False
+        try:
+            value = await call_tool(ctx, tool, whole)
+            text = f"result: {plain.as_text(value)}"
+        except NodeError as error:
+            text, failed = f"error: {error}", True
         if len(text) > self.machine.observation_chars:
             text = text[: self.machine.observation_chars - 1] + "…"
-        return Turn(action, text, found.get("value"), arguments, failed)
+        return Turn(action, text, value, arguments, failed)
 
     async def _next(
         self, turn: Turn, reply: str, kept: Mapping[str, Any], said: Sequence[Mapping[str, str]], ctx: Context

@@ -20,7 +20,7 @@ from workbench.nodes import NodeConfig, NodeKind
 from workbench.runtime import Context, lm_spec
 from workbench.signature import parse_signature
 from workbench.spec import LMSpec
-from workbench.tools import Tool, calls_in, described, load_tool
+from workbench.tools import Tool, call_tool, calls_in, check_policy, described, load_tool
 
 _RULES = """\
 You can use tools. To call one, answer with exactly one line:
@@ -189,9 +189,10 @@ class Agent(NodeKind):
         return {"role": "user", "content": text}
 
     async def _call(self, tool: Tool, arguments: dict[str, Any], ctx: Context) -> Any:
-        """A tool's result, journalled. Raises NodeError("tool")."""
+        """A tool's result, journalled. Raises NodeError of the kind "tool" or "policy"."""
         if tool.name not in self.forged:
-            return await ctx.effect("tool", [tool.source, arguments], lambda: tool(arguments))
+            return await call_tool(ctx, tool, arguments)
+        await check_policy(ctx, tool.name, arguments)
         found = await ctx.sandboxed(tool.source, tool.name, arguments)
         if found["kind"] == "ok":
             return found["value"]

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from workbench.nodes import NodeConfig, NodeKind
 from workbench.runtime import Context
-from workbench.tools import load_tool
+from workbench.tools import call_tool, load_tool
 
 
 class ToolConfig(NodeConfig):
@@ -45,5 +45,4 @@ class ToolNode(NodeKind):
 
     async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
         arguments = {**self.config.constants, **{a: inputs[f] for a, f in self.arguments.items()}}
-        result = await ctx.effect("tool", [self.tool.source, arguments], lambda: self.tool(arguments))
-        return {self.config.output: result}
+        return {self.config.output: await call_tool(ctx, self.tool, arguments)}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -116,7 +118,8 @@ def run_command(
     from workbench.single import run_single
 
     values = {name: value for name, _, value in (text.partition("=") for text in inputs)}
-    outcome = run_single(file, values or None, example, _settings(sets, None), db)
+    consent = _asked if sys.stdin.isatty() else None
+    outcome = run_single(file, values or None, example, _settings(sets, None), db, consent)
     if as_json:
         return echo_json(outcome)
     for span in outcome["spans"]:
@@ -129,6 +132,15 @@ def run_command(
         click.echo(f"Failed ({outcome['failure']}): {visible(outcome['message'])}")
         sys.exit(1)
     click.echo(visible(json.dumps(outcome["prediction"], ensure_ascii=False, default=str)))
+
+
+_ONE_AT_A_TIME = Lock()
+
+
+def _asked(tool: str, arguments: Mapping[str, Any]) -> bool:
+    """Consent of the person at the terminal to one call of a tool (`policy:` of the workflow file)."""
+    with _ONE_AT_A_TIME:
+        return click.confirm(f"Allow {tool}({visible(json.dumps(dict(arguments), ensure_ascii=False))})?", err=True)
 
 
 @click.command("eval")
