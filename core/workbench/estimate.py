@@ -6,7 +6,7 @@ from typing import Any
 
 from workbench.data import Example
 from workbench.lm import estimate_tokens
-from workbench.nodes import enabled
+from workbench.nodes import all_nodes, enabled
 from workbench.task import Task
 
 
@@ -32,6 +32,7 @@ def estimate(task: Task) -> dict[str, Any]:
         f"With {len(data.test)} test rows, gains of about {smallest:.2f} and more can be shown "
         "(80% power; fewer rows disagree, smaller gains show)."
     )
+    lines += [line for node in all_nodes(task.workflow) for line in node.advice()]
     return {
         "calls_per_example": calls, "baseline_calls": baseline, "proof_calls": proof, "input_tokens": tokens,
         "smallest_gain": smallest, "lines": lines,

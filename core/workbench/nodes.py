@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -55,6 +55,10 @@ class NodeKind:
     def max_calls(self) -> int:
         """The most LM calls that one run of it makes, retries not counted."""
         return 0
+
+    def advice(self) -> list[str]:
+        """What `validate` and `estimate` should tell about these settings, e.g. that they cost more than they save."""
+        return []
 
     def children(self) -> Mapping[str, NodeKind]:
         """Nodes inside this one, by the setting that holds them."""
@@ -235,6 +239,18 @@ def learnable(workflow: Workflow, kind: str | None = None) -> dict[str, str]:
     return {a: w for a, w in found.items() if kind is None or w == kind}
 
 
+def all_nodes(workflow: Workflow) -> Iterator[NodeKind]:
+    """The enabled nodes and those inside them."""
+
+    def walk(node: NodeKind) -> Iterator[NodeKind]:
+        yield node
+        for child in node.children().values():
+            yield from walk(child)
+
+    for node in enabled(workflow).values():
+        yield from walk(node)
+
+
 def node_at(workflow: Workflow, address: str) -> NodeKind:
     """The innermost node whose setting an address names. Raises KeyError."""
     parts = address.split(".")
@@ -255,7 +271,8 @@ def setting(workflow: Workflow, address: str) -> Any:
     value = workflow.get(address, None)
     if value is not None or not address.startswith("nodes."):
         return value
-    return getattr(node_at(workflow, address).config, address.rpartition(".")[2], None)
+    name, config = address.rpartition(".")[2], node_at(workflow, address).config
+    return next((getattr(config, n) for n, f in type(config).model_fields.items() if name in (n, f.alias)), None)
 
 
 def text_at(workflow: Workflow, address: str) -> str:

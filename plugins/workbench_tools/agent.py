@@ -7,20 +7,22 @@ action is told to the model and costs a step, and where the server takes tool de
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from workbench import plain
-from workbench.errors import NodeError, SpecError
+from workbench.errors import NodeError, SpecError, suggest
 from workbench.lm import Response
 from workbench.nodes import NodeConfig, NodeKind
 from workbench.runtime import Context, lm_spec
 from workbench.signature import parse_signature
 from workbench.spec import LMSpec
 from workbench.tools import Tool, call_tool, calls_in, check_policy, described, load_tool
+from workbench_tools.toolset import LAZY, REGISTER, Shown, ToolIndex, crossover, prompt_characters
 
 _RULES = """\
 You can use tools. To call one, answer with exactly one line:
@@ -29,6 +31,11 @@ You will then be told its result. When you know the answer, give it in this form
 {form}
 Tools:
 {tools}"""
+
+_QUERIES = (
+    "You look for tools that help with a task. Write {count} short search queries for descriptions of such tools, one a "
+    "line: what a tool would have to do, without the details of this task."
+)
 
 
 class ForgedExample(BaseModel):
@@ -66,6 +73,15 @@ class AgentConfig(NodeConfig):
     functions: list[Forged] = Field(default_factory=list, description="tools written as source, run in the sandbox")
     instructions: str = Field("", description="what to do, in words")
     demos: list[dict[str, Any]] = Field(default_factory=list, description="worked examples: inputs and outputs")
+    register_: Literal["all", "lazy"] = Field("all", alias="register", description="lazy: only names of tools are shown, "
+                                              "and the model registers those that it needs")  # fmt: skip
+    nearest: int = Field(0, ge=0, le=1000, description="show only so many tools, those nearest to the input; with "
+                         "register: lazy the others by name; 0: no selection")  # fmt: skip
+    queries: int = Field(
+        0, ge=0, le=8, description="search queries for `nearest` that the model writes first, in a call"
+    )
+    asked: dict[str, list[str]] = Field(default_factory=dict, description="questions that a tool answers, by its name, by "
+                                        "which `nearest` finds it")  # fmt: skip
     max_steps: int = Field(6, ge=1, le=100, description="answers of the model at most, tool calls included")
     native: bool = Field(False, description="pass tool definitions to the server instead of describing them in words")
     temperature: float | None = Field(None, ge=0, le=2, description="sampling temperature")
@@ -79,7 +95,7 @@ class Agent(NodeKind):
     Config = AgentConfig
     primary = "signature"
     learnable = {"instructions": "text", "demos": "demos", "max_steps": "int", "tools": "tools",
-                 "functions": "functions", "lm": "lm"}  # fmt: skip
+                 "functions": "functions", "lm": "lm", "register": "choice", "nearest": "int", "queries": "int"}  # fmt: skip
     config: AgentConfig
 
     def __init__(self, name: str, config: Any, base: Any):
@@ -91,6 +107,17 @@ class Agent(NodeKind):
         if twice or len(self.forged) < len(config.functions):
             raise SpecError(f"two tools are named '{twice[0] if twice else config.functions[-1].name}'")
         self.tools |= {f.name: f.tool() for f in config.functions}
+        if config.register_ == "lazy" and REGISTER in self.tools:
+            raise SpecError("with register: lazy no tool may be named 'register'", path=("tools",))
+        if config.queries and not config.nearest:
+            raise SpecError(
+                "queries find the nearest tools: say how many", hint="Write e.g. nearest: 5.", path=("queries",)
+            )
+        for name in config.asked:
+            if name not in self.tools:
+                raise SpecError(
+                    f"there is no tool '{name}'", hint=suggest(name, list(self.tools)), path=("asked", name)
+                )
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -102,43 +129,65 @@ class Agent(NodeKind):
 
     @property
     def max_calls(self) -> int:
-        return self.config.max_steps
+        return self.config.max_steps + bool(self.config.queries)
 
     @cached_property
     def lm(self) -> LMSpec | None:
         return lm_spec(self.config.lm) if self.config.lm is not None else None
 
     @cached_property
-    def system(self) -> str:
-        """Instructions, and, unless they go to the server natively, the tools and how to call them."""
-        text = plain.system_text(self.signature, self.config.instructions, {}, True)
-        if self.config.native or not self.tools:
-            return text
-        form = "\n".join(f"{f.name}: ..." for f in self.signature.outputs)
-        return f"{text}\n{_RULES.format(form=form, tools=chr(10).join(map(described, self.tools.values())))}"
+    def head(self) -> str:
+        """Instructions and the form of the answer, without tools."""
+        return plain.system_text(self.signature, self.config.instructions, {}, True)
 
     @cached_property
-    def definitions(self) -> tuple[dict[str, Any], ...]:
-        if not self.config.native:
-            return ()
+    def index(self) -> ToolIndex:
+        return ToolIndex(list(self.tools.values()), self.config.asked)
+
+    def advice(self) -> list[str]:
+        if self.config.register_ != "lazy" or self.config.nearest:
+            return []
+        tools, fixed = list(self.tools.values()), len(self.system(Shown(self.tools, (), lazy=False)))
+        full, lazy = prompt_characters(tools, fixed)
+        if lazy < full:
+            return [f"'{self.name}': with {len(tools)} tools, registering sends about {1 - lazy / full:.0%} less."]
+        return [
+            f"'{self.name}': with {len(tools)} tools, register: lazy sends about {lazy / full - 1:.0%} more than showing "
+            f"all; it pays from about {crossover(tools, fixed)} such tools on."
+        ]
+
+    def system(self, shown: Shown) -> str:
+        """Instructions, and, unless they go to the server natively, the tools and how to call them."""
+        if self.config.native or not self.tools:
+            return self.head
+        form = "\n".join(f"{f.name}: ..." for f in self.signature.outputs)
+        text = f"{self.head}\n{_RULES.format(form=form, tools=chr(10).join(map(described, shown.whole.values())))}"
+        return text + LAZY.format(names=", ".join(shown.named)) if shown.named else text
+
+    def definitions(self, shown: Shown) -> tuple[dict[str, Any], ...] | None:
+        """What a server that takes tools natively is told of them now."""
+        if not self.config.native or not self.tools:
+            return None
+        tools = [*shown.whole.values(), *([shown.registering] if shown.named else [])]
         return tuple(
             {
                 "type": "function",
                 "function": {"name": t.name, "description": t.description, "parameters": dict(t.schema)},
             }
-            for t in self.tools.values()
+            for t in tools
         )
 
     async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
-        messages: list[dict[str, Any]] = [{"role": "system", "content": self.system}]
+        ctx.span.agent = self.name
+        shown = await self._shown(inputs, ctx)
+        messages: list[dict[str, Any]] = [{"role": "system", "content": self.system(shown)}]
         for demo in self.config.demos:
             messages.append({"role": "user", "content": self._question(demo)})
             messages.append({"role": "assistant", "content": self._answer(demo)})
         messages.append({"role": "user", "content": self._question(inputs)})
-        ctx.span.agent = self.name
         for step in range(self.config.max_steps):
             ctx.span.turn = step
-            response = await self._ask(messages, ctx)
+            response = await self._ask(messages, shown, ctx)
             calls = calls_in(response)
             if not calls:
                 try:
@@ -150,8 +199,24 @@ class Agent(NodeKind):
                     ]
                     continue
             messages.append(_said(response))
-            messages += [await self._result(call, ctx) for call in calls]
+            messages += [await self._result(call, shown, ctx) for call in calls]
         raise NodeError("steps", f"no answer within {self.config.max_steps} steps")
+
+    async def _shown(self, inputs: Mapping[str, Any], ctx: Context) -> Shown:
+        """What the model sees of the tools to begin with."""
+        c = self.config
+        lazy = c.register_ == "lazy"
+        if not c.nearest:
+            return Shown(self.tools, () if lazy else tuple(self.tools), lazy)
+        texts = [self._question(inputs)]
+        if c.queries:
+            response = await ctx.complete(
+                [{"role": "system", "content": _QUERIES.format(count=c.queries)}, {"role": "user", "content": texts[0]}],
+                lm=self.lm, temperature=c.temperature, max_tokens=c.max_tokens,
+            )  # fmt: skip
+            lines = [re.sub(r"^\W*\d*\W+", "", line).strip() for line in response.text.splitlines()]
+            texts += [line for line in lines if line][: c.queries]
+        return Shown(self.tools, self.index.nearest(texts, c.nearest), lazy)
 
     def _question(self, values: Mapping[str, Any]) -> str:
         return "\n".join(f"{n}: {plain.as_text(values.get(n, ''))}" for n in self.inputs)
@@ -159,10 +224,10 @@ class Agent(NodeKind):
     def _answer(self, values: Mapping[str, Any]) -> str:
         return "\n".join(f"{n}: {plain.as_text(values[n])}" for n in self.outputs if n in values)
 
-    async def _ask(self, messages: Sequence[Mapping[str, Any]], ctx: Context) -> Response:
+    async def _ask(self, messages: Sequence[Mapping[str, Any]], shown: Shown, ctx: Context) -> Response:
         c = self.config
         response = await ctx.complete(
-            messages, lm=self.lm, temperature=c.temperature, max_tokens=c.max_tokens, tools=self.definitions or None
+            messages, lm=self.lm, temperature=c.temperature, max_tokens=c.max_tokens, tools=self.definitions(shown)
         )
         if response.finish == "refusal":
             raise NodeError("refused", f"the model refused: {response.text[:200]!r}")
@@ -170,17 +235,18 @@ class Agent(NodeKind):
             raise NodeError("empty", "the model gave an empty answer")
         return response
 
-    async def _result(self, call: Mapping[str, Any], ctx: Context) -> dict[str, Any]:
+    async def _result(self, call: Mapping[str, Any], shown: Shown, ctx: Context) -> dict[str, Any]:
         """A tool's result as a message; a wrong call is told to the model, so that it can do better."""
         name, arguments = call.get("name"), call.get("arguments")
-        tool = self.tools.get(str(name))
-        if tool is None:
-            text = f"error: there is no tool {name!r}; tools: {', '.join(self.tools)}"
+        if name == REGISTER and self.config.register_ == "lazy":
+            text = shown.register(arguments.get("tool") if isinstance(arguments, dict) else None)
+        elif refusal := shown.refusal(name):
+            text = refusal
         elif not isinstance(arguments, dict):
             text = "error: the arguments must be a JSON object"
         else:
             try:
-                text = f"result: {plain.as_text(await self._call(tool, arguments, ctx))}"
+                text = f"result: {plain.as_text(await self._call(self.tools[str(name)], arguments, ctx))}"
             except NodeError as error:
                 text = f"error: {error}"
         ctx.note(tools=[*ctx.span.notes.get("tools", []), {"name": name, "arguments": arguments, "result": text[:500]}])

@@ -65,7 +65,7 @@ def _settings(sets: tuple[str, ...], seed: int | None, **budgets: Any) -> list[t
 @_JSON
 def validate_command(file: Path, sets: tuple[str, ...], as_json: bool) -> None:
     """Check a workflow file, its data and its metric, without calling any model."""
-    from workbench.nodes import learnable
+    from workbench.nodes import all_nodes, learnable
     from workbench.run import prepare
 
     spec, _, task, optimizers = prepare(file, _settings(sets, None))
@@ -74,7 +74,7 @@ def validate_command(file: Path, sets: tuple[str, ...], as_json: bool) -> None:
         "name": spec.name, "nodes": list(task.workflow.nodes), "inputs": list(task.inputs),
         "rows": {"train": len(data.train), "val": len(data.val), "test": len(data.test)},
         "optimizers": [name for name, _ in optimizers], "learnable": learnable(task.workflow),
-        "warnings": list(data.warnings),
+        "warnings": list(data.warnings), "advice": [line for n in all_nodes(task.workflow) for line in n.advice()],
     }  # fmt: skip
     if as_json:
         return echo_json(summary)
@@ -84,6 +84,8 @@ def validate_command(file: Path, sets: tuple[str, ...], as_json: bool) -> None:
     click.echo("Can be changed: " + ", ".join(summary["learnable"]))
     for warning in data.warnings:
         click.echo(f"Warning: {warning}")
+    for line in summary["advice"]:
+        click.echo(f"Note: {line}")
 
 
 @click.command("estimate")
