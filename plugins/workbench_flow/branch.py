@@ -8,10 +8,10 @@ from typing import Any
 
 from pydantic import Field
 
+from workbench.children import child_node
 from workbench.errors import NodeError, SpecError
 from workbench.nodes import NodeConfig, NodeKind
 from workbench.runtime import Context
-from workbench_flow.children import child_node
 
 
 class BranchConfig(NodeConfig):

@@ -10,9 +10,9 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
+from workbench.children import answers_of, child_node
 from workbench.nodes import NodeConfig, NodeKind
 from workbench.runtime import Context
-from workbench_flow.children import answers_of, child_node
 
 _JUDGE = "Answers to the same task follow. Reply with the number of the best answer and nothing else."
 

@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
 from pydantic import Field, model_validator
 
 from workbench import plain
+from workbench.children import answers_of, child_node, child_tree, with_inputs
 from workbench.errors import LMError, NodeError, SpecError
 from workbench.evaluate import INFRASTRUCTURE
 from workbench.nodes import NodeConfig, NodeKind
 from workbench.runtime import Context
-from workbench.signature import Signature, parse_signature
-from workbench_flow.children import answers_of, child_node, child_tree
+from workbench.signature import Signature
 
 _CRITIC = (
     "Review the answer to a task. Name each fault and what would mend it. If the answer is right, reply with the "
@@ -82,7 +81,7 @@ class Reflect(NodeKind):
             raise SpecError(f"reflect cannot improve answers of '{tree['kind']}'",
                             hint="It takes nodes with a signature and instructions: predict, agent.", path=("of",))  # fmt: skip
         told = str(tree.get("instructions") or plain.default_instructions(signature))
-        changed = {"signature": _with_inputs(tree["signature"]), "instructions": f"{told}\n{self.config.improve}"}
+        changed = {"signature": with_inputs(tree["signature"], EXTRA), "instructions": f"{told}\n{self.config.improve}"}
         plainer = {k: v for k, v in tree.items() if k not in ("demos", "retrieve")}
         return child_node("of", {**plainer, **changed}, self.base, ("of",))
 
@@ -201,14 +200,3 @@ def read_score(found: Mapping[str, Any]) -> tuple[float, str]:
     if not isinstance(value, int | float) or not 0 <= value <= 1:
         raise NodeError("verifier", f"a verifier gives true, false or a number in [0, 1], not {value!r:.80}")
     return float(value), str(feedback or "")
-
-
-def _with_inputs(text: str) -> str:
-    """A signature with the extra inputs after its own. Raises SpecError where it has fields of these names."""
-    for arrow in re.finditer("->", text):
-        own = text[: arrow.start()].strip()
-        changed = f"{own}{', ' if own else ''}{', '.join(EXTRA)} {text[arrow.start() :]}"
-        with suppress(SpecError):
-            if parse_signature(changed).outputs == parse_signature(text).outputs:
-                return changed
-    raise SpecError(f"a signature under reflect has no fields of the names {' and '.join(EXTRA)}", path=("of",))

@@ -9,9 +9,9 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
+from workbench.children import child_node
 from workbench.nodes import NodeConfig, NodeKind, needs_of
 from workbench.runtime import Context
-from workbench_flow.children import child_node
 
 
 class SubWorkflowConfig(NodeConfig):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Mapping
+import re
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,6 +13,7 @@ from pydantic import ValidationError
 
 from workbench.errors import NodeError, SpecError
 from workbench.nodes import NodeKind, make_node, node_tree
+from workbench.signature import parse_signature
 
 T = TypeVar("T")
 
@@ -49,3 +52,14 @@ def child_node(name: str, raw: Any, base: Path, where: tuple[str | int, ...]) ->
         raise SpecError(f"{place}: {first['msg']}", path=(*where, *[p for p in first["loc"] if p in raw])) from None
     except SpecError as error:
         raise SpecError(error.message, hint=error.hint, path=(*where, *error.path)) from None
+
+
+def with_inputs(signature: str, names: Sequence[str]) -> str:
+    """A signature with more inputs after its own. Raises SpecError where it has fields of these names."""
+    for arrow in re.finditer("->", signature):
+        own = signature[: arrow.start()].strip()
+        changed = f"{own}{', ' if own else ''}{', '.join(names)} {signature[arrow.start() :]}"
+        with suppress(SpecError):
+            if parse_signature(changed).outputs == parse_signature(signature).outputs:
+                return changed
+    raise SpecError(f"the signature has no fields of the names {' and '.join(names)} here", path=("of",))
