@@ -7,7 +7,7 @@ import re
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pydantic import ValidationError
 
@@ -16,6 +16,16 @@ from workbench.nodes import NodeKind, make_node, node_tree
 from workbench.signature import parse_signature
 
 T = TypeVar("T")
+
+
+async def gathered(jobs: Iterable[Awaitable[T]]) -> list[T]:
+    """All results. All jobs come to their end before an error is raised: what they have under way is paid, so it is
+    recorded, and a replay sees the same. An error that is no NodeError goes before one that is."""
+    outcomes = await asyncio.gather(*jobs, return_exceptions=True)
+    errors = [o for o in outcomes if isinstance(o, BaseException)]
+    if errors:
+        raise next((e for e in errors if not isinstance(e, NodeError)), errors[0])
+    return cast(list[T], outcomes)
 
 
 async def answers_of(jobs: Iterable[Awaitable[T]]) -> list[T]:

@@ -1,0 +1,311 @@
+"""`captain`: a captain plans, has a team built for a step of the task, lets it talk, reads its report, and answers.
+
+Source: Captain Agent (Song et al., arXiv 2405.19425). A team is found in a library by retrieval, one call maps roles to
+experts, and a role for which there is none gets an expert written for it; the team talks in turns; a reviewer sums up and
+may ask for a second look. Departures: every loop has a cap, the one over unreadable mappings, too; members speak in turn
+rather than as a manager picks them, which saves a call a turn; experts are found by words; an expert's description may
+contain colons; and what is found or written for one example is never kept for another.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from workbench import plain
+from workbench.errors import NodeError
+from workbench.lm import Response
+from workbench.nodes import NodeConfig, NodeKind
+from workbench.runtime import Context, lm_spec
+from workbench.signature import parse_signature
+from workbench.tfidf import TfIdf
+from workbench.tools import call_tool, calls_in, described, load_tool
+
+_CAPTAIN = """\
+You solve a task with teams of experts. To have a team work on a step, answer with exactly one line:
+call: {{"tool": "seek_experts", "arguments": {{"group": NAME, "roles": [ROLE, ...], "task": WHAT TO DO}}}}
+Ask for at most {size} roles, one of them a checker. You will be told their report. A group that you name again has the same
+experts. Where a report contradicts itself or an earlier one, have the same group check it. When you know the answer, give it
+in this form:
+{form}"""
+_MAP = """\
+Roles are needed for a task. For each role, choose an expert from the candidates, or null where none fits. Answer with one
+JSON object and nothing else: {"ROLE": "EXPERT" or null, ...}"""
+_WRITE = (
+    "Write an expert for a role in a team. Answer with one JSON object and nothing else: "
+    '{"name": one_word, "description": one line, "instructions": what to tell the expert}'
+)
+_TALK = """\
+You are {name}, in a team with {others}. {instructions}
+Work on the task together, one short message a turn. When the task is done, end your message with the word TERMINATE."""
+_TOOLS = """
+You can use tools. To call one, answer with exactly one line:
+call: {{"tool": NAME, "arguments": {{...}}}}
+Tools:
+{tools}"""
+_REVIEW = """\
+Sum up a team's conversation about a task in this form:
+result: what was found, in one line
+errors: contradictions and mistakes, or none
+check: yes if it should be done again, else no"""
+
+
+class Expert(BaseModel):
+    """A member of the library."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    description: str = Field(description="what the expert is for; by it the expert is found")
+    instructions: str = Field("", description="what the expert is told")
+    tools: list[str] = Field(
+        default_factory=list, description="names of tools that the expert may call; none: those nearest"
+    )
+
+
+class CaptainConfig(NodeConfig):
+    """Settings of a `captain` node."""
+
+    signature: str = Field(description='inputs and outputs, e.g. "question -> answer"')
+    instructions: str = Field("", description="what to do, in words")
+    library: dict[str, Expert] = Field(default_factory=dict, description="experts by name")
+    tools: list[str] = Field(default_factory=list, description="python:module.function or mcp:COMMAND ARGS#name")
+    turns: int = Field(5, ge=1, le=50, description="answers of the captain at most")
+    talk: int = Field(6, ge=1, le=50, description="messages of a team's conversation at most")
+    size: int = Field(3, ge=1, le=10, description="members of a team at most")
+    candidates: int = Field(
+        3, ge=1, le=20, description="experts of the library that are looked at for a role; tools, too"
+    )
+    max_tokens: int = Field(512, ge=1, description="tokens of one message at most")
+    temperature: float | None = Field(None, ge=0, le=2, description="sampling temperature")
+    lm: str | dict[str, Any] | None = Field(None, description="another language model for this node")
+
+
+@dataclass
+class Group:
+    """A team of one example: its experts in the order in which they speak, and whether it has been asked again."""
+
+    experts: dict[str, Expert] = field(default_factory=dict)
+    checked: bool = False
+
+
+class Captain(NodeKind):
+    """Plans, builds a team of experts for each step, and answers when their reports suffice (Captain Agent)."""
+
+    Config = CaptainConfig
+    primary = "signature"
+    learnable = {"instructions": "text", "library": "library", "turns": "int", "talk": "int", "size": "int",
+                 "lm": "lm"}  # fmt: skip
+    config: CaptainConfig
+
+    def __init__(self, name: str, config: Any, base: Any):
+        super().__init__(name, config, base)
+        self.signature = parse_signature(config.signature)
+        self.tools = {tool.name: tool for tool in (load_tool(address, base) for address in config.tools)}
+        for expert, entry in config.library.items():
+            for tool in entry.tools:
+                if tool not in self.tools:
+                    from workbench.errors import SpecError, suggest
+
+                    raise SpecError(f"there is no tool '{tool}'", hint=suggest(tool, list(self.tools)),
+                                    path=("library", expert, "tools"))  # fmt: skip
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return tuple(f.name for f in self.signature.inputs)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return tuple(f.name for f in self.signature.outputs)
+
+    @property
+    def max_calls(self) -> int:
+        """Each turn of the captain may build a team (mapping twice, each role written) and let it talk, then a review."""
+        c = self.config
+        return c.turns + (c.turns - 1) * (2 + c.size + c.talk + 1)
+
+    @cached_property
+    def lm(self) -> Any:
+        return lm_spec(self.config.lm) if self.config.lm is not None else None
+
+    @cached_property
+    def index(self) -> TfIdf:
+        return TfIdf([_bag(f"{name} {e.description}") for name, e in self.config.library.items()])
+
+    async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
+        form = "\n".join(f"{f.name}: ..." for f in self.signature.outputs)
+        head = plain.system_text(self.signature, self.config.instructions, {}, True)
+        task = "\n".join(f"{n}: {plain.as_text(inputs[n])}" for n in self.inputs)
+        messages = [{"role": "system", "content": f"{head}\n{_CAPTAIN.format(size=self.config.size, form=form)}"},
+                    {"role": "user", "content": task}]  # fmt: skip
+        groups: dict[str, Group] = {}
+        ctx.span.agent = self.name
+        for turn in range(self.config.turns):
+            ctx.span.turn = turn
+            response = await self._ask(messages, ctx)
+            calls = calls_in(response)
+            if not calls:
+                try:
+                    found = plain.parse(self.signature, response.text, response.finish == "length")[0]
+                    self._note(groups, ctx)
+                    return found
+                except NodeError as error:
+                    told = f"{error}. Give the answer in the form asked for."
+            elif turn == self.config.turns - 1:
+                break  # a report that nobody reads is not worth its calls
+            else:
+                told = await self._team(calls[0], groups, ctx)
+            messages += [{"role": "assistant", "content": response.text}, {"role": "user", "content": told}]
+        self._note(groups, ctx)
+        raise NodeError("steps", f"no answer within {self.config.turns} turns")
+
+    def _note(self, groups: Mapping[str, Group], ctx: Context) -> None:
+        used = {name for group in groups.values() for name in group.experts if name in self.config.library}
+        ctx.note(groups={name: list(g.experts) for name, g in groups.items()},
+                 importance={name: float(name in used) for name in self.config.library})  # fmt: skip
+
+    async def _ask(
+        self, messages: Sequence[Mapping[str, Any]], ctx: Context, max_tokens: int | None = None
+    ) -> Response:
+        c = self.config
+        response = await ctx.complete(
+            messages, lm=self.lm, temperature=c.temperature, max_tokens=max_tokens or c.max_tokens
+        )
+        if response.finish == "refusal":
+            raise NodeError("refused", f"the model refused: {response.text[:200]!r}")
+        return response
+
+    async def _team(self, call: Mapping[str, Any], groups: dict[str, Group], ctx: Context) -> str:
+        """The report of a team, found or built; what is wrong with the call is told to the captain."""
+        given = call.get("arguments")
+        if call.get("name") != "seek_experts":
+            return f"error: there is no tool {call.get('name')!r}; the only one is seek_experts"
+        if not isinstance(given, dict) or not isinstance(given.get("task"), str) or not given["task"].strip():
+            return 'error: the arguments are {"group": NAME, "roles": [ROLE, ...], "task": TEXT}'
+        name, roles, task = str(given.get("group") or "team"), given.get("roles"), given["task"]
+        again = name in groups
+        if not again:
+            if not isinstance(roles, list) or not any(str(r).strip() for r in roles):
+                return "error: a new group needs roles, each in one line"
+            wanted = list(dict.fromkeys(str(r).strip() for r in roles if str(r).strip()))[: self.config.size]
+            groups[name] = Group(await self._built(wanted, task, ctx))
+        group = groups[name]
+        if again and group.checked:
+            return f"error: the group {name} has checked its result already: answer, or ask another group"
+        group.checked = again
+        said = await self._talk(group, task, ctx)
+        review = await self._ask([{"role": "system", "content": _REVIEW},
+                                  {"role": "user", "content": f"The task: {task}\n\n{said}"}], ctx)  # fmt: skip
+        doubt = re.search(r"(?im)^\s*check:\s*yes\b", review.text) and not again
+        advice = f"\nHave the group {name} check this once more before you answer." if doubt else ""
+        return f"report of {name} ({', '.join(group.experts)}):\n{review.text.strip()}{advice}"
+
+    async def _built(self, roles: Sequence[str], task: str, ctx: Context) -> dict[str, Expert]:
+        """An expert for each role, each one once: from the library, or written for the role."""
+        near = {role: self._nearest(role) for role in roles}
+        mapped = await self._mapped(near, ctx) if any(near.values()) else {}
+        team: dict[str, Expert] = {}
+        for role in roles:
+            name = mapped.get(role)
+            if name is None:
+                name, expert = await self._written(role, task, ctx)
+                team.setdefault(name if name not in self.config.library else f"{name}_2", expert)
+            elif name not in team:
+                team[name] = self.config.library[name]
+        return team
+
+    def _nearest(self, role: str) -> list[str]:
+        names, scores = list(self.config.library), self.index.scores(_bag(role))
+        best = sorted(scores, key=lambda i: (-scores[i], i))[: self.config.candidates]
+        return [names[i] for i in best]
+
+    async def _mapped(self, near: Mapping[str, Sequence[str]], ctx: Context) -> dict[str, str | None]:
+        """Role -> expert or None. Asked twice at most; then the nearest expert of each role."""
+        listed = "\n".join(
+            f"role {role!r}: "
+            + ("; ".join(f"{n} ({self.config.library[n].description})" for n in names) or "no candidate")
+            for role, names in near.items()
+        )
+        messages = [{"role": "system", "content": _MAP}, {"role": "user", "content": listed}]
+        for _ in range(2):
+            response = await self._ask(messages, ctx)
+            found = _object(response.text)
+            if found is not None and set(near) <= set(found):
+                return {r: found[r] if found[r] in self.config.library else None for r in near}
+            messages += [{"role": "assistant", "content": response.text},
+                         {"role": "user", "content": f"That is no JSON object with the keys {', '.join(near)}."}]  # fmt: skip
+        ctx.note(unreadable_mapping=response.text[:200])
+        return {role: names[0] if names else None for role, names in near.items()}
+
+    async def _written(self, role: str, task: str, ctx: Context) -> tuple[str, Expert]:
+        response = await self._ask([{"role": "system", "content": _WRITE},
+                                    {"role": "user", "content": f"The role: {role}\nThe task: {task}"}], ctx)  # fmt: skip
+        found = _object(response.text) or {}
+        name = re.sub(r"\W+", "_", str(found.get("name") or role)).strip("_")[:40] or "expert"
+        told = str(found.get("instructions") or f"You are the {role}.")
+        return name, Expert(description=str(found.get("description") or role), instructions=told)
+
+    def _tools_of(self, expert: Expert) -> dict[str, Any]:
+        if expert.tools or not self.tools:
+            return {name: self.tools[name] for name in expert.tools}
+        names = list(self.tools)
+        scores = TfIdf([_bag(f"{t.name} {t.description}") for t in self.tools.values()]).scores(
+            _bag(expert.description)
+        )
+        return {
+            names[i]: self.tools[names[i]] for i in sorted(scores, key=lambda i: -scores[i])[: self.config.candidates]
+        }
+
+    async def _talk(self, group: Group, task: str, ctx: Context) -> str:
+        """The conversation of a team as text: members speak in turn until one of them ends it."""
+        lines = [f"The task: {task}"]
+        names = list(group.experts)
+        for turn in range(self.config.talk):
+            name = names[turn % len(names)]
+            expert = group.experts[name]
+            tools = self._tools_of(expert)
+            others = ", ".join(n for n in names if n != name) or "nobody else"
+            system = _TALK.format(name=name, others=others, instructions=expert.instructions or expert.description)
+            if tools:
+                system += _TOOLS.format(tools="\n".join(map(described, tools.values())))
+            response = await self._ask([{"role": "system", "content": system},
+                                        {"role": "user", "content": "\n".join(lines)}], ctx)  # fmt: skip
+            lines.append(f"{name}: {response.text.strip()}")
+            for call in calls_in(response):
+                lines.append(await self._called(call, tools, ctx))
+            if re.search(r"\bTERMINATE\W*\Z", response.text):
+                break
+        return "\n".join(lines[1:])
+
+    async def _called(self, call: Mapping[str, Any], tools: Mapping[str, Any], ctx: Context) -> str:
+        tool, arguments = tools.get(str(call.get("name"))), call.get("arguments")
+        if tool is None:
+            return f"error: there is no tool {call.get('name')!r}; tools: {', '.join(tools) or 'none'}"
+        if not isinstance(arguments, dict):
+            return "error: the arguments must be a JSON object"
+        try:
+            return f"result: {plain.as_text(await call_tool(ctx, tool, arguments))}"
+        except NodeError as error:
+            return f"error: {error}"
+
+
+def _bag(text: str) -> dict[str, int]:
+    words = re.findall(r"[^\W_]+", text.lower())
+    return {word: words.count(word) for word in words} | {f"{w[:4]}*": 1 for w in words if len(w) >= 4}
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    """The first JSON object in a text."""
+    start = text.find("{")
+    if start < 0:
+        return None
+    try:
+        found, _ = json.JSONDecoder().raw_decode(text[start:])
+    except json.JSONDecodeError:
+        return None
+    return found if isinstance(found, dict) else None

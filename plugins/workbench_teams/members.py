@@ -1,0 +1,130 @@
+"""What the teams share: members that are one node in several roles, and answers as text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from pydantic import Field, field_validator
+
+from workbench import plain
+from workbench.children import child_node, child_tree, with_inputs
+from workbench.errors import NodeError, SpecError
+from workbench.evaluate import INFRASTRUCTURE
+from workbench.nodes import NodeConfig, NodeKind
+from workbench.runtime import Context
+from workbench.signature import Signature
+
+#: The input by which a member is told what others answered.
+OTHERS = "answers_of_others"
+Answer = Mapping[str, Any]
+
+
+class TeamConfig(NodeConfig):
+    """Settings that all teams have."""
+
+    of: dict[str, Any] = Field(description="the node that each member runs: one with signature and instructions")
+    members: dict[str, str] = Field(min_length=1, description="a member's name: its role, put before the instructions")
+    left_out: list[str] = Field(default_factory=list, description="members that do not take part")
+
+    @field_validator("members")
+    @classmethod
+    def _names(cls, value: dict[str, str]) -> dict[str, str]:
+        if wrong := next((name for name in value if not name.isidentifier()), None):
+            raise ValueError(f"'{wrong}' cannot name a member: use letters, digits and _")
+        return value
+
+
+class TeamNode(NodeKind):
+    """Base of the teams: members are the node `of` with a role each, and again with the others' answers as an input."""
+
+    config: Any
+    hears = True  # whether members are told what others answered
+
+    def __init__(self, name: str, config: Any, base: Any):
+        super().__init__(name, config, base)
+        if unknown := [m for m in config.left_out if m not in config.members]:
+            raise SpecError(f"there is no member '{unknown[0]}'", path=("left_out",))
+        if not self.active:
+            raise SpecError("all members are left out", path=("left_out",))
+        self.first, self.later  # bad settings are told when the file is read  # noqa: B018
+
+    @cached_property
+    def active(self) -> tuple[str, ...]:
+        return tuple(m for m in self.config.members if m not in self.config.left_out)
+
+    @cached_property
+    def of(self) -> NodeKind:
+        return child_node("of", self.config.of, self.base, ("of",))
+
+    @cached_property
+    def first(self) -> dict[str, NodeKind]:
+        """Members that answer on their own."""
+        return {m: self._member(m, hearing=False) for m in self.active}
+
+    @cached_property
+    def later(self) -> dict[str, NodeKind]:
+        """Members that have heard others. Their demos are left out, for they show no others."""
+        return {m: self._member(m, hearing=True) for m in self.active} if self.hears else {}
+
+    def _member(self, member: str, hearing: bool) -> NodeKind:
+        tree = child_tree(self.config.of, ("of",))
+        signature = getattr(self.of, "signature", None)
+        if not isinstance(signature, Signature) or not hasattr(self.of.config, "instructions"):
+            raise SpecError(f"a team cannot give roles to '{tree['kind']}'",
+                            hint="It takes nodes with a signature and instructions: predict, agent.", path=("of",))  # fmt: skip
+        told = str(tree.get("instructions") or plain.default_instructions(signature))
+        changed: dict[str, Any] = {**tree, "instructions": f"{self.config.members[member]}\n{told}".strip()}
+        if hearing:
+            changed = {k: v for k, v in changed.items() if k not in ("demos", "retrieve")}
+            changed["signature"] = with_inputs(tree["signature"], (OTHERS,))
+        return child_node("of", changed, self.base, ("of",))
+
+    def children(self) -> Mapping[str, NodeKind]:
+        return {"of": self.of}
+
+    def diagram(self) -> Any:
+        import networkx
+
+        graph = networkx.DiGraph()
+        for member in self.active:
+            graph.add_node(member, label=member, shape="round")
+        return graph
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return self.of.inputs
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return self.of.outputs
+
+    async def answer(
+        self, member: str, inputs: Mapping[str, Any], ctx: Context, replica: int, heard: Sequence[str] = ()
+    ) -> Answer | None:
+        """A member's answer; None where the member fails, which the span of its own tells."""
+        node, values = self.first[member], dict(inputs)
+        if heard:
+            node, values = self.later[member], {**inputs, OTHERS: "\n".join(f"- {text}" for text in heard)}
+        try:
+            return await ctx.run_child(node, member, {n: values[n] for n in node.inputs}, replica)
+        except NodeError as error:
+            if error.kind in INFRASTRUCTURE:  # says nothing about the member: the example is to be left out
+                raise
+            return None
+
+    def shown(self, answer: Answer) -> str:
+        """An answer as the others see it."""
+        if len(self.outputs) == 1:
+            return plain.as_text(answer[self.outputs[0]])
+        return "; ".join(f"{n}: {plain.as_text(answer[n])}" for n in self.outputs)
+
+    def ballot(self, answer: Answer) -> str:
+        """What is voted on: the last output, in a form in which equal values are equal texts."""
+        return json.dumps(answer.get(self.outputs[-1]), sort_keys=True, default=str)
+
+
+def none_answered() -> NodeError:
+    return NodeError("members", "no member of the team gave an answer")
