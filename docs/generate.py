@@ -15,8 +15,11 @@ import click
 
 from workbench import hookspecs
 from workbench.cli import cli
+from workbench.diagram import mermaid
 from workbench.nodes import node_class
 from workbench.plugins import GROUP, plugins
+from workbench.policy import Condition, PolicySpec, Rule
+from workbench.run import prepare
 from workbench.schema import json_schema
 from workbench.spec import BudgetSpec, DataSpec, DomainSpec, LMSpec, Spec
 from workbench.store import _M001_INITIAL, Store
@@ -72,6 +75,7 @@ def workflow_file() -> str:
     for title, model in (
         ("Top level", Spec), ("lm, and the roles proposer and judge", LMSpec), ("data", DataSpec),
         ("budget", BudgetSpec), ("search: one address", DomainSpec),
+        ("policy", PolicySpec), ("policy: one rule", Rule), ("policy: a condition on an argument", Condition),
     ):  # fmt: skip
         parts += [f"## {title}\n", doc(model), fields(model)]
     return "\n".join(parts)
@@ -105,6 +109,21 @@ def metrics() -> str:
         parts += [f"## {name}\n", f"`{name}{signature}`\n", doc(target)]
     parts += ["# Data readers\n"]
     parts += [f"`{', '.join(bundled('readers'))}`\n"]
+    return "\n".join(parts)
+
+
+def gallery() -> str:
+    """Each published design of workflows/gallery with its paper, what it is, and its picture."""
+    parts = [
+        "# Gallery\n",
+        "Published agent designs as workflow files, in `workflows/gallery`. All run on `bundled/nano`, which shows their wiring; "
+        "most need a real model for results. Pictures: `workbench show --mermaid FILE`.\n",
+    ]  # fmt: skip
+    for path in sorted((ROOT / "workflows/gallery").glob("*.yaml")):
+        title, what, note = [line.removeprefix("# ") for line in path.read_text(encoding="utf-8").splitlines()[1:4]]
+        _, _, task, _ = prepare(path, [])
+        link = f"[{path.name}](../../workflows/gallery/{path.name})"
+        parts += [f"## {title}\n", f"{link}: {what} {note}\n", f"```mermaid\n{mermaid(task.workflow).rstrip()}\n```\n"]
     return "\n".join(parts)
 
 
@@ -144,7 +163,7 @@ def database() -> str:
 
 PAGES = {
     "workflow-file.md": workflow_file, "nodes.md": nodes, "optimizers.md": optimizers, "metrics.md": metrics,
-    "hooks.md": hooks, "cli.md": commands, "database.md": database,
+    "hooks.md": hooks, "gallery.md": gallery, "cli.md": commands, "database.md": database,
 }  # fmt: skip
 
 

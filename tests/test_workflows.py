@@ -48,9 +48,9 @@ def test_a_finished_run_is_replayed_without_a_call(tmp_path: Path) -> None:
     assert replay["spent"]["calls"] == report["spent"]["calls"]
 
 
-@pytest.mark.parametrize("path", sorted(WORKFLOWS.glob("*.yaml")), ids=lambda p: p.name)
+@pytest.mark.parametrize("path", sorted(WORKFLOWS.rglob("*.yaml")), ids=lambda p: p.name)
 def test_workflow_runs(path: Path, tmp_path: Path) -> None:
-    report, _ = optimize(path.name, tmp_path, "--budget-calls", "250")
+    report, _ = optimize(str(path), tmp_path, "--budget-calls", "250")
     assert report["status"] in ("finished", "budget") and report["spent"]["calls"] <= 250
 
 

@@ -3,6 +3,7 @@
 `python:tools.lookup`            the function `lookup` of the module tools, beside the workflow file or installed
 `python:path/tools.py:lookup`    the function of a file
 `mcp:COMMAND ARGS#name`          the tool `name` of the MCP server that the command starts (extra `[mcp]`)
+`sandbox:python`                 runs Python that the model writes, in the sandbox, and gives what it prints
 
 A model without native tool calls writes a line `call: {"tool": NAME, "arguments": {...}}`.
 """
@@ -30,6 +31,18 @@ from workbench.lm import Response
 
 if TYPE_CHECKING:
     from workbench.runtime import Context
+
+
+INTERPRETER = "sandbox:python"
+_INTERPRET = """
+import contextlib, io
+
+def run(code):
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(code, {"__name__": "__main__"})
+    return out.getvalue()[:8000] or "(nothing was printed)"
+"""
 
 
 @dataclass(frozen=True)
@@ -67,6 +80,8 @@ async def call_tool(ctx: Context, tool: Tool, arguments: Mapping[str, Any]) -> A
     Raises NodeError of the kind "policy" or "tool".
     """
     await check_policy(ctx, tool.name, arguments)
+    if tool.source == INTERPRETER:
+        return await sandboxed(ctx, Tool("run", "", tool.schema, tool.call, _INTERPRET), arguments)
 
     async def run() -> dict[str, Any]:
         try:
@@ -78,6 +93,15 @@ async def call_tool(ctx: Context, tool: Tool, arguments: Mapping[str, Any]) -> A
     if "error" in found:
         raise NodeError("tool", found["error"])
     return found["value"]
+
+
+async def sandboxed(ctx: Context, tool: Tool, arguments: Mapping[str, Any]) -> Any:
+    """What a function gives whose source is the tool's, run in the sandbox. Raises NodeError("tool")."""
+    found = await ctx.sandboxed(tool.source, tool.name, arguments)
+    if found["kind"] == "ok":
+        return found["value"]
+    line = f" in line {found['line']}" if found["line"] else ""
+    raise NodeError("tool", f"{tool.name}: {found['kind']}{line}: {found['message']}")
 
 
 async def check_policy(ctx: Context, tool: str, arguments: Mapping[str, Any]) -> None:
@@ -104,6 +128,9 @@ def load_tool(address: str, base: Path) -> Tool:
     """The tool at an address. Raises SpecError that says what to write instead."""
     if address.startswith("python:"):
         return _python_tool(address, base)
+    if address == INTERPRETER:
+        schema = {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]}
+        return Tool("python", "Run Python code; the result is what it prints.", schema, _outside, address)
     if address.startswith("mcp:"):
         command, mark, name = address.removeprefix("mcp:").rpartition("#")
         if not mark or not command.strip() or not name:
@@ -112,6 +139,10 @@ def load_tool(address: str, base: Path) -> Tool:
             name, f"The tool {name} of an MCP server.", {}, McpCall(tuple(shlex.split(command)), name, base), address
         )
     raise SpecError(f"'{address}' is no tool", hint="Write python:module.function or mcp:COMMAND ARGS#tool_name.")
+
+
+def _outside(arguments: Mapping[str, Any]) -> Any:
+    raise AssertionError("code of a model runs in the sandbox alone")
 
 
 def _python_tool(address: str, base: Path) -> Tool:

@@ -21,7 +21,7 @@ from workbench.nodes import NodeConfig, NodeKind
 from workbench.runtime import Context, lm_spec
 from workbench.signature import parse_signature
 from workbench.spec import LMSpec
-from workbench.tools import Tool, call_tool, calls_in, check_policy, described, load_tool
+from workbench.tools import Tool, call_tool, calls_in, check_policy, described, load_tool, sandboxed
 from workbench_tools.toolset import LAZY, REGISTER, Shown, ToolIndex, crossover, prompt_characters
 
 _RULES = """\
@@ -259,11 +259,7 @@ class Agent(NodeKind):
         if tool.name not in self.forged:
             return await call_tool(ctx, tool, arguments)
         await check_policy(ctx, tool.name, arguments)
-        found = await ctx.sandboxed(tool.source, tool.name, arguments)
-        if found["kind"] == "ok":
-            return found["value"]
-        line = f" in line {found['line']}" if found["line"] else ""
-        raise NodeError("tool", f"{tool.name}: {found['kind']}{line}: {found['message']}")
+        return await sandboxed(ctx, tool, arguments)
 
 
 def _said(response: Response) -> dict[str, Any]:
