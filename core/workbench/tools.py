@@ -41,7 +41,7 @@ def run(code):
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         exec(code, {"__name__": "__main__"})
-    return out.getvalue()[:8000] or "(nothing was printed)"
+    return out.getvalue().strip()[:8000] or "(nothing was printed)"
 """
 
 
