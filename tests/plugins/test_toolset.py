@@ -198,7 +198,9 @@ def test_python_that_a_model_writes_runs_in_the_sandbox(tmp_path: Path) -> None:
         code = next(programs, None)
         return "call: " + json.dumps({"tool": "python", "arguments": {"code": code}}) if code else "answer: done"
 
-    outcome, _ = run_node({"agent": "question -> answer", "tools": ["sandbox:python"]}, {"question": "q"}, tmp_path, say)
+    outcome, _ = run_node(
+        {"agent": "question -> answer", "tools": ["sandbox:python"]}, {"question": "q"}, tmp_path, say
+    )
     assert outcome.prediction["answer"] == "done"
     assert told[1] == "result: 45" and "ValueError: no" in told[2] and "root:" not in told[3]
     assert told[3].startswith("error")

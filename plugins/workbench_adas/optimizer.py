@@ -1,0 +1,207 @@
+"""Meta agent search: a model writes agents as code, learning from an archive of those before.
+
+Source: ADAS (Hu et al., arXiv 2408.08435): seven seeds, then each generation a new agent, reflected on, repaired where
+it fails, and put into the archive. Departures: a few parents are shown, drawn by their score, where the original shows
+the whole archive, which was measured to be worse than showing none (arXiv 2510.06711); a failed generation is tried
+again, where the original's `n -= 1` within a for loop does nothing; code runs in the sandbox and never in this process;
+what enters the archive ran on training rows without an error and scored; and val decides at the end.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import Field
+
+from workbench import Evaluation, Optimizer, Patch, Study, Workflow
+from workbench.errors import SpecError, suggest
+from workbench.nodes import NodeKind, enabled
+from workbench.propose import Proposer, describe, finalists, room_for, show_results
+from workbench.signature import Signature
+from workbench_adas.program import check_source
+from workbench_adas.seeds import SEEDS
+
+_CONTRACT = """\
+You design agents that answer a task by asking a language model, and write them as code:
+
+def agent(task, inputs):
+    answer = yield task
+    return answer
+
+`task` is the task as text, which ends where the answer is to follow; `inputs` is a dict of its fields. Each `yield` of a
+text asks the model and gives its answer as text; it does not remember earlier prompts. Yield a list to ask several at
+once and get a list; yield {"prompt": text, "temperature": 0.8} to sample. Return the answer. At most CALLS prompts. Only
+the standard library; no files, no network; the same inputs must lead to the same prompts."""
+_ANSWER = (
+    "Answer with a line `name: ...`, a line `thought: ...` that says why this should do better, and the whole code in one "
+    "```python block."
+)
+_REVIEW = """\
+Look at your agent again. Is it different from those above? Does it use what the model gave? Is there a bug: a name that is
+not defined, an answer that is thrown away, a return without a value, more prompts than allowed? """
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A member of the archive: code that ran, and its evaluation on the training rows."""
+
+    name: str
+    thought: str
+    source: str
+    workflow: Workflow
+    evaluation: Evaluation
+
+
+class Adas(Optimizer):
+    """Has a language model (role `proposer`) write whole agents as code, for one node (Meta Agent Search)."""
+
+    node: str = Field("", description="the node to write anew; default: the first one with a signature")
+    generations: int = Field(10, ge=0, le=1000, description="agents to write after the seeds")
+    rows: int = Field(24, ge=1, le=10_000, description="training rows that each agent is measured on")
+    seeds: bool = Field(True, description="begin with the seven agents of the paper")
+    show: int = Field(
+        3, ge=0, le=64, description="agents of the archive that are shown to the proposer, drawn by score"
+    )
+    sharpness: float = Field(10.0, ge=0, description="of that draw: probabilities go with exp(sharpness x score)")
+    reviews: int = Field(1, ge=0, le=5, description="times that the proposer looks at its agent again")
+    tries: int = Field(
+        3, ge=1, le=10, description="repairs of an agent that fails, and generations in place of a lost one"
+    )
+    calls: int = Field(8, ge=1, le=64, description="prompts that an agent may yield for one example")
+    shown: int = Field(3000, ge=0, description="characters of examples in a prompt")
+    temperature: float = Field(0.8, ge=0, le=2, description="of the proposer")
+
+    async def optimize(self, study: Study) -> Workflow:
+        name, node = self._target(study.workflow)
+        rows = list(study.train)[: self.rows]
+        if not rows:
+            return study.best
+        archive: list[Entry] = []
+        for title, (thought, source) in SEEDS.items() if self.seeds else ():
+            candidate = self._candidate(study.best, name, node, source, title)
+            if not study.affords(candidate, rows) or not room_for(study, len(rows)):
+                break
+            archive.append(Entry(title, thought, source, candidate, await study.evaluate(candidate, rows)))
+        ask = Proposer(study, temperature=self.temperature, max_tokens=1500)
+        number = lost = 0
+        while number < self.generations and lost < self.tries * max(1, self.generations):
+            entry, paid = await self._generation(study, ask, name, node, archive, rows, number + lost)
+            if not paid:
+                break
+            number, lost = (number + 1, lost) if entry else (number, lost + 1)
+            archive += [entry] if entry else []
+        return await self._finals(study, archive)
+
+    def _target(self, workflow: Workflow) -> tuple[str, NodeKind]:
+        """The node to write anew. Raises SpecError where there is none, or none of the name given."""
+        fit = {
+            n: node for n, node in enabled(workflow).items() if isinstance(getattr(node, "signature", None), Signature)
+        }
+        if self.node and self.node not in fit:
+            raise SpecError(
+                f"adas: there is no node '{self.node}' with a signature", hint=suggest(self.node, list(fit))
+            )
+        if not fit:
+            raise SpecError("adas has nothing to write: no node has a signature", hint="It takes e.g. predict, agent.")
+        name = self.node or next(iter(fit))
+        return name, fit[name]
+
+    def _candidate(self, workflow: Workflow, name: str, node: NodeKind, source: str, title: str) -> Workflow:
+        """The workflow with the node as a program. Raises SpecError for code that is none."""
+        check_source(source)
+        old: dict[str, Any] = workflow.nodes[name]
+        kept = {k: old[k] for k in ("needs", "optional", "lm") if k in old}
+        tree = {"kind": "program", "signature": old.get("signature") or old.get("states"), "source": source,
+                "instructions": str(getattr(node.config, "instructions", "")), "calls": self.calls, **kept}  # fmt: skip
+        return workflow.patched(Patch({f"nodes.{name}": tree}, note=f"agent: {title}"[:200]))
+
+    async def _generation(
+        self, study: Study, ask: Proposer, name: str, node: NodeKind, archive: list[Entry], rows: Any, number: int
+    ) -> tuple[Entry | None, bool]:
+        """(a new member of the archive or None, whether the budget allows another generation)."""
+        messages = [{"role": "system", "content": _CONTRACT.replace("CALLS", str(self.calls))},
+                    {"role": "user", "content": self._request(study, node, archive)}]  # fmt: skip
+        text = await ask.ask(messages, replica=number * 100)
+        for turn in range(self.reviews):
+            if text is None:
+                return None, True
+            messages += [{"role": "assistant", "content": text}, {"role": "user", "content": _REVIEW + _ANSWER}]
+            text = await ask.ask(messages, replica=number * 100 + turn + 1) or text
+        for attempt in range(self.tries):
+            if text is None:
+                return None, True
+            title, thought, source = read_agent(text)
+            wrong = None
+            try:
+                candidate = self._candidate(study.best, name, node, source, title)
+            except SpecError as error:
+                wrong = f"{error.message}. {error.hint or ''}"
+            else:
+                if any(e.workflow == candidate for e in archive):
+                    return None, True
+                if not study.affords(candidate, rows) or not room_for(study, len(rows)):
+                    return None, False
+                trial = await study.evaluate(candidate, rows[:2])
+                broken = [r for r in trial.results if r.failure in ("code", "steps", "empty")]
+                if broken:
+                    wrong = f"on a task it fails: {broken[0].message}"
+                else:
+                    found = await study.evaluate(candidate, rows)
+                    if found.score > 0.01:
+                        return Entry(title, thought, source, candidate, found), True
+                    wrong = f"all its answers are wrong:\n{show_results(found.results, 600)}"
+            if attempt < self.tries - 1:
+                messages += [{"role": "assistant", "content": text},
+                             {"role": "user", "content": f"{wrong}\nMend the agent. {_ANSWER}"}]  # fmt: skip
+                text = await ask.ask(messages, replica=number * 100 + 50 + attempt)
+        return None, True
+
+    def _request(self, study: Study, node: NodeKind, archive: list[Entry]) -> str:
+        parts = [describe(node), f"Its instructions: {getattr(node.config, 'instructions', '') or 'none'}"]
+        chosen = self._drawn(study, archive)
+        if chosen:
+            best = max(chosen, key=lambda e: e.evaluation.score)
+            parts.append("Agents so far, with their scores:\n\n" + "\n\n".join(
+                f"name: {e.name}\nscore: {e.evaluation.score:.2f}\nthought: {e.thought}\n```python\n{e.source}```"
+                for e in chosen))  # fmt: skip
+            if self.shown:
+                shown = show_results(best.evaluation.results, self.shown)
+                parts.append(f"How the agent '{best.name}' did:\n{shown}")
+        parts.append(f"Write a new agent that does better. {_ANSWER}")
+        return "\n\n".join(parts)
+
+    def _drawn(self, study: Study, archive: list[Entry]) -> list[Entry]:
+        """So many different members, drawn one after the other with probabilities that go with exp(score)."""
+        left, chosen = list(archive), list[Entry]()
+        while left and len(chosen) < self.show:
+            top = max(e.evaluation.score for e in left)
+            weights = [math.exp(self.sharpness * (e.evaluation.score - top)) for e in left]
+            entry = study.rng.choices(left, weights)[0]
+            chosen.append(entry)
+            left.remove(entry)
+        return sorted(chosen, key=lambda e: e.evaluation.score)
+
+    async def _finals(self, study: Study, archive: list[Entry]) -> Workflow:
+        """The best of the archive on val, the best first."""
+        order = sorted(archive, key=lambda e: -e.evaluation.score)
+        for entry in order[: finalists(study)]:
+            if not study.affords(entry.workflow):
+                break
+            await study.evaluate(entry.workflow, race=True)
+        return study.best
+
+
+def read_agent(text: str) -> tuple[str, str, str]:
+    """(name, thought, source) of an answer; without a block of code the whole text is taken for code."""
+    block = re.search(r"```(?:python)?\s*\n(.*?)(?:```|\Z)", text, re.DOTALL)
+    name = re.search(r"(?im)^\W*name\W*:\s*(.+)$", text)
+    thought = re.search(r"(?im)^\W*thought\W*:\s*(.+)$", text)
+    source = (block.group(1) if block else text).strip() + "\n"
+    return (
+        name.group(1).strip()[:80] if name else "unnamed",
+        thought.group(1).strip()[:600] if thought else "",
+        source,
+    )
