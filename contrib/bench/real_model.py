@@ -140,7 +140,8 @@ def dspys(task: str, method: str, seed: int, url: str, splits: tuple[Any, ...]) 
 
     train, val, test, labels = splits
     model = f"{task.replace(':', '-')}-{method}-{seed}"  # a name of its own: several runs may share the server
-    lm = dspy.LM(f"openai/{model}", api_base=url, api_key="none", cache=False, temperature=0.0, max_tokens=64)
+    dspy.configure_cache(enable_disk_cache=False, enable_memory_cache=True)  # DSPy's own default, but new for each run
+    lm = dspy.LM(f"openai/{model}", api_base=url, api_key="none", temperature=0.0, max_tokens=64)
     dspy.configure(lm=lm, max_errors=10_000)  # a small model breaks DSPy's formats often; that is no reason to stop
     logging.getLogger("dspy").setLevel(logging.CRITICAL)
     fields: Any = {"text": (str, dspy.InputField()), "label": (Literal[tuple(labels)], dspy.OutputField())}
@@ -166,7 +167,7 @@ def dspys(task: str, method: str, seed: int, url: str, splits: tuple[Any, ...]) 
         )
         program = optimizer.compile(program, trainset=sets[0], valset=sets[1])
     elif method == "dspy_mipro":
-        program, notes = _mipro(program, metric, sets, seed)
+        program, notes = _mipro(program, metric, lm, sets, seed)
     elif method == "dspy_gepa":
         program, notes = _gepa(program, lm, sets, seed)
     after = server.stats()
@@ -184,7 +185,7 @@ def dspys(task: str, method: str, seed: int, url: str, splits: tuple[Any, ...]) 
     }  # fmt: skip
 
 
-def _mipro(program: Any, metric: Any, sets: list[Any], seed: int) -> tuple[Any, str]:
+def _mipro(program: Any, metric: Any, lm: Any, sets: list[Any], seed: int) -> tuple[Any, str]:
     """MIPROv2. It raises where its proposer's answers cannot be read, as a small model's often cannot; then once more
     with the plainest proposer that it has, and if that raises too, the program stays as it was."""
     from dspy.teleprompt import MIPROv2
@@ -193,13 +194,14 @@ def _mipro(program: Any, metric: Any, sets: list[Any], seed: int) -> tuple[Any, 
     notes = []
     for options in ({}, plain):
         optimizer = MIPROv2(metric=metric, auto=None, num_candidates=4, max_bootstrapped_demos=4, max_labeled_demos=8,
-                            num_threads=16, seed=seed, verbose=False, max_errors=10_000)  # fmt: skip
+                            num_threads=16, seed=seed, verbose=False, max_errors=10_000,
+                            prompt_model=lm.copy(max_tokens=512))  # fmt: skip
         try:
             found = optimizer.compile(program, trainset=sets[0], valset=sets[1], num_trials=7, minibatch=True,
                                       minibatch_size=20, minibatch_full_eval_steps=4, **options)  # fmt: skip
             return found, "; ".join(notes)
         except Exception as error:
-            notes.append(f"raised {type(error).__name__} with {options or 'its defaults'}")
+            notes.append(f"raised {type(error).__name__} with {options or 'its defaults'}: {str(error)[:300]}")
     return program, "; ".join(notes)
 
 
