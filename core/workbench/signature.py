@@ -16,6 +16,7 @@ from workbench.errors import SpecError
 
 #: An arrow that stands in no quoted text.
 _ARROW = re.compile(r"""->(?=(?:[^'"]|'[^']*'|"[^"]*")*$)""")
+_ELLIPSIS = ast.dump(ast.parse("...").body[0])
 _TYPES: dict[str, Any] = {"str": str, "int": int, "float": float, "bool": bool, "list": list, "dict": dict, "Any": Any}
 
 
@@ -68,7 +69,7 @@ def _fields(side: str, text: str) -> tuple[Field, ...]:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise _error(text, f"cannot read '{side.strip()[:60]}'") from error
     assert isinstance(function, ast.FunctionDef)
-    if more or [ast.unparse(part) for part in function.body] != ["..."]:  # the side closed the bracket and went on
+    if more or [ast.dump(part) for part in function.body] != [_ELLIPSIS]:  # the side closed the bracket and went on
         raise _error(text, f"cannot read '{side.strip()[:60]}'")
     arguments = function.args
     if arguments.defaults or arguments.vararg or arguments.kwonlyargs or arguments.posonlyargs or arguments.kwarg:
