@@ -139,7 +139,7 @@ def check_nodes(workflow: Workflow, source: Any = None) -> None:
         except SpecError as error:
             place = _Placed(source, tree, node_class(tree["kind"]))
             raise place.error(("nodes", name, *error.path), error.message, error.hint) from None
-    build_graph(workflow, source)
+    vars(workflow)["graph"] = build_graph(workflow, source)  # else the property would build it again
 
 
 class _Placed:
