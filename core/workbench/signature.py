@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, Optional
@@ -59,6 +60,32 @@ def parse_signature(text: str) -> Signature:
         if len({f.name for f in side}) < len(side):
             raise _error(text, f"an {word} is named twice")
     return Signature(inputs, outputs)
+
+
+def with_inputs(text: str, *, add: Iterable[str] = (), drop: Collection[str] = ()) -> str:
+    """A signature without some inputs and with others after its own.
+
+    add: as written, e.g. "facts: list[str]"; what is there already is not added twice.
+    """
+    here = [f.name for f in parse_signature(text).inputs]
+    more = [a for a in add if a.partition(":")[0].strip() not in here]
+    if not more and not set(drop) & set(here):
+        return text
+    inputs, outputs = written_fields(text)
+    kept = [f for f, name in zip(inputs, here, strict=True) if name not in drop]
+    return f"{', '.join([*kept, *more])} -> {', '.join(outputs)}".strip()
+
+
+def written_fields(text: str) -> tuple[list[str], list[str]]:
+    """Inputs and outputs of a signature, each as it is written: `label: Literal['a', 'b']`. Raises SpecError."""
+    parse_signature(text)  # says what is wrong, if anything is
+    sides = _ARROW.split(text)
+    found = []
+    for side in sides if len(sides) == 2 else text.split("->"):
+        function = ast.parse(f"def f({side.strip()}): ...").body[0]
+        assert isinstance(function, ast.FunctionDef)
+        found.append([ast.unparse(argument) for argument in function.args.args])
+    return found[0], found[1]
 
 
 def _fields(side: str, text: str) -> tuple[Field, ...]:
