@@ -161,7 +161,9 @@ def measured(world: World, workflow: Workflow, rows: Sequence[Mapping[str, Any]]
     from workbench.store import Store
 
     async def course(store: Store) -> list[bool]:
-        runtime = Runtime(Ledger(store, 1, BudgetSpec()), lm_spec("openai/simulated"), {}, SimulatedPool(world))
+        runtime = Runtime(
+            Ledger(store, 1, BudgetSpec.model_validate({})), lm_spec("openai/simulated"), {}, SimulatedPool(world)
+        )
         program, right = Program(workflow, runtime), []
         for number in range(repeats):
             for row in rows:
