@@ -90,17 +90,17 @@ class Space:
         """One value for each address whose condition holds, as a patch's `set`."""
         values: dict[str, Any] = {}
         picks: dict[str, str] = {}
-        filled = workflow
         for address in self.order():
             domain = self.domains[address]
             if any(self._found(a, values, picks, workflow) != wanted for a, wanted in domain.when.items()):
                 continue
             if domain.is_slot:
                 picks[address] = trial.suggest_categorical(address, contents(domain))
-                filled = workflow.patched(fill(workflow, picks, self.domains))
-            elif not self._is_open(address, picks, filled):
                 continue
-            elif domain.demos is not None:
+            filled = workflow.patched(fill(workflow, picks, self.domains)) if picks else workflow
+            if holders(address, picks) and not accepts(filled, address, domain):
+                continue  # what stands there has no such setting
+            if domain.demos is not None:
                 values |= self._demos(trial, address, domain, filled)
             else:
                 values[address] = self._value(trial, address, domain, workflow)
@@ -111,10 +111,6 @@ class Space:
         if address in self.domains and self.domains[address].is_slot:
             return picks.get(address)
         return values.get(address, workflow.get(address, None))
-
-    def _is_open(self, address: str, picks: Mapping[str, str], filled: Workflow) -> bool:
-        """Whether there is such a setting, given what stands in the slots."""
-        return not holders(address, picks) or accepts(filled, address, self.domains[address])
 
     def starts(self, workflow: Workflow) -> list[dict[str, Any]]:
         """Parameters to try before any sampling: the workflow as it is, and the same with as many demos as allowed.

@@ -11,7 +11,7 @@ from typing import Any
 from workbench.edits import Edit, applied, described
 from workbench.search import RandomSuggests, Space
 from workbench.structure import graph_hash
-from workbench.workflow import Patch, Workflow
+from workbench.workflow import Workflow, canonical
 
 #: A whole number with more values than this counts as one without a list of values.
 LISTED = 32
@@ -73,25 +73,33 @@ class Design:
     def __init__(self, space: Space | None, start: Workflow, rng: random.Random):
         self.space, self.start, self.rng = space, start, rng
         self.options: dict[str, list[Any]] = {}
-        made = self.made(Genome(space.starts(start)[0] if space else {}), start, "")
+        self._bases: dict[str, Workflow] = {}  # what picks make, by the picks, where none of them had to be drawn
+        made = self.made(Genome(space.starts(start)[0] if space else {}))
         self.root = replace(made, workflow=start, key=graph_hash(start))
         if space:
             for name, values in list(self.options.items()):  # what other choices open
                 for value in values:
                     _record(space, {**self.root.genome.picks, name: value}, rng, start, self.options)
 
-    def made(self, genome: Genome, parent: Workflow, note: str) -> Candidate:
-        """The candidate of a genome, as a patch of its parent. Raises SpecError and KeyError if there is none."""
-        base, picks = self.start, dict(genome.picks)
-        if self.space:
-            recorder, values = _record(self.space, picks, self.rng, self.start, self.options)
-            base, picks = self.start.patched(values), recorder.values
+    def made(self, genome: Genome, note: str = "") -> Candidate:
+        """The candidate of a genome. Raises SpecError and KeyError if there is none."""
+        base, picks = self._base(genome.picks)
         workflow = base
         for edit in genome.edits:
             workflow = applied(edit, workflow, base)
-        patch = Patch.between(parent, workflow, note)
-        workflow = parent.patched(patch) if patch.set or patch.unset else parent
         return Candidate(Genome(picks, genome.edits), workflow, graph_hash(workflow), note)
+
+    def _base(self, picks: Mapping[str, Any]) -> tuple[Workflow, Mapping[str, Any]]:
+        if self.space is None:
+            return self.start, picks
+        name = canonical(picks)
+        if name in self._bases:
+            return self._bases[name], picks
+        recorder, values = _record(self.space, picks, self.rng, self.start, self.options)
+        base = self.start.patched(values)
+        if recorder.values == picks:
+            self._bases[name] = base
+        return base, recorder.values
 
     def mutations(self, genome: Genome) -> Iterator[tuple[Genome, str]]:
         """Every other value of every pick; a fresh one for numbers without a list; each edit taken back."""

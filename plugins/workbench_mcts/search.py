@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from workbench import Evaluation, Study
+from workbench import Evaluation, Patch, Study
 from workbench.edits import Menu, described, edit_classes, edit_options, places, read_edit
 from workbench.errors import SpecError
 from workbench.propose import Proposer, show_results
@@ -112,7 +112,7 @@ class Search:
         """The initial design: rows that cover all pairs of choices, as far as they may be that many."""
         rows = covering_array(self.design.options, self.study.rng)
         while most > 0 and (row := next(rows, None)) is not None:
-            candidate = self.new(Genome({**root.state.candidate.genome.picks, **row}), root, "initial design")
+            candidate = self.new(Genome({**root.state.candidate.genome.picks, **row}), "initial design")
             if candidate is not None and self.affords(candidate):
                 most -= 1
                 await self.grow(root, candidate)
@@ -156,16 +156,19 @@ class Search:
 
     async def grow(self, parent: Node[State], candidate: Candidate) -> None:
         """Evaluate a child and keep what came of it."""
-        evaluation = await self.study.evaluate(candidate.workflow, race=self.settings.race)
+        before = parent.state.candidate.workflow
+        workflow = before.patched(Patch.between(before, candidate.workflow, candidate.note))
+        evaluation = await self.study.evaluate(workflow, race=self.settings.race)
+        candidate = replace(candidate, workflow=workflow)
         self.seen.add(candidate.key)
         parent.state.experience.append(f"{candidate.note}: {parent.reward or 0.0:.3f} -> {evaluation.score:.3f}")
         node = parent.add(State(candidate, evaluation), evaluation.score, key=candidate.key)
         back_up(node.path, "leaf")
 
-    def new(self, genome: Genome, parent: Node[State], note: str) -> Candidate | None:
+    def new(self, genome: Genome, note: str) -> Candidate | None:
         """The candidate of a genome if it is sound, new and small enough. What is not costs no budget."""
         try:
-            candidate = self.design.made(genome, parent.state.candidate.workflow, note)
+            candidate = self.design.made(genome, note)
         except (SpecError, KeyError):
             self.counts.broken += 1
             return None
@@ -180,7 +183,7 @@ class Search:
         found: dict[str, Candidate] = {}
         enough = self.settings.pool if self.surrogate is not None else _FEW
         for genome, note in self.genomes(root, parent):
-            candidate = self.new(genome, parent, note)
+            candidate = self.new(genome, note)
             if candidate is not None:
                 found.setdefault(candidate.key, candidate)
             if len(found) >= enough:
@@ -241,7 +244,7 @@ class Search:
             self.counts.broken += 1
             parent.state.experience.append(f"refused: {error.message}"[:200])
             return None
-        candidate = self.new(made, parent, note)
+        candidate = self.new(made, note)
         if candidate is None:
             parent.state.experience.append(f"refused, broken or tried before: {note}")
         return candidate
