@@ -73,6 +73,11 @@ def register_exporters(register: Register) -> None:
 
 
 @hookspec
+def register_edits(register: Register) -> None:
+    """Add edits of a workflow's structure (`workbench.edits.Edit`): register("refine", "workbench_x.edits:Refine")."""
+
+
+@hookspec
 def register_commands(cli: Any) -> None:
     """Add commands to the click group `cli`."""
 

@@ -143,7 +143,7 @@ def check_nodes(workflow: Workflow, source: Any = None) -> None:
         except SpecError as error:
             place = _Placed(source, tree, node_class(tree["kind"]))
             raise place.error(("nodes", name, *error.path), error.message, error.hint) from None
-    build_graph(workflow, source)
+    vars(workflow)["graph"] = build_graph(workflow, source)  # else the property would build it again
 
 
 class _Placed:
@@ -186,6 +186,11 @@ def build_graph(workflow: Workflow, source: Any = None) -> networkx.DiGraph:
     graph = networkx.DiGraph()
     graph.add_nodes_from(nodes)
     names = list(nodes)
+    place = {name: index for index, name in enumerate(names)}
+    writers: dict[str, list[str]] = {}  # of each field, in the order of the file
+    for name, node in nodes.items():
+        for field in node.outputs:
+            writers.setdefault(field, []).append(name)
     for index, (name, node) in enumerate(nodes.items()):
         for need in needs_of(workflow.nodes[name]):
             if need not in workflow.nodes:
@@ -193,16 +198,15 @@ def build_graph(workflow: Workflow, source: Any = None) -> networkx.DiGraph:
             if need in nodes:
                 graph.add_edge(need, name)
         for field in node.inputs:
-            writers = [n for n in names if n != name and field in nodes[n].outputs]
-            before = [n for n in writers if names.index(n) < index]
+            others = [n for n in writers.get(field, ()) if n != name]
+            before = [n for n in others if place[n] < index]
             if before:
                 graph.add_edge(before[-1], name)
-            elif writers and field not in node.outputs:
-                graph.add_edge(writers[0], name)
-    try:
-        cycle = networkx.find_cycle(graph)
-    except networkx.NetworkXNoCycle:
+            elif others and field not in node.outputs:
+                graph.add_edge(others[0], name)
+    if networkx.is_directed_acyclic_graph(graph):  # much faster than looking for a cycle that is not there
         return graph
+    cycle = networkx.find_cycle(graph)
     ring = " -> ".join([edge[0] for edge in cycle] + [cycle[0][0]])
     raise fail(("nodes", cycle[0][0]), f"the nodes form a cycle: {ring}", "Remove one of these dependencies.")
 
@@ -216,13 +220,18 @@ def input_fields(workflow: Workflow) -> list[str]:
     """The fields that the workflow reads from an example: read by a node, written by none before it."""
     import networkx
 
-    nodes, wanted = enabled(workflow), []
+    nodes, graph = enabled(workflow), workflow.graph
+    wanted: dict[str, None] = {}
     for name, node in nodes.items():
-        before = networkx.ancestors(workflow.graph, name)
+        given = {o for before in graph.predecessors(name) for o in nodes[before].outputs}
         for field in node.inputs:
-            if field not in wanted and not any(field in nodes[b].outputs for b in before):
-                wanted.append(field)
-    return wanted
+            if field in given or field in wanted:
+                continue
+            # Who reads what it writes has no edge from a later writer, which may come before it all the same.
+            earlier = networkx.ancestors(graph, name) if field in node.outputs else ()
+            if not any(field in nodes[before].outputs for before in earlier):
+                wanted[field] = None
+    return list(wanted)
 
 
 def learnable(workflow: Workflow, kind: str | None = None) -> dict[str, str]:

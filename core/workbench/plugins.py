@@ -27,6 +27,7 @@ KINDS = {
     "executors": "executor",
     "sandboxes": "sandbox",
     "exporters": "exporter",
+    "edits": "edit",
 }
 
 

@@ -107,7 +107,7 @@ def _prepare(
 ) -> tuple[Spec, Source, Task, list[tuple[str, Optimizer]]]:
     spec, source = check_spec(apply_overrides(source, sets))
     task = load_task(spec, source, base)
-    check_space(spec.search, task.workflow, source.error)
+    check_space(spec.search, task.workflow, source.error, given=tuple(task.dataset.val[0]))
     return spec, source, task, load_optimizers(spec, source)
 
 

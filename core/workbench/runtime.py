@@ -221,8 +221,8 @@ class Program:
 
         self.workflow, self.runtime = workflow, runtime
         self.nodes = enabled(workflow)
-        self.order: list[str] = list(networkx.lexicographical_topological_sort(
-            workflow.graph, key=list(self.nodes).index))  # fmt: skip
+        place = {name: index for index, name in enumerate(self.nodes)}
+        self.order: list[str] = list(networkx.lexicographical_topological_sort(workflow.graph, key=place.__getitem__))
         self.before: dict[str, list[str]] = {n: list(workflow.graph.predecessors(n)) for n in self.order}
         self.chain = all(a in self.before[b] for a, b in zip(self.order, self.order[1:], strict=False))
         self.optional = {n for n in self.order if workflow.nodes[n].get("optional")}

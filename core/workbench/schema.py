@@ -31,7 +31,11 @@ def json_schema() -> dict[str, Any]:
     properties["roles"] = {"type": "object", "properties": {"proposer": lm, "judge": lm}, "additionalProperties": False}
     properties["optimize"] = _optimize_schema(definitions)
     domain = {"$ref": "#/$defs/DomainSpec"}
-    properties["search"]["additionalProperties"] = {"anyOf": [{"type": "array", "minItems": 1}, domain]}
+    short = [{"type": "array", "minItems": 1}, {"const": "optional"}]
+    properties["search"]["additionalProperties"] = {"anyOf": [*short, domain]}
+    for slot in definitions["DomainSpec"]["properties"]["any_of"]["anyOf"]:
+        if slot.get("type") == "object":
+            slot["additionalProperties"] = {"anyOf": kinds}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "workbench workflow file"}
 
 

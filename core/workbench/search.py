@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Protocol, cast
@@ -12,6 +12,7 @@ from typing import Any, Protocol, cast
 from workbench.data import Example
 from workbench.errors import SpecError, suggest
 from workbench.nodes import NodeKind, learnable, node_at, setting
+from workbench.slots import AS_WRITTEN, accepts, check_slots, contents, fill, holders
 from workbench.spec import DomainSpec
 from workbench.workflow import Patch, Workflow
 
@@ -88,15 +89,28 @@ class Space:
     def suggest(self, trial: Suggests, workflow: Workflow) -> dict[str, Any]:
         """One value for each address whose condition holds, as a patch's `set`."""
         values: dict[str, Any] = {}
+        picks: dict[str, str] = {}
         for address in self.order():
             domain = self.domains[address]
-            here = {a: values.get(a, workflow.get(a, None)) for a in domain.when}
-            if all(here[a] == wanted for a, wanted in domain.when.items()):
-                if domain.demos is not None:
-                    values |= self._demos(trial, address, domain, workflow)
-                else:
-                    values[address] = self._value(trial, address, domain, workflow)
-        return values
+            if any(self._found(a, values, picks, workflow) != wanted for a, wanted in domain.when.items()):
+                continue
+            if domain.is_slot:
+                picks[address] = trial.suggest_categorical(address, contents(domain))
+                continue
+            filled = workflow.patched(fill(workflow, picks, self.domains)) if picks else workflow
+            if holders(address, picks) and not accepts(filled, address, domain):
+                continue  # what stands there has no such setting
+            if domain.demos is not None:
+                values |= self._demos(trial, address, domain, filled)
+            else:
+                values[address] = self._value(trial, address, domain, workflow)
+        return fill(workflow, picks, self.domains) | values
+
+    def _found(self, address: str, values: Mapping[str, Any], picks: Mapping[str, str], workflow: Workflow) -> Any:
+        """What a condition looks at: the content of a slot by its name, else the value."""
+        if address in self.domains and self.domains[address].is_slot:
+            return picks.get(address)
+        return values.get(address, workflow.get(address, None))
 
     def starts(self, workflow: Workflow) -> list[dict[str, Any]]:
         """Parameters to try before any sampling: the workflow as it is, and the same with as many demos as allowed.
@@ -110,17 +124,21 @@ class Space:
             if domain.demos is not None:
                 here[f"{address}#count"] = 0
                 rich |= {f"{address}#count": self._most(domain), f"{address}#source": "nearest"}
+            elif domain.is_slot:
+                here[address] = AS_WRITTEN
             elif (value := setting(workflow, address)) is not None and domain.contains(value):
                 plain = domain.choice is None or _plain(domain.choice)
                 here[address] = value if plain else cast(list[Any], domain.choice).index(value)
         return [here, {**here, **rich}] if rich else [here]
 
     def order(self) -> list[str]:
-        """Addresses with those first that others depend on. Raises SpecError for a ring of conditions."""
+        """Addresses with those first that others depend on, slots before all. Raises SpecError for a ring of conditions."""
+        slots = [a for a, domain in self.domains.items() if domain.is_slot]
+        needed = {a: [*domain.when, *holders(a, slots)] for a, domain in self.domains.items()}
         done: list[str] = []
-        rest = list(self.domains)
+        rest = [*slots, *(a for a in self.domains if a not in slots)]
         while rest:
-            ready = [a for a in rest if all(w in done or w not in self.domains for w in self.domains[a].when)]
+            ready = [a for a in rest if all(w in done or w not in self.domains for w in needed[a])]
             if not ready:
                 raise SpecError(f"the conditions of {', '.join(rest)} depend on each other", path=("search", rest[0]))
             done += ready
@@ -186,31 +204,55 @@ def default_space(workflow: Workflow, max_demos: int = 8) -> dict[str, DomainSpe
     return {address: DomainSpec.model_validate({"demos": max_demos}) for address in learnable(workflow, "demos")}
 
 
-def check_space(domains: Mapping[str, DomainSpec], workflow: Workflow, fail: Any) -> None:
-    """Every address must exist or be a setting of its node. fail(path, message, hint) makes the error."""
-    known = sorted(set(learnable(workflow)))
+def check_space(domains: Mapping[str, DomainSpec], workflow: Workflow, fail: Any, given: Collection[str] = ()) -> None:
+    """Every address must exist or be a setting of its node. fail(path, message, hint) makes the error.
+
+    given: the fields of an example, which alternative nodes may read.
+    """
+    check_slots(domains, workflow, fail, given)
+    slots = [a for a, domain in domains.items() if domain.is_slot]
     for address, domain in domains.items():
-        for name in (address, *domain.when):
-            try:
-                probe = [domain.float_ or domain.int_ or domain.choice or [[]]][0]
-                value = probe[0] if name == address else domain.when[name]
-                parts = name.split(".")
-                if parts[0] == "nodes" and (len(parts) < 3 or parts[1] not in workflow.nodes):
-                    raise KeyError(name)
-                if parts[0] not in ("nodes", "lm"):
-                    raise KeyError(name)
-                workflow.patched({name: value})
-                if name == address and len(probe) > 1:
-                    for other in probe[1:]:
-                        workflow.patched({name: other})
-            except KeyError:
-                raise fail(("search", address), f"no setting has the address '{name}'", suggest(name, known)) from None
-            except SpecError as error:
-                raise fail(("search", address), f"{name}: {error.message}", error.hint) from None
+        for name, wanted in domain.when.items():
+            if name in slots:
+                if wanted not in contents(domains[name]):
+                    raise fail(("search", address, "when", name), f"'{name}' is never '{wanted}'",
+                               suggest(str(wanted), contents(domains[name])))  # fmt: skip
+            else:
+                _check_values(domains, address, name, [wanted], workflow, fail)
+        if not domain.is_slot:
+            probe = domain.float_ or domain.int_ or domain.choice or [[]]
+            _check_values(domains, address, address, probe, workflow, fail)
     try:
         Space(domains).order()
     except SpecError as error:
         raise fail(error.path, error.message, None) from None
+
+
+def _check_values(
+    domains: Mapping[str, DomainSpec], address: str, name: str, values: Sequence[Any], workflow: Workflow, fail: Any
+) -> None:
+    """The setting `name` must take the values, in one of the contents of the slot that it stands in."""
+    inside = holders(name, (a for a, domain in domains.items() if domain.is_slot))
+    starts = [workflow]
+    for slot in inside:
+        starts += [workflow.patched(fill(workflow, {slot: c}, domains)) for c in domains[slot].any_of or {}]
+    wrong: Any = None
+    for start in starts:
+        try:
+            parts = name.split(".")
+            if parts[0] == "nodes" and (len(parts) < 3 or parts[1] not in workflow.nodes):
+                raise KeyError(name)
+            if parts[0] not in ("nodes", "lm"):
+                raise KeyError(name)
+            for value in values:
+                start.patched({name: value})
+            return
+        except KeyError:
+            known = sorted(set(learnable(workflow)))
+            wrong = wrong or fail(("search", address), f"no setting has the address '{name}'", suggest(name, known))
+        except SpecError as error:
+            wrong = wrong or fail(("search", address), f"{name}: {error.message}", error.hint)
+    raise wrong from None
 
 
 def labelled_demo(node: NodeKind, example: Example, targets: Mapping[str, str] = {}) -> dict[str, Any] | None:

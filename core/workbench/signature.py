@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, Optional
@@ -16,6 +17,7 @@ from workbench.errors import SpecError
 
 #: An arrow that stands in no quoted text.
 _ARROW = re.compile(r"""->(?=(?:[^'"]|'[^']*'|"[^"]*")*$)""")
+_ELLIPSIS = ast.dump(ast.parse("...").body[0])
 _TYPES: dict[str, Any] = {"str": str, "int": int, "float": float, "bool": bool, "list": list, "dict": dict, "Any": Any}
 
 
@@ -60,6 +62,32 @@ def parse_signature(text: str) -> Signature:
     return Signature(inputs, outputs)
 
 
+def with_inputs(text: str, *, add: Iterable[str] = (), drop: Collection[str] = ()) -> str:
+    """A signature without some inputs and with others after its own.
+
+    add: as written, e.g. "facts: list[str]"; what is there already is not added twice.
+    """
+    here = [f.name for f in parse_signature(text).inputs]
+    more = [a for a in add if a.partition(":")[0].strip() not in here]
+    if not more and not set(drop) & set(here):
+        return text
+    inputs, outputs = written_fields(text)
+    kept = [f for f, name in zip(inputs, here, strict=True) if name not in drop]
+    return f"{', '.join([*kept, *more])} -> {', '.join(outputs)}".strip()
+
+
+def written_fields(text: str) -> tuple[list[str], list[str]]:
+    """Inputs and outputs of a signature, each as it is written: `label: Literal['a', 'b']`. Raises SpecError."""
+    parse_signature(text)  # says what is wrong, if anything is
+    sides = _ARROW.split(text)
+    found = []
+    for side in sides if len(sides) == 2 else text.split("->"):
+        function = ast.parse(f"def f({side.strip()}): ...").body[0]
+        assert isinstance(function, ast.FunctionDef)
+        found.append([ast.unparse(argument) for argument in function.args.args])
+    return found[0], found[1]
+
+
 def _fields(side: str, text: str) -> tuple[Field, ...]:
     if not side.strip():
         return ()
@@ -68,7 +96,7 @@ def _fields(side: str, text: str) -> tuple[Field, ...]:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise _error(text, f"cannot read '{side.strip()[:60]}'") from error
     assert isinstance(function, ast.FunctionDef)
-    if more or [ast.unparse(part) for part in function.body] != ["..."]:  # the side closed the bracket and went on
+    if more or [ast.dump(part) for part in function.body] != [_ELLIPSIS]:  # the side closed the bracket and went on
         raise _error(text, f"cannot read '{side.strip()[:60]}'")
     arguments = function.args
     if arguments.defaults or arguments.vararg or arguments.kwonlyargs or arguments.posonlyargs or arguments.kwarg:

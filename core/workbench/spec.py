@@ -82,12 +82,17 @@ class BudgetSpec(Strict):
 
 
 class DomainSpec(Strict):
-    """The values that one address may take: exactly one of float, int, choice, demos."""
+    """The values that one address may take: exactly one of float, int, choice, demos, or a node's any_of and optional."""
 
     float_: Annotated[list[float] | None, Field(alias="float", min_length=2, max_length=2)] = None
     int_: Annotated[list[int] | None, Field(alias="int", min_length=2, max_length=2)] = None
     choice: Annotated[list[Any] | None, Field(min_length=1)] = None
     demos: Annotated[int | None, Field(ge=1, le=256, description="up to so many training rows as demos")] = None
+    any_of: Annotated[
+        dict[str, dict[str, Any]] | None,
+        Field(min_length=1, description="nodes that may take this one's place, by name"),
+    ] = None
+    optional: bool = Field(False, description="whether the node may be left out")
     nearest: bool = Field(True, description="for demos: also try, for each input, the training rows nearest to it")
     log: bool = False
     step: float | None = Field(None, gt=0)
@@ -95,9 +100,16 @@ class DomainSpec(Strict):
 
     @model_validator(mode="after")
     def _one_domain(self) -> DomainSpec:
-        given = [n for n in ("float_", "int_", "choice", "demos") if getattr(self, n) is not None]
-        if len(given) != 1:
-            raise ValueError("give exactly one of float, int, choice, demos, e.g. {float: [0.0, 1.0]}")
+        given = [n for n in ("float_", "int_", "choice", "demos", "any_of") if getattr(self, n) is not None]
+        if len(given) != 1 and not (self.optional and not given):
+            raise ValueError(
+                "give exactly one of float, int, choice, demos, any_of, optional, e.g. {float: [0.0, 1.0]}"
+            )
+        if self.optional and given not in ([], ["any_of"]):
+            raise ValueError("optional is for nodes: alone, or with any_of")
+        taken = [n for n in self.any_of or {} if n in ("as_written", "absent")]
+        if taken:
+            raise ValueError(f"'{taken[0]}' names what is there anyway; call the alternative something else")
         bounds = self.float_ or self.int_
         if bounds and not all(map(math.isfinite, bounds)):
             raise ValueError("bounds must be finite numbers")
@@ -112,6 +124,11 @@ class DomainSpec(Strict):
         if self.log and bounds and bounds[0] <= 0:
             raise ValueError("a log scale needs a lower bound above 0")
         return self
+
+    @property
+    def is_slot(self) -> bool:
+        """Whether it says what stands in a node's place (see `workbench.slots`)."""
+        return self.any_of is not None or self.optional
 
     def contains(self, value: Any) -> bool:
         """Whether a value of the address is one that the domain could suggest."""
@@ -173,7 +190,10 @@ class Spec(Strict):
     @classmethod
     def _short_choices(cls, value: Any) -> Any:
         if isinstance(value, dict):
-            return {k: {"choice": v} if isinstance(v, list) else v for k, v in value.items()}
+            return {
+                k: {"choice": v} if isinstance(v, list) else {"optional": True} if v == "optional" else v
+                for k, v in value.items()
+            }
         return value
 
     @field_validator("optimize", mode="before")

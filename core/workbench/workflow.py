@@ -41,6 +41,16 @@ class Patch:
     def as_dict(self) -> Tree:
         return {"set": dict(self.set), "unset": list(self.unset), "note": self.note}
 
+    @classmethod
+    def between(cls, here: Workflow, there: Workflow, note: str = "") -> Patch:
+        """What makes `there` of `here`."""
+        changed, gone = _changes(here.tree, there.tree)
+        return cls(changed, tuple(gone), note)
+
+    def inverse(self, workflow: Workflow) -> Patch:
+        """The patch that undoes this one. workflow: what this one applies to."""
+        return Patch.between(workflow.patched(self), workflow, f"undo {self.note}".strip())
+
 
 @dataclass(frozen=True, eq=False)
 class Workflow:
@@ -146,6 +156,27 @@ def _edit(tree: Any, path: list[str], value: Any, address: str) -> Any:
     else:
         copy[key] = value
     return copy
+
+
+def _changes(here: Tree, there: Tree, prefix: str = "") -> tuple[Tree, list[str]]:
+    """(settings to write, addresses to remove). A list is one value, as is a mapping whose keys make no addresses."""
+    changed: Tree = {}
+    gone: list[str] = []
+    for key in [*there, *(k for k in here if k not in there)]:
+        address = f"{prefix}{key}"
+        if key not in there:
+            gone.append(address)
+        elif key not in here:
+            changed[address] = there[key]
+        elif here[key] != there[key] or type(here[key]) is not type(there[key]):
+            both = here[key], there[key]
+            if all(isinstance(v, dict) and v and not any(not k or "." in k for k in v) for v in both):
+                inner = _changes(*both, f"{address}.")
+                changed |= inner[0]
+                gone += inner[1]
+            else:
+                changed[address] = there[key]
+    return changed, gone
 
 
 def _leaves(tree: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import random
@@ -47,6 +48,9 @@ class SimulatedTaskLM(SimulatedLM):
     of its own."""
 
     async def complete(self, request: Request) -> Response:
+        said = self.world.speak(request)
+        if said is not None:
+            return Response(said, "stop", _tokens(request), 1, 0.0)
         question = str(request.messages[-1]["content"])
         right = next((i for i, c in enumerate(LABELS) if f" {c}-thing" in question), 0)
         draw = self.draw(request)
@@ -94,6 +98,7 @@ class Result:
 
 def run_world(world: World, optimizer: Any, *, calls: int, seed: int, rows: Mapping[str, int] = ROWS) -> Result:
     """optimizer: as in a workflow file, e.g. "random" or {"optuna": {"sampler": "qmc"}}. rows: how many of each split."""
+    world = world.planted(seed)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         file = _write(folder, world, optimizer, calls, seed, rows)
@@ -123,7 +128,7 @@ def _write(folder: Path, world: World, optimizer: Any, calls: int, seed: int, si
         "name": world.name, "lm": {"model": "openai/simulated", "api_base": "http://127.0.0.1:9/v1"},
         "roles": {"proposer": {"model": "openai/simulated-proposer", "api_base": "http://127.0.0.1:9/v1"}},
         "data": {split: f"{split}.jsonl" for split in sizes}, "metric": "exact_match(label)",
-        "nodes": {"sort": {"predict": f"text -> label: Literal{list(LABELS)}", "instructions": PLAIN}},
+        "nodes": dict(world.nodes) or {"sort": {"predict": f"text -> label: Literal{list(LABELS)}", "instructions": PLAIN}},
         "search": dict(world.search), "optimize": [optimizer], "budget": {"calls": calls}, "seed": seed,
     }  # fmt: skip
     file.write_text(json.dumps(spec), encoding="utf-8")
@@ -134,11 +139,46 @@ def accuracy(world: World, winner: Workflow, seed: int) -> float:
     """The winner's accuracy by the formula, over fresh questions on all topics."""
     from workbench.nodes import enabled
 
-    node: Any = enabled(winner)["sort"]
-    settings = {k: v for k, v in node.settings.items() if v is not None}
+    known = world.truth(winner)
+    if known is not None:
+        return known
+    nodes: Any = enabled(winner)
     draw = random.Random(f"true:{seed}")
     rows = [{"text": f"new topic{t} word{t}: a {draw.choice(LABELS)}-thing"} for t in range(TOPICS)]
+    node = nodes.get("sort")
+    if not hasattr(node, "_render") or set(node.inputs) - {"text"}:
+        return measured(world, winner, rows)
+    settings = {k: v for k, v in node.settings.items() if v is not None}
     return sum(world.skill(Request(tuple(node._render(row)), **settings)) for row in rows) / len(rows)
+
+
+def measured(world: World, workflow: Workflow, rows: Sequence[Mapping[str, Any]], repeats: int = 32) -> float:
+    """The share of right answers of a workflow of several requests, of which no formula tells: each row many times."""
+    from workbench.data import Example
+    from workbench.ledger import Ledger
+    from workbench.runtime import Program, Runtime, lm_spec
+    from workbench.spec import BudgetSpec
+    from workbench.store import Store
+
+    async def course(store: Store) -> list[bool]:
+        runtime = Runtime(
+            Ledger(store, 1, BudgetSpec.model_validate({})), lm_spec("openai/simulated"), {}, SimulatedPool(world)
+        )
+        program, right = Program(workflow, runtime), []
+        for number in range(repeats):
+            for row in rows:
+                asked = {**row, "text": f"{number} {row['text']}"}
+                found = (await program.run(Example(asked["text"], asked))).prediction.get("label")
+                right.append(f" {found}-thing" in asked["text"])
+        return right
+
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store(Path(folder) / "measured.db")
+        store.execute("insert into runs (run, status, started, spec, options) values ('m', 'running', '', '', '')")
+        try:
+            return statistics.mean(asyncio.run(course(store)))
+        finally:
+            store.close()
 
 
 def run_many(jobs: Sequence[tuple[str, Any, int, int]], processes: int = 1) -> list[Result]:

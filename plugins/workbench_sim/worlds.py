@@ -9,10 +9,12 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from workbench.lm import Request
+from workbench.workflow import Workflow
+from workbench_sim import topology
 
 TOPICS = 8
 PLAIN = "Label it."
@@ -52,7 +54,9 @@ class World:
 
     skill: the probability of a right answer to a request. best: the highest accuracy that any workflow of the search
     space has. null: nothing helps, so nothing may be claimed. ruled: what pays are rules for topics, and the
-    simulated proposer writes such rules.
+    simulated proposer writes such rules. nodes: the workflow at the start, if not one step. seeded: the world is
+    another one for each seed. speak: what is answered where no label is asked for. truth: the accuracy of a workflow,
+    if the skill of one request does not tell.
     """
 
     name: str
@@ -62,6 +66,14 @@ class World:
     search: Mapping[str, Any] = field(default_factory=dict)
     null: bool = False
     ruled: bool = False
+    nodes: Mapping[str, Any] = field(default_factory=dict)
+    seeded: Callable[[World, int], World] | None = None
+    speak: Callable[[Request], str | None] = lambda request: None
+    truth: Callable[[Workflow], float | None] = lambda workflow: None
+
+    def planted(self, seed: int) -> World:
+        """The world of a seed."""
+        return self.seeded(self, seed) if self.seeded else self
 
 
 def _facets(request: Request) -> float:
@@ -101,6 +113,14 @@ def _conflict(request: Request) -> float:
     rules = rules_in(instruction_of(request))
     right = rules.get(topic) == WORDS[topic]
     return _rules(request) - (0.15 if topic ^ 1 in rules and not right else 0.0)
+
+
+def _topology(world: World, seed: int) -> World:
+    def truth(workflow: Workflow) -> float | None:
+        structure = topology.structure_of(workflow)
+        return None if structure is None else topology.worth(structure, seed)
+
+    return replace(world, skill=lambda request: topology.skill(request, seed), truth=truth)
 
 
 def proposer(world: World, request: Request, rng: random.Random) -> str:
@@ -160,5 +180,10 @@ WORLDS = {
         World("null", "nothing pays", lambda request: 0.5, 0.5, _BOTH, null=True),
         World("null_rules", "nothing pays, and the proposer writes rules all the same", lambda request: 0.5, 0.5, _RULES,
               null=True, ruled=True),
+        World("topology", "which steps come before the answer, and how it is asked for: another problem for each seed",
+              lambda request: topology.skill(request, 0), topology.BEST, topology.SEARCH, nodes=topology.NODES,
+              seeded=_topology, speak=topology.speak),
+        World("null_topology", "no step pays, and no wording", lambda request: 0.5, 0.5, topology.SEARCH, null=True,
+              nodes=topology.NODES, speak=topology.speak, truth=lambda workflow: 0.5),
     )
 }  # fmt: skip

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from workbench.cli import cli
 from workbench.lm import Request
+from workbench_sim import topology
 from workbench_sim.run import mean_and_interval, run_many, run_world
 from workbench_sim.worlds import INSTRUCTIONS, TOPICS, WORDS, WORLDS, proposer, rules_in, with_rules
 
@@ -127,3 +128,43 @@ def test_wrong_words_are_named(flags: list[str], message: str) -> None:
     done = subprocess.run([sys.executable, "-c", "from workbench.cli import main; main()", "bench", *flags],
                           capture_output=True, text=True)  # fmt: skip
     assert done.returncode == 2 and message in done.stderr
+
+
+def test_the_worlds_of_structure_have_one_best_and_differ_by_seed() -> None:
+    tables = [[topology.worth(s, seed) for s in topology.structures()] for seed in range(5)]
+    for found in tables:
+        assert len(found) == 256 and max(found) == pytest.approx(WORLDS["topology"].best)
+        assert min(found) == pytest.approx(topology.WORST)
+        assert 1 <= sum(v >= 0.95 * topology.BEST for v in found) <= 12, "hard to hit by chance"
+    assert len({f.index(max(f)) for f in tables}) > 1
+
+
+def test_the_truth_of_a_structure_is_what_the_simulation_shows(tmp_path: Path) -> None:
+    """For drawn structures: the table against the share of right answers, by the real runtime."""
+    from workbench.nodes import node_tree
+    from workbench.search import RandomSuggests, Space
+    from workbench.spec import DomainSpec
+    from workbench.workflow import Workflow
+    from workbench_sim.run import accuracy, measured
+
+    world = WORLDS["topology"].planted(3)
+    start = Workflow(
+        {"nodes": {n: node_tree(raw, lambda *a: ValueError(a)) for n, raw in world.nodes.items()}}, tmp_path
+    )
+    space = Space({a: DomainSpec.model_validate(d) for a, d in world.search.items()})
+    rows, seen = [{"text": f"q topic1 {c}: a {c}-thing"} for c in "abcd"], set()
+    for seed in range(6):
+        made = start.patched(space.suggest(RandomSuggests(random.Random(seed)), start))
+        truth = accuracy(world, made, seed)
+        seen.add(truth)
+        assert measured(world, made, rows, repeats=100) == pytest.approx(truth, abs=0.09)
+    assert len(seen) > 3 and max(seen) <= world.best
+    wrapped = start.patched({"nodes.sort": {"kind": "ensemble", "of": start.nodes["sort"], "samples": 3}})
+    assert world.truth(wrapped) is None and 0.1 < accuracy(world, wrapped, 0) < 1.0
+
+
+def test_random_search_finds_better_structures_with_more_calls() -> None:
+    few, many = (
+        [run_world(WORLDS["topology"], "random", calls=c, seed=s).accuracy for s in range(3)] for c in (900, 4000)
+    )
+    assert sum(many) > sum(few) and max(many) <= topology.BEST

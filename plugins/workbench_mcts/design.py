@@ -1,0 +1,179 @@
+"""Candidates: what is picked in the design space of `search:`, and edits of the structure on top of that."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from workbench.edits import Edit, applied, described
+from workbench.search import RandomSuggests, Space
+from workbench.structure import graph_hash
+from workbench.workflow import Workflow, canonical
+
+#: A whole number with more values than this counts as one without a list of values.
+LISTED = 32
+
+
+@dataclass(frozen=True)
+class Genome:
+    """picks: values by the names that the space asks for. edits: applied to what the picks make, in their order."""
+
+    picks: Mapping[str, Any] = field(default_factory=dict)
+    edits: tuple[Edit, ...] = ()
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A genome made into a workflow. key: equal for candidates that do the same. note: what was changed."""
+
+    genome: Genome
+    workflow: Workflow
+    key: str
+    note: str = ""
+
+
+class _Recorder(RandomSuggests):
+    """Suggests given values, draws what is not given, and keeps all values and what else they could have been."""
+
+    def __init__(self, given: Mapping[str, Any], rng: random.Random):
+        super().__init__(rng)
+        self.given, self.values, self.options = given, dict[str, Any](), dict[str, list[Any]]()
+
+    def _keep(self, name: str, value: Any, options: list[Any] | None) -> Any:
+        self.values[name] = value
+        if options:
+            self.options[name] = options
+        return value
+
+    def suggest_float(
+        self, name: str, low: float, high: float, *, log: bool = False, step: float | None = None
+    ) -> float:
+        value = self.given[name] if name in self.given else super().suggest_float(name, low, high, log=log, step=step)
+        return self._keep(name, value, None)
+
+    def suggest_int(self, name: str, low: int, high: int, *, log: bool = False, step: int = 1) -> int:
+        value = self.given[name] if name in self.given else super().suggest_int(name, low, high, log=log, step=step)
+        values = list(range(low, high + 1, step))
+        return self._keep(name, value, values if len(values) <= LISTED else None)
+
+    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
+        value = self.given[name] if name in self.given and self.given[name] in choices else self.rng.choice(choices)
+        return self._keep(name, value, list(choices))
+
+
+class Design:
+    """Makes candidates of genomes. space: None where the file has no `search:`.
+
+    options: the values of each name that has a list of them, as far as they are known; a choice may open others.
+    """
+
+    def __init__(self, space: Space | None, start: Workflow, rng: random.Random):
+        self.space, self.start, self.rng = space, start, rng
+        self.options: dict[str, list[Any]] = {}
+        self._bases: dict[str, Workflow] = {}  # what picks make, by the picks, where none of them had to be drawn
+        made = self.made(Genome(space.starts(start)[0] if space else {}))
+        self.root = replace(made, workflow=start, key=graph_hash(start))
+        if space:
+            for name, values in list(self.options.items()):  # what other choices open
+                for value in values:
+                    _record(space, {**self.root.genome.picks, name: value}, rng, start, self.options)
+
+    def made(self, genome: Genome, note: str = "") -> Candidate:
+        """The candidate of a genome. Raises SpecError and KeyError if there is none."""
+        base, picks = self._base(genome.picks)
+        workflow = base
+        for edit in genome.edits:
+            workflow = applied(edit, workflow, base)
+        return Candidate(Genome(picks, genome.edits), workflow, graph_hash(workflow), note)
+
+    def _base(self, picks: Mapping[str, Any]) -> tuple[Workflow, Mapping[str, Any]]:
+        if self.space is None:
+            return self.start, picks
+        name = canonical(picks)
+        if name in self._bases:
+            return self._bases[name], picks
+        recorder, values = _record(self.space, picks, self.rng, self.start, self.options)
+        base = self.start.patched(values)
+        if recorder.values == picks:
+            self._bases[name] = base
+        return base, recorder.values
+
+    def mutations(self, genome: Genome) -> Iterator[tuple[Genome, str]]:
+        """Every other value of every pick; a fresh one for numbers without a list; each edit taken back."""
+        for name, value in genome.picks.items():
+            for other in self.options.get(name, ()):
+                if other != value or type(other) is not type(value):
+                    yield Genome({**genome.picks, name: other}, genome.edits), f"{name}: {other}"
+            if name not in self.options:
+                rest = {n: v for n, v in genome.picks.items() if n != name}
+                yield Genome(rest, genome.edits), f"drew {name}"
+        for index, edit in enumerate(genome.edits):
+            yield Genome(genome.picks, genome.edits[:index] + genome.edits[index + 1 :]), f"undo {described(edit)}"
+
+    def recombined(self, one: Genome, other: Genome) -> tuple[Genome, str]:
+        """Each pick of either one with equal chance, and the edits of either."""
+        picks = {n: other.picks[n] if n in other.picks and self.rng.random() < 0.5 else v for n, v in one.picks.items()}
+        return Genome(picks, other.edits if self.rng.random() < 0.5 else one.edits), "recombined"
+
+    def mutated_twice(self, genome: Genome) -> tuple[Genome, str] | None:
+        """Two picks drawn anew at once, which no single step would lead to."""
+        names = [n for n, values in self.options.items() if n in genome.picks and len(values) > 1]
+        if len(names) < 2:
+            return None
+        chosen = self.rng.sample(names, 2)
+        picks = {n: self.rng.choice(self.options[n]) for n in chosen}
+        return Genome({**genome.picks, **picks}, genome.edits), f"drew {' and '.join(chosen)}"
+
+
+def _record(
+    space: Space, picks: Mapping[str, Any], rng: random.Random, start: Workflow, options: dict[str, list[Any]]
+) -> tuple[_Recorder, dict[str, Any]]:
+    recorder = _Recorder(picks, rng)
+    values = space.suggest(recorder, start)
+    for name, found in recorder.options.items():
+        options.setdefault(name, found)
+    return recorder, values
+
+
+def covering_array(
+    options: Mapping[str, Sequence[Any]], rng: random.Random, tries: int = 24
+) -> Iterator[dict[str, Any]]:
+    """Rows in which every pair of values of any two names occurs, the rows with most new pairs first.
+
+    Greedy (after AETG, Cohen et al. 1997): each row starts from a pair that is left, goes on through the names in a drawn
+    order by the value with most new pairs, and is the best of several such rows. With fewer than two names: every value.
+    """
+    names = [n for n in options if len(options[n]) > 1]
+    if len(names) < 2:
+        yield from ({n: v} for n in names for v in options[n])
+        return
+    left: dict[tuple[Any, ...], None] = {}
+    for (i, one), (j, two) in itertools.combinations(enumerate(names), 2):
+        left |= {(i, a, j, b): None for a in range(len(options[one])) for b in range(len(options[two]))}
+    while left:
+        rows = [_row(left, names, options, rng) for _ in range(tries)]
+        best = max(rows, key=lambda row: len(_pairs(row) & left.keys()))
+        left = {pair: None for pair in left if pair not in _pairs(best)}
+        yield {names[i]: options[names[i]][index] for i, index in sorted(best.items())}
+
+
+def _row(
+    left: Mapping[tuple[Any, ...], None], names: Sequence[str], options: Mapping[str, Sequence[Any]], rng: random.Random
+) -> dict[int, int]:
+    i, a, j, b = rng.choice(list(left))
+    row = {i: a, j: b}
+    for k in rng.sample([k for k in range(len(names)) if k not in row], len(names) - 2):
+        gains = [sum(_pair(k, v, m, x) in left for m, x in row.items()) for v in range(len(options[names[k]]))]
+        row[k] = rng.choice([v for v, gain in enumerate(gains) if gain == max(gains)])
+    return row
+
+
+def _pair(i: int, a: int, j: int, b: int) -> tuple[int, int, int, int]:
+    return (i, a, j, b) if i < j else (j, b, i, a)
+
+
+def _pairs(row: Mapping[int, int]) -> set[tuple[int, int, int, int]]:
+    return {_pair(i, a, j, b) for (i, a), (j, b) in itertools.combinations(row.items(), 2)}

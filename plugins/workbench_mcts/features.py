@@ -1,0 +1,68 @@
+"""What a surrogate is told of a candidate: what was picked and edited, and numbers of its graph."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from workbench.edits import described, places
+from workbench.workflow import Workflow
+from workbench_mcts.design import Candidate
+
+if TYPE_CHECKING:
+    import numpy
+
+
+@dataclass(frozen=True)
+class Features:
+    """labels: a value by name. numbers: of the graph, by name."""
+
+    labels: dict[str, str]
+    numbers: dict[str, float]
+
+
+def features(candidate: Candidate) -> Features:
+    labels = {n: str(v) for n, v in candidate.genome.picks.items() if not isinstance(v, float)}
+    labels |= {f"edit {described(edit)}": "yes" for edit in candidate.genome.edits}
+    reals = {n: v for n, v in candidate.genome.picks.items() if isinstance(v, float)}
+    return Features(labels, {**_numbers(candidate.workflow), **reals})
+
+
+def _numbers(workflow: Workflow) -> dict[str, float]:
+    """How large the graph is, how deep, what it costs, and of what kinds its nodes are."""
+    import networkx
+
+    graph, nodes = workflow.graph, list(places(workflow))
+    kinds = Counter(f"kind {type(node).__name__}" for _, node in nodes)
+    fields = Counter(f"{a.rpartition('.')[2]} inputs" for a, node in nodes for _ in node.inputs)
+    size = {
+        "nodes": len(graph), "edges": graph.number_of_edges(), "depth": networkx.dag_longest_path_length(graph),
+        "calls": sum(node.max_calls for a, node in nodes if a.count(".") == 1),
+        "instructions": sum(len(str(getattr(node.config, "instructions", ""))) for _, node in nodes) / 100,
+    }  # fmt: skip
+    return {name: float(value) for name, value in {**size, **kinds, **fields}.items()}
+
+
+def same_labels(ones: Sequence[Features], others: Sequence[Features]) -> numpy.ndarray:
+    """(len(ones), len(others)): the share of names that have the same value in both; 1 where there are no names."""
+    import numpy
+
+    names = list(dict.fromkeys(n for f in itertools.chain(ones, others) for n in f.labels))
+    if not names:
+        return numpy.ones((len(ones), len(others)))
+    codes: dict[Any, int] = {}
+    here, there = (
+        numpy.array([[codes.setdefault((n, f.labels.get(n)), len(codes)) for n in names] for f in fs]).reshape(-1, len(names))
+        for fs in (ones, others)
+    )  # fmt: skip
+    return (here[:, None, :] == there[None, :, :]).mean(axis=2)
+
+
+def number_matrix(rows: Sequence[Features], names: Sequence[str]) -> numpy.ndarray:
+    """(len(rows), len(names)), 0 where a row has no such number."""
+    import numpy
+
+    return numpy.array([[f.numbers.get(n, 0.0) for n in names] for f in rows]).reshape(len(rows), len(names))

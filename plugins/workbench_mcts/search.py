@@ -1,0 +1,259 @@
+"""The search: initial design, then rounds of choosing a parent, proposing children, and evaluating the best ranked one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from workbench import Evaluation, Patch, Study
+from workbench.edits import Menu, described, edit_classes, edit_options, places, read_edit
+from workbench.errors import SpecError
+from workbench.propose import Proposer, show_results
+from workbench.search import Space
+from workbench.treesearch import Node, Widening, back_up, draw, pool, select, softmix, uct
+from workbench_mcts import prompts
+from workbench_mcts.design import Candidate, Design, Genome, covering_array
+from workbench_mcts.features import features
+from workbench_mcts.surrogate import Label, make_surrogate
+
+if TYPE_CHECKING:
+    from workbench_mcts.optimizer import MCTS
+
+#: Evaluated candidates below which a surrogate has nothing to say.
+_LEAST = 4
+#: Answers of the proposer that cannot be used, in a round, before operators have to do.
+_TRIES = 2
+#: Proposals in a round that nobody ranks: the first one that is affordable is taken.
+_FEW = 8
+#: Rounds before which no convergence is seen.
+_ROUNDS = 4
+
+
+@dataclass
+class State:
+    """A candidate in the tree. experience: what came of changing it, in words."""
+
+    candidate: Candidate
+    evaluation: Evaluation
+    experience: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Counts:
+    """evaluated: in rounds. ranked: proposals that a surrogate ranked. broken: proposals that were no workflow."""
+
+    evaluated: int = 0
+    ranked: int = 0
+    broken: int = 0
+    repeated: int = 0
+    ended: str = "rounds"
+
+
+class Convergence:
+    """Whether the mean of the best few stayed the same for `patience` rounds, never before four rounds.
+
+    After AFlow, where the change must be at most z standard errors of that mean and z is 0; so is it here by default.
+    """
+
+    def __init__(self, patience: int, top: int, z: float):
+        self.patience, self.top, self.z = patience, top, z
+        self.means: list[float] = []
+        self.errors: list[float] = []
+
+    def tell(self, scores: Sequence[tuple[float, int]]) -> bool:
+        """scores: (mean, number of examples) of all candidates so far, after a round."""
+        best = sorted(scores, reverse=True)[: self.top]
+        self.means.append(math.fsum(s for s, _ in best) / len(best))
+        self.errors.append(math.sqrt(math.fsum(s * (1 - s) / max(1, n) for s, n in best)) / len(best))
+        if len(self.means) <= max(self.patience, _ROUNDS - 1):
+            return False
+        steps = range(len(self.means) - self.patience, len(self.means))
+        return all(abs(self.means[i] - self.means[i - 1]) <= self.z * self.errors[i] + 1e-12 for i in steps)
+
+
+class Search:
+    def __init__(self, settings: MCTS, study: Study, space: Space | None, edits: Sequence[str], menu: Menu):
+        self.settings, self.study, self.edits, self.menu = settings, study, edits, menu
+        self.design = Design(space, study.best, study.rng)
+        self.surrogate = make_surrogate(settings.surrogate, study.rng)
+        self.proposer = Proposer(study, settings.temperature, max_tokens=300)
+        self.seen = {self.design.root.key}
+        self.counts = Counts()
+        self.asked = 0
+
+    async def run(self, initial: int) -> None:
+        root = Node(State(self.design.root, await self.study.evaluate(self.design.root.workflow)))
+        root.reward = root.state.evaluation.score
+        back_up(root.path, "leaf")
+        await self.cover(root, initial)
+        ended = Convergence(self.settings.patience, self.settings.top, self.settings.z)
+        for _ in range(self.settings.rounds):
+            parent = self.parent(root)
+            if parent is None:
+                self.counts.ended = "exhausted"
+                return
+            proposed = self.ranked(root, await self.children(root, parent))
+            child = next((c for c in proposed if self.affords(c)), None)
+            parent.closed = not proposed
+            if child is not None:
+                await self.grow(parent, child)
+                self.counts.evaluated += 1
+            elif proposed:
+                self.counts.ended = "budget"
+                return
+            states = [(n.state.evaluation.score, len(n.state.evaluation.results)) for n in root.walk()]
+            if ended.tell(states):
+                self.counts.ended = "converged"
+                return
+
+    async def cover(self, root: Node[State], most: int) -> None:
+        """The initial design: rows that cover all pairs of choices, as far as they may be that many."""
+        rows = covering_array(self.design.options, self.study.rng)
+        while most > 0 and (row := next(rows, None)) is not None:
+            candidate = self.new(Genome({**root.state.candidate.genome.picks, **row}), "initial design")
+            if candidate is not None and self.affords(candidate):
+                most -= 1
+                await self.grow(root, candidate)
+
+    def affords(self, candidate: Candidate) -> bool:
+        """With a quarter more for attempts that fail: an evaluation that is cut short is paid for and cannot win."""
+        val = list(self.study.val)
+        return self.study.affords(candidate.workflow, val + val[: (len(val) + 3) // 4])
+
+    def parent(self, root: Node[State]) -> Node[State] | None:
+        """By the policy, among the workflows that may still have a new child."""
+        s = self.settings
+        if s.policy == "uct":
+            return select(root, lambda node: uct(node, s.exploration), Widening(2.0, s.widening))
+        found = pool(root, s.sample)
+        weights = softmix([n.reward or 0.0 for n in found], mix=s.mix, sharpness=s.alpha)
+        return draw(found, weights, self.study.rng)
+
+    async def children(self, root: Node[State], parent: Node[State]) -> list[Candidate]:
+        """New candidates that are one change away, and some that are two or a mixture of two parents away."""
+        proposed: list[Candidate] = []
+        if self.settings.proposals != "operators":
+            proposed = await self.from_model(parent)
+        if not proposed or (self.settings.proposals == "both" and self.surrogate is not None):
+            proposed += self.from_operators(root, parent)
+        return proposed
+
+    def ranked(self, root: Node[State], proposed: list[Candidate]) -> list[Candidate]:
+        """The most promising first: by predicted score plus beta times its uncertainty."""
+        labels = [
+            Label(features(n.state.candidate), n.state.evaluation.score, len(n.state.evaluation.results))
+            for n in root.walk()
+        ]
+        if self.surrogate is None or len(labels) < _LEAST or not proposed:
+            return proposed
+        self.surrogate.fit(labels)
+        means, spreads = self.surrogate.predict([features(c) for c in proposed])
+        self.counts.ranked += len(proposed)
+        bounds = [float(m + self.settings.beta * s) for m, s in zip(means, spreads, strict=True)]
+        return [proposed[i] for i in sorted(range(len(proposed)), key=lambda i: -bounds[i])]
+
+    async def grow(self, parent: Node[State], candidate: Candidate) -> None:
+        """Evaluate a child and keep what came of it."""
+        before = parent.state.candidate.workflow
+        workflow = before.patched(Patch.between(before, candidate.workflow, candidate.note))
+        evaluation = await self.study.evaluate(workflow, race=self.settings.race)
+        candidate = replace(candidate, workflow=workflow)
+        self.seen.add(candidate.key)
+        parent.state.experience.append(f"{candidate.note}: {parent.reward or 0.0:.3f} -> {evaluation.score:.3f}")
+        node = parent.add(State(candidate, evaluation), evaluation.score, key=candidate.key)
+        back_up(node.path, "leaf")
+
+    def new(self, genome: Genome, note: str) -> Candidate | None:
+        """The candidate of a genome if it is sound, new and small enough. What is not costs no budget."""
+        try:
+            candidate = self.design.made(genome, note)
+        except (SpecError, KeyError):
+            self.counts.broken += 1
+            return None
+        if candidate.key in self.seen:
+            self.counts.repeated += 1
+            return None
+        small = len(list(places(candidate.workflow))) <= self.settings.max_nodes
+        return candidate if small else None
+
+    def from_operators(self, root: Node[State], parent: Node[State]) -> list[Candidate]:
+        """New candidates in a drawn order, those of several steps last. Without a surrogate few are enough."""
+        found: dict[str, Candidate] = {}
+        enough = self.settings.pool if self.surrogate is not None else _FEW
+        for genome, note in self.genomes(root, parent):
+            candidate = self.new(genome, note)
+            if candidate is not None:
+                found.setdefault(candidate.key, candidate)
+            if len(found) >= enough:
+                break
+        return list(found.values())
+
+    def genomes(self, root: Node[State], parent: Node[State]) -> Iterator[tuple[Genome, str]]:
+        rng, genome = self.study.rng, parent.state.candidate.genome
+        steps = list(self.design.mutations(genome))
+        options = edit_options(parent.state.candidate.workflow, self.menu, self.edits) if self.edits else []
+        steps += [(Genome(genome.picks, (*genome.edits, edit)), described(edit)) for edit in options]
+        yield from rng.sample(steps, len(steps))
+        others = sorted((n for n in root.walk() if n is not parent), key=lambda n: -(n.reward or 0.0))
+        for other in others[: 2 * self.settings.sample]:
+            for _ in range(2):
+                yield self.design.recombined(genome, other.state.candidate.genome)
+        for _ in range(self.settings.pool // 2):
+            twice = self.design.mutated_twice(genome)
+            if twice is None:
+                return
+            yield twice
+
+    async def from_model(self, parent: Node[State]) -> list[Candidate]:
+        """What the proposer proposes and is sound and new; wrong proposals become experience."""
+        state = parent.state
+        classes = edit_classes(self.edits)
+        for _ in range(_TRIES):
+            evidence = ""
+            rows = list(self.study.train)[: self.settings.batch]
+            if rows and self.study.affords(state.candidate.workflow, [*rows, *self.study.val]):
+                results = (await self.study.evaluate(state.candidate.workflow, rows, traces=True)).results
+                evidence = show_results(results, 2000)
+            self.asked += 1
+            asked = prompts.request(state.candidate.workflow, parent.reward or 0.0, classes, self.design.options,
+                                    state.experience[-20:], evidence)  # fmt: skip
+            text = await self.proposer.ask(asked, self.asked)
+            found = [c for c in (self.read(value, parent) for value in prompts.objects_in(text or "")) if c is not None]
+            if found:
+                return found
+        return []
+
+    def read(self, value: dict, parent: Node[State]) -> Candidate | None:
+        """A proposal as the model wrote it."""
+        genome, name = parent.state.candidate.genome, value.get("pick")
+        options = self.design.options.get(str(name), [])
+        try:
+            if name is not None:
+                if value.get("value") not in options:
+                    raise SpecError(f"pick {name}: no such choice")
+                made, note = (
+                    Genome({**genome.picks, str(name): value["value"]}, genome.edits),
+                    f"{name}: {value['value']}",
+                )
+            else:
+                edit = read_edit(value, self.edits)
+                made, note = Genome(genome.picks, (*genome.edits, edit)), described(edit)
+        except SpecError as error:
+            self.counts.broken += 1
+            parent.state.experience.append(f"refused: {error.message}"[:200])
+            return None
+        candidate = self.new(made, note)
+        if candidate is None:
+            parent.state.experience.append(f"refused, broken or tried before: {note}")
+        return candidate
+
+    def report(self) -> None:
+        """What the surrogate saved, as an event of the run."""
+        c = self.counts
+        saved = 1 - c.evaluated / c.ranked if c.ranked else 0.0
+        self.study.ledger.store.event(
+            self.study.ledger.run_id, "mcts", optimizer=self.study.name, evaluated=c.evaluated, ranked=c.ranked,
+            saved=round(saved, 4), broken=c.broken, repeated=c.repeated, ended=c.ended,
+        )  # fmt: skip
