@@ -9,15 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Literal
 
 from pydantic import Field
 
-from workbench import BudgetSpent, Example, Optimizer, Patch, Study, Workflow
+from workbench import BudgetSpent, Evaluation, Example, Optimizer, Patch, Study, Workflow
 from workbench.evaluate import paired_race
 from workbench.nodes import learnable, node_at, text_at
 from workbench.propose import Proposer, finalists, prompt_in_use, rewrite_request, room_for, runs_left, show_results
+from workbench.treesearch import Node, back_up, select, uct
 from workbench_prompt_mcts import prompts
-from workbench_prompt_mcts.tree import Backup, State, back_up, select
+
+#: A workflow as scored on the guide rows; its action is the address of the prompt that differs from the parent's.
+State = Node[Evaluation]
 
 
 class PromptMCTS(Optimizer):
@@ -32,7 +36,8 @@ class PromptMCTS(Optimizer):
     depth: int = Field(8, ge=1, le=64, description="rewrites in a row at most")
     min_depth: int = Field(2, ge=0, le=64, description="no branch is closed for a low reward down to this depth")
     exploration: float = Field(0.5, ge=0, le=100, description="weight of the bound in UCT; the original's is 2.5")
-    backup: Backup = Field("max", description="what a path tells its states: max, mean or sum (original) of rewards")
+    backup: Literal["max", "mean", "sum"] = Field("max", description="what a path tells its states: max, mean or sum "
+                                                  "(original) of the rewards")  # fmt: skip
     batch: int = Field(10, ge=1, le=256, description="training rows that a child's feedback is drawn from")
     guide: int | None = Field(None, ge=2, le=1024, description="training rows on which children are scored; "
                               "default: a fiftieth of what the budget pays for, 8 to 48")  # fmt: skip
@@ -48,7 +53,8 @@ class PromptMCTS(Optimizer):
         guide = rows[: min(settings.guide or 0, len(rows) // 2)]
         if addresses and guide and study.affords(study.best, guide):
             search = _Search(settings, study, addresses, guide, rows[len(guide) :])
-            root = State(study.best, await study.evaluate(study.best, guide))
+            evaluation = await study.evaluate(study.best, guide)
+            root = State(evaluation, evaluation.score)
             with suppress(BudgetSpent):  # a proposal may not fit where the short answers of val still do
                 await search.grow(root)
             await search.decide(root)
@@ -75,80 +81,80 @@ class _Search:
 
     async def grow(self, root: State) -> None:
         for _ in range(self.settings.iterations):
-            leaf = select(root, self.settings.exploration)
+            leaf = select(root, lambda node: uct(node, self.settings.exploration))
             if leaf is None or not self.affords_child(leaf):
                 return
             back_up((await self.simulated(root, leaf)).path, self.settings.backup)
 
-    async def simulated(self, root: State, state: State) -> State:
+    async def simulated(self, root: State, node: State) -> State:
         """The end of a greedy descent from a state: each step expands, and goes on from the best child."""
         while True:
-            best_before = max(s.reward for s in root.walk())
-            await self.expand(state)
-            open_children = [c for c in state.children if not c.closed]
+            best_before = max(s.state.score for s in root.walk())
+            await self.expand(node)
+            open_children = [c for c in node.children if not c.closed]
             if not open_children:
-                return max(state.children, key=lambda c: c.reward, default=state)
-            state = max(open_children, key=lambda c: c.reward)
-            early = state.depth > self.settings.min_depth and state.reward > best_before
-            if early or not self.affords_child(state):
-                return state
+                return max(node.children, key=lambda c: c.state.score, default=node)
+            node = max(open_children, key=lambda c: c.state.score)
+            early = node.depth > self.settings.min_depth and node.state.score > best_before
+            if early or not self.affords_child(node):
+                return node
 
-    async def expand(self, state: State) -> None:
+    async def expand(self, node: State) -> None:
         """Add `width` children, in at most twice as many tries. Without a new one the state is closed."""
-        before = len(state.children)
+        before = len(node.children)
         for _ in range(2 * self.settings.width):
-            if len(state.children) - before == self.settings.width or not self.affords_child(state):
+            if len(node.children) - before == self.settings.width or not self.affords_child(node):
                 break
-            child = await self.child(state)
+            child = await self.child(node)
             if child is not None:
-                state.children.append(child)
                 child.closed = self.terminal(child)
-        state.closed = len(state.children) == before
+        node.closed = len(node.children) == before
 
-    def terminal(self, state: State) -> bool:
-        path, least = state.path, self.settings.min_depth
-        weak = state.depth > least and state.reward < (path[0].reward + path[-2].reward) / 2
-        return state.depth >= self.settings.depth or weak or not state.evaluation.complete
+    def terminal(self, node: State) -> bool:
+        path, least = node.path, self.settings.min_depth
+        weak = node.depth > least and node.state.score < (path[0].state.score + path[-2].state.score) / 2
+        return node.depth >= self.settings.depth or weak or not node.state.complete
 
     async def child(self, parent: State) -> State | None:
-        """A state rewritten in one of its prompts; None without a usable or new answer."""
+        """A new child, rewritten in one of its prompts; None without a usable or new answer."""
         study = self.study
         batch = study.rng.sample(list(self.lessons), min(self.settings.batch, len(self.lessons)))
-        results = (await study.evaluate(parent.workflow, batch, traces=True)).results
-        texts = {a: text_at(parent.workflow, a) for a in self.addresses}
+        results = (await study.evaluate(parent.state.workflow, batch, traces=True)).results
+        texts = {a: text_at(parent.state.workflow, a) for a in self.addresses}
         used = [a for a, text in texts.items() if prompt_in_use(a, text, results)]
         if not used:
             return None
         address = used[self.made % len(used)]
         self.made += 1
-        node, prompt = node_at(parent.workflow, address), texts[address]
+        step, prompt = node_at(parent.state.workflow, address), texts[address]
         chosen = [r for r in results if (r.score or 0.0) < 1] or list(results)
         shown = self.settings.shown
-        advice = await self.proposer.ask(prompts.feedback(node, prompt, chosen, shown), self.made)
-        tried = [(text_at(s.workflow, address), s.reward) for s in parent.path[:-1]]
-        request = rewrite_request(node, prompt, evidence=show_results(chosen, shown), advice=advice or "", tried=tried)
+        advice = await self.proposer.ask(prompts.feedback(step, prompt, chosen, shown), self.made)
+        tried = [(text_at(s.state.workflow, address), s.state.score) for s in parent.path[:-1]]
+        request = rewrite_request(step, prompt, evidence=show_results(chosen, shown), advice=advice or "", tried=tried)
         text = await self.proposer.prompt(request, self.made)
         if text is None:
             return None
-        workflow = parent.workflow.patched(Patch({address: text}, note=f"rewritten, depth {parent.depth + 1}"))
+        workflow = parent.state.workflow.patched(Patch({address: text}, note=f"rewritten, depth {parent.depth + 1}"))
         if workflow.hash in self.seen:
             return None
         self.seen.add(workflow.hash)
-        race = paired_race(parent.evaluation.scores)
-        return State(workflow, await study.evaluate(workflow, self.guide, race=race), parent, address)
+        race = paired_race(parent.state.scores)
+        evaluation = await study.evaluate(workflow, self.guide, race=race)
+        return parent.add(evaluation, evaluation.score, action=address)
 
     def affords_child(self, parent: State) -> bool:
         """Whether a child can be paid for, and after it the finalists on val; two rows stand for the proposer."""
         final = list(self.study.val) * (self.settings.finalists or 1)
         rows = [*self.guide, *self.lessons[: self.settings.batch], *self.guide[:2], *final]
-        return self.study.affords(parent.workflow, rows) and room_for(
+        return self.study.affords(parent.state.workflow, rows) and room_for(
             self.study, len(rows), 2 * (1000 + self.settings.shown // 3)
         )
 
     async def decide(self, root: State) -> None:
         """Try the best states on the whole of val: that alone makes a winner."""
-        better = [s for s in root.walk() if s is not root and s.evaluation.complete and s.reward >= root.reward]
-        for state in sorted(better, key=lambda s: -s.reward)[: self.settings.finalists]:
-            if not self.study.affords(state.workflow):
+        better = [s for s in root.walk() if s is not root and s.state.complete and s.state.score >= root.state.score]
+        for node in sorted(better, key=lambda s: -s.state.score)[: self.settings.finalists]:
+            if not self.study.affords(node.state.workflow):
                 return
-            await self.study.evaluate(state.workflow, race=True)
+            await self.study.evaluate(node.state.workflow, race=True)

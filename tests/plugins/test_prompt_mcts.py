@@ -1,9 +1,8 @@
-"""The optimizer `prompt_mcts`: its tree against tables made by hand, its search on planted problems."""
+"""The optimizer `prompt_mcts` on planted problems; its tree is tested in tests/core/test_treesearch.py."""
 
 from __future__ import annotations
 
 import json
-import math
 import re
 import statistics
 from pathlib import Path
@@ -13,60 +12,11 @@ import pytest
 from tests.planted import LABELS, lower_bound
 from tests.scripted import Script
 
-from workbench import Evaluation, Workflow
-from workbench.data import Example
-from workbench.evaluate import Result
 from workbench.lm import Request, Response
 from workbench.run import Options, optimize
 from workbench.store import Store
-from workbench_prompt_mcts.tree import State, back_up, select
 from workbench_sim.run import run_world
 from workbench_sim.worlds import WORLDS
-
-
-def state(reward: float, parent: State | None = None) -> State:
-    workflow = Workflow({"nodes": {}})
-    made = State(workflow, Evaluation(workflow, "train", (Result(Example("0", {}), reward),), True), parent)
-    if parent is not None:
-        parent.children.append(made)
-    return made
-
-
-# The tree
-
-
-@pytest.mark.parametrize(
-    ("backup", "root", "middle"),
-    [("sum", 0.2 + 0.5 + 0.3, 0.5 + 0.3), ("mean", 1.0 / 3, 0.4), ("max", 0.5, 0.5)],
-)
-def test_a_path_tells_each_state_what_follows_it(backup: Any, root: float, middle: float) -> None:
-    top = state(0.2)
-    end = state(0.3, state(0.5, top))
-    back_up(end.path, backup)
-    assert top.returns == [pytest.approx(root)] and end.parent and end.parent.returns == [pytest.approx(middle)]
-    assert end.returns == [0.3] and end.depth == 2
-
-
-def test_the_bound_is_that_of_a_table() -> None:
-    """Q + w * sqrt(ln(N_parent + 1) / max(1, N)), Q = mean of returns, or the reward before any."""
-    top = state(0.2)
-    seen, fresh = state(0.9, top), state(0.4, top)
-    top.returns, seen.returns = [0.5, 0.7, 0.6], [0.5, 0.7]
-    assert seen.uct(2.0) == pytest.approx(0.6 + 2 * math.sqrt(math.log(4) / 2))
-    assert fresh.uct(2.0) == pytest.approx(0.4 + 2 * math.sqrt(math.log(4) / 1))
-    assert select(top, 0.0) is seen and select(top, 2.0) is fresh
-
-
-def test_a_closed_branch_is_passed_by_and_a_state_without_an_open_child_gets_more() -> None:
-    top = state(0.2)
-    good, poor = state(0.9, top), state(0.1, top)
-    good.closed = True
-    assert select(top, 0.5) is poor
-    poor.closed = True
-    assert select(top, 0.5) is top
-    top.closed = True
-    assert select(top, 0.5) is None
-
 
 # The search. Reward = share of the planted words that the instruction holds; the feedback names what is missing.
 
