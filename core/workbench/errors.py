@@ -93,7 +93,8 @@ class LMError(WorkbenchError):
 class NodeError(WorkbenchError):
     """A node gave no outputs for one example.
 
-    kind is stored with the result: an LMError kind, or `refused`, `empty`, `cut`, `unparsed`, `tool`, `code`.
+    kind is stored with the result: an LMError kind, or `refused`, `empty`, `cut`, `unparsed`, `tool`,
+    `environment`, `code`.
     """
 
     def __init__(self, kind: str, message: str, *, node: str | None = None):

@@ -68,6 +68,11 @@ def register_sandboxes(register: Register) -> None:
 
 
 @hookspec
+def register_environments(register: Register) -> None:
+    """Add environments (`workbench.environment.Environment`): register("grid", "workbench_environments.grid:Grid")."""
+
+
+@hookspec
 def register_exporters(register: Register) -> None:
     """Add exporters: register("dspy", export) serves `workbench export --format dspy`; export(workflow, path)."""
 

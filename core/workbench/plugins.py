@@ -26,6 +26,7 @@ KINDS = {
     "readers": "dataset reader",
     "executors": "executor",
     "sandboxes": "sandbox",
+    "environments": "environment",
     "exporters": "exporter",
     "edits": "edit",
 }

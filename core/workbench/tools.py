@@ -145,7 +145,8 @@ def _outside(arguments: Mapping[str, Any]) -> Any:
     raise AssertionError("code of a model runs in the sandbox alone")
 
 
-def _python_tool(address: str, base: Path) -> Tool:
+def python_object(address: str, base: Path) -> Any:
+    """The function or class at `python:module.name` or `python:file.py:name`. Raises SpecError."""
     place = address.removeprefix("python:")
     module_name, mark, name = place.rpartition(":") if ":" in place else place.rpartition(".")
     if not mark:
@@ -157,6 +158,11 @@ def _python_tool(address: str, base: Path) -> Tool:
     if not callable(function):
         functions = [n for n, f in vars(module).items() if callable(f) and not n.startswith("_")]
         raise SpecError(f"{module_name} has no function '{name}'", hint=suggest(name, functions))
+    return function
+
+
+def _python_tool(address: str, base: Path) -> Tool:
+    function = python_object(address, base)
 
     def call(arguments: Mapping[str, Any]) -> Any:
         return function(**arguments)
@@ -166,6 +172,7 @@ def _python_tool(address: str, base: Path) -> Tool:
         return await coroutine
 
     doc, is_async = inspect.getdoc(function) or "", inspect.iscoroutinefunction(function)
+    name = re.split(r"[.:]", address)[-1]
     return Tool(name, doc, _schema(function), acall if is_async else call, address, is_async)
 
 

@@ -49,7 +49,8 @@ class TeamNode(NodeKind):
             raise SpecError(f"there is no member '{unknown[0]}'", path=("left_out",))
         if not self.active:
             raise SpecError("all members are left out", path=("left_out",))
-        self.first, self.later  # bad settings are told when the file is read  # noqa: B018
+        self.first  # bad settings are told when the file is read  # noqa: B018
+        self.later  # noqa: B018
 
     @cached_property
     def active(self) -> tuple[str, ...]:

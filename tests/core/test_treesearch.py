@@ -104,6 +104,14 @@ def test_a_heuristic_that_promises_too_much_can_miss_the_cheapest_path() -> None
     assert astar(graph, "a", "z", {"a": 0, "b": 9, "z": 0}.__getitem__).goal.cost == 3.0  # type: ignore[union-attr]
 
 
+def test_among_equal_sums_a_state_that_costs_as_much_as_the_goal_comes_last() -> None:
+    """n costs 2 and leads nowhere; Dijkstra's algorithm can end without it, as the goal costs 2 as well."""
+    graph = networkx.DiGraph()
+    graph.add_weighted_edges_from([("a", "n", 2.0), ("a", "p", 1.0), ("p", "z", 1.0), ("n", "q", 1.0)])
+    found = astar(graph, "a", "z", {"a": 2, "n": 0, "p": 1, "z": 0, "q": 0}.__getitem__)
+    assert [node.state for node in found.expanded] == ["a", "p"]
+
+
 def test_a_negative_cost_is_refused() -> None:
     with pytest.raises(ValueError, match="must not be negative"):
         Node("a").add("b", cost=-0.1)

@@ -1,0 +1,12 @@
+"""Environments: `grid`, `web`, `twenty_questions`, `sql`, and `gymnasium` for those of that library."""
+
+from workbench import hookimpl
+
+
+@hookimpl
+def register_environments(register):
+    register("grid", "workbench_environments.grid:Grid")
+    register("web", "workbench_environments.web:Web")
+    register("twenty_questions", "workbench_environments.questions:TwentyQuestions")
+    register("sql", "workbench_environments.sql:Sql")
+    register("gymnasium", "workbench_environments.gym:Gymnasium")

@@ -1,0 +1,169 @@
+"""A SQLite database of one's own: statements may change it, and every episode begins with a fresh copy.
+
+For questions that need reading alone, workflows/intercode_sql.py has a tool that runs queries, and its own metric.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, ClassVar
+
+from pydantic import Field, PrivateAttr
+
+from workbench.environment import Environment, Step
+
+MOST = 10_000  # rows of a result
+WORK = 20_000_000  # steps of SQLite's machine a statement; a clock would make episodes differ
+_DENIED = {sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH, sqlite3.SQLITE_PRAGMA}
+
+
+class Sql(Environment):
+    """A database that SQL statements read and change. `submit` ends the episode.
+
+    Task: `db`, the name of a script NAME.sql in `folder`, or `schema`, the script itself; and `gold_sql`, whose result
+    the last query must give (in any order, unless it orders), or, if it is no query, whose effect on the database
+    must have come about.
+    """
+
+    help: ClassVar[str] = "one SQL statement, or submit to hand in what the last query gave and how the database is"
+
+    folder: str = Field(".", description="where the scripts of databases are, relative to the workflow file")
+    rows: int = Field(20, ge=1, le=1000, description="so many rows of a result are shown")
+    limit: int = Field(20, ge=1, le=1000, description="statements at most")
+    _script: str = PrivateAttr("")
+    _gold: str = PrivateAttr("")
+    _connection: sqlite3.Connection | None = PrivateAttr(None)
+
+    def reset(self, task: Mapping[str, Any]) -> str:
+        self._script, self._gold = self._source(task), str(task.get("gold_sql") or "").strip()
+        if not self._gold:
+            raise ValueError("the field 'gold_sql' must hold the statement whose result or effect is wanted")
+        self.state = {"changes": [], "last": None, "steps": 0}
+        self._open([])
+        tables = _run(self._db, "select name, sql from sqlite_master where type = 'table' order by name")
+        return "\n".join(["Tables:", *(str(sql) for _, sql in tables)])
+
+    def _source(self, task: Mapping[str, Any]) -> str:
+        if task.get("schema"):
+            return str(task["schema"])
+        name = str(task.get("db") or "")
+        if not re.fullmatch(r"\w+", name):
+            raise ValueError(f"the field 'db' must name a database, not {name!r}")
+        path = (self.base / self.folder / f"{name}.sql").resolve()
+        if not path.is_file():
+            raise ValueError(f"there is no file {path}")
+        return path.read_text(encoding="utf-8")
+
+    def restore(self, snapshot: Any) -> None:
+        super().restore(snapshot)
+        self._open(self.state["changes"])
+
+    def step(self, action: str) -> Step:
+        state, statement = self.state, _statement(action)
+        state["steps"] += 1
+        over = state["steps"] >= self.limit
+        if statement.lower() == "submit":
+            right = self.score()
+            return Step("Handed in.", True, right)
+        before = self._changes
+        try:
+            found = _run(self._db, statement)
+        except ValueError as error:
+            return Step(f"error: {error}", over)
+        if self._changes != before or not _reads(statement):
+            state["changes"].append(statement)
+            return Step(f"done, {self._changes - before} rows changed", over)
+        state["last"] = statement
+        more = f"\n... and {len(found) - self.rows} more rows" if len(found) > self.rows else ""
+        return Step("\n".join(map(repr, found[: self.rows])) + more or "no rows", over)
+
+    def score(self) -> float:
+        """1 if the last query gives what the gold query gives, or the database is as the gold statement makes it."""
+        if _reads(self._gold):
+            with _opened(self._script) as fresh:  # as it was given: emptying the tables must not make all equal
+                try:
+                    found = None if self.state["last"] is None else _run(fresh, self.state["last"])
+                except ValueError:  # it reads what an earlier statement made
+                    found = None
+                gold = _run(fresh, self._gold)
+            if found is None:
+                return 0.0
+            ordered = re.search(r"(?i)\border\s+by\b", self._gold) is not None
+            same = found == gold if ordered else sorted(map(repr, found)) == sorted(map(repr, gold))
+            return float(same)
+        with _opened(self._script) as wanted:
+            _run(wanted, self._gold)
+            return float(list(wanted.iterdump()) == list(self._db.iterdump()))
+
+    def identity(self) -> Any:
+        return [self.state["changes"], self.state["last"]]
+
+    @property
+    def _db(self) -> sqlite3.Connection:
+        assert self._connection is not None, "reset comes first"
+        return self._connection
+
+    @property
+    def _changes(self) -> int:
+        return self._db.total_changes
+
+    def _open(self, changes: list[str]) -> None:
+        self.close()
+        self._connection = _opened(self._script)
+        for statement in changes:
+            _run(self._db, statement)
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def _statement(action: str) -> str:
+    """The statement without a fence around it, and without a semicolon."""
+    fenced = re.search(r"```[\w-]*\n(.*?)(?:```|\Z)", action, re.DOTALL)
+    return (fenced.group(1) if fenced else action).strip().rstrip(";").strip()
+
+
+def _reads(statement: str) -> bool:
+    return re.match(r"(?is)\s*(select|values|with|explain)\b", statement) is not None
+
+
+@lru_cache(maxsize=64)
+def _made(script: str) -> bytes:
+    connection = sqlite3.connect(":memory:")
+    try:
+        connection.executescript(script)
+        return connection.serialize()
+    finally:
+        connection.close()
+
+
+def _run(connection: sqlite3.Connection, statement: str) -> list[tuple[Any, ...]]:
+    """The rows of a statement. Raises ValueError if it fails, reaches for files, or takes too long."""
+    work = iter(range(WORK // 100_000))
+    connection.set_authorizer(lambda action, *_: sqlite3.SQLITE_DENY if action in _DENIED else sqlite3.SQLITE_OK)
+    connection.set_progress_handler(lambda: next(work, None) is None, 100_000)
+    try:
+        return connection.execute(statement).fetchmany(MOST)
+    except (sqlite3.Error, sqlite3.Warning) as error:
+        words = {"interrupted": "it takes too long", "not authorized": "that is not allowed here"}
+        raise ValueError(words.get(str(error), str(error))) from None
+    finally:
+        connection.set_authorizer(None)
+        connection.set_progress_handler(None, 0)
+
+
+class _Closing(sqlite3.Connection):
+    def __exit__(self, *_: Any) -> Any:
+        self.close()
+
+
+def _opened(script: str) -> sqlite3.Connection:
+    """A copy of the database in memory, closed at the end of a `with`."""
+    connection = sqlite3.connect(":memory:", isolation_level=None, factory=_Closing)
+    connection.deserialize(_made(script))
+    return connection

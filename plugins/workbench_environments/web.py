@@ -1,0 +1,75 @@
+"""A walk on a small web of pages, held in the task: read, click a link, go back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from pydantic import Field, PrivateAttr
+
+from workbench.environment import Environment, Step
+
+
+class Web(Environment):
+    """Pages with a text and links. The episode is done on the page that the task names as its goal.
+
+    Task: `pages` ({name: {text, links: {label: name}}}), `start` and `goal` (names of pages).
+    """
+
+    help: ClassVar[str] = "click LABEL (a link of the page), or back"
+
+    limit: int = Field(30, ge=1, le=10_000, description="steps at most")
+    text_chars: int = Field(1000, ge=20, description="so much of a page's text is shown")
+    _pages: Mapping[str, Any] = PrivateAttr(default_factory=dict)
+    _goal: str = PrivateAttr("")
+
+    def reset(self, task: Mapping[str, Any]) -> str:
+        pages = task.get("pages")
+        if not isinstance(pages, Mapping) or not pages:
+            raise ValueError("the field 'pages' must hold {name: {text, links: {label: name}}}")
+        for field in ("start", "goal"):
+            if task.get(field) not in pages:
+                raise ValueError(f"the field '{field}' must name one of the pages, not {task.get(field)!r}")
+        for name, page in pages.items():
+            for label, to in (page.get("links") or {}).items():
+                if to not in pages:
+                    raise ValueError(f"the link '{label}' of the page '{name}' leads to no page: {to!r}")
+        self._pages, self._goal = pages, task["goal"]
+        self.state = {"at": task["start"], "trail": [], "steps": 0}
+        return self._seen()
+
+    def step(self, action: str) -> Step:
+        state = self.state
+        state["steps"] += 1
+        words, links = action.strip(), self._page.get("links") or {}
+        verb, _, label = words.partition(" ")
+        named = {k.lower(): k for k in links}
+        found = named.get(label.strip().strip("'\"").lower()) if verb.lower() == "click" else None
+        said = ""
+        if words.lower() == "back" and state["trail"]:
+            state["at"] = state["trail"].pop()
+        elif found is not None:
+            state["trail"].append(state["at"])
+            state["at"] = links[found]
+        else:
+            said = "There is no page to go back to.\n" if words.lower() == "back" else "There is no such link.\n"
+        done = state["at"] == self._goal
+        return Step(said + self._seen(), done or state["steps"] >= self.limit, float(done))
+
+    @property
+    def _page(self) -> Mapping[str, Any]:
+        return self._pages[self.state["at"]]
+
+    def _seen(self) -> str:
+        links = ", ".join(self._page.get("links") or {})
+        return f"{self.state['at']}: {str(self._page.get('text', ''))[: self.text_chars]}\nLinks: {links or 'none'}"
+
+    def identity(self) -> Any:
+        return [self.state["at"], self.state["trail"][-1:]]
+
+    def actions(self) -> Sequence[str]:
+        back = ["back"] if self.state["trail"] else []
+        return [*(f"click {label}" for label in self._page.get("links") or {}), *back]
+
+    def score(self) -> float:
+        return float(self.state["at"] == self._goal)
