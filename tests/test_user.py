@@ -116,3 +116,39 @@ def test_a_model_that_refuses_every_request_ends_the_run(tmp_path: Path) -> None
                       options=Options(out=str(tmp_path / "o.yaml")))  # fmt: skip
     assert report.status == "failed" and "no provider 'bundeld'" in (report.error or "")
     assert pool.requests <= 24, "the rows of val and no more"
+
+
+def test_show_says_what_the_report_said(tmp_path: Path) -> None:
+    report, _ = plant(tmp_path, lambda r: 0.3, {"random": {"trials": 2}}, calls=400)
+    shown = CliRunner().invoke(cli, ["show", "--db", str(tmp_path / "run.db")])
+    assert shown.exit_code == 0, shown.output
+    for line in report.lines():
+        assert line in shown.output
+
+
+def test_what_was_written_out_but_not_changed_is_no_change(tmp_path: Path) -> None:
+    """The search sets a value that is in force anyway, beside one that helps."""
+    space = {"nodes.sort.samples": [1], "nodes.sort.instructions": ["Plain.", "Better."]}
+    report, _ = plant(tmp_path, lambda r: 0.9 if "Better" in str(r.messages[0]) else 0.2, {"random": {"trials": 6}},
+                      calls=500, search=space)  # fmt: skip
+    assert [c[0] for c in report.changes] == ["nodes.sort.instructions"]
+
+
+def test_a_killed_run_is_not_running(tmp_path: Path) -> None:
+    from workbench.store import RunLock, Store
+
+    plant(tmp_path, lambda r: 0.3, {"random": {"trials": 2}}, calls=400)
+    store = Store(tmp_path / "run.db")
+    store.execute("update runs set status = 'running'")  # as a kill leaves it: nobody has the lock
+    listed = CliRunner().invoke(cli, ["runs", "--db", str(tmp_path / "run.db")]).output
+    assert "killed" in listed and "gain" not in listed
+    with RunLock(store, store.find_run("last")["run"]):
+        assert "running" in CliRunner().invoke(cli, ["runs", "--db", str(tmp_path / "run.db")]).output
+    store.close()
+    assert "workbench resume" in CliRunner().invoke(cli, ["show", "--db", str(tmp_path / "run.db")]).output
+
+
+def test_a_budget_that_is_too_small_for_the_proof_is_told_at_the_start(tmp_path: Path) -> None:
+    plant(tmp_path, lambda r: 0.3, {"random": {"trials": 2}}, calls=400)
+    done = CliRunner().invoke(cli, ["estimate", str(tmp_path / "workflow.yaml"), "--set", "budget.calls=50"])
+    assert "Warning: the budget of 50 calls may be too small" in done.output and "take 104" in done.output

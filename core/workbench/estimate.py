@@ -26,8 +26,7 @@ def estimate(task: Task) -> dict[str, Any]:
         lines.append(
             f"Of {budget.calls} calls, {rest} are left for search: about {rest // max(1, baseline)} candidates."
         )
-        if budget.calls < baseline + proof:
-            lines.append("Warning: the budget is too small for the baseline and the whole sealed test.")
+    lines += [f"Warning: {line}" for line in too_small(task)]
     lines.append(
         f"With {len(data.test)} test rows, gains of about {smallest:.2f} and more can be shown "
         "(80% power; fewer rows disagree, smaller gains show)."
@@ -37,6 +36,18 @@ def estimate(task: Task) -> dict[str, Any]:
         "calls_per_example": calls, "baseline_calls": baseline, "proof_calls": proof, "input_tokens": tokens,
         "smallest_gain": smallest, "lines": lines,
     }  # fmt: skip
+
+
+def too_small(task: Task) -> list[str]:
+    """A warning where the budget does not pay for the baseline and the whole sealed test, at worst."""
+    calls = sum(node.max_calls for node in enabled(task.workflow).values())
+    needed = calls * (len(task.dataset.val) + 2 * len(task.dataset.test))
+    most = task.spec.budget.calls
+    if most is None or most >= needed:
+        return []
+    return [
+        f"the budget of {most} calls may be too small for the baseline and the whole sealed test, which take {needed}."
+    ]
 
 
 def detectable_gain(n: int, discordant: float = 0.3) -> float:

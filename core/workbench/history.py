@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from workbench.errors import StoreError
 from workbench.plugins import plugins
-from workbench.store import Store
+from workbench.store import RunLock, Store
 from workbench.workflow import Workflow
+
+
+def status_of(store: Store, row: Any) -> str:
+    """A run's status; "killed" for one that says running though no process of this machine has its lock."""
+    if row["status"] == "running" and row["host"] == os.uname().nodename and not RunLock(store, row["run"]).held():
+        return "killed"
+    return row["status"]
 
 
 def candidates(store: Store, run_id: int) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.evaluate import Evaluation, Result
 from workbench.ledger import Ledger
+from workbench.nodes import setting
 from workbench.pareto import pareto_set
 from workbench.proof import Proof, describe, paired_proof
 from workbench.sandbox import BOUNDARIES
@@ -176,7 +177,7 @@ def build_report(
     objectives = list(task.spec.objectives)
     front = pareto_set(list(evaluations.values()), objectives) if len(objectives) > 1 else []
     return Report(
-        run=run, status=status, winner=winner, changes=[c for c in task.workflow.diff(winner) if c[1] or c[2] != []],  # none to empty is none
+        run=run, status=status, winner=winner, changes=_changes(task.workflow, winner),
         baseline=_side(evaluations.get(task.workflow.hash), [a for a, _ in pairs], task.workflow),
         best=_side(evaluations.get(winner.hash), [b for _, b in pairs], winner),
         proof=proof, spent=ledger.summary(), budget=task.spec.budget.model_dump(exclude_none=True), database=database,
@@ -184,6 +185,18 @@ def build_report(
         pareto=[{"workflow": e.workflow.hash, **{o: e.objectives[o] for o in objectives}} for e in front],
         warnings=warnings, error=error, test_rows=len(pairs), sandbox=_sandbox(ledger),
     )  # fmt: skip
+
+
+def _changes(before: Workflow, after: Workflow) -> list[tuple[str, Any, Any]]:
+    """Settings that differ, less those that only write out what is in force anyway."""
+
+    def in_force(address: str) -> Any:
+        try:
+            return setting(before, address)
+        except KeyError:
+            return None
+
+    return [c for c in before.diff(after) if c[1] is not None or c[2] not in ([], in_force(c[0]))]
 
 
 def _failed_roles(ledger: Ledger) -> list[str]:

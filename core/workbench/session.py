@@ -14,6 +14,7 @@ from typing import Any
 
 from workbench.data import Example
 from workbench.errors import BudgetSpent, LMError, PluginError, WorkbenchError
+from workbench.estimate import too_small
 from workbench.evaluate import Evaluation, Evaluator, Result
 from workbench.export import write_workflow
 from workbench.guard import leaks
@@ -86,7 +87,7 @@ class Session:
         with RunLock(self.store, self.run):
             self.store.execute("update runs set status = 'running', pid = ?, host = ? where id = ?",
                                os.getpid(), os.uname().nodename, self.run_id)  # fmt: skip
-            self._tell("run_started", run=self.info, warnings=list(self.task.dataset.warnings))
+            self._tell("run_started", run=self.info, warnings=[*self.task.dataset.warnings, *too_small(self.task)])
             course = asyncio.current_task()
             assert course is not None
             self._catch_signals(course)
@@ -303,7 +304,7 @@ class Session:
             self.store.write("insert into artifacts (run_id, name, path, sha256) values (?, 'workflow', ?, ?)",
                              self.run_id, str(out.resolve()), kept.hash)  # fmt: skip
         self.store.write("update runs set status = ?, finished = ?, report = ?, seconds = ? where id = ?",
-                         report.status, now(), dumps(report.as_dict()), self.ledger.seconds, self.run_id)  # fmt: skip
+                         report.status, now(), dumps({**report.as_dict(), "lines": report.lines()}), self.ledger.seconds, self.run_id)  # fmt: skip
         self._tell("run_finished", report=report)
         self.store.flush()
 

@@ -51,12 +51,14 @@ class SplitSpec(Strict):
 class DataSpec(Strict):
     """Where the examples come from: one file with a seeded split, or one file for each split."""
 
-    file: str | None = None
-    split: SplitSpec | None = None
-    seed: int = 0
-    train: str | None = None
-    val: str | None = None
-    test: str | None = None
+    file: str | None = Field(
+        None, description="one file for all splits: .jsonl, .json, .csv, .parquet, or READER:PLACE"
+    )
+    split: SplitSpec | None = Field(None, description="how many rows of the file go where; default: a third each")
+    seed: int = Field(0, description="of the split")
+    train: str | None = Field(None, description="in place of file: rows that optimizers learn from")
+    val: str | None = Field(None, description="in place of file: rows that candidates are selected on")
+    test: str | None = Field(None, description="in place of file: sealed rows, read once for the proof")
     fields: dict[str, str] = Field(default_factory=dict, description="new name: name in the row, dotted if nested")
     limit: int | None = Field(None, ge=1, description="use at most so many rows of each file")
     options: dict[str, Any] = Field(default_factory=dict, description="passed to the reader")
@@ -75,18 +77,24 @@ class DataSpec(Strict):
 class BudgetSpec(Strict):
     """Hard ceilings for all roles together, retries included. What is not given is not limited."""
 
-    calls: int | None = Field(None, ge=1)
-    tokens: int | None = Field(None, ge=1)
-    usd: float | None = Field(None, gt=0)
-    minutes: float | None = Field(None, gt=0)
+    calls: int | None = Field(None, ge=1, description="requests to language models, each attempt counted")
+    tokens: int | None = Field(None, ge=1, description="tokens in and out together")
+    usd: float | None = Field(None, gt=0, description="dollars, by the prices that are known or given")
+    minutes: float | None = Field(None, gt=0, description="time on the clock, over all parts of a resumed run")
 
 
 class DomainSpec(Strict):
     """The values that one address may take: exactly one of float, int, choice, demos, or a node's any_of and optional."""
 
-    float_: Annotated[list[float] | None, Field(alias="float", min_length=2, max_length=2)] = None
-    int_: Annotated[list[int] | None, Field(alias="int", min_length=2, max_length=2)] = None
-    choice: Annotated[list[Any] | None, Field(min_length=1)] = None
+    float_: Annotated[
+        list[float] | None, Field(alias="float", min_length=2, max_length=2, description="[least, most] of a number")
+    ] = None
+    int_: Annotated[
+        list[int] | None, Field(alias="int", min_length=2, max_length=2, description="[least, most] of a whole number")
+    ] = None
+    choice: Annotated[
+        list[Any] | None, Field(min_length=1, description="any of these values; short: the list alone")
+    ] = None
     demos: Annotated[int | None, Field(ge=1, le=256, description="up to so many training rows as demos")] = None
     any_of: Annotated[
         dict[str, dict[str, Any]] | None,
@@ -94,8 +102,8 @@ class DomainSpec(Strict):
     ] = None
     optional: bool = Field(False, description="whether the node may be left out")
     nearest: bool = Field(True, description="for demos: also try, for each input, the training rows nearest to it")
-    log: bool = False
-    step: float | None = Field(None, gt=0)
+    log: bool = Field(False, description="for float and int: search on a logarithmic scale")
+    step: float | None = Field(None, gt=0, description="for float and int: distance between values")
     when: dict[str, Any] = Field(default_factory=dict, description="only if these addresses have these values")
 
     @model_validator(mode="after")
@@ -147,22 +155,31 @@ Objective = Literal["score", "usd", "tokens", "latency", "calls"]
 class Spec(Strict):
     """A whole workflow file."""
 
-    name: str = Field("workflow", min_length=1, max_length=100)
-    description: str = ""
-    lm: LMSpec = Field(default_factory=lambda: LMSpec.model_validate({"model": "bundled/nano"}))
-    roles: dict[Literal["proposer", "judge"], LMSpec] = Field(default_factory=dict)
-    data: DataSpec
-    metric: str | dict[str, Any]
-    objectives: list[Objective] = Field(default_factory=lambda: ["score"], min_length=1)
-    pick: Literal["score", "knee", "cheapest"] = "score"
-    nodes: dict[str, dict[str, Any]] = Field(min_length=1)
-    search: dict[str, DomainSpec] = Field(default_factory=dict)
-    optimize: list[dict[str, dict[str, Any]]] = Field(default_factory=list)
+    name: str = Field("workflow", min_length=1, max_length=100, description="what runs of it are called")
+    description: str = Field("", description="for readers")
+    lm: LMSpec = Field(default_factory=lambda: LMSpec.model_validate({"model": "bundled/nano"}),
+                       description="the language model that does the task; short: its name alone")  # fmt: skip
+    roles: dict[Literal["proposer", "judge"], LMSpec] = Field(default_factory=dict, description="other models for those who "
+                                                              "propose changes and who judge answers")  # fmt: skip
+    data: DataSpec = Field(description="where the examples come from")
+    metric: str | dict[str, Any] = Field(description="how an answer is scored, e.g. exact_match(label)")
+    objectives: list[Objective] = Field(default_factory=lambda: ["score"], min_length=1, description="what is to be good; "
+                                        "with several, the Pareto set is kept and shown")  # fmt: skip
+    pick: Literal["score", "knee", "cheapest"] = Field(
+        "score", description="which of the Pareto set becomes the result"
+    )
+    nodes: dict[str, dict[str, Any]] = Field(min_length=1, description="the steps, by name (see nodes.md)")
+    search: dict[str, DomainSpec] = Field(
+        default_factory=dict, description="what may be changed, by address, and how far"
+    )
+    optimize: list[dict[str, dict[str, Any]]] = Field(default_factory=list, description="optimizers in their order, each "
+                                                      "from the winner so far (see optimizers.md)")  # fmt: skip
     rounds: int = Field(1, ge=1, le=100, description="run the list of optimizers so many times, alternating")
-    budget: BudgetSpec = Field(default_factory=lambda: BudgetSpec.model_validate({"calls": 1000}))
+    budget: BudgetSpec = Field(default_factory=lambda: BudgetSpec.model_validate({"calls": 1000}),
+                               description="hard ceilings for the whole run")  # fmt: skip
     policy: PolicySpec = Field(default_factory=lambda: PolicySpec(), description="which tool calls are allowed")
     concurrency: int = Field(16, ge=1, le=4096, description="examples evaluated at once")
-    seed: int = 0
+    seed: int = Field(0, description="of everything random in the run")
 
     @model_validator(mode="after")
     def _objectives(self) -> Spec:

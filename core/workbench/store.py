@@ -287,6 +287,19 @@ class RunLock:
         self.path.unlink(missing_ok=True)
         self._file.close()
 
+    def held(self) -> bool:
+        """Whether a process has the lock now."""
+        import fcntl
+
+        try:
+            with open(self.path) as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+        return False
+
 
 @contextmanager
 def _alone_in(folder: Path) -> Iterator[None]:

@@ -132,7 +132,10 @@ class Reflect(NodeKind):
             more = {**inputs, "earlier_answer": self._shown(best), "criticism": criticism}
             try:
                 answer, new, told = await self._round(self.improver, more, ctx, number)
-            except NodeError as error:  # the answer that is there is better than none
+            except NodeError as error:
+                if error.kind in INFRASTRUCTURE:
+                    raise
+                # The answer that is there is better than none.
                 ctx.note(failed=[*ctx.span.notes.get("failed", []), f"round {number}: {error}"])
                 continue
             scores.append(new)
@@ -141,6 +144,11 @@ class Reflect(NodeKind):
             else:  # so that the next round is another one, also at temperature 0
                 failed = list(dict.fromkeys([*failed, self._shown(answer)]))
         ctx.note(scores=scores)
+        unverified = ctx.span.notes.get("unverified", [])
+        if (
+            len(unverified) == len(scores) * self.config.samples
+        ):  # not one check of this example ran: that is no verifier
+            raise NodeError("verifier", f"the verifier failed on every answer: {unverified[0]}")
         return best
 
     async def _round(
@@ -160,8 +168,13 @@ class Reflect(NodeKind):
         seen = {**inputs, **answer}
         try:
             found = await ctx.run_child(self.verifier, "verifier", {n: seen[n] for n in self.verifier.inputs}, replica)
-        except NodeError as error:  # e.g. code that trips over a malformed answer: that answer is worth nothing
+        except NodeError as error:
+            if error.kind in INFRASTRUCTURE:
+                raise
+            # E.g. code that trips over a malformed answer: that answer is worth nothing.
+            ctx.note(unverified=[*ctx.span.notes.get("unverified", []), str(error)])
             return answer, 0.0, str(error)
+        ctx.note(verified=True)
         return answer, *read_score(found)
 
     async def _criticism(

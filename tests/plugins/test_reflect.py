@@ -176,6 +176,13 @@ def test_a_verifier_that_trips_gives_nothing_and_one_that_talks_nonsense_is_a_fa
     assert outcome.failure == "verifier" and "not 7" in str(outcome.message)
 
 
+def test_a_verifier_that_never_runs_is_told(folder: Path) -> None:
+    """It would score 0 for every answer and look like a workflow that is always wrong."""
+    broken = {"code": "text, answer -> score: float", "source": "def check(text, answer):\n    return 1 / 0"}
+    outcome, _ = reflect(folder, start_with("oooooo"), rounds=1, verifier=broken)
+    assert outcome.failure == "verifier" and "failed on every answer" in str(outcome.message)
+
+
 def test_a_language_model_may_judge(folder: Path) -> None:
     def say(request: Request) -> str:
         if "Judge." in text_of(request):

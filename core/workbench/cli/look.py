@@ -25,16 +25,15 @@ def _store(db: str) -> Any:
 @_JSON
 def runs_command(db: str, as_json: bool) -> None:
     """List the runs, newest first."""
+    from workbench.history import status_of
+
     store = _store(db)
-    rows = [
-        dict(r)
-        for r in store.rows(
-            "select run, status, name, started, finished, report from runs where file is not null order by id desc"
-        )
-    ]
-    for row in rows:
-        report = json.loads(row.pop("report") or "{}")
-        row["gain"] = report.get("gain")
+    rows = []
+    for r in store.rows("select * from runs where file is not null order by id desc"):
+        report = json.loads(r["report"] or "{}")
+        tested = r["status"] in ("finished", "budget")  # an interrupted run has a report, but no test yet
+        rows.append({"run": r["run"], "status": status_of(store, r), "name": r["name"], "started": r["started"],
+                     "finished": r["finished"], "gain": report.get("gain") if tested else None})  # fmt: skip
     if as_json:
         return echo_json(rows)
     for row in rows:
@@ -62,7 +61,7 @@ def show_command(run: str, failures: bool, calls: int, tree: bool, mermaid: bool
 
     With --mermaid, RUN may also be a workflow file.
     """
-    from workbench.history import call_texts, candidates, lineage, worst_rows
+    from workbench.history import call_texts, candidates, lineage, status_of, worst_rows
 
     if mermaid:
         return click.echo(visible(_drawing(run, db)), nl=False)
@@ -72,19 +71,18 @@ def show_command(run: str, failures: bool, calls: int, tree: bool, mermaid: bool
     row = store.find_run(run)
     report = json.loads(row["report"]) if row["report"] else None
     found = {
-        "run": row["run"], "name": row["name"], "status": row["status"], "report": report,
+        "run": row["run"], "name": row["name"], "status": status_of(store, row), "report": report,
         "candidates": candidates(store, row["id"]),
         "failures": worst_rows(store, row["id"], report) if failures else [],
         "calls": call_texts(store, row["id"], calls) if calls else [],
     }  # fmt: skip
     if as_json:
         return echo_json(found)
-    click.echo(f"run {row['run']} of {visible(row['name'])}: {row['status']}, started {row['started']}")
-    if report:
-        gain = report["gain"]
-        click.echo(f"test: baseline {_score(report['baseline'])}, winner {_score(report['best'])}, "
-                   f"gain {gain['diff']:+.3f} {gain['ci95']} p={gain['p']:.3g}, shown: {gain['shown']}")  # fmt: skip
-        click.echo(f"spent: {report['spent']['calls']} calls, ${report['spent']['usd']:.4f}")
+    click.echo(f"run {row['run']} of {visible(row['name'])}: {found['status']}, started {row['started']}")
+    if found["status"] == "killed":
+        click.echo(f"Nothing paid for is lost. Go on with: workbench resume {row['run']} --db {db}")
+    for line in report["lines"] if report else ():
+        click.echo(visible(line))
     click.echo("candidates:")
     for depth, c in lineage(found["candidates"]) if tree else ((0, c) for c in found["candidates"]):
         val = "-" if c["val"] is None else f"{c['val']:.3f}"
@@ -117,11 +115,6 @@ def _drawing(run: str, db: str) -> str:
     best = json.loads(row["report"])["best"]["workflow"] if row["report"] else None
     found = candidate_workflow(store, row["id"], best)
     return mermaid(Workflow(found.tree, base.base) if found else base)
-
-
-def _score(side: dict[str, Any]) -> str:
-    score = side["test"]["score"]
-    return "-" if score is None else f"{score:.3f} (n={side['test']['n']})"
 
 
 @click.command("diff")
