@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -82,6 +83,10 @@ class AgentConfig(NodeConfig):
     )
     asked: dict[str, list[str]] = Field(default_factory=dict, description="questions that a tool answers, by its name, by "
                                         "which `nearest` finds it")  # fmt: skip
+    descriptions: dict[str, str] = Field(default_factory=dict, description="what the model is told of a tool, in place of "
+                                         "the tool's own description")  # fmt: skip
+    wrappers: dict[str, str] = Field(default_factory=dict, description="by tool: Python that defines wrap(result, arguments), "
+                                     "run in the sandbox; the model sees what it returns")  # fmt: skip
     max_steps: int = Field(6, ge=1, le=100, description="answers of the model at most, tool calls included")
     native: bool = Field(False, description="pass tool definitions to the server instead of describing them in words")
     temperature: float | None = Field(None, ge=0, le=2, description="sampling temperature")
@@ -95,7 +100,8 @@ class Agent(NodeKind):
     Config = AgentConfig
     primary = "signature"
     learnable = {"instructions": "text", "demos": "demos", "max_steps": "int", "tools": "tools",
-                 "functions": "functions", "lm": "lm", "register": "choice", "nearest": "int", "queries": "int"}  # fmt: skip
+                 "functions": "functions", "lm": "lm", "descriptions": "descriptions",
+                 "wrappers": "wrappers", "register": "choice", "nearest": "int", "queries": "int"}  # fmt: skip
     config: AgentConfig
 
     def __init__(self, name: str, config: Any, base: Any):
@@ -113,11 +119,16 @@ class Agent(NodeKind):
             raise SpecError(
                 "queries find the nearest tools: say how many", hint="Write e.g. nearest: 5.", path=("queries",)
             )
-        for name in config.asked:
-            if name not in self.tools:
-                raise SpecError(
-                    f"there is no tool '{name}'", hint=suggest(name, list(self.tools)), path=("asked", name)
-                )
+        for key in ("asked", "descriptions", "wrappers"):
+            for tool in getattr(config, key):
+                if tool not in self.tools:
+                    raise SpecError(
+                        f"there is no tool '{tool}'", hint=suggest(tool, list(self.tools)), path=(key, tool)
+                    )
+        for tool, text in config.descriptions.items():
+            self.tools[tool] = replace(self.tools[tool], description=text)
+        for tool, source in config.wrappers.items():
+            check_wrapper(source, ("wrappers", tool))
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -246,13 +257,36 @@ class Agent(NodeKind):
             text = "error: the arguments must be a JSON object"
         else:
             try:
-                text = f"result: {plain.as_text(await self._call(self.tools[str(name)], arguments, ctx))}"
+                text = f"result: {await self._observed(self.tools[str(name)], arguments, ctx)}"
             except NodeError as error:
                 text = f"error: {error}"
         ctx.note(tools=[*ctx.span.notes.get("tools", []), {"name": name, "arguments": arguments, "result": text[:500]}])
         if call.get("id"):
             return {"role": "tool", "tool_call_id": call["id"], "content": text}
         return {"role": "user", "content": text}
+
+    async def _observed(self, tool: Tool, arguments: dict[str, Any], ctx: Context) -> str:
+        """What the model sees of a tool's result. Raises NodeError with what it sees of a failure.
+
+        A wrapper is told of a failure as {"error": text}. Where it fails itself, all is shown as it is.
+        """
+        value, failed = None, None
+        try:
+            value = await self._call(tool, arguments, ctx)
+        except NodeError as error:
+            if error.kind == "policy" or tool.name not in self.config.wrappers:
+                raise
+            value, failed = {"error": str(error)}, error
+        shown = plain.as_text(value) if failed is None else str(failed)
+        if tool.name in self.config.wrappers:
+            wrapper = replace(tool, name="wrap", source=self.config.wrappers[tool.name])
+            try:
+                shown = plain.as_text(await sandboxed(ctx, wrapper, {"result": value, "arguments": arguments}))
+            except NodeError as error:
+                ctx.note(wrapper=f"{tool.name}: {error}"[:300])
+        if failed is not None:
+            raise NodeError("tool", shown)
+        return shown
 
     async def _call(self, tool: Tool, arguments: dict[str, Any], ctx: Context) -> Any:
         """A tool's result, journalled. Raises NodeError of the kind "tool" or "policy"."""

@@ -8,13 +8,14 @@ embeddings, since no embedding model comes with workbench (recall of both: docs/
 
 from __future__ import annotations
 
+import ast
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from workbench.errors import suggest
+from workbench.errors import SpecError, suggest
 from workbench.tfidf import TfIdf
 from workbench.tools import Tool, described
 
@@ -87,6 +88,18 @@ class Shown:
         """The tool that registers, for servers that take tool definitions natively."""
         schema = {"type": "object", "properties": {"tool": {"type": "string"}}, "required": ["tool"]}
         return Tool(REGISTER, f"Make one of these tools callable: {', '.join(self.named)}", schema, _never)
+
+
+def check_wrapper(source: str, path: tuple[str, ...]) -> None:
+    """Raises SpecError for what does not define wrap(result, arguments)."""
+    try:
+        functions = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise SpecError(f"the wrapper is no Python: {getattr(error, 'msg', error)}", path=path) from None
+    wrap = next((f for f in functions if f.name == "wrap"), None)
+    if wrap is None or [a.arg for a in wrap.args.args] != ["result", "arguments"]:
+        raise SpecError("the wrapper does not define wrap(result, arguments)", path=path,
+                        hint="Write e.g. `def wrap(result, arguments): return result[:200]`.")  # fmt: skip
 
 
 def _never(arguments: Mapping[str, Any]) -> Any:
