@@ -23,7 +23,7 @@ from workbench.runtime import Context, lm_spec
 from workbench.signature import parse_signature
 from workbench.spec import LMSpec
 from workbench.tools import Tool, call_tool, calls_in, check_policy, described, load_tool, sandboxed
-from workbench_tools.toolset import LAZY, REGISTER, Shown, ToolIndex, crossover, prompt_characters
+from workbench_tools.toolset import LAZY, REGISTER, Shown, ToolIndex, check_wrapper, crossover, prompt_characters
 
 _RULES = """\
 You can use tools. To call one, answer with exactly one line:
