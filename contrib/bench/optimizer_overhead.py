@@ -30,7 +30,7 @@ SIZES = (10, 100, 1000)
 
 def one(name: str, size: int) -> dict[str, Any]:
     """Run in this process; seconds of CPU, examples evaluated, candidates."""
-    import optuna  # noqa: F401
+    import optuna.storages._rdb.storage  # noqa: F401
     import scipy.stats  # noqa: F401
 
     from workbench.plugins import plugins

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -14,6 +15,10 @@ from workbench.evaluate import Race
 from workbench.pareto import sign
 from workbench.search import Asked, Searcher
 
+#: Scores of a candidate before its first test.
+_STARTUP_STEPS = 8
+#: Up to so many differences SciPy's test of Wilcoxon tries all signs, where some of them tie.
+_EXACT = 13
 #: What a sampler of Optuna needs besides Optuna.
 _NEEDS = {"gp": "torch", "cmaes": "cmaes"}
 
@@ -100,7 +105,7 @@ class Optuna(Optimizer):
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            return optuna.pruners.WilcoxonPruner(p_threshold=self.p_threshold, n_startup_steps=8)
+            return optuna.pruners.WilcoxonPruner(p_threshold=self.p_threshold, n_startup_steps=_STARTUP_STEPS)
 
     def _share(self, asked: Asked, evaluation: Evaluation, single: bool) -> None:
         if single and self.prune == "wilcoxon":
@@ -116,7 +121,7 @@ class Optuna(Optimizer):
             """Report each new score under the number of its example, then ask the pruner.
 
             Its verdict hangs on the differences to the best trial alone, and few of those differ where scores are 0 or
-            1; its exact test takes 0.1 s, so that a verdict is kept.
+            1; its exact test takes 0.1 s, so that a verdict is kept, and those that are simple are not asked for.
             """
             _report(asked, scores)
             try:
@@ -126,10 +131,25 @@ class Optuna(Optimizer):
             differences = tuple(sorted(a - b for a, b in zip(scores, best, strict=False)))
             safe = sum(best) * len(scores) <= sum(scores) * len(best)
             if (differences, safe) not in verdicts:
-                verdicts[differences, safe] = asked.trial.should_prune()
+                p = sign_test(differences) if len(differences) >= _STARTUP_STEPS else 1.0
+                prunes = asked.trial.should_prune if p is None else lambda: p < self.p_threshold and not safe
+                verdicts[differences, safe] = prunes()
             return verdicts[differences, safe]
 
         return stop
+
+
+def sign_test(differences: Sequence[float]) -> float | None:
+    """The p-value of the pruner's exact test that differences are below zero, where it is a sign test: those that are
+    not zero are of one size, as they are where scores are 0 or 1. None otherwise.
+
+    All ranks are then equal, and of the signs that could have been drawn those count that are as many below zero.
+    """
+    moved = [d for d in differences if d]
+    if len(differences) > _EXACT or len({abs(d) for d in moved}) > 1:
+        return None
+    above = sum(d > 0 for d in moved)
+    return sum(math.comb(len(moved), k) for k in range(above + 1)) / 2 ** len(moved)
 
 
 def _report(asked: Asked, scores: Sequence[float]) -> None:

@@ -162,3 +162,17 @@ def test_cmaes_searches_numbers(tmp_path: Path) -> None:
 def test_unknown_samplers_are_refused() -> None:
     with pytest.raises(ValueError, match="sampler"):
         plugins().get("optimizers", "optuna")(sampler="tpx")
+
+
+def test_the_quick_sign_test_is_the_pruners_own() -> None:
+    """Differences of 0/1 scores, against the test that Optuna's pruner asks SciPy for."""
+    from scipy.stats import wilcoxon
+
+    from workbench_optuna.optimizer import sign_test
+
+    for n, below, above in [(8, 8, 0), (8, 5, 1), (8, 1, 6), (8, 0, 3), (11, 4, 4), (11, 7, 2), (13, 6, 0), (13, 2, 9)]:
+        differences = [-1.0] * below + [0.0] * (n - below - above) + [1.0] * above
+        theirs = wilcoxon(differences, alternative="less", zero_method="zsplit").pvalue
+        assert sign_test(differences) == pytest.approx(theirs, abs=1e-12), differences
+    assert sign_test([0.0] * 8) == 1.0
+    assert sign_test([0.5, -1.0] * 4) is None and sign_test([1.0] * 14) is None
