@@ -62,14 +62,15 @@ class Optuna(Optimizer):
             pruner=self._pruner() if single and self.prune == "wilcoxon" else None,
             starts=True,
         )
+        evaluated: set[int] = set()  # numbers of trials: what was tried before is told to the sampler, but is no news
         try:
-            await self._search(study, searcher, single)
+            await self._search(study, searcher, single, evaluated)
         finally:
             if self.dashboard:
-                _keep(searcher, study)
+                _keep(searcher, study, evaluated)
         return study.best
 
-    async def _search(self, study: Study, searcher: Searcher, single: bool) -> None:
+    async def _search(self, study: Study, searcher: Searcher, single: bool, evaluated: set[int]) -> None:
         tried: dict[str, Evaluation] = {}
         verdicts: dict[Any, bool] = {}
         repeats = 0
@@ -95,6 +96,7 @@ class Optuna(Optimizer):
                 searcher.tell(asked, None)
                 raise
             tried[asked.workflow.hash], repeats = evaluation, 0
+            evaluated.add(asked.number)
             self._share(asked, evaluation, single)
             searcher.tell(asked, _values(evaluation, study.objectives), pruned=not evaluation.complete)
 
@@ -173,7 +175,7 @@ def _without_steps(trial: Any) -> Any:
     return lean
 
 
-def _keep(searcher: Searcher, study: Study) -> None:
+def _keep(searcher: Searcher, study: Study, evaluated: set[int]) -> None:
     """Copy the finished search into Optuna's tables in the run database; a replay replaces what it finds there."""
     import optuna
 
@@ -185,6 +187,8 @@ def _keep(searcher: Searcher, study: Study) -> None:
         if name in optuna.get_all_study_names(storage):
             optuna.delete_study(study_name=name, storage=storage)
         kept = optuna.create_study(storage=storage, study_name=name, directions=searcher.study.directions)
-        kept.add_trials([_without_steps(trial) for trial in searcher.study.get_trials(deepcopy=False)])
+        kept.add_trials(
+            [_without_steps(trial) for trial in searcher.study.get_trials(deepcopy=False) if trial.number in evaluated]
+        )
     finally:
         storage.engine.dispose()
