@@ -342,7 +342,7 @@ def test_where_nothing_pays_nothing_is_claimed() -> None:
 
 
 def test_fewer_evaluations_than_random_search() -> None:
-    """Until the incumbent has 95% of the best accuracy, the sum over six worlds. Twenty: docs/benchmarks.md."""
+    """Until the incumbent has 95% of the best accuracy, the sum over six worlds. Twenty: the plugin's README."""
     path = Path(__file__).parent.parent.parent / "contrib" / "bench" / "topology.py"
     spec = importlib.util.spec_from_file_location("topology_bench", path)
     assert spec and spec.loader
