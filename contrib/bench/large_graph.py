@@ -112,7 +112,7 @@ def main() -> None:
         checked, ran = measure(shape(n))
         print(f"{shape.__name__:<8} {n} nodes: checked in {1000 * checked:.0f} ms, {1000 * ran / n:.3f} ms a node")
     _, ran = measure(wide(n, SLEEP))
-    print(f"wide, each node sleeps {SLEEP:g} s: {ran:.3f} s, of which one after the other would be {2 * SLEEP:g} s")
+    print(f"wide, each node sleeps {SLEEP:g} s: {ran:.3f} s; the ideal is {2 * SLEEP:g} s")
 
 
 if __name__ == "__main__":

@@ -83,7 +83,10 @@ def main() -> None:
     seeds = range(args.first, args.first + args.seeds)
     jobs = [(name, seed, args.val, args.most) for name in args.names for seed in seeds]
     with ProcessPoolExecutor(args.jobs, mp_context=get_context("spawn")) as pool:
-        found = list(pool.map(_job, jobs))
+        found = []
+        for done in pool.map(_job, jobs):
+            found.append(done)
+            print(json.dumps(done), file=sys.stderr, flush=True)
     for name in args.names:
         mine = [f for f in found if f["name"] == name]
         counts = [f["reached"] or args.most for f in mine]

@@ -15,7 +15,7 @@ from workbench.search import Space
 from workbench.treesearch import Node, Widening, back_up, draw, pool, select, softmix, uct
 from workbench_mcts import prompts
 from workbench_mcts.design import Candidate, Design, Genome, covering_array
-from workbench_mcts.features import features
+from workbench_mcts.features import Features, features
 from workbench_mcts.surrogate import Label, make_surrogate
 
 if TYPE_CHECKING:
@@ -42,10 +42,11 @@ class State:
 
 @dataclass
 class Counts:
-    """evaluated: in rounds. ranked: proposals that a surrogate ranked. broken: proposals that were no workflow."""
+    """evaluated: candidates of rounds, the initial design left out. ranked: different proposals that a surrogate ranked.
+    broken: proposals that were no workflow, with repetitions. ended: why the search ended."""
 
     evaluated: int = 0
-    ranked: int = 0
+    ranked: dict[str, None] = field(default_factory=dict)
     broken: int = 0
     repeated: int = 0
     ended: str = "rounds"
@@ -80,6 +81,7 @@ class Search:
         self.surrogate = make_surrogate(settings.surrogate, study.rng)
         self.proposer = Proposer(study, settings.temperature, max_tokens=300)
         self.seen = {self.design.root.key}
+        self.known: dict[str, Features] = {}
         self.counts = Counts()
         self.asked = 0
 
@@ -142,17 +144,21 @@ class Search:
 
     def ranked(self, root: Node[State], proposed: list[Candidate]) -> list[Candidate]:
         """The most promising first: by predicted score plus beta times its uncertainty."""
-        labels = [
-            Label(features(n.state.candidate), n.state.evaluation.score, len(n.state.evaluation.results))
-            for n in root.walk()
-        ]
-        if self.surrogate is None or len(labels) < _LEAST or not proposed:
+        states = [n.state for n in root.walk()]
+        if self.surrogate is None or len(states) < _LEAST or not proposed:
             return proposed
-        self.surrogate.fit(labels)
-        means, spreads = self.surrogate.predict([features(c) for c in proposed])
-        self.counts.ranked += len(proposed)
+        self.surrogate.fit(
+            [Label(self.features(s.candidate), s.evaluation.score, len(s.evaluation.results)) for s in states]
+        )
+        means, spreads = self.surrogate.predict([self.features(c) for c in proposed])
+        self.counts.ranked |= {c.key: None for c in proposed}
         bounds = [float(m + self.settings.beta * s) for m, s in zip(means, spreads, strict=True)]
         return [proposed[i] for i in sorted(range(len(proposed)), key=lambda i: -bounds[i])]
+
+    def features(self, candidate: Candidate) -> Features:
+        if candidate.key not in self.known:
+            self.known[candidate.key] = features(candidate)
+        return self.known[candidate.key]
 
     async def grow(self, parent: Node[State], candidate: Candidate) -> None:
         """Evaluate a child and keep what came of it."""
@@ -252,8 +258,8 @@ class Search:
     def report(self) -> None:
         """What the surrogate saved, as an event of the run."""
         c = self.counts
-        saved = 1 - c.evaluated / c.ranked if c.ranked else 0.0
+        saved = 1 - c.evaluated / len(c.ranked) if c.ranked else 0.0
         self.study.ledger.store.event(
-            self.study.ledger.run_id, "mcts", optimizer=self.study.name, evaluated=c.evaluated, ranked=c.ranked,
+            self.study.ledger.run_id, "mcts", optimizer=self.study.name, evaluated=c.evaluated, ranked=len(c.ranked),
             saved=round(saved, 4), broken=c.broken, repeated=c.repeated, ended=c.ended,
         )  # fmt: skip

@@ -110,11 +110,12 @@ class Trees:
     """Least-squares boosting (Friedman 2001) of small trees, once for each of several bootstrap samples."""
 
     rng: random.Random
-    bags: int = 12
-    rounds: int = 40
+    bags: int = 10
+    rounds: int = 30
     rate: float = 0.15
     depth: int = 2
     models: list[tuple[float, list[Any]]] = field(default_factory=list)
+    kept: Any = None
 
     def fit(self, labels: Sequence[Label]) -> None:
         import numpy
@@ -122,7 +123,10 @@ class Trees:
         features = [label.features for label in labels]
         self.columns = list(dict.fromkeys((n, v) for f in features for n, v in f.labels.items()))
         self.names = sorted({n for f in features for n in f.numbers})
+        self.kept = slice(None)
         matrix, scores = self._matrix(features), numpy.array([label.score for label in labels])
+        self.kept = numpy.flatnonzero(matrix.std(axis=0) > 0)  # what is the same everywhere splits nothing
+        matrix = matrix[:, self.kept]
         draw = numpy.random.default_rng(self.rng.randrange(2**63))
         self.models = []
         for _ in range(self.bags):
@@ -146,7 +150,8 @@ class Trees:
         import numpy
 
         codes = numpy.array([[float(f.labels.get(n) == v) for n, v in self.columns] for f in asked])
-        return numpy.hstack([codes.reshape(len(asked), len(self.columns)), number_matrix(asked, self.names)])
+        codes = codes.reshape(len(asked), len(self.columns))
+        return numpy.hstack([codes, number_matrix(asked, self.names)])[:, self.kept]
 
 
 def _tree(x: numpy.ndarray, y: numpy.ndarray, depth: int) -> Any:

@@ -122,9 +122,9 @@ def labels(seed: int, count: int, rows: int = 40) -> list[Label]:
 
 @pytest.mark.parametrize("kind", ["gp", "trees"])
 def test_thirty_labels_rank_all_256_structures(kind: str) -> None:
-    """Rank correlation with the planted table, over ten worlds."""
+    """Rank correlation with the planted table, over several worlds."""
     found = []
-    for seed in range(10):
+    for seed in range(10 if kind == "gp" else 4):
         model: Surrogate = GaussianProcess() if kind == "gp" else Trees(random.Random(seed))
         model.fit(labels(seed, 30))
         means, spreads = model.predict([Features(s, {}) for s in topology.structures()])
@@ -282,13 +282,13 @@ def asked(script: Script) -> list[str]:
 
 def test_edits_alone_find_the_structure_that_pays(tmp_path: Path) -> None:
     """No language model proposes, and there is no design space: edits by operators, ranked by the surrogate."""
-    cheap = {"rounds": 24, "edits": ["insert", "remove", "reason", "refine", "rewire"], "patience": 24}
-    for seed in range(3):
+    cheap = {"rounds": 16, "edits": ["insert", "remove", "reason", "refine", "rewire"], "patience": 16}
+    for seed in range(2):
         report, script = solve(tmp_path / str(seed), cheap, seed=seed)
         plan = "plan" in report.winner.get("nodes.sort.signature", "") or "plan" in str(report.winner.nodes)
         assert plan and report.gain_shown and not asked(script), seed
         found = told(tmp_path / str(seed))
-        assert found["evaluated"] <= 24 and found["ranked"] > found["evaluated"] and 0.5 < found["saved"] < 1
+        assert found["evaluated"] <= 16 and found["ranked"] > found["evaluated"] and 0.5 < found["saved"] < 1
         rows = evaluations(tmp_path / str(seed))
         assert len({r["candidate"] for r in rows}) == len(rows) == 1 + found["evaluated"]
 
@@ -342,7 +342,7 @@ def test_where_nothing_pays_nothing_is_claimed() -> None:
 
 
 def test_fewer_evaluations_than_random_search() -> None:
-    """Until the incumbent has 95% of the best accuracy, the sum over six worlds. Twenty: docs/benchmarks.md."""
+    """Until the incumbent has 95% of the best accuracy, the sum over six worlds. Twenty: the plugin's README."""
     path = Path(__file__).parent.parent.parent / "contrib" / "bench" / "topology.py"
     spec = importlib.util.spec_from_file_location("topology_bench", path)
     assert spec and spec.loader
