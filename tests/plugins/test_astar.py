@@ -16,7 +16,8 @@ from tests.scripted import Script, make_workflow, run_node, run_rows
 from workbench.errors import SpecError
 from workbench.lm import Request, Response
 from workbench.nodes import make_node
-from workbench.run import Options, optimize
+from workbench.run import Options, optimize, resume
+from workbench.testing.simulated import Killed
 from workbench_astar import costs
 
 # Costs
@@ -308,7 +309,10 @@ def plan_of(start: str) -> str:
     return "".join(draw.choice("abcdef") for _ in range(draw.randint(1, 4)))
 
 
-def run_world(folder: Path, optimizer: Any, seed: int, *, patterned: bool = True, calls: int = 12_000) -> Any:
+def run_world(
+    folder: Path, optimizer: Any, seed: int, *, patterned: bool = True, calls: int = 12_000, kill_at: int = 0
+) -> Any:
+    """kill_at: the run is killed at this request, and resumed."""
     folder.mkdir()
     (folder / "letters.py").write_text(TOOLS)
     for split, count in (("train", 24), ("val", 16), ("test", 30)):
@@ -329,10 +333,21 @@ def run_world(folder: Path, optimizer: Any, seed: int, *, patterned: bool = True
         "search": {"nodes.n.alpha": {"float": [0.0, 1.0]}, "nodes.n.beta": {"float": [0.0, 1.0]},
                    "nodes.n.plans": [[], *sets], "nodes.n.branching": [2, 4]},
     }))  # fmt: skip
-    lm = Script(lambda request: planner(request, patterned=patterned))
-    report = optimize(file, database=folder / "run.db", pool=lm, options=Options(out=str(folder / "out.yaml")))
+    asked: list[Request] = []
+
+    def say(request: Request) -> str:
+        asked.append(request)
+        if len(asked) == kill_at:
+            raise Killed
+        return planner(request, patterned=patterned)
+
+    options = Options(out=str(folder / "out.yaml"))
+    try:
+        report = optimize(file, database=folder / "run.db", pool=Script(say), options=options)
+    except (Killed, BaseExceptionGroup):
+        report = resume("last", database=folder / "run.db", pool=Script(say), options=options)
     assert report.status in ("finished", "budget"), report.error
-    assert len(lm.requests) <= calls
+    assert len(asked) <= calls
     return report
 
 
@@ -361,3 +376,10 @@ def test_memories_are_made_of_successes_alone_and_val_decides(tmp_path: Path) ->
     for values in tried:
         assert {tuple(e["tools"]) for e in values["nodes.n.plans"]} <= good
     assert report.best["val"] >= report.baseline["val"]
+
+
+def test_a_run_that_was_killed_ends_as_if_it_never_was(tmp_path: Path) -> None:
+    whole = run_world(tmp_path / "whole", {"astar": {"rounds": 1}}, 7)
+    again = run_world(tmp_path / "killed", {"astar": {"rounds": 1}}, 7, kill_at=900)
+    assert again.winner == whole.winner and again.best["test"] == whole.best["test"]
+    assert again.spent["calls"] <= whole.spent["calls"] + 8
