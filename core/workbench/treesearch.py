@@ -189,9 +189,9 @@ async def explore(
     order: bfs and dfs take them level by level and branch by branch; best_first takes the highest estimate, which for
     a node that was not valued yet is its parent's; beam values a level and goes on from its `width` best; astar takes
     the least cost + heuristic, where `cost` and `heuristic` were given to `Node.add`. With an admissible and consistent
-    heuristic astar finds a cheapest path, and, if all steps cost something, expands no state that Dijkstra's
-    algorithm (heuristic 0) would not; with one that is only admissible it still finds a cheapest path, but may
-    expand a state twice.
+    heuristic astar finds a cheapest path, and expands only states that Dijkstra's algorithm (heuristic 0) expands, too,
+    save that ties with the goal's own cost may fall differently; with one that is only admissible it still finds a
+    cheapest path, but may expand a state twice.
 
     A state with the key of one met before is dropped, unless its path is cheaper (astar) or shorter. A root, or a
     child, that comes with a reward is not valued. depth: nodes this deep are valued, and not expanded. evaluations,
@@ -225,10 +225,9 @@ def _priority(node: Node[S], order: Order, goal: Callable[[Node[S]], bool] | Non
         return tuple(n.parent.children.index(n) for n in node.path[1:] if n.parent is not None)
     if order == "best_first":
         return (-node.estimate,)
-    # Among equal sums goals come first, then what is nearest to one; what costs as much as the goal and yet is none
-    # comes last: Dijkstra's algorithm may never get to it.
+    # Among equal sums goals come first, then what is nearest to one.
     at_goal = goal is not None and goal(node)
-    return (node.cost + node.heuristic, not at_goal, node.heuristic == 0, node.heuristic)
+    return (node.cost + node.heuristic, not at_goal, node.heuristic)
 
 
 async def _by_levels(course: _Course[S], width: int) -> Search[S]:

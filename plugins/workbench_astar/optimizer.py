@@ -1,0 +1,98 @@
+"""The optimizer `astar`: plans that did well on train become the memory of `astar` nodes; val decides which of them.
+
+Source: ToolChain* (Zhuang et al., arXiv 2310.13227) keeps solved tasks in its long-term memory. Departures: what is kept
+has to win on val, and several memories and weights compete for that.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pydantic import Field
+
+from workbench import Evaluation, Optimizer, Patch, Study, Workflow
+from workbench.nodes import learnable
+from workbench.workflow import digest
+
+Entry = tuple[str, tuple[str, ...]]  # a task, and the names of the tools that solved it
+
+
+class PlanMemory(Optimizer):
+    """Fills the plan memory of `astar` nodes with what solved training tasks, and tries memories and weights on val.
+
+    Each round runs the best workflow on train; a memory that helps solves more tasks, and so grows.
+    """
+
+    rounds: int = Field(3, ge=1, le=50, description="passes over train, each followed by memories to try on val")
+    batch: int = Field(60, ge=1, le=1000, description="training rows of a pass at most")
+    threshold: float = Field(1.0, gt=0, le=1, description="a good plan scores at least this")
+    size: int = Field(60, ge=1, le=1000, description="plans in a memory at most, those seen most often first")
+    weights: list[float] = Field([0.5, 0.8], min_length=1, description="alpha and beta to try: the weight of memory")
+    tries: int = Field(4, ge=1, le=50, description="memories to try on val in a round at most")
+
+    async def optimize(self, study: Study) -> Workflow:
+        addresses = list(learnable(study.best, "plans"))
+        found: dict[str, Counter[Entry]] = {a: Counter() for a in addresses}
+        tried: set[str] = set()
+        for number in range(self.rounds if addresses else 0):
+            rows = study.rng.sample(list(study.train), min(self.batch, len(study.train)))
+            if not rows or not study.affords(study.best, [*rows, *study.val]):
+                break
+            self._collect(await study.evaluate(study.best, rows, traces=True, replica=number), found)
+            left = self.tries
+            for values, note in self._memories(study, found):
+                if not left or study.best_evaluation is not None and study.best_evaluation.score >= 1.0:
+                    break
+                if digest(values) in tried:
+                    continue
+                tried.add(digest(values))
+                candidate = study.best.patched(Patch(values, note=note))
+                if not study.affords(candidate):
+                    return study.best
+                left -= 1
+                await study.evaluate(candidate, race=True)
+        return study.best
+
+    def _collect(self, evaluation: Evaluation, found: Mapping[str, Counter[Entry]]) -> None:
+        for result in evaluation.results:
+            if result.failure or (result.score or 0.0) < self.threshold or result.trace is None:
+                continue
+            for span in result.trace.spans:
+                counter = found.get(f"nodes.{span.node}.plans")
+                if counter is not None and span.notes.get("plan"):
+                    counter[(span.notes["task"], tuple(span.notes["plan"]))] += 1
+
+    def _memories(self, study: Study, found: Mapping[str, Counter[Entry]]) -> Iterator[tuple[dict[str, Any], str]]:
+        """What to try: all plans with each weight, those of sequences seen more than once, then halves at random."""
+        full = {address: self._chosen(counter) for address, counter in found.items()}
+        if not any(full.values()):
+            return
+        for weight in self.weights:
+            yield self._values(full, weight), f"{_count(full)} plans, weight {weight}"
+        often = {a: [e for e in entries if sum(e[1] == o[1] for o in entries) > 1] for a, entries in full.items()}
+        if any(often.values()):
+            yield self._values(often, self.weights[0]), f"{_count(often)} plans seen more than once"
+        for _ in range(self.tries):
+            half = {a: [e for e in entries if study.rng.random() < 0.5] for a, entries in full.items()}
+            yield self._values(half, study.rng.choice(self.weights)), f"{_count(half)} plans, drawn"
+
+    def _chosen(self, counter: Counter[Entry]) -> list[Entry]:
+        """One plan a task, the most frequent one; of all tasks the most frequent ones first."""
+        kept: dict[str, Entry] = {}
+        for entry, _ in counter.most_common():
+            kept.setdefault(entry[0], entry)
+        return list(kept.values())[: self.size]
+
+    def _values(self, memory: Mapping[str, Sequence[Entry]], weight: float) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for address, entries in memory.items():
+            node = address.removesuffix(".plans")
+            values[address] = [{"task": task, "tools": list(tools)} for task, tools in entries]
+            values |= {f"{node}.alpha": weight, f"{node}.beta": weight}
+        return values
+
+
+def _count(memory: Mapping[str, Sequence[Entry]]) -> int:
+    return sum(map(len, memory.values()))
