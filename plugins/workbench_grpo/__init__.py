@@ -1,0 +1,1 @@
+"""Training the weights of a workflow's language model by reinforcement learning."""
