@@ -116,6 +116,18 @@ class LM(Protocol):
     async def aclose(self) -> None: ...
 
 
+@runtime_checkable
+class HasWeights(Protocol):
+    """An LM whose weights this machine can read, in the Hugging Face format: optimizers may train them.
+
+    weights: the folder, or a hub id. with_weights(folder): what of its `LMSpec` to change, so that it runs others.
+    """
+
+    weights: str
+
+    def with_weights(self, folder: str) -> Mapping[str, Any]: ...
+
+
 def estimate_tokens(messages: tuple[Message, ...]) -> int:
     """A cautious count for reservations: a token for three bytes, as a character of Chinese takes, and four a
     message."""
