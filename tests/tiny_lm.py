@@ -50,6 +50,9 @@ def make_model(seed: int = 0, *, hidden: int = 64, layers: int = 2, positions: i
 
 def save(folder: Path, seed: int = 0, **shape: int) -> Path:
     """A checkpoint of random weights with its tokenizer."""
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
     make_model(seed, **shape).save_pretrained(folder)
     make_tokenizer().save_pretrained(folder)
     return folder

@@ -89,8 +89,8 @@ PRESETS: Mapping[str, Preset] = {
     ),
     "dapo": Preset(
         objective={"clip_high": 0.28, "aggregate": "token"},
-        trainer={"refill": 3, "overlong": 0.2},
-        source="arXiv 2503.14476, as in TRL 1.16 (loss) and verl (overlong penalty)",
+        trainer={"refill": 3},
+        source="arXiv 2503.14476, as in TRL 1.16 (loss); its overlong penalty is a part of the reward of that name",
     ),
     "lite_ppo": Preset(
         objective={"scale": "batch_std", "aggregate": "token"},

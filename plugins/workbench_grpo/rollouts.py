@@ -111,6 +111,16 @@ class Batch:
     sampled: Any
     starts: Any  # (rows,): length of the prompt
 
+    def part(self, indices: Sequence[int]) -> Batch:
+        """Some of the rows, without the padding that only the others needed."""
+        index = list(indices)
+        width = int(self.attention[index].sum(-1).max())
+        longest = max(1, width - int(self.starts[index].min()))
+        longest = min(longest, self.tokens.shape[1])
+        ids, attention = self.ids[index, :width], self.attention[index, :width]
+        tokens, mask, sampled = (t[index, :longest] for t in (self.tokens, self.mask, self.sampled))
+        return Batch(ids, attention, tokens, mask, sampled, self.starts[index])
+
 
 def collate(rows: Sequence[Row], device: Any = "cpu") -> Batch:
     """Rows as one batch, filled up on the right, where no real token looks: padding changes nothing."""
