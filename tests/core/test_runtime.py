@@ -328,7 +328,7 @@ def test_one_model_for_equal_settings(monkeypatch: pytest.MonkeyPatch) -> None:
         assert pool._made == {}
 
     run(course)
-    assert [s.model for s in made] == ["planted/a", "planted/b", "planted/a"]
+    assert [s.model for s in made] == ["planted/a", "planted/b", "planted/a", "planted/a"]
     assert split_model("planted:a/b") == ("planted", "a/b") and split_model("planted/a:b") == ("planted", "a:b")
     assert split_model("someone/else") == ("*", "someone/else")
     monkeypatch.delitem(plugins()._tables["lms"], "*")
