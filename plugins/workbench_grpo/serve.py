@@ -55,6 +55,12 @@ class PolicyLM:
             raise LMError("unsupported", f"{self.identity} is gone: the policy is at version {engine.version}")
         return await engine.complete(request)
 
+    def recall(self, request: Request, response: Response) -> None:
+        """An answer of this version came from the journal: later turns go on from its tokens."""
+        engine = LIVE.get(self.name)
+        if isinstance(engine, LocalEngine) and engine.version == self.version:
+            engine.conversations.remember(request, response)
+
     def price(self, prompt_tokens: int, completion_tokens: int) -> float:
         return 0.0
 

@@ -179,6 +179,44 @@ def test_it_follows_and_precedes_other_optimizers(tmp_path: Path) -> None:
     assert by == ["baseline", "bootstrap", "grpo", "random"]
 
 
+def test_turns_of_an_agent_become_rows_of_exactly_the_tokens_that_were_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A random model rarely answers in the form asked for, so the agent asks again: conversations of several turns,
+    and a second node whose rows are its own."""
+    needs_torch()
+    from tests.tiny_lm import save
+
+    from workbench_grpo.learner import Learner
+    from workbench_grpo.rollouts import Row
+
+    seen: list[Row] = []
+    real = Learner.step
+
+    def watched(self: Learner, rows: Any, values: Any, version: int) -> dict[str, float]:
+        seen.extend(rows)
+        return real(self, rows, values, version)
+
+    monkeypatch.setattr(Learner, "step", watched)
+    nodes = {
+        "think": {"predict": "text -> hint", "decoding": {"max_tokens": 6, "temperature": 0.0}, "optional": True},
+        "solve": {"agent": "text -> label: int", "max_steps": 3, "max_tokens": 60, "temperature": 0.0},
+    }
+    base = save(tmp_path / "base", 0, positions=2048)
+    settings = {**SMALL, "course": {**SMALL["course"], "steps": 2, "tasks": 2}, "guards": {"truncated": "keep"},
+                "rewards": [{"kind": "length", "tokens": 8}], "algorithm": "dr_mas", "device": "cpu"}  # fmt: skip
+    report = run(tmp_path, lm=f"hf:{base}", nodes=nodes, optimizers=[{"grpo": settings}], rows=(8, 4, 4))
+    assert report.status == "finished" and {r.agent for r in seen} == {"think", "solve"}
+    long = [r for r in seen if 0 in r.mask]
+    assert long, "no conversation of several turns went on from its own tokens"
+    for r in long:  # after an answer's end token comes the agent's message, masked, and then the next answer
+        first = r.mask.index(0)
+        assert r.token_ids[first - 1] == 1 and r.agent == "solve" and r.mask[-1] == 1
+        assert all(logprob == 0.0 for logprob, m in zip(r.logprobs, r.mask, strict=True) if not m)
+    # An answer that was cut has no end token: its next turn is a row of its own, not a wrong continuation.
+    assert any(r.turn > 0 and r.agent == "solve" and 1 not in r.token_ids[:-1] for r in seen)
+
+
 KILLED = """
 import sys
 sys.path.insert(0, {root!r})
