@@ -50,6 +50,7 @@ class GRPO(Optimizer):
     lora: Lora | None = Field(None, description="train an adapter in place of all weights")
     address: str = Field("lm", description="the LM that is trained: lm, or that of a node: nodes.NAME.lm")
     device: str | None = Field(None, description="cpu, cuda, ...; by default a GPU if there is one")
+    server: str = Field("", description="address of a vLLM server that draws, with adapters enabled; needs lora")
     race: bool = Field(
         True, description="stop the evaluation of candidates that are clearly worse than the best so far"
     )
@@ -64,6 +65,8 @@ class GRPO(Optimizer):
     @model_validator(mode="after")
     def _fits(self) -> GRPO:
         self.made_objective()
+        if self.server and self.lora is None:
+            raise ValueError("a server gets an adapter, not all weights: give `lora: {}` as well")
         return self
 
     def made_objective(self) -> Objective:
@@ -110,7 +113,12 @@ class GRPO(Optimizer):
             Policy, lm.weights, lora=self.lora, device=self.device or extra.get("device"), dtype=extra.get("dtype"),
             revision=extra.get("revision"), seed=number,
         )  # fmt: skip
-        engine = LIVE[name] = LocalEngine(policy.generator, -1)
+        engine = LocalEngine(policy.generator, -1)
+        if self.server:
+            from workbench_grpo.vllm import ServerEngine
+
+            engine = ServerEngine(self.server, name, policy, folder / "adapters")
+        LIVE[name] = engine
         source = StudySource(self, study, spec, lm, name)
         trainer = Trainer(
             Learner(policy, self.made_objective(), self.learning), source, study.train, self.made_course(), folder,

@@ -23,6 +23,7 @@ class Engine(Protocol):
     """Where a policy draws its tokens: this process, or a server that it sends its weights to."""
 
     version: int
+    conversations: Conversations
 
     async def complete(self, request: Request) -> Response: ...
 
@@ -58,7 +59,7 @@ class PolicyLM:
     def recall(self, request: Request, response: Response) -> None:
         """An answer of this version came from the journal: later turns go on from its tokens."""
         engine = LIVE.get(self.name)
-        if isinstance(engine, LocalEngine) and engine.version == self.version:
+        if engine is not None and engine.version == self.version:
             engine.conversations.remember(request, response)
 
     def price(self, prompt_tokens: int, completion_tokens: int) -> float:

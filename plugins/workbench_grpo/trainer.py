@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -63,7 +63,7 @@ class Trainer:
     """One training. `tell(message, **figures)` hears of each step, reset and alarm."""
 
     def __init__(self, learner: Learner, source: Source, tasks: Sequence[Example], course: Course, folder: Path, *,
-                 weights: Path, seed: int = 0, at: Callable[[int], None] = lambda version: None,
+                 weights: Path, seed: int = 0, at: Callable[[int], Awaitable[None] | None] = lambda version: None,
                  tell: Callable[..., None] = lambda message, **figures: None):  # fmt: skip
         self.learner, self.source, self.tasks, self.course = learner, source, tasks, course
         self.folder, self.weights, self.at, self.tell = folder, weights, at, tell
@@ -84,7 +84,9 @@ class Trainer:
                 break
             computed = step >= ready
             if computed:
-                self.at(step)
+                synced = self.at(step)
+                if synced is not None:
+                    await synced
             groups = await self._collect(step)
             self.state.step = step + 1
             if computed:

@@ -213,8 +213,6 @@ def test_turns_of_an_agent_become_rows_of_exactly_the_tokens_that_were_drawn(
         first = r.mask.index(0)
         assert r.token_ids[first - 1] == 1 and r.agent == "solve" and r.mask[-1] == 1
         assert all(logprob == 0.0 for logprob, m in zip(r.logprobs, r.mask, strict=True) if not m)
-    # An answer that was cut has no end token: its next turn is a row of its own, not a wrong continuation.
-    assert any(r.turn > 0 and r.agent == "solve" and 1 not in r.token_ids[:-1] for r in seen)
 
 
 KILLED = """
