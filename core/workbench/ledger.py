@@ -218,6 +218,9 @@ class Ledger:
         while True:
             settled = self._replayed(key, role)
             if settled is not None:
+                recall = getattr(lm, "recall", None)
+                if recall is not None and settled.response is not None:
+                    recall(request, settled.response)
                 return settled
             flying = self._flying.get(key)
             if flying is None:

@@ -100,6 +100,8 @@ class LM(Protocol):
 
     identity: what the answer depends on besides the request: model, address, revision. No secrets: it is stored.
     concurrency: how many requests may be in flight at first; the ledger lowers it on 429.
+    An LM that remembers its answers may also have `recall(request, response)`: it is told of those that came from the
+    journal, so that a resumed run goes on as the first one did.
     """
 
     identity: str
@@ -114,6 +116,18 @@ class LM(Protocol):
         ...
 
     async def aclose(self) -> None: ...
+
+
+@runtime_checkable
+class HasWeights(Protocol):
+    """An LM whose weights this machine can read, in the Hugging Face format: optimizers may train them.
+
+    weights: the folder, or a hub id. with_weights(folder): what of its `LMSpec` to change, so that it runs others.
+    """
+
+    weights: str
+
+    def with_weights(self, folder: str) -> Mapping[str, Any]: ...
 
 
 def estimate_tokens(messages: tuple[Message, ...]) -> int:

@@ -49,6 +49,8 @@ class _State:
             return self._evaluated(data["evaluation"])
         if event == "budget_spent":
             return f"{data['message']}: testing the best so far"
+        if event == "optimizer_told":
+            return f"{data['optimizer']}: {data['message']}"
         if event == "testing":
             self.doing = "sealed test"
             return "sealed test of baseline and winner" if data["changed"] else "sealed test of the baseline"

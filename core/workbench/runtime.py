@@ -116,13 +116,23 @@ class LMPool:
         known = self._by_object.get(id(spec))
         if known is not None and known[0] is spec:
             return known[1]  # the usual case, without writing the settings out
-        # What the request carries does not make another model: equal weights are loaded once, and batched together.
-        key = spec.model_dump_json(exclude={"temperature", "max_tokens", "timeout", "attempts"})
+        key = self._key(spec)
         if key not in self._made:
             self._made[key] = make_lm(spec)
         if len(self._by_object) < 1024:
             self._by_object[id(spec)] = (spec, self._made[key])
         return self._made[key]
+
+    async def release(self, spec: LMSpec) -> None:
+        """Close a model that is not needed for a while; it is made anew when it is."""
+        lm = self._made.pop(self._key(spec), None)
+        if lm is not None:
+            self._by_object = {at: known for at, known in self._by_object.items() if known[1] is not lm}
+            await lm.aclose()
+
+    def _key(self, spec: LMSpec) -> str:
+        # What the request carries does not make another model: equal weights are loaded once, and batched together.
+        return spec.model_dump_json(exclude={"temperature", "max_tokens", "timeout", "attempts"})
 
     async def aclose(self) -> None:
         for lm in self._made.values():

@@ -6,7 +6,7 @@ import asyncio
 import os
 import random
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -77,7 +77,7 @@ class Session:
         self.ledger = Ledger(store, run_id, task.spec.budget, self._on_call, earlier_seconds)
         self.runtime = Runtime(self.ledger, task.spec.lm, task.spec.roles, pool or LMPool(), task.spec.policy)
         self.evaluator = Evaluator(self.runtime, task.metric, task.spec.concurrency)
-        self.progress = Progress(self._on_candidate, self._on_evaluation)
+        self.progress = Progress(self._on_candidate, self._on_evaluation, on_note=self._on_note)
         self._candidates: set[str] = set()
         self._watched = bool(plugins().manager.hook.call_settled.get_hookimpls())
         self._saved_seconds = 0.0
@@ -246,6 +246,9 @@ class Session:
             dumps(patch.as_dict()) if patch else None, dumps(workflow.tree),
         )  # fmt: skip
         self._tell("candidate_proposed", candidate=workflow)
+
+    def _on_note(self, optimizer: str, message: str, figures: Mapping[str, Any]) -> None:
+        self._tell("optimizer_told", optimizer=optimizer, message=message, figures=dict(figures))
 
     async def _on_evaluation(self, evaluation: Evaluation) -> None:
         await self._store_evaluation(evaluation)

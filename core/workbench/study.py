@@ -44,6 +44,7 @@ class Progress:
     on_evaluation: Callable[[Evaluation], Awaitable[None]]
     best: Evaluation | None = None
     complete: dict[str, Evaluation] = field(default_factory=dict)  # on the whole val split, by workflow hash
+    on_note: Callable[[str, str, Mapping[str, Any]], None] = lambda optimizer, message, figures: None
 
 
 @dataclass
@@ -144,6 +145,10 @@ class Study:
             if self._spent(what) + needed > limit:
                 raise ShareSpent(what, limit - self._spent(what), needed)
 
+    def tell(self, message: str, **figures: Any) -> None:
+        """Say something to who watches the run, and record it: that there is nothing to do, or an alarm."""
+        self.progress.on_note(self.name, message, figures)
+
     def lm(self, role: str = "proposer") -> Callable[..., Awaitable[Response]]:
         """A language model: a coroutine function (messages, *, temperature, max_tokens, replica, ...) -> Response."""
         complete = self.evaluator.complete_as(role)
@@ -192,7 +197,9 @@ class Study:
             name=f"{self.name}/{name}" if name else self.name,
             rng=random.Random(self.rng.randrange(2**63)),
             limits=limits if share < 1 else self.limits,
-            progress=self.progress if val is None else Progress(self.progress.on_candidate, _unrecorded),
+            progress=self.progress
+            if val is None
+            else Progress(self.progress.on_candidate, _unrecorded, on_note=self.progress.on_note),
         )
 
     async def improve(self, optimizer: Optimizer) -> Workflow:

@@ -59,7 +59,7 @@ def read_hf(location: str, options: Mapping[str, Any]) -> list[Row]:
             if isinstance(found, datasets.DatasetDict):
                 if split not in found:
                     raise SpecError(f"the dataset has no split '{split}'", file=place,
-                                    hint=f"Splits: {', '.join(found)}.")  # fmt: skip
+                                    hint=f"Splits: {', '.join(map(str, found))}.")  # fmt: skip
                 found = found[split]
         else:
             found = datasets.load_dataset(place, options.get("config"), split=split, revision=options.get("revision"))

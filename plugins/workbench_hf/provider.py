@@ -54,6 +54,7 @@ class HFLM:
             self.identity = f"hf:{model}@{extra.get('revision', 'main')}"
         if "dtype" in extra:
             self.identity += f"({extra['dtype']})"
+        self.weights = str(folder) if folder.is_dir() else model
         self.concurrency = settings.concurrency or CONCURRENCY
         # The identity is part of the key: a checkpoint that was trained further meanwhile is loaded anew.
         key = (self.identity, str(folder), self.concurrency, *sorted(extra.items()))
@@ -70,6 +71,9 @@ class HFLM:
         if self._engine is None:
             raise RuntimeError(f"{self.identity} is closed")
         return await self._engine.batcher.submit(request)
+
+    def with_weights(self, folder: str) -> dict[str, Any]:
+        return {"model": f"hf:{folder}"}
 
     def price(self, prompt_tokens: int, completion_tokens: int) -> float:
         return 0.0
@@ -98,7 +102,7 @@ class _Engine:
 
     def _serve(self, requests: list[Request]) -> list[Response | Exception]:
         """In the worker thread: one generate for prompts of similar length, so that padding stays small."""
-        from workbench_hf.generate import Row
+        from workbench.generate import Row
 
         generator = self._generator or self._load()
         results: list[Response | Exception | None] = [None] * len(requests)
@@ -124,10 +128,10 @@ class _Engine:
         return [result or RuntimeError("not generated") for result in results]
 
     def _load(self) -> Any:
-        from workbench_hf.generate import Generator
+        from workbench.generate import Generator
 
         try:
-            self._generator = Generator(self._source, **self._extra)
+            self._generator = Generator.load(self._source, **self._extra)
         except (OSError, ValueError, AttributeError) as error:
             raise LMError("bad_request", f"{self._source} cannot be loaded: {str(error)[:300]}") from error
         return self._generator

@@ -75,7 +75,8 @@ class Network:
         self.head = np.ascontiguousarray(self.embedding.T)
         self.norm = tensors["model.norm.weight"]
         self.weights = [self._layer(tensors, f"model.layers.{i}.") for i in range(self.layers)]
-        speed = config["rope_theta"] ** (-np.arange(0, self.head_size, 2) / self.head_size)
+        theta = config.get("rope_theta") or config["rope_parameters"]["rope_theta"]  # as transformers 4 and 5 write it
+        speed = theta ** (-np.arange(0, self.head_size, 2) / self.head_size)
         angle = np.arange(self.positions)[:, None] * speed[None]
         self.cos = np.cos(angle).astype(np.float32)
         self.sin = np.sin(angle).astype(np.float32)

@@ -28,6 +28,7 @@ class NanoLM:
     def __init__(self, settings: Any):
         path = (settings.extra or {}).get("path")
         self._path = Path(path) if path else None
+        self.weights = str(self._path or WEIGHTS)
         self.identity = f"bundled/nano@{_digest(self._path or WEIGHTS)}"
         self.concurrency = settings.concurrency or CONCURRENCY
         self._nano: Any = None
@@ -38,6 +39,9 @@ class NanoLM:
         if request.tools or request.response_format is not None:
             raise LMError("unsupported", "bundled/nano takes neither tools nor a response format")
         return await self._batcher.submit(request)
+
+    def with_weights(self, folder: str) -> dict[str, Any]:
+        return {"extra": {"path": folder}}
 
     def price(self, prompt_tokens: int, completion_tokens: int) -> float:
         return 0.0

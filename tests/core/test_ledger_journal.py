@@ -56,6 +56,25 @@ def test_replicas_are_calls_of_their_own(tmp_path: Path) -> None:
     assert len(lm.requests) == 3
 
 
+def test_a_model_that_remembers_is_told_of_what_the_journal_answers(tmp_path: Path) -> None:
+    class Remembers(FakeLM):
+        told: list[tuple[int, str]] = []
+
+        def recall(self, request: Request, response: Response) -> None:
+            self.told.append((request.replica, response.text))
+
+    lm = Remembers(lambda request: reply(f"draw {request.replica}"))
+
+    async def course() -> None:
+        for _ in range(2):  # the second time as another process would
+            with journal(tmp_path / "run.db", calls=9) as ledger:
+                for replica in (0, 1):
+                    await ledger.call(lm, ask(temperature=1.0, replica=replica), "task", spec())
+
+    run(course)
+    assert len(lm.requests) == 2 and lm.told == [(0, "draw 0"), (1, "draw 1")]
+
+
 FULL = Response(
     "a 😀", "tool_calls", 11, 7, 0.25, tool_calls=({"id": "1", "function": {"name": "f", "arguments": "{}"}},),
     prompt_ids=(1, 2), token_ids=(3, 4), logprobs=(-0.5, -1.25), estimated=True,

@@ -319,11 +319,16 @@ def test_one_model_for_equal_settings(monkeypatch: pytest.MonkeyPatch) -> None:
         assert pool.get(LMSpec.model_validate({"model": "planted/a"})) is one
         assert pool.get(lm_spec("planted/b")) is not one
         assert pool.get(lm_spec({"model": "planted/a", "extra": {"x": 1}})) is not one
+        again = lm_spec({"model": "planted/a", "max_tokens": 3})
+        assert pool.get(again) is one
+        await pool.release(lm_spec("planted/a"))
+        await pool.release(lm_spec("planted/never-made"))
+        assert pool.get(again) is not one and pool.get(again) is pool.get(lm_spec("planted/a"))  # made anew
         await pool.aclose()
         assert pool._made == {}
 
     run(course)
-    assert [s.model for s in made] == ["planted/a", "planted/b", "planted/a"]
+    assert [s.model for s in made] == ["planted/a", "planted/b", "planted/a", "planted/a"]
     assert split_model("planted:a/b") == ("planted", "a/b") and split_model("planted/a:b") == ("planted", "a:b")
     assert split_model("someone/else") == ("*", "someone/else")
     monkeypatch.delitem(plugins()._tables["lms"], "*")

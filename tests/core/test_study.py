@@ -241,3 +241,15 @@ def test_a_proposer_is_paid_for_under_its_role(tmp_path: Path) -> None:
         assert {role: s.calls for role, s in study.ledger.by_role.items()} == {"proposer": 1, "critic of mine": 1}
 
     studying(tmp_path, course)
+
+
+def test_what_an_optimizer_tells_is_heard_with_its_name_and_in_narrowed_studies(tmp_path: Path) -> None:
+    heard: list[tuple[str, str, dict[str, Any]]] = []
+
+    async def course(study: Study) -> None:
+        study.progress.on_note = lambda name, message, figures: heard.append((name, message, dict(figures)))
+        study.tell("nothing to do")
+        study.narrowed(val=ROWS[:2], name="inner").tell("alarm", step=3)
+
+    studying(tmp_path, course)
+    assert heard == [("test", "nothing to do", {}), ("test/inner", "alarm", {"step": 3})]

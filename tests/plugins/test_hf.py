@@ -18,7 +18,7 @@ torch = pytest.importorskip("torch")
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     transformers = pytest.importorskip("transformers")
-    from workbench_hf.generate import Generator, Row
+    from workbench.generate import Generator, Row
 
 TEMPLATE = "{% for m in messages %}{{ m['role'] }} : {{ m['content'] }} ; {% endfor %}assistant :"
 WORDS = ["<pad>", "<end>", "<unk>", "user", "assistant", "system", ":", ";", *(f"w{i}" for i in range(40))]
@@ -69,7 +69,7 @@ def ask(folder: Any, *requests: Request, lm: Any = None, **values: Any) -> list[
 def test_greedy_equals_transformers_generate(checkpoint):
     prompts = ["w1", "w2 w3 w4 w5 w6", "w7 w8 w9"]
     answers = ask(checkpoint, *map(request, prompts))
-    reference = Generator(str(checkpoint), device="cpu")
+    reference = Generator.load(str(checkpoint), device="cpu")
     for prompt, answer in zip(prompts, answers, strict=True):
         ids = reference.encode([{"role": "user", "content": prompt}])
         assert answer.prompt_ids == tuple(ids) and answer.prompt_tokens == len(ids)
@@ -82,7 +82,7 @@ def test_greedy_equals_transformers_generate(checkpoint):
 
 def test_logprobs_are_those_of_the_model(checkpoint):
     answer, _ = ask(checkpoint, request("w1 w2", temperature=1.0), request("w3 " * 9))
-    model = Generator(str(checkpoint), device="cpu").model
+    model = Generator.load(str(checkpoint), device="cpu").model
     ids = torch.tensor([answer.prompt_ids + answer.token_ids])
     with torch.inference_mode():
         scores = torch.log_softmax(model(ids).logits[0, len(answer.prompt_ids) - 1 : -1], -1)
@@ -106,7 +106,7 @@ def test_replicas_and_prompts_are_different_draws(checkpoint):
 
 
 def test_sampling_follows_the_distribution(checkpoint):
-    generator = Generator(str(checkpoint), device="cpu")
+    generator = Generator.load(str(checkpoint), device="cpu")
     logits = torch.log(torch.tensor([0.5, 0.3, 0.15, 0.05]))
     n = 20_000
 

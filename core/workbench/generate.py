@@ -43,30 +43,37 @@ class Row:
 
 
 class Generator:
-    """A causal language model and its tokenizer. Reads only safetensors, runs no code of the checkpoint."""
+    """A causal language model and its tokenizer, as they are now: training may change the weights between two calls."""
 
-    def __init__(self, path: str, *, device: str | None = None, dtype: str | None = None, revision: str | None = None):
-        """Load the checkpoint: bfloat16 on a GPU, float32 on the CPU. Raises OSError if it cannot be read."""
-        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        default = torch.float32 if self.device.type == "cpu" else torch.bfloat16
-        source: dict[str, Any] = {"trust_remote_code": False, "revision": revision or "main"}
-        bars = hf_logging.is_progress_bar_enabled()
-        hf_logging.disable_progress_bar()
-        try:
-            self.tokenizer: Any = AutoTokenizer.from_pretrained(path, **source)
-            model: Any = AutoModelForCausalLM.from_pretrained(
-                path, use_safetensors=True, dtype=getattr(torch, dtype) if dtype else default, **source
-            )
-        finally:
-            if bars:
-                hf_logging.enable_progress_bar()
-        self.model = model.to(self.device).eval()
+    def __init__(self, model: Any, tokenizer: Any):
+        self.model, self.tokenizer, self.device = model, tokenizer, model.device
         self.context = int(getattr(model.config.get_text_config(), "max_position_embeddings", 0) or 1 << 30)
         ends = model.generation_config.eos_token_id if model.generation_config else None
         ends = ends if isinstance(ends, list) else [ends]
         self.ends = {end for end in (*ends, self.tokenizer.eos_token_id) if end is not None}
         takes = inspect.signature(self.model.forward).parameters
         self._last_only = {"logits_to_keep": 1} if "logits_to_keep" in takes else {}
+
+    @classmethod
+    def load(
+        cls, path: str, *, device: str | None = None, dtype: str | None = None, revision: str | None = None
+    ) -> Generator:
+        """Load a checkpoint: bfloat16 on a GPU, float32 on the CPU. Reads only safetensors, runs no code of the
+        checkpoint. Raises OSError if it cannot be read."""
+        place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        default = torch.float32 if place.type == "cpu" else torch.bfloat16
+        source: dict[str, Any] = {"trust_remote_code": False, "revision": revision or "main"}
+        bars = hf_logging.is_progress_bar_enabled()
+        hf_logging.disable_progress_bar()
+        try:
+            tokenizer: Any = AutoTokenizer.from_pretrained(path, **source)
+            model: Any = AutoModelForCausalLM.from_pretrained(
+                path, use_safetensors=True, dtype=getattr(torch, dtype) if dtype else default, **source
+            )
+        finally:
+            if bars:
+                hf_logging.enable_progress_bar()
+        return cls(model.to(place).eval(), tokenizer)
 
     def encode(self, messages: Sequence[dict[str, Any]]) -> list[int]:
         """The prompt's token ids by the checkpoint's chat template, or as plain text if it has none."""

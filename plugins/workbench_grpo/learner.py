@@ -1,0 +1,189 @@
+"""One step of learning: rows and advantages in, changed weights out. Knows nothing of where rows come from."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from workbench_grpo.advantages import token_advantages
+from workbench_grpo.loss import pairs_of, policy_loss, preference_loss
+from workbench_grpo.objective import Objective
+from workbench_grpo.policy import Policy, Weights
+from workbench_grpo.rollouts import Batch, Row, collate
+from workbench_grpo.settings import Learning
+
+
+class Learner:
+    """AdamW on a policy's trained weights. Where torch.distributed runs, each process takes its share of the rows and
+    gradients are summed: since losses are divided by the counts of the whole step, the sum is the whole gradient."""
+
+    def __init__(self, policy: Policy, objective: Objective, learning: Learning):
+        self.policy, self.objective, self.learning = policy, objective, learning
+        self.rate = learning.rate or (1e-5 if policy.lora else 1e-6)
+        self.reference: Weights | None = policy.snapshot() if objective.beta else None
+        self.skipped = 0
+        self.renew()
+
+    def renew(self) -> None:
+        """A new optimizer, without memory of earlier gradients."""
+        self.optimizer = torch.optim.AdamW(
+            list(self.policy.trained.values()), lr=self.rate, betas=self.learning.betas,
+            weight_decay=self.learning.weight_decay,
+        )  # fmt: skip
+
+    def reset_reference(self) -> None:
+        self.reference = self.policy.snapshot()
+
+    def step(self, rows: Sequence[Row], advantages: Sequence[float], version: int) -> dict[str, float]:
+        """Update the weights. version: of the policy as it is; rows that an older one drew are weighed by their own
+        log-probabilities. Returns figures; a step whose gradient is not finite changes nothing and is counted."""
+        s, figures = self.learning, defaultdict[str, list[float]](list)
+        batch = collate(rows, self.policy.device)
+        values = torch.tensor(np.asarray(advantages), dtype=torch.float, device=self.policy.device)
+        stale = torch.tensor([r.version < version for r in rows], device=self.policy.device)
+        several = s.epochs * s.minibatches > 1
+        old = self._log_probabilities(batch, rows) if several or self.objective.kl_place == "reward" else None
+        ref = None
+        if self.reference is not None and (self.objective.beta or self.objective.surrogate == "pairs"):
+            with self.policy.having(self.reference):
+                ref = self._log_probabilities(batch, rows)
+        spread = token_advantages(values, batch.mask, self.objective, old, ref)
+        if not several:
+            old = None  # of the first and only update this is the policy itself, exactly
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.rate * min(1.0, (version + 1) / max(1, s.warmup))
+        shuffle = random.Random(version)
+        for _ in range(s.epochs):
+            order = list(range(len(rows)))
+            if s.minibatches > 1:
+                shuffle.shuffle(order)
+            for k in range(s.minibatches):
+                chosen = order[k :: s.minibatches]
+                if chosen:
+                    self._update(rows, chosen, batch, spread, stale, old, ref, figures)
+        return {name: max(found) if name == "gap" else math.fsum(found) / len(found) for name, found in figures.items()}
+
+    def _update(self, rows: Sequence[Row], chosen: list[int], batch: Batch, spread: torch.Tensor, stale: torch.Tensor,
+                old: torch.Tensor | None, ref: torch.Tensor | None, figures: dict[str, list[float]]) -> None:  # fmt: skip
+        """One step of the optimizer on some rows, in micro-batches."""
+        self.optimizer.zero_grad(set_to_none=True)
+        tokens, total = float(batch.mask[chosen].sum()), 0.0
+        pairs = len(pairs_of([rows[i].reward or 0.0 for i in chosen], [rows[i].task for i in chosen]))
+        for indices in self._micro_batches(rows, chosen, spread):
+            part = batch.part(indices)
+            width = part.mask.shape[1]
+            cut = [None if t is None else t[indices, :width] for t in (old, ref)]
+            logp, entropy = self.policy.log_probabilities(part, self.learning.temperature)
+            fresh = ~stale[indices]
+            before = logp.detach() if cut[0] is None else cut[0]
+            before = torch.where(fresh[:, None], before, part.sampled)
+            if self.objective.surrogate == "pairs":
+                assert cut[1] is not None
+                rewards = [rows[i].reward or 0.0 for i in indices]
+                loss, found = preference_loss(logp, cut[1], part.mask, rewards, [rows[i].task for i in indices],
+                                              self.objective, old=before, pairs=pairs, tokens=tokens)  # fmt: skip
+            else:
+                loss, found = policy_loss(logp, spread[indices, :width], part.mask, self.objective, old=before,
+                                          ref=cut[1], rows=len(chosen), tokens=tokens, max_tokens=self.learning.max_tokens)  # fmt: skip
+            loss.backward()
+            total += float(loss.detach())
+            self._note(figures, found, logp, entropy, part, fresh)
+        self._share_gradients()
+        norm = torch.nn.utils.clip_grad_norm_(list(self.policy.trained.values()), self.learning.max_norm)
+        if math.isfinite(total) and torch.isfinite(norm):
+            self.optimizer.step()
+            figures["grad_norm"].append(float(norm))
+        else:
+            self.skipped += 1
+        self.optimizer.zero_grad(set_to_none=True)
+        figures["loss"].append(total)
+
+    def _note(self, figures: dict[str, list[float]], found: Mapping[str, float], logp: torch.Tensor,
+              entropy: torch.Tensor, part: Batch, fresh: torch.Tensor) -> None:  # fmt: skip
+        for name, value in found.items():
+            figures[name].append(value)
+        figures["entropy"].append(float(entropy.sum() / part.mask.sum().clamp(min=1.0)))
+        if self.learning.temperature == 1.0 and self.learning.epochs * self.learning.minibatches == 1:
+            apart = ((logp.detach() - part.sampled).abs() * part.mask)[fresh]
+            figures["gap"].append(float(apart.max()) if apart.numel() else 0.0)
+
+    def _micro_batches(self, rows: Sequence[Row], chosen: list[int], spread: torch.Tensor) -> list[list[int]]:
+        """Rows of like length together; rows that cannot change anything are left out, though they are counted."""
+        s = self.learning
+        if self.objective.surrogate == "pairs":  # whole groups, since pairs are within them
+            by_task: dict[str, list[int]] = defaultdict(list)
+            for i in chosen:
+                by_task[rows[i].task].append(i)
+            return list(by_task.values())[_rank() :: _processes()]
+        silent = self.objective.beta == 0.0
+        moving = [i for i in chosen if rows[i].drawn and not (silent and not bool(spread[i].any()))]
+        moving = sorted(moving, key=lambda i: (len(rows[i].prompt_ids) + len(rows[i].token_ids), i))[_rank() :: _processes()]  # fmt: skip
+        parts: list[list[int]] = []
+        for i in reversed(moving):
+            width = len(rows[parts[-1][0]].prompt_ids) + len(rows[parts[-1][0]].token_ids) if parts else 0
+            if parts and width * (len(parts[-1]) + 1) <= s.micro_tokens:
+                parts[-1].append(i)
+            else:
+                parts.append([i])
+        return parts
+
+    @torch.no_grad()
+    def _log_probabilities(self, batch: Batch, rows: Sequence[Row]) -> torch.Tensor:
+        """Of all rows, with the weights as they are: (rows, longest)."""
+        found = torch.zeros_like(batch.mask)
+        size = max(1, self.learning.micro_tokens // batch.ids.shape[1])
+        for start in range(0, len(rows), size):
+            indices = list(range(start, min(start + size, len(rows))))
+            part = batch.part(indices)
+            logp, _ = self.policy.log_probabilities(part, self.learning.temperature)
+            found[indices, : logp.shape[1]] = logp
+        return found
+
+    def _share_gradients(self) -> None:
+        if _processes() == 1:
+            return
+        for p in self.policy.trained.values():
+            if p.grad is None:
+                p.grad = torch.zeros_like(p)
+            dist.all_reduce(p.grad)
+
+    # State, as plain tensors and numbers
+
+    def tensors(self) -> dict[str, Weights]:
+        """What a checkpoint holds: the weights, the reference, and the optimizer's memory."""
+        names = list(self.policy.trained)
+        memory = {
+            f"{names[index]}|{key}": value
+            for index, state in self.optimizer.state_dict()["state"].items() for key, value in state.items()
+        }  # fmt: skip
+        found = {"weights": dict(self.policy.trained), "optimizer": memory or {"empty": torch.zeros(1)}}
+        return found | ({"reference": self.reference} if self.reference is not None else {})
+
+    def load(self, tensors: Mapping[str, Weights]) -> None:
+        """Go on from a checkpoint."""
+        self.policy.restore(tensors["weights"])
+        if "reference" in tensors:
+            self.reference = {name: t.to(self.policy.device) for name, t in tensors["reference"].items()}
+        self.renew()
+        names, state = list(self.policy.trained), defaultdict[int, dict[str, Any]](dict)
+        for name, value in tensors["optimizer"].items():
+            if "|" in name:
+                parameter, key = name.rsplit("|", 1)
+                state[names.index(parameter)][key] = value
+        groups = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": dict(state), "param_groups": groups})
+
+
+def _processes() -> int:
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def _rank() -> int:
+    return dist.get_rank() if _processes() > 1 else 0

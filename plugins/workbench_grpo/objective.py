@@ -1,0 +1,146 @@
+"""What is maximised, as one typed value: whose rewards are compared, how they are scaled, how far a step may go.
+
+All named algorithms are rows of the table `PRESETS`; nothing else in this plugin knows their names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Key = Literal["task", "agent", "turn", "anchor"]
+
+
+class Constraint(BaseModel):
+    """A cost that should stay below a ceiling, by a Lagrange multiplier."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    budget: float = Field(description="mean cost of a rollout that is aimed at")
+    rate: float = Field(0.05, gt=0, description="change of the multiplier for a mean cost one budget too high")
+    most: float = Field(5.0, gt=0, description="the multiplier never exceeds this")
+
+
+class Objective(BaseModel):
+    """How advantages and the loss are computed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    # Advantages
+    group: tuple[Key, ...] = Field(
+        ("task",), description="rows that agree in these are compared; none: the whole batch"
+    )
+    count: Literal["rollout", "row"] = Field(
+        "rollout", description="a rollout of several rows has one vote in its group's mean and deviation, or one a row"
+    )
+    centre: Literal["mean", "leave_one_out", "none"] = Field("mean", description="what is subtracted from a reward")
+    scale: Literal["std", "batch_std", "batch_centred_std", "none"] = Field(
+        "std",
+        description="what a centred reward is divided by: the deviation of its group, of all rewards of the batch, or "
+        "of all centred rewards of the batch",
+    )
+    singleton: Literal["zero", "raw"] = Field(
+        "zero", description="advantage of a reward with none to compare: zero, or the reward itself, as in verl-agent"
+    )
+    eps: float = Field(1e-6, ge=0, description="added to the deviation")
+    step_weight: float = Field(0.0, ge=0, description="weight of the step term of GiGPO")
+    step_scale: Literal["std", "none"] = Field("none", description="deviation that the step term is divided by")
+    gamma: float = Field(0.95, gt=0, le=1, description="discount of later step rewards in the step term")
+    constraints: dict[str, Constraint] = Field(default_factory=dict, description="costs with ceilings, by their names")
+    # Loss
+    surrogate: Literal["clip", "cispo", "sapo", "pairs"] = Field("clip", description="form of the policy term")
+    ratio: Literal["token", "sequence", "trajectory"] = Field(
+        "token", description="probability ratio of a token, the geometric mean of a row's, or their product"
+    )
+    clip_low: float = Field(0.2, ge=0, description="ratios below 1 - clip_low give no gradient to push them lower")
+    clip_high: float = Field(0.2, ge=0, description="ratios above 1 + clip_high likewise; for cispo the cap itself")
+    delta: float | None = Field(None, gt=1, description="cap of the ratio where the advantage is negative (dual clip)")
+    sapo_temperatures: tuple[float, float] = Field((1.0, 1.05), description="for positive and negative advantages")
+    aggregate: Literal["sequence", "token", "constant", "local"] = Field(
+        "sequence",
+        description="mean over rows of their token means; mean over all tokens of the step; sum over rows x max_tokens;"
+        " or mean over the tokens of a micro-batch, which depends on how the batch is split",
+    )
+    kl: Literal["k1", "k2", "k3"] = Field("k3", description="estimate of the divergence from the reference")
+    kl_place: Literal["loss", "reward"] = Field("loss", description="the penalty is part of the loss or of the reward")
+    kl_corrected: bool = Field(False, description="multiply the penalty in the loss by the ratio, as TRL does")
+    beta: float = Field(0.0, ge=0, description="weight of the divergence; 0: no reference is loaded")
+    pair_beta: float = Field(0.1, gt=0, description="for pairs: temperature of the preference")
+    pair_best: float = Field(2.5, gt=0, description="for pairs: weight of pairs that a best answer wins")
+    pair_trust: float = Field(0.001, ge=0, description="for pairs: weight of the divergence from the last policy")
+
+
+class Preset(BaseModel):
+    """A named algorithm: what differs from the defaults of the objective and of the trainer, and where it is from."""
+
+    objective: dict[str, Any]
+    trainer: dict[str, Any] = {}
+    source: str
+
+
+#: Read in code or in text, as the README says for each. p3o is missing: its clipped form could not be confirmed.
+PRESETS: Mapping[str, Preset] = {
+    "grpo": Preset(objective={}, source="arXiv 2402.03300, as in TRL 1.16 with loss_type=grpo"),
+    "dr_grpo": Preset(
+        objective={"scale": "none", "aggregate": "constant"},
+        source="arXiv 2503.20783, as in TRL 1.16 with loss_type=dr_grpo, scale_rewards=none",
+    ),
+    "dapo": Preset(
+        objective={"clip_high": 0.28, "aggregate": "token"},
+        trainer={"refill": 3},
+        source="arXiv 2503.14476, as in TRL 1.16 (loss); its overlong penalty is a part of the reward of that name",
+    ),
+    "lite_ppo": Preset(
+        objective={"scale": "batch_std", "aggregate": "token"},
+        source="arXiv 2508.08221, as in TRL 1.16 with scale_rewards=batch",
+    ),
+    "gspo": Preset(
+        objective={"ratio": "sequence", "clip_low": 3e-4, "clip_high": 4e-4},
+        source="arXiv 2507.18071, as in TRL 1.16 with importance_sampling_level=sequence",
+    ),
+    "cispo": Preset(
+        objective={"surrogate": "cispo", "clip_high": 5.0, "aggregate": "token"},
+        source="arXiv 2506.13585, as in TRL 1.16 with loss_type=cispo",
+    ),
+    "reinforce++": Preset(
+        objective={"group": (), "scale": "std", "aggregate": "token", "kl": "k1", "kl_place": "reward", "beta": 1e-3},
+        source="arXiv 2501.03262, as described by RLinf and coded in the TRPA repository (verl)",
+    ),
+    "reinforce++_baseline": Preset(
+        objective={"scale": "batch_centred_std", "aggregate": "token", "kl": "k2", "beta": 1e-4},
+        source="arXiv 2501.03262, as described by ms-swift and RLinf",
+    ),
+    "rloo": Preset(
+        objective={"centre": "leave_one_out", "scale": "none", "ratio": "trajectory", "kl": "k1",
+                   "kl_place": "reward", "beta": 0.05},
+        source="arXiv 2402.14740, as in TRL 1.16's RLOOTrainer",
+    ),
+    "gigpo": Preset(
+        objective={"scale": "none", "step_weight": 1.0},
+        source="arXiv 2505.10978, as in the DrMAS repository; gamma of ROLL",
+    ),
+    "dr_mas": Preset(
+        objective={"group": ("task", "agent"), "count": "row"},
+        source="arXiv 2602.08847, as in the DrMAS repository",
+    ),
+    "prorl": Preset(
+        objective={"clip_high": 0.4, "aggregate": "token", "beta": 1e-4},
+        trainer={"refill": 3, "reset_after": 200, "reset_patience": 3, "reset_kl": 0.1},
+        source="arXiv 2505.24864 and 2507.12507 (clips, filter, resets); beta of OpenRLHF's ProRL v2 script",
+    ),
+    "constrained": Preset(
+        objective={"constraints": {"tokens": {"budget": 64.0}}},
+        source="after arXiv 2310.04373: group-relative advantages of costs in place of its value functions",
+    ),
+    "trpa": Preset(
+        objective={"surrogate": "pairs", "beta": 1e-3},
+        source="arXiv 2504.04524, as in its authors' repository at f372585",
+    ),
+}  # fmt: skip
+
+
+def make_objective(algorithm: str, changes: Mapping[str, Any] | None = None) -> Objective:
+    """The objective of a named algorithm, with changes. Raises KeyError, and pydantic's ValidationError."""
+    return Objective.model_validate({**PRESETS[algorithm].objective, **(changes or {})})

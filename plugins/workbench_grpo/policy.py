@@ -1,0 +1,177 @@
+"""The policy: a causal language model that is trained, and the log-probabilities that it gives to rows."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from transformers.utils import logging as hf_logging
+
+from workbench.generate import Generator
+from workbench_grpo.rollouts import Batch
+from workbench_grpo.settings import Lora
+
+CHUNK = 4096  # tokens whose logits over the vocabulary are held at once
+Weights = dict[str, torch.Tensor]
+
+
+class Policy:
+    """A checkpoint with the weights that are trained: all, or those of an adapter. Not for two threads at once."""
+
+    def __init__(self, base: str, *, lora: Lora | None = None, device: str | None = None, dtype: str | None = None,
+                 revision: str | None = None, seed: int = 0):  # fmt: skip
+        """Load a folder or hub id. Full training keeps float32 weights; on a GPU products are in bfloat16."""
+        on_gpu = device != "cpu" and (device is not None or torch.cuda.is_available())
+        loaded = Generator.load(
+            base, device=device, dtype=dtype or ("bfloat16" if lora and on_gpu else "float32"), revision=revision
+        )
+        self.base, self.lora, self.tokenizer = base, lora, loaded.tokenizer
+        self.model: Any = loaded.model
+        if lora is not None:
+            from peft import LoraConfig, get_peft_model
+
+            config = LoraConfig(r=lora.rank, lora_alpha=lora.alpha, target_modules="all-linear", task_type="CAUSAL_LM")  # type: ignore[arg-type]
+            with torch.random.fork_rng():
+                torch.manual_seed(seed)
+                self.model = get_peft_model(self.model, config)
+        # Dropout would make the trained policy another one than the one that drew the tokens.
+        self.model.eval()
+        self.generator = Generator(self.inner, self.tokenizer)
+        self.trained: Weights = {n: p for n, p in self.model.named_parameters() if p.requires_grad}
+
+    @property
+    def inner(self) -> Any:
+        return self.model.get_base_model() if self.lora is not None else self.model
+
+    @property
+    def device(self) -> torch.device:
+        return self.generator.device
+
+    def log_probabilities(self, batch: Batch, temperature: float = 1.0) -> tuple[torch.Tensor, torch.Tensor]:
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
+            return log_probabilities(self.inner, batch, temperature=temperature)
+
+    def snapshot(self) -> Weights:
+        """A copy of the trained weights."""
+        return {name: p.detach().clone() for name, p in self.trained.items()}
+
+    def restore(self, weights: Mapping[str, torch.Tensor]) -> None:
+        with torch.no_grad():
+            for name, p in self.trained.items():
+                p.copy_(weights[name])
+
+    @contextmanager
+    def having(self, weights: Mapping[str, torch.Tensor]) -> Iterator[None]:
+        """With other weights for a while, without a second model and without copying any."""
+        kept = {name: p.data for name, p in self.trained.items()}
+        try:
+            for name, p in self.trained.items():
+                p.data = weights[name]
+            yield
+        finally:
+            for name, p in self.trained.items():
+                p.data = kept[name]
+
+    def digest(self) -> str:
+        """A name for the trained weights as they are."""
+        return digest_of(self.trained)
+
+    def save(self, parent: Path) -> Path:
+        """Write the model as a checkpoint of its own (an adapter merged in, and beside it in `adapter`) under a name
+        made from its weights; whole or not at all. Returns the folder."""
+        folder = parent / self.digest()
+        if folder.exists():
+            return folder
+        building = _fresh(parent / f".{folder.name}")
+        hf_logging.disable_progress_bar()
+        whole = self.model
+        if self.lora is not None:
+            self.model.save_pretrained(building / "adapter")
+            whole = copy.deepcopy(self.model).merge_and_unload()
+        whole.save_pretrained(building)
+        self.tokenizer.save_pretrained(building)
+        building.rename(folder)
+        return folder
+
+
+def digest_of(weights: Mapping[str, torch.Tensor]) -> str:
+    found = hashlib.sha256()
+    for name in sorted(weights):
+        found.update(name.encode())
+        found.update(weights[name].detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return found.hexdigest()[:16]
+
+
+def log_probabilities(model: Any, batch: Batch, *, temperature: float = 1.0) -> tuple[torch.Tensor, torch.Tensor]:
+    """Log-probabilities of the tokens after the prompts, and the entropies there (no gradient): (rows, longest).
+
+    Only the tokens of the mask are computed, in pieces: the logits of a long batch over a large vocabulary are what
+    fills a GPU first. Elsewhere both are 0.
+    """
+    states = model.get_decoder()(input_ids=batch.ids, attention_mask=batch.attention, use_cache=False)[0]
+    rows, places = batch.mask.nonzero(as_tuple=True)
+    before = states[rows, batch.starts[rows] + places - 1]  # what stands before a token decides it
+    wanted = batch.tokens[rows, places]
+    logp, entropy = zip(*(
+        _of_states(model, before[i : i + CHUNK], wanted[i : i + CHUNK], temperature)
+        for i in range(0, max(1, len(rows)), CHUNK)
+    ), strict=True)  # fmt: skip
+    logps = torch.zeros_like(batch.mask).index_put((rows, places), torch.cat(logp))
+    entropies = torch.zeros_like(batch.mask).index_put((rows, places), torch.cat(entropy))
+    return logps, entropies
+
+
+def _of_states(
+    model: Any, states: torch.Tensor, wanted: torch.Tensor, temperature: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    logits = model.get_output_embeddings()(states).float() / temperature
+    scores = torch.log_softmax(logits, -1)
+    with torch.no_grad():
+        entropy = -(scores.exp() * scores).sum(-1)
+    return scores.gather(1, wanted[:, None]).squeeze(1), entropy
+
+
+# Checkpoints of training
+
+
+def write_checkpoint(parent: Path, step: int, tensors: Mapping[str, Weights], state: Mapping[str, Any]) -> None:
+    """Write a checkpoint whole or not at all, and drop all but the last two. Only safetensors and JSON."""
+    folder = parent / f"step-{step:06d}"
+    if folder.exists():
+        return
+    building = _fresh(parent / f".{folder.name}")
+    for name, weights in tensors.items():
+        save_file({k: v.detach().cpu().contiguous() for k, v in weights.items()}, building / f"{name}.safetensors")
+    (building / "state.json").write_text(json.dumps(state), encoding="utf-8")
+    for path in building.iterdir():
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+    building.rename(folder)
+    for old in sorted(parent.glob("step-*"))[:-2]:
+        shutil.rmtree(old)
+
+
+def last_checkpoint(parent: Path) -> tuple[int, dict[str, Weights], dict[str, Any]] | None:
+    """(step, tensors by name, state) of the newest one; None if there is none."""
+    folders = sorted(parent.glob("step-*"))
+    if not folders:
+        return None
+    folder = folders[-1]
+    tensors = {path.stem: load_file(path) for path in folder.glob("*.safetensors")}
+    state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+    return int(folder.name.removeprefix("step-")), tensors, state
+
+
+def _fresh(folder: Path) -> Path:
+    shutil.rmtree(folder, ignore_errors=True)  # what a kill left
+    folder.mkdir(parents=True)
+    return folder

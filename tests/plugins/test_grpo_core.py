@@ -1,0 +1,459 @@
+"""The core of grpo: losses and advantages against TRL's, against tables by hand, and under what must not matter."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from workbench_grpo.advantages import advantages, step_returns, token_advantages, update_multipliers
+from workbench_grpo.objective import PRESETS, Constraint, Objective, make_objective
+from workbench_grpo.rollouts import Row, anchor_of, rows_of
+
+torch = pytest.importorskip("torch")
+
+from workbench_grpo.loss import divergence, pairs_of, policy_loss, preference_loss  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # TRL and torch warn of what they will change some day
+
+
+def row(reward: float | None, task: str = "t", rollout: int = 0, agent: str = "a", turn: int = 0, **more: Any) -> Row:
+    return Row((1, 2), (3, 4), (1, 1), (-1.0, -1.0), reward, task, rollout, agent, turn, **more)
+
+
+def group(*rewards: float | None, task: str = "t") -> list[Row]:
+    return [row(r, task, i) for i, r in enumerate(rewards)]
+
+
+# Loss and gradient against TRL
+
+
+def tensors(seed: int, rows: int = 6, width: int = 9) -> dict[str, Any]:
+    """Log-probabilities far enough apart that every clip acts somewhere, and masks with holes and ragged ends."""
+    generator = torch.Generator().manual_seed(seed)
+    logp = -torch.rand(rows, width, generator=generator) * 3
+    mask = (torch.rand(rows, width, generator=generator) < 0.8).float()
+    lengths = torch.randint(1, width + 1, (rows,), generator=generator)
+    mask *= (torch.arange(width) < lengths[:, None]).float()
+    mask[:, 0] = 1
+    return {
+        "logp": logp, "mask": mask,
+        "old": logp + torch.randn(rows, width, generator=generator) * 0.5,
+        "ref": logp + torch.randn(rows, width, generator=generator) * 0.5,
+        "advantage": torch.randn(rows, generator=generator),
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def trl_trainer(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    pytest.importorskip("trl")
+    pytest.importorskip("datasets")
+    from datasets import Dataset
+    from tests.tiny_lm import make_tokenizer, save
+    from trl import GRPOConfig, GRPOTrainer
+
+    folder = tmp_path_factory.mktemp("trl")
+    config = GRPOConfig(
+        output_dir=str(folder / "out"), per_device_train_batch_size=2, num_generations=2, max_completion_length=9,
+        use_cpu=True, bf16=False, report_to=[], beta=0.0, disable_tqdm=True,
+    )  # fmt: skip
+    made = GRPOTrainer(
+        model=str(save(folder / "model")), reward_funcs=lambda completions, **_: [0.0] * len(completions), args=config,
+        train_dataset=Dataset.from_dict({"prompt": ["a"] * 2}), processing_class=make_tokenizer(),
+    )  # fmt: skip
+    made.current_gradient_accumulation_steps = 1
+    made.args.steps_per_generation = 1
+    return made
+
+
+def theirs(trainer: Any, data: dict[str, Any], loss_type: str, objective: Objective) -> tuple[Any, Any]:
+    """TRL's loss, and its gradient with respect to every log-probability."""
+    logp = data["logp"].clone().requires_grad_()
+    trainer.loss_type, trainer.importance_sampling_level = loss_type, objective.ratio
+    trainer.beta, trainer.epsilon_low, trainer.epsilon_high = objective.beta, objective.clip_low, objective.clip_high
+    trainer.args.delta, trainer.args.use_bias_correction_kl = objective.delta, objective.kl_corrected
+    trainer._get_per_token_logps_and_entropies = lambda *a, **k: (logp, torch.zeros_like(logp), None)
+    rows, width = logp.shape
+    long = torch.ones(rows, width, dtype=torch.long)
+    inputs = {
+        "prompt_ids": long[:, :1], "prompt_mask": long[:, :1], "completion_ids": long, "completion_mask": data["mask"],
+        "advantages": data["advantage"], "old_per_token_logps": data["old"], "ref_per_token_logps": data["ref"],
+        "num_items_in_batch": data["mask"].sum(),
+    }  # fmt: skip
+    trainer.model.train()
+    loss = trainer._compute_loss(trainer.model, inputs)
+    loss.backward()
+    return loss.detach(), logp.grad
+
+
+def ours(data: dict[str, Any], objective: Objective, **more: Any) -> tuple[Any, Any]:
+    logp = data["logp"].clone().requires_grad_()
+    loss, _ = policy_loss(logp, data["advantage"], data["mask"], objective, old=data["old"], ref=data["ref"], **more)
+    loss.backward()
+    return loss.detach(), logp.grad
+
+
+LOSSES = {
+    "grpo": {"aggregate": "sequence"},
+    "dr_grpo": {"aggregate": "constant"},
+    "dapo": {"aggregate": "token"},
+    "bnpo": {"aggregate": "local"},
+    "cispo": {"surrogate": "cispo", "aggregate": "token"},
+    "sapo": {"surrogate": "sapo", "aggregate": "sequence"},
+}
+
+
+@pytest.mark.parametrize("loss_type", LOSSES)
+@pytest.mark.parametrize("ratio", ["token", "sequence"])
+def test_loss_and_gradient_equal_trls(trl_trainer: Any, loss_type: str, ratio: str) -> None:
+    cases = itertools.product((0.0, 0.05), (False, True), (0.2, 0.28, 5.0), (None, 1.5), range(3))
+    for beta, corrected, high, delta, seed in cases:
+        objective = Objective.model_validate({
+            **LOSSES[loss_type], "ratio": ratio, "beta": beta, "kl_corrected": corrected, "clip_high": high,
+            "delta": delta,
+        })  # fmt: skip
+        data = tensors(seed)
+        value, gradient = ours(data, objective, max_tokens=9)
+        expected, wanted = theirs(trl_trainer, data, loss_type, objective)
+        where = f"{loss_type} {ratio} beta={beta} corrected={corrected} high={high} delta={delta} seed={seed}"
+        assert abs(value - expected) <= 1e-6 * max(1.0, abs(float(expected))), where
+        assert (gradient - wanted).abs().max() <= 1e-5, where
+        assert wanted.abs().max() > 1e-3, f"{where}: nothing to compare"
+
+
+def test_the_comparison_with_trl_can_fail(trl_trainer: Any) -> None:
+    """A detached ratio has the right value and a wrong gradient; symmetric clips are not asymmetric ones."""
+    data, objective = tensors(0), Objective()
+    _, wanted = theirs(trl_trainer, data, "grpo", objective)
+    assert (ours(data, Objective(clip_high=0.8))[1] - wanted).abs().max() > 1e-3
+    assert (ours({**data, "old": data["logp"]}, objective)[1] - wanted).abs().max() > 1e-3
+
+
+def test_loss_of_rloo_equals_trls() -> None:
+    """RLOOTrainer._compute_loss works on sums of log-probabilities; its loss is written out here from its source."""
+    objective = make_objective("rloo")
+    data = tensors(1)
+    value, gradient = ours(data, objective)
+    logp = data["logp"].clone().requires_grad_()
+    ratio = torch.exp((logp * data["mask"]).sum(1) - (data["old"] * data["mask"]).sum(1))
+    clipped = torch.clamp(ratio, 1 - objective.clip_low, 1 + objective.clip_high)
+    expected = -torch.min(ratio * data["advantage"], clipped * data["advantage"]).mean()
+    expected.backward()
+    assert abs(value - expected) < 1e-6 and (gradient - logp.grad).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize(("scale", "name"), [("group", "std"), ("batch", "batch_std"), ("none", "none")])
+def test_advantages_equal_those_of_a_training_step_of_trl(tmp_path: Any, scale: str, name: str) -> None:
+    pytest.importorskip("trl")
+    datasets = pytest.importorskip("datasets")
+    from tests.tiny_lm import make_tokenizer, save
+    from trl import GRPOConfig, GRPOTrainer
+
+    rng = random.Random(5)
+    given: list[float | None] = [rng.choice([0.0, 0.5, 1.0, 2.0]) for _ in range(12)]
+    given[4:8] = [1.0] * 4  # a group without differences
+    given[9] = None  # one that could not be scored
+    seen: list[Any] = []
+
+    class Watched(GRPOTrainer):
+        def _compute_loss(self, model: Any, inputs: Any) -> Any:
+            seen.append(inputs["advantages"].clone())
+            return super()._compute_loss(model, inputs)
+
+    config = GRPOConfig(
+        output_dir=str(tmp_path), per_device_train_batch_size=12, num_generations=4, max_completion_length=3,
+        max_steps=1, use_cpu=True, bf16=False, report_to=[], disable_tqdm=True, scale_rewards=scale,
+        shuffle_dataset=False,
+    )  # fmt: skip
+    Watched(
+        model=str(save(tmp_path / "model")), reward_funcs=lambda completions, **_: given, args=config,
+        train_dataset=datasets.Dataset.from_dict({"prompt": ["a", "b", "c"]}), processing_class=make_tokenizer(),
+    ).train()  # fmt: skip
+    rows = [r for i, task in enumerate("abc") for r in group(*given[4 * i : 4 * i + 4], task=task)]
+    found = advantages(rows, Objective(scale=name, eps=1e-4))  # type: ignore[arg-type]
+    order = sorted(range(12), key=lambda i: (found[i], i))
+    assert sorted(seen[0].tolist()) == pytest.approx([found[i] for i in order], abs=1e-5)  # TRL may shuffle the rows
+    assert np.abs(found).max() > 0.3
+
+
+def test_gradient_of_the_weights_equals_trls(trl_trainer: Any) -> None:
+    """Through the model: our forward on rows filled up on the right, TRL's on prompts filled up on the left."""
+    from tests.tiny_lm import make_model
+    from trl import GRPOTrainer
+
+    from workbench_grpo.policy import log_probabilities
+    from workbench_grpo.rollouts import collate
+
+    rng = random.Random(3)
+
+    def ids(n: int) -> tuple[int, ...]:
+        return tuple(rng.randrange(5, 40) for _ in range(n))
+
+    rows = []
+    for i, (prompt, answer) in enumerate([(3, 5), (6, 2), (4, 7)]):
+        mask = tuple(int(j != 1) for j in range(answer))
+        rows.append(Row(ids(prompt), ids(answer), mask, (-1.0,) * answer, 1.0, "t", i))
+    advantage, objective = torch.tensor([1.0, -0.5, 0.7]), make_objective("dapo")
+
+    ours_model = make_model(4)
+    batch = collate(rows)
+    logp, _ = log_probabilities(ours_model, batch)
+    policy_loss(logp, advantage, batch.mask, objective)[0].backward()
+
+    their_model = trl_trainer.model  # TRL has put a head of its own into it
+    their_model.load_state_dict(make_model(4).state_dict())
+    their_model.zero_grad()
+    width, longest = 6, 7
+    prompts = torch.zeros(3, width, dtype=torch.long)
+    answers = torch.zeros(3, longest, dtype=torch.long)
+    tool_mask = torch.zeros(3, longest)
+    for i, r in enumerate(rows):
+        prompts[i, width - len(r.prompt_ids) :] = torch.tensor(r.prompt_ids)
+        answers[i, : len(r.token_ids)] = torch.tensor(r.token_ids)
+        tool_mask[i, : len(r.token_ids)] = torch.tensor(r.mask, dtype=torch.float)
+    trl_trainer.loss_type, trl_trainer.importance_sampling_level = "dapo", "token"
+    trl_trainer.beta, trl_trainer.epsilon_low, trl_trainer.epsilon_high = 0.0, 0.2, 0.28
+    trl_trainer.args.delta = None
+    trl_trainer._get_per_token_logps_and_entropies = GRPOTrainer._get_per_token_logps_and_entropies.__get__(trl_trainer)
+    inputs = {
+        "prompt_ids": prompts, "prompt_mask": (prompts > 0).long(), "completion_ids": answers,
+        "completion_mask": (answers > 0).long(), "tool_mask": tool_mask, "advantages": advantage,
+        "num_items_in_batch": tool_mask.sum(),
+    }  # fmt: skip
+    trl_trainer._compute_loss(their_model, inputs).backward()
+    for (name, a), (_, b) in zip(ours_model.named_parameters(), their_model.named_parameters(), strict=True):
+        assert a.grad is not None and b.grad is not None
+        assert (a.grad - b.grad).abs().max() < 1e-5, name
+        assert b.grad.abs().max() > 1e-6, name
+
+
+# Advantages by hand
+
+
+def test_grpo_by_hand() -> None:
+    found = advantages(group(0.0, 1.0, 1.0, 0.0), Objective(eps=0.0))
+    s = math.sqrt(1 / 3)  # Bessel's deviation of 0, 1, 1, 0
+    assert found.tolist() == pytest.approx([-0.5 / s, 0.5 / s, 0.5 / s, -0.5 / s])
+    assert advantages(group(1.0, 1.0, 1.0), Objective()).tolist() == [0.0] * 3
+    assert advantages(group(1.0, None, 0.0, float("nan")), Objective(scale="none")).tolist() == [0.5, 0.0, -0.5, 0.0]
+
+
+def test_scales_by_hand() -> None:
+    rows = [*group(0.0, 2.0), *group(5.0, 5.0, task="u")]
+    raw = np.std([0, 2, 5, 5], ddof=1)
+    centred = np.std([-1, 1, 0, 0], ddof=1)
+    assert advantages(rows, Objective(scale="batch_std", eps=0)).tolist() == pytest.approx([-1 / raw, 1 / raw, 0, 0])
+    assert advantages(rows, Objective(scale="batch_centred_std", eps=0)).tolist() == pytest.approx(
+        [-1 / centred, 1 / centred, 0, 0])  # fmt: skip
+    assert advantages(group(1.0, 2.0, 6.0), make_objective("rloo")).tolist() == pytest.approx([-3.0, -1.5, 4.5])
+    whole = advantages(rows, make_objective("reinforce++", {"eps": 0.0}))
+    assert whole.tolist() == pytest.approx([(r - 3) / raw for r in (0, 2, 5, 5)])
+
+
+def test_gigpo_by_hand() -> None:
+    """Two rollouts of two steps; both begin in state x, then the one is in y and the other in z."""
+    steps = [
+        row(1.0, rollout=0, turn=0, anchor="x"), row(1.0, rollout=0, turn=1, anchor="y"),
+        row(0.0, rollout=1, turn=0, anchor="x"), row(0.0, rollout=1, turn=1, anchor="z"),
+    ]  # fmt: skip
+    objective = make_objective("gigpo", {"gamma": 0.5})
+    assert step_returns(steps, 0.5).tolist() == [0.5, 1.0, 0.0, 0.0]
+    # Episode: 1 and 0 around 0.5. Step: in x, 0.5 and 0 around 0.25; y and z were seen once: 0, not their returns.
+    assert advantages(steps, objective).tolist() == pytest.approx([0.5 + 0.25, 0.5, -0.5 - 0.25, -0.5])
+    scaled = make_objective("gigpo", {"gamma": 0.5, "scale": "std", "step_scale": "std", "eps": 0.0})
+    s = math.sqrt(0.5)  # deviation of (1, 0); of (0.5, 0) it is half of it
+    assert advantages(steps, scaled).tolist() == pytest.approx([2 * 0.5 / s, 0.5 / s, -2 * 0.5 / s, -0.5 / s])
+
+
+def test_long_rollouts_have_one_vote() -> None:
+    """A rollout of three steps and one of one step: the mean is that of two rollouts, unless rows are counted."""
+    steps = [row(1.0, rollout=0, turn=t) for t in range(3)] + [row(0.0, rollout=1)]
+    assert advantages(steps, Objective(scale="none")).tolist() == [0.5, 0.5, 0.5, -0.5]
+    assert advantages(steps, Objective(scale="none", count="row")).tolist() == [0.25, 0.25, 0.25, -0.75]
+
+
+def test_dr_mas_by_hand() -> None:
+    """Two agents whose rewards differ in scale: compared by agent, the small scale counts as much as the large one."""
+    rows = [row(0.0, rollout=0, agent="a"), row(0.1, rollout=1, agent="a"), row(5.0, rollout=0, agent="b"),
+            row(15.0, rollout=1, agent="b"), row(15.0, rollout=1, agent="b", turn=1)]  # fmt: skip
+    found = advantages(rows, make_objective("dr_mas", {"eps": 0.0}))
+    s = math.sqrt(100 / 3)  # of 5, 15, 15: an agent that acts twice has two votes
+    h = math.sqrt(0.5)
+    assert found.tolist() == pytest.approx([-0.5 / h, 0.5 / h, (5 - 35 / 3) / s, (10 / 3) / s, (10 / 3) / s])
+    shared = advantages(rows, make_objective("grpo", {"eps": 0.0, "count": "row"}))
+    assert abs(shared[0] - shared[1]) < 0.02  # together, agent a's difference all but vanishes
+
+
+@pytest.mark.parametrize("algorithm", ["grpo", "gigpo", "dr_mas", "rloo", "dr_grpo"])
+def test_a_single_rollout_teaches_nothing(algorithm: str) -> None:
+    rows = [row(0.7, anchor="x"), row(0.9, "u", anchor="y")]
+    assert advantages(rows, make_objective(algorithm)).tolist() == [0.0, 0.0]
+    raw = advantages(rows, make_objective(algorithm, {"singleton": "raw"}))
+    assert raw.tolist() == pytest.approx([0.7, 0.9])  # the leak of verl-agent, on request
+
+
+def test_with_one_agent_and_one_step_dr_mas_is_grpo_and_the_step_term_the_episode_term() -> None:
+    rows = [row(r, task, i, anchor="x") for task in "tu" for i, r in enumerate((0.0, 0.4, 1.0))]
+    grpo = advantages(rows, make_objective("grpo"))
+    assert advantages(rows, make_objective("dr_mas")).tolist() == grpo.tolist()
+    episode = advantages(rows, make_objective("gigpo", {"step_weight": 0.0}))
+    assert advantages(rows, make_objective("gigpo")).tolist() == pytest.approx((2 * episode).tolist())
+
+
+def test_shift_scale_and_order_of_rewards() -> None:
+    rng = random.Random(0)
+    for algorithm in ("grpo", "dr_grpo", "dapo", "lite_ppo", "rloo", "gigpo", "dr_mas", "reinforce++",
+                      "reinforce++_baseline"):  # fmt: skip
+        objective = make_objective(algorithm, {"eps": 1e-9})
+        rows = [row(rng.random(), rng.choice("tuv"), i, rng.choice("ab"), anchor="x") for i in range(24)]
+        before = advantages(rows, objective)
+        moved = [Row.from_dict({**r.as_dict(), "reward": (r.reward or 0) + 3.0}) for r in rows]
+        assert np.allclose(advantages(moved, objective), before, atol=1e-6), algorithm
+        larger = [Row.from_dict({**r.as_dict(), "reward": (r.reward or 0) * 7.0}) for r in rows]
+        factor = 7.0 if objective.scale == "none" else 1.0
+        assert np.allclose(advantages(larger, objective), factor * before, atol=1e-6), algorithm
+        order = rng.sample(range(24), 24)
+        assert np.allclose(advantages([rows[i] for i in order], objective), before[order]), algorithm
+
+
+def test_constraints_weigh_costs_and_multipliers_move_to_the_budget() -> None:
+    limits = {"tokens": Constraint(budget=10.0, rate=0.5, most=2.0)}
+    objective = Objective(scale="none", constraints=limits)
+    rows = [row(1.0, rollout=0, costs={"tokens": 30.0}), row(0.0, rollout=1, costs={"tokens": 10.0})]
+    assert advantages(rows, objective, {"tokens": 0.0}).tolist() == [0.5, -0.5]
+    assert advantages(rows, objective, {"tokens": 1.0}).tolist() == [(0.5 - 10) / 2, (-0.5 + 10) / 2]
+    up = update_multipliers({"tokens": 0.25}, rows, limits)
+    assert up == {"tokens": pytest.approx(0.25 + 0.5 * (20 - 10) / 10)}
+    assert update_multipliers({"tokens": 1.9}, rows, limits) == {"tokens": 2.0}
+    cheap = [row(1.0, costs={"tokens": 0.0})]
+    assert update_multipliers({"tokens": 0.1}, cheap, limits) == {"tokens": 0.0}
+
+
+def test_a_divergence_in_the_reward_falls_on_the_tokens_before_it() -> None:
+    objective = Objective(kl_place="reward", beta=0.1)
+    old, ref = torch.tensor([[1.0, 2.0, 3.0, 9.0]]), torch.zeros(1, 4)
+    mask = torch.tensor([[1.0, 0.0, 1.0, 0.0]])
+    found = token_advantages(torch.tensor([5.0]), mask, objective, old, ref)
+    assert found.tolist() == [pytest.approx([5 - 0.1 * 4, 0, 5 - 0.1 * 3, 0])]
+    whole = token_advantages(torch.tensor([5.0]), mask, make_objective("rloo"), old, ref)
+    assert whole.tolist() == [pytest.approx([5 - 0.05 * 4, 0, 5 - 0.05 * 4, 0])]
+    white = token_advantages(torch.tensor([5.0]), mask, make_objective("reinforce++"), old, ref)
+    assert white[mask > 0].mean().abs() < 1e-5 and white[mask > 0].std() == pytest.approx(1.0, abs=1e-3)
+    with pytest.raises(ValueError, match="log-probabilities"):
+        token_advantages(torch.tensor([5.0]), mask, objective)
+
+
+# What must not matter to the loss
+
+
+def whole_gradient(data: dict[str, Any], objective: Objective, parts: list[list[int]], pad: int = 0) -> Any:
+    """The gradient of a step that is split into micro-batches."""
+    total = torch.zeros_like(data["logp"])
+    for part in parts:
+        piece = {k: v[part] for k, v in data.items()}
+        if pad:
+            piece = {k: torch.nn.functional.pad(v, (0, pad), value=-77.0 if k != "mask" else 0.0) if v.dim() == 2 else v
+                     for k, v in piece.items()}  # fmt: skip
+        _, gradient = ours(piece, objective, rows=6, tokens=float(data["mask"].sum()), max_tokens=9)
+        assert not gradient[:, 9:].any()
+        total[part] = gradient[:, :9]
+    return total
+
+
+SHAPES = [
+    make_objective(a, {"beta": 0.05, "kl_place": "loss"}) for a in PRESETS if PRESETS[a].objective.get("surrogate") != "pairs"
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("objective", SHAPES, ids=[a for a in PRESETS if a != "trpa"])
+def test_split_order_and_padding_do_not_matter(objective: Objective) -> None:
+    data = tensors(2)
+    whole = whole_gradient(data, objective, [[0, 1, 2, 3, 4, 5]])
+    for parts in ([[0], [1, 2], [3, 4, 5]], [[5, 0, 3], [4, 2, 1]], [[i] for i in range(6)]):
+        assert (whole_gradient(data, objective, parts) - whole).abs().max() < 1e-6
+    assert (whole_gradient(data, objective, [[0, 1, 2], [3, 4, 5]], pad=7) - whole).abs().max() < 1e-6
+
+
+def test_the_local_mean_of_bnpo_depends_on_the_split() -> None:
+    """The negative control: the check above finds what it should find."""
+    data, objective = tensors(2), Objective(aggregate="local")
+    whole = whole_gradient(data, objective, [[0, 1, 2, 3, 4, 5]])
+    assert (whole_gradient(data, objective, [[0], [1, 2], [3, 4, 5]]) - whole).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("objective", SHAPES, ids=[a for a in PRESETS if a != "trpa"])
+def test_masked_tokens_get_exactly_no_gradient(objective: Objective) -> None:
+    data = tensors(3)
+    data["logp"] = torch.where(data["mask"] > 0, data["logp"], torch.tensor(-1e4))  # exp of it would overflow
+    data["old"] = torch.where(data["mask"] > 0, data["old"], torch.tensor(-2e4))
+    _, gradient = ours(data, objective, max_tokens=9)
+    assert (gradient[data["mask"] == 0] == 0).all() and torch.isfinite(gradient).all()
+
+
+def test_kl_forms_estimate_the_same_divergence() -> None:
+    torch.manual_seed(0)
+    p, q = torch.softmax(torch.randn(8), -1), torch.softmax(torch.randn(8) * 0.2, -1)
+    q = 0.99 * p + 0.01 * q  # near p, where k2 holds
+    truth = float((p * (p / q).log()).sum())
+    for form in ("k1", "k2", "k3"):
+        estimate = float((p * divergence(p.log(), q.log(), form)).sum())
+        assert estimate == pytest.approx(truth, rel=0.05 if form == "k2" else 1e-2), form
+
+
+# Pairs
+
+
+def test_preferences_by_hand() -> None:
+    logp = torch.tensor([[-1.0, -1.0], [-2.0, -4.0], [-1.0, -3.0]], requires_grad=True)
+    ref = torch.tensor([[-1.5, -1.5], [-2.0, -2.0], [-1.0, -1.0]])
+    mask = torch.tensor([[1.0, 1.0], [1.0, 1.0], [1.0, 0.0]])
+    objective = make_objective("trpa")
+    loss, figures = preference_loss(logp, ref, mask, [1.0, 0.0, 0.5], ["t", "t", "t"], objective)
+    gained = [0.5, -1.0, 0.0]
+    h = [2.5 * 0.1 * (gained[0] - gained[1]), 2.5 * 0.1 * (gained[0] - gained[2]), 0.1 * (gained[2] - gained[1])]
+    assert float(loss) == pytest.approx(sum(math.log1p(math.exp(-x)) for x in h) / 3, abs=1e-6)
+    assert figures == {"pairs": 3.0} and pairs_of([1.0, 0.0], ["t", "u"]) == []
+    loss.backward()
+    assert logp.grad is not None
+    assert (logp.grad[0] < 0).all() and (logp.grad[1] > 0).all() and logp.grad[2, 1] == 0
+    same, _ = preference_loss(logp, ref, mask, [1.0, 1.0, 1.0], ["t", "t", "t"], objective)
+    assert float(same.detach()) == 0.0
+
+
+# Rows
+
+
+def step(agent: str, turn: int, prompt: list[int], tokens: list[int]) -> dict[str, Any]:
+    return {"agent": agent, "turn": turn, "prompt_ids": prompt, "token_ids": tokens, "logprobs": [-0.5] * len(tokens),
+            "text": "x"}  # fmt: skip
+
+
+def test_turns_that_continue_are_one_row_with_the_tools_masked() -> None:
+    steps = [step("a", 0, [1, 2], [3, 4]), step("b", 0, [9], [8]), step("a", 1, [1, 2, 3, 4, 70, 71], [5])]
+    a, b = rows_of(steps, reward=1.0, task="t", rollout=2, version=3)
+    assert (a.prompt_ids, a.token_ids, a.mask) == ((1, 2), (3, 4, 70, 71, 5), (1, 1, 0, 0, 1))
+    assert a.logprobs == (-0.5, -0.5, 0.0, 0.0, -0.5) and a.drawn == 3 and a.version == 3
+    assert (b.agent, b.token_ids, b.reward) == ("b", (8,), 1.0)
+    single = rows_of(steps, reward={"a": 0.0, "b": 2.0}, task="t", rollout=2, version=3, merge=False)
+    assert [(r.agent, r.turn, r.reward) for r in single] == [("a", 0, 0.0), ("b", 0, 2.0), ("a", 1, 0.0)]
+    assert single[0].anchor == anchor_of([1, 2]) != single[2].anchor
+
+
+def test_a_history_that_was_tokenized_otherwise_forks_a_row() -> None:
+    steps = [step("a", 0, [1, 2], [3, 4]), step("a", 1, [1, 2, 34, 70], [5]), step("a", 2, [1, 2, 34, 70, 5, 7], [6])]
+    first, second = rows_of(steps, reward=1.0, task="t", rollout=0, version=0)
+    assert first.token_ids == (3, 4) and first.mask == (1, 1)
+    assert second.prompt_ids == (1, 2, 34, 70) and second.token_ids == (5, 7, 6) and second.mask == (1, 0, 1)
+
+
+def test_rows_survive_json_and_refuse_ragged_fields() -> None:
+    import json
+
+    made = row(0.5, costs={"tokens": 3.0}, anchor="x")
+    assert Row.from_dict(json.loads(json.dumps(made.as_dict()))) == made
+    with pytest.raises(ValueError, match="differ in length"):
+        Row((1,), (2, 3), (1,), (0.0, 0.0), 1.0, "t")

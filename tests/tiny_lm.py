@@ -1,0 +1,58 @@
+"""Tiny language models with a tokenizer of single characters, made on the spot: for tests of training."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+CHARACTERS = '0123456789abcdefghijklmnopqrstuvwxyz +-=?:.,{}"[]_\n'
+SPECIAL = ["<pad>", "<end>", "<unk>", "<u>", "<a>"]
+TEMPLATE = (
+    "{% for m in messages %}{{ '<a>' if m['role'] == 'assistant' else '<u>' }}{{ m['content'] }}<end>{% endfor %}"
+    "{% if add_generation_prompt %}<a>{% endif %}"
+)
+
+
+def make_tokenizer() -> Any:
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from transformers import PreTrainedTokenizerFast
+
+    words = {word: i for i, word in enumerate([*SPECIAL, *CHARACTERS])}
+    made = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
+    made.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
+    made.decoder = decoders.Fuse()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=made, pad_token="<pad>", eos_token="<end>", unk_token="<unk>",
+        additional_special_tokens=["<u>", "<a>"],
+    )  # fmt: skip
+    tokenizer.chat_template = TEMPLATE
+    return tokenizer
+
+
+def make_model(seed: int = 0, *, hidden: int = 64, layers: int = 2, positions: int = 128) -> Any:
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(seed)
+    return LlamaForCausalLM(LlamaConfig(
+        vocab_size=len(SPECIAL) + len(CHARACTERS), hidden_size=hidden, intermediate_size=2 * hidden,
+        num_hidden_layers=layers, num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=positions,
+        eos_token_id=1, pad_token_id=0, bos_token_id=None, tie_word_embeddings=True,
+    ))  # fmt: skip
+
+
+def save(folder: Path, seed: int = 0, **shape: int) -> Path:
+    """A checkpoint of random weights with its tokenizer."""
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    make_model(seed, **shape).save_pretrained(folder)
+    make_tokenizer().save_pretrained(folder)
+    return folder
