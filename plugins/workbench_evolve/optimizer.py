@@ -109,7 +109,7 @@ class Evolve(Optimizer):
             return None
         try:
             child = parent.workflow.patched(Patch(made[0], note=made[1]))
-        except SpecError:
+        except (SpecError, KeyError):  # a node that a slot left out has no settings
             return None
         return None if child == parent.workflow else child
 
