@@ -268,9 +268,10 @@ def spec_error(
         known = _fields_at(model, first["loc"][:-1])
         return source.error(path, f"unknown key '{first['loc'][-1]}'", suggest(str(first["loc"][-1]), known))
     if kind == "missing":
+        parent = path[:-1] if path and path[-1] == first["loc"][-1] else path
         return source.error(
-            path[:-1] if path and path[-1] == first["loc"][-1] else path,
-            f"'{first['loc'][-1]}' is missing" + (f" in {name}" if path else ""),
+            parent,
+            f"'{first['loc'][-1]}' is missing" + (f" in {'.'.join(map(str, parent))}" if parent else ""),
             _example_of(str(first["loc"][-1])),
         )
     message = first["msg"].removeprefix("Value error, ")

@@ -138,7 +138,9 @@ def load_tool(address: str, base: Path) -> Tool:
         return Tool(
             name, f"The tool {name} of an MCP server.", {}, McpCall(tuple(shlex.split(command)), name, base), address
         )
-    raise SpecError(f"'{address}' is no tool", hint="Write python:module.function or mcp:COMMAND ARGS#tool_name.")
+    raise SpecError(
+        f"'{address}' is no tool", hint="Write python:module.function, mcp:COMMAND ARGS#tool_name or sandbox:python."
+    )
 
 
 def _outside(arguments: Mapping[str, Any]) -> Any:
