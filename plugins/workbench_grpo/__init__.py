@@ -1,4 +1,4 @@
-"""The optimizer `grpo`: trains the weights of the workflow's language model by reinforcement learning."""
+"""The optimizers `grpo`, `sft` and `dpo`: training the weights of the workflow's language model."""
 
 from workbench import hookimpl
 
@@ -6,6 +6,8 @@ from workbench import hookimpl
 @hookimpl
 def register_optimizers(register):
     register("grpo", "workbench_grpo.optimizer:GRPO")
+    register("sft", "workbench_grpo.imitate:SFT")
+    register("dpo", "workbench_grpo.imitate:DPO")
 
 
 @hookimpl

@@ -75,7 +75,7 @@ class Learner:
         """One step of the optimizer on some rows, in micro-batches."""
         self.optimizer.zero_grad(set_to_none=True)
         tokens, total = float(batch.mask[chosen].sum()), 0.0
-        pairs = len(pairs_of([rows[i].reward or 0.0 for i in chosen], [rows[i].task for i in chosen]))
+        pairs = len(pairs_of([rows[i].reward or 0.0 for i in chosen], [(rows[i].task, rows[i].agent) for i in chosen]))
         for indices in self._micro_batches(rows, chosen, spread):
             part = batch.part(indices)
             width = part.mask.shape[1]
@@ -87,7 +87,7 @@ class Learner:
             if self.objective.surrogate == "pairs":
                 assert cut[1] is not None
                 rewards = [rows[i].reward or 0.0 for i in indices]
-                loss, found = preference_loss(logp, cut[1], part.mask, rewards, [rows[i].task for i in indices],
+                loss, found = preference_loss(logp, cut[1], part.mask, rewards, [(rows[i].task, rows[i].agent) for i in indices],
                                               self.objective, old=before, pairs=pairs, tokens=tokens)  # fmt: skip
             else:
                 loss, found = policy_loss(logp, spread[indices, :width], part.mask, self.objective, old=before,

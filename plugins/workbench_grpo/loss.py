@@ -86,6 +86,8 @@ def _surrogate(ratio: Tensor, logp: Tensor, advantage: Tensor, objective: Object
         up, down = objective.sapo_temperatures
         heat = torch.where(advantage > 0, up, down)
         return -torch.sigmoid(heat * (ratio - 1)) * 4 / heat * advantage
+    if objective.surrogate == "likelihood":
+        return -advantage * logp
     if objective.surrogate == "pairs":
         raise ValueError("pairs need whole groups: use preference_loss")
     clipped = ratio.clamp(1 - objective.clip_low, 1 + objective.clip_high)
@@ -110,15 +112,17 @@ def preference_loss(
     objective: Objective, *, old: Tensor | None = None, pairs: int | None = None, tokens: float | None = None,
     best: float = 1.0,
 ) -> tuple[Tensor, dict[str, float]]:  # fmt: skip
-    """TRPA: every answer should gain more on the reference than each worse answer of its group (arXiv 2504.04524, as
-    in the authors' code). Of two rows the one with the higher reward is preferred; pairs that an answer with the
+    """TRPA and DPO: every answer should gain more on the reference than each worse answer of its group (arXiv 2504.04524, as
+    in the authors' code; DPO, arXiv 2305.18290, is its case without mean, weights and trust). Of two rows the one with the higher reward is preferred; pairs that an answer with the
     reward `best` wins weigh more.
 
     Departure: where a group holds no pair, the authors' code pushes its answers up or down by their own level; here
     such a group gives nothing, as in the other algorithms. pairs, tokens: counts of the whole step.
     """
     old = logp.detach() if old is None else old
-    gained = ((logp - ref) * mask).sum(-1) / mask.sum(-1).clamp(min=1.0)
+    gained = ((logp - ref) * mask).sum(-1)
+    if objective.pair_mean:
+        gained = gained / mask.sum(-1).clamp(min=1.0)
     terms = [
         (objective.pair_best if rewards[i] >= best else 1.0) * objective.pair_beta * (gained[i] - gained[j])
         for i, j in pairs_of(rewards, groups)

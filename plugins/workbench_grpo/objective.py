@@ -50,7 +50,9 @@ class Objective(BaseModel):
     gamma: float = Field(0.95, gt=0, le=1, description="discount of later step rewards in the step term")
     constraints: dict[str, Constraint] = Field(default_factory=dict, description="costs with ceilings, by their names")
     # Loss
-    surrogate: Literal["clip", "cispo", "sapo", "pairs"] = Field("clip", description="form of the policy term")
+    surrogate: Literal["clip", "cispo", "sapo", "likelihood", "pairs"] = Field(
+        "clip", description="form of the policy term"
+    )
     ratio: Literal["token", "sequence", "trajectory"] = Field(
         "token", description="probability ratio of a token, the geometric mean of a row's, or their product"
     )
@@ -68,6 +70,7 @@ class Objective(BaseModel):
     kl_corrected: bool = Field(False, description="multiply the penalty in the loss by the ratio, as TRL does")
     beta: float = Field(0.0, ge=0, description="weight of the divergence; 0: no reference is loaded")
     pair_beta: float = Field(0.1, gt=0, description="for pairs: temperature of the preference")
+    pair_mean: bool = Field(True, description="for pairs: mean over an answer's tokens; false: their sum, as in DPO")
     pair_best: float = Field(2.5, gt=0, description="for pairs: weight of pairs that a best answer wins")
     pair_trust: float = Field(0.001, ge=0, description="for pairs: weight of the divergence from the last policy")
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -27,25 +27,21 @@ from workbench_grpo.rewards import Guards, Part, Rollout, score
 from workbench_grpo.settings import Course, Learning, Lora
 
 if TYPE_CHECKING:
+    from workbench_grpo.policy import Policy
     from workbench_grpo.rollouts import Row
+    from workbench_grpo.serve import Engine
 
 NEEDS = (("torch", (2, 11)), ("transformers", (5, 0)), ("safetensors", (0, 5)))
 LONGEST_CALL = 600.0  # seconds: a rollout waits for the whole batch that it is drawn in
 
 
-class GRPO(Optimizer):
-    """Trains the language model by reinforcement learning on train, and keeps what is better on val.
+class Trains(Optimizer):
+    """Base of what trains a language model: where it is, what is rewarded, how weights are changed."""
 
-    The LM must have its weights here: `hf:PATH-or-hub-id` or `bundled/nano`. The result names the trained weights.
-    """
-
-    algorithm: str = Field("grpo", description="a row of the table of algorithms in the plugin's README")
-    objective: dict[str, Any] = Field(default_factory=dict, description="changes to the algorithm's objective")
     rewards: list[Part] = Field(
         [Part.model_validate({})], min_length=1, description="what is rewarded; their weighted sum counts"
     )
     guards: Guards = Field(Guards.model_validate({}), description="answers that earn nothing")
-    course: Course = Field(Course.model_validate({}), description="steps, rollouts, candidates, alarms")
     learning: Learning = Field(Learning.model_validate({}), description="learning rate, updates, memory")
     lora: Lora | None = Field(None, description="train an adapter in place of all weights")
     address: str = Field("lm", description="the LM that is trained: lm, or that of a node: nodes.NAME.lm")
@@ -55,27 +51,11 @@ class GRPO(Optimizer):
         True, description="stop the evaluation of candidates that are clearly worse than the best so far"
     )
 
-    @field_validator("algorithm")
-    @classmethod
-    def _known(cls, value: str) -> str:
-        if value not in PRESETS:
-            raise ValueError(f"there is no algorithm '{value}'. {suggest(value, PRESETS)}")
-        return value
-
     @model_validator(mode="after")
-    def _fits(self) -> GRPO:
-        self.made_objective()
+    def _server_fits(self) -> Self:
         if self.server and self.lora is None:
             raise ValueError("a server gets an adapter, not all weights: give `lora: {}` as well")
         return self
-
-    def made_objective(self) -> Objective:
-        return make_objective(self.algorithm, self.objective)
-
-    def made_course(self) -> Course:
-        """The algorithm's own settings of the course, where the user gives none."""
-        given = {name: getattr(self.course, name) for name in self.course.model_fields_set}
-        return Course.model_validate({**PRESETS[self.algorithm].trainer, **given})
 
     async def optimize(self, study: Study) -> Workflow:
         spec = self._spec(study)
@@ -89,7 +69,8 @@ class GRPO(Optimizer):
             study.tell("nothing to train on: the train split is empty")
             return study.best
         check_extra(self.lora is not None)
-        return await self._train(study, spec, lm, number)
+        await self._train(study, spec, lm, number)
+        return study.best
 
     def _spec(self, study: Study) -> LMSpec | None:
         if self.address == "lm":
@@ -97,11 +78,10 @@ class GRPO(Optimizer):
         value = study.workflow.get(self.address, None)
         return lm_spec(value) if value else None
 
-    async def _train(self, study: Study, spec: LMSpec, lm: HasWeights, number: int) -> Workflow:
-        from workbench_grpo.learner import Learner
+    async def _train(self, study: Study, spec: LMSpec, lm: HasWeights, number: int) -> None:
+        """Load the policy and the engine that draws with it, and run the course; both end with it."""
         from workbench_grpo.policy import Policy
         from workbench_grpo.serve import LIVE, LocalEngine
-        from workbench_grpo.trainer import Trainer
 
         identity = getattr(lm, "identity", spec.model)
         name = digest([identity, study.workflow.hash, study.name, self.model_dump(mode="json"), number])
@@ -120,28 +100,73 @@ class GRPO(Optimizer):
             engine = ServerEngine(self.server, name, policy, folder / "adapters")
         LIVE[name] = engine
         source = StudySource(self, study, spec, lm, name)
-        trainer = Trainer(
-            Learner(policy, self.made_objective(), self.learning), source, study.train, self.made_course(), folder,
-            weights=weights, seed=number, at=engine.at, tell=study.tell,
-        )  # fmt: skip
-        if study.best_evaluation is not None:
-            trainer.state.best = study.best_evaluation.score
         try:
-            await trainer.train()
+            await self.course_of(study, policy, engine, source, folder, weights, number)
         except BudgetSpent as spent:
             study.tell(f"training ends with its budget: {spent}")
         finally:
             del LIVE[name]
             await engine.aclose()
-        return study.best
+
+    async def course_of(self, study: Study, policy: Policy, engine: Engine, source: StudySource, folder: Path,
+                        weights: Path, number: int) -> None:  # fmt: skip
+        """Train. folder: for checkpoints; weights: for candidates; number: the seed."""
+        raise NotImplementedError
+
+
+class GRPO(Trains):
+    """Trains the language model by reinforcement learning on train, and keeps what is better on val.
+
+    The LM must have its weights here: `hf:PATH-or-hub-id` or `bundled/nano`. The result names the trained weights.
+    """
+
+    algorithm: str = Field("grpo", description="a row of the table of algorithms in the plugin's README")
+    objective: dict[str, Any] = Field(default_factory=dict, description="changes to the algorithm's objective")
+    course: Course = Field(Course.model_validate({}), description="steps, rollouts, candidates, alarms")
+
+    @field_validator("algorithm")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        if value not in PRESETS:
+            raise ValueError(f"there is no algorithm '{value}'. {suggest(value, PRESETS)}")
+        return value
+
+    @model_validator(mode="after")
+    def _fits(self) -> GRPO:
+        self.made_objective()
+        return self
+
+    def made_objective(self) -> Objective:
+        return make_objective(self.algorithm, self.objective)
+
+    def made_course(self) -> Course:
+        """The algorithm's own settings of the course, where the user gives none."""
+        given = {name: getattr(self.course, name) for name in self.course.model_fields_set}
+        return Course.model_validate({**PRESETS[self.algorithm].trainer, **given})
+
+    async def course_of(self, study: Study, policy: Policy, engine: Engine, source: StudySource, folder: Path,
+                        weights: Path, number: int) -> None:  # fmt: skip
+        from workbench_grpo.learner import Learner
+        from workbench_grpo.trainer import Trainer
+
+        objective = self.made_objective()
+        source.merge = not objective.step_weight  # step-level credit needs a row for each step
+        trainer = Trainer(
+            Learner(policy, objective, self.learning), source, study.train, self.made_course(), folder,
+            weights=weights, seed=number, at=engine.at, tell=study.tell,
+        )  # fmt: skip
+        if study.best_evaluation is not None:
+            trainer.state.best = study.best_evaluation.score
+        await trainer.train()
 
 
 class StudySource:
     """Rollouts from runs of the workflow under a study, and candidates as patches of its LM."""
 
-    def __init__(self, settings: GRPO, study: Study, spec: LMSpec, lm: HasWeights, name: str):
+    merge = True
+
+    def __init__(self, settings: Trains, study: Study, spec: LMSpec, lm: HasWeights, name: str):
         self.settings, self.study, self.spec, self.lm, self.name = settings, study, spec, lm, name
-        self.objective = settings.made_objective()
         self.largest_tokens, self.longest_seconds = 0.0, 0.0
 
     async def rollouts(self, tasks: Sequence[Example], course: Course, step: int) -> list[list[Rollout]]:
@@ -195,7 +220,7 @@ class StudySource:
                                   "truncated": r.finish == "length"})  # fmt: skip
         return rows_of(
             steps, reward=rollout.reward, task=rollout.example.id, rollout=rollout.replica, version=step,
-            merge=not self.objective.step_weight, costs=rollout.costs,
+            merge=self.merge, costs=rollout.costs,
         )  # fmt: skip
 
     def affords(self, course: Course, step: int) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Protocol
 
 from workbench.batching import Batcher, seed_of
@@ -24,6 +24,8 @@ class Engine(Protocol):
 
     version: int
     conversations: Conversations
+
+    def at(self, version: int) -> Awaitable[None] | None: ...
 
     async def complete(self, request: Request) -> Response: ...
 

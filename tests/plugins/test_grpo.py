@@ -215,6 +215,34 @@ def test_turns_of_an_agent_become_rows_of_exactly_the_tokens_that_were_drawn(
         assert all(logprob == 0.0 for logprob, m in zip(r.logprobs, r.mask, strict=True) if not m)
 
 
+@pytest.mark.parametrize("name", ["sft", "dpo"])
+def test_imitation_learns_from_its_own_successes(tmp_path: Path, name: str) -> None:
+    """Rollouts of train, the good ones learned from: the same weights for the same seed, and more right on train."""
+    needs_torch()
+    from workbench.evaluate import Evaluation
+    from workbench.study import Study
+
+    heard: list[Any] = []
+    settings = {"tasks": 16, "rollouts": 4, "epochs": 2, "rounds": 2, "learning": {"rate": 5e-4}, "race": False}
+    before: list[Evaluation] = []
+    real = Study.evaluate
+
+    async def watched(self: Study, workflow: Any, examples: Any = None, **more: Any) -> Evaluation:
+        found = await real(self, workflow, examples, **more)
+        if examples is not None:
+            before.append(found)
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Study, "evaluate", watched)
+        run(tmp_path / "a", heard=heard, optimizers=[{name: settings}])
+    scores = [e.score for e in before]
+    assert len(scores) == 8 and sum(scores[4:]) / 4 > sum(scores[:4]) / 4 + 0.05  # the second round draws better
+    assert [figures["rows"] > 0 for message, figures in heard if message.startswith("round")] == [True, True]
+    run(tmp_path / "b", optimizers=[{name: settings}])
+    assert candidates(tmp_path / "a") == candidates(tmp_path / "b") and len(candidates(tmp_path / "a")) == 5
+
+
 KILLED = """
 import sys
 sys.path.insert(0, {root!r})

@@ -424,6 +424,19 @@ def test_preferences_by_hand() -> None:
     assert float(same.detach()) == 0.0
 
 
+def test_dpo_by_hand() -> None:
+    """-log sigmoid of beta times the difference of summed log-ratios; likelihood: minus the mean log-probability."""
+    from workbench_grpo.imitate import DPO, SFT
+
+    logp = torch.tensor([[-1.0, -1.0], [-2.0, -4.0]], requires_grad=True)
+    ref = torch.tensor([[-1.5, -1.5], [-2.0, -2.0]])
+    loss, _ = preference_loss(logp, ref, torch.ones(2, 2), [1.0, 0.0], ["t", "t"], DPO(beta=0.2).objective())
+    assert float(loss.detach()) == pytest.approx(math.log1p(math.exp(-0.2 * (1.0 + 2.0))), abs=1e-6)
+    mask = torch.tensor([[1.0, 1.0], [1.0, 0.0]])
+    value, _ = policy_loss(logp, torch.ones(2), mask, SFT().objective())
+    assert float(value.detach()) == pytest.approx((1.0 + 1.0 + 2.0) / 3)
+
+
 # Rows
 
 
