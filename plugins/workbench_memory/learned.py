@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 
+from workbench.logistic import fit_logistic
+
 Features = dict[str, float]
 Pair = tuple[Features, float]  # features of (query, entry), and the score of the answer that saw the entry
 
@@ -41,33 +43,14 @@ def score(weights: Mapping[str, float], pair: Features) -> float:
     return sum(weights.get(name, 0.0) * value for name, value in pair.items())
 
 
-def fit(pairs: Sequence[Pair], *, penalty: float = 2.0, steps: int = 200) -> dict[str, float]:
-    """Weights of a logistic regression with an L2 penalty, by accelerated gradient steps; {} if there is nothing to learn.
+def fit(pairs: Sequence[Pair], *, penalty: float = 2.0) -> dict[str, float]:
+    """Weights of a logistic regression with an L2 penalty; {} if there is nothing to learn.
 
     A word is given a weight only if enough pairs share it; the others are left to relevance and overlap.
     """
-    import numpy as np
-
     if len(pairs) < 3 * LEAST_SUPPORT or len({y for _, y in pairs}) < 2:
         return {}
     support = Counter(name for f, _ in pairs for name in f)
     names = [n for n, c in sorted(support.items(), key=lambda s: (-s[1], s[0])) if c >= LEAST_SUPPORT][:MOST_FEATURES]
-    column = {name: i for i, name in enumerate(names)}
-    x = np.zeros((len(pairs), len(names)))
-    for row, (found, _) in enumerate(pairs):
-        for name, value in found.items():
-            if name in column:
-                x[row, column[name]] = value
-    y = np.array([wanted for _, wanted in pairs])
-    ridge = np.full(len(names), penalty)
-    if "bias" in column:
-        ridge[column["bias"]] = 0.0
-    # The bound on the curvature that makes the step size safe: a quarter of the trace of X'X, plus the penalty.
-    step = 1.0 / (0.25 * np.linalg.norm(x, 2) ** 2 + penalty)
-    weights = momentum = np.zeros(len(names))
-    for number in range(steps):
-        slope = x.T @ (1 / (1 + np.exp(-x @ momentum)) - y) + ridge * momentum
-        following = momentum - step * slope
-        momentum = following + number / (number + 3) * (following - weights)
-        weights = following
-    return {name: round(float(w), 3) for name, w in zip(names, weights, strict=True) if abs(w) >= 0.01}
+    weights = fit_logistic([f for f, _ in pairs], [y for _, y in pairs], names, penalty=penalty, bias="bias")
+    return {name: round(w, 3) for name, w in weights.items() if abs(w) >= 0.01}
