@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -28,11 +28,12 @@ async def gathered(jobs: Iterable[Awaitable[T]]) -> list[T]:
     return cast(list[T], outcomes)
 
 
-async def answers_of(jobs: Iterable[Awaitable[T]]) -> list[T]:
-    """What those gave that did not fail. Raises the first NodeError if all failed, and any other error."""
+async def answers_of(jobs: Iterable[Awaitable[T]], fatal: Collection[str] = ()) -> list[T]:
+    """What those gave that did not fail. Raises the first NodeError if all failed, or if it is of a kind that is fatal,
+    and any other error."""
     outcomes = await asyncio.gather(*jobs, return_exceptions=True)
     for outcome in outcomes:
-        if isinstance(outcome, BaseException) and not isinstance(outcome, NodeError):
+        if isinstance(outcome, BaseException) and (not isinstance(outcome, NodeError) or outcome.kind in fatal):
             raise outcome
     answers = [o for o in outcomes if not isinstance(o, BaseException)]
     if not answers:

@@ -44,16 +44,30 @@ class Condition(Strict):
             raise ValueError(f"matches is no regular expression: {error}") from None
         return value
 
-    def holds(self, value: Any) -> bool:
+    def holds(self, value: Any, *, doubtful: bool = False) -> bool:
+        """Whether a value meets the condition. doubtful: what cannot be told, such as whether a text is a number of at
+        least 100, counts as met: so a rule that denies is not got round by a value of another type."""
         number = float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+        unsure = doubtful and math.isnan(number)
+        sized = isinstance(value, str | list | dict)
+        texts = [value] if isinstance(value, str) else []
         return (
-            ("equals" not in self.model_fields_set or value == self.equals)
-            and (self.one_of is None or value in self.one_of)
-            and (self.matches is None or (isinstance(value, str) and re.fullmatch(self.matches, value) is not None))
-            and (self.min is None or number >= self.min)
-            and (self.max is None or number <= self.max)
-            and (self.max_length is None or (isinstance(value, str | list) and len(value) <= self.max_length))
-        )
+            ("equals" not in self.model_fields_set or _equal(value, self.equals, doubtful))
+            and (self.one_of is None or any(_equal(value, one, doubtful) for one in self.one_of))
+            and (self.matches is None or (doubtful and not texts)
+                 or any(re.fullmatch(self.matches, text, re.DOTALL) for text in texts))
+            and (self.min is None or unsure or number >= self.min)
+            and (self.max is None or unsure or number <= self.max)
+            and (self.max_length is None or (len(value) <= self.max_length if sized else doubtful))
+        )  # fmt: skip
+
+
+def _equal(value: Any, wanted: Any, doubtful: bool) -> bool:
+    """Of one type, or, where doubt counts, equal as texts: `5` and `"5"` are then the same."""
+    if doubtful:
+        return str(value).strip() == str(wanted).strip()
+    alike = type(value) is type(wanted) or {type(value), type(wanted)} <= {int, float}
+    return alike and bool(value == wanted)
 
 
 class Rule(Strict):
@@ -83,12 +97,15 @@ class Rule(Strict):
         return "allow" if self.allow is not None else "deny" if self.deny is not None else "ask"
 
     def counts(self, tool: str, arguments: Mapping[str, Any]) -> bool:
-        pattern = self.allow or self.deny or self.ask or ""
-        return fnmatchcase(tool, pattern) and all(
-            there and condition.holds(value)
-            for name, condition in self.when.items()
-            for there, value in [_argument(arguments, name)]
-        )
+        """Whether the rule is about a call. One that allows must hold surely, one that denies or asks may be in doubt."""
+        if not fnmatchcase(tool, self.allow or self.deny or self.ask or ""):
+            return False
+        doubtful = self.allow is None
+        for name, condition in self.when.items():
+            met = [condition.holds(value, doubtful=doubtful) for value in _arguments(arguments, name)]
+            if not met or not (any(met) if doubtful else all(met)):
+                return False
+        return True
 
 
 class PolicySpec(Strict):
@@ -105,11 +122,12 @@ class PolicySpec(Strict):
         return self.default, ""
 
 
-def _argument(arguments: Mapping[str, Any], name: str) -> tuple[bool, Any]:
-    """(whether it is there, its value); a dotted name reaches into an argument that is an object."""
+def _arguments(arguments: Mapping[str, Any], name: str) -> list[Any]:
+    """What a name may mean, as far as it is there: an argument of that name, and inside an argument that is an object."""
+    found = [arguments[name]] if name in arguments else []
     value: Any = arguments
-    for part in [name] if name in arguments else name.split("."):
+    for part in name.split("."):
         if not isinstance(value, Mapping) or part not in value:
-            return False, None
+            return found
         value = value[part]
-    return True, value
+    return found if "." not in name else [*found, value]

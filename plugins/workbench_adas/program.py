@@ -102,6 +102,8 @@ class Program(NodeKind):
                 ctx.note(asked=asked)
                 return self._outputs(step["done"])
             prompts = step["ask"] if isinstance(step["ask"], list) else [step["ask"]]
+            if not prompts:
+                raise NodeError("code", "the agent yields an empty list: yield a prompt, or return")
             if asked + len(prompts) > self.config.calls:
                 raise NodeError("steps", f"the agent yields more than {self.config.calls} prompts")
             ctx.span.turn = len(answers)

@@ -71,17 +71,15 @@ class Align(Optimizer):
         return True
 
     def _seen(self, evaluation: Evaluation, place: str, tool: str) -> list[dict[str, Any]]:
-        """Calls of a tool in traces: {arguments, result}, each once; results as far as traces keep them."""
+        """Calls of a tool in traces: {arguments, result, shown}, each once: what the tool gave, {"error": text} for a
+        failure, and what the model saw of it. Results too long for a trace are left out."""
         path, found = place.removeprefix("nodes."), dict[str, dict[str, Any]]()
         for result in evaluation.results:
             for span in result.trace.spans if result.trace else ():
                 for call in span.notes.get("tools", []) if span.node == path else ():
-                    if call["name"] == tool and call["result"].startswith("result: "):
-                        text = call["result"].removeprefix("result: ")
-                        found[short([call["arguments"], text], 10_000)] = {
-                            "arguments": call["arguments"],
-                            "result": _value(text),
-                        }
+                    if call["name"] == tool and "value" in call:
+                        key = short([call["arguments"], call["value"]], 10_000)
+                        found[key] = {"arguments": call["arguments"], "result": call["value"], "shown": call["result"]}
         return list(found.values())
 
     async def _proposed(
@@ -135,7 +133,8 @@ class Align(Optimizer):
 
     async def _check(self, study: Study, source: str, seen: Sequence[dict[str, Any]]) -> None:
         """Raises ValueError where the wrapper fails on a result that was seen."""
-        for call in seen[:8]:
+        failures = [call for call in seen if isinstance(call["result"], dict) and "error" in call["result"]]
+        for call in [*seen, *([] if failures else [{"arguments": {}, "result": {"error": "it failed"}}])]:
             found = await study.sandboxed(source, "wrap", {"result": call["result"], "arguments": call["arguments"]})
             if found["kind"] != "ok":
                 raise ValueError(f"on the result {short(call['result'], 200)} the wrapper fails: {found['message']}")
@@ -149,14 +148,10 @@ class Align(Optimizer):
         parts = [describe(node_at(best, f"{place}.tools")), f"The tool as the model sees it:\n{described(tool)}"]
         if wrapper:
             parts.append(f"Its wrapper now:\n{wrapper}")
-        lines = [f"{short(c['arguments'], 200)} -> {short(c['result'], 500)}" for c in seen]
+        lines = [
+            f"{short(c['arguments'], 200)} gave {short(c['result'], 500)}, seen as {short(c['shown'], 200)}"
+            for c in seen
+        ]
         parts.append("Calls and what the model saw:\n" + ("\n".join(lines)[: self.shown // 2] or "it was never called"))
         parts.append(f"How tasks ended:\n{show_results(before.results, self.shown // 2)}")
         return "\n\n".join(parts)
-
-
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        return text

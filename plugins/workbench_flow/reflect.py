@@ -145,9 +145,7 @@ class Reflect(NodeKind):
                 failed = list(dict.fromkeys([*failed, self._shown(answer)]))
         ctx.note(scores=scores)
         unverified = ctx.span.notes.get("unverified", [])
-        if (
-            len(unverified) == len(scores) * self.config.samples
-        ):  # not one check of this example ran: that is no verifier
+        if unverified and not ctx.span.notes.get("verified"):  # not one check of this example ran: that is no verifier
             raise NodeError("verifier", f"the verifier failed on every answer: {unverified[0]}")
         return best
 
@@ -157,7 +155,7 @@ class Reflect(NodeKind):
         """The best of a round's answers, its score if there is a verifier, and what that says."""
         first = number * self.config.samples
         jobs = (self._checked(node, inputs, ctx, first + k) for k in range(self.config.samples))
-        return max(await answers_of(jobs), key=lambda a: a[1] or 0.0)
+        return max(await answers_of(jobs, fatal=INFRASTRUCTURE), key=lambda a: a[1] or 0.0)
 
     async def _checked(
         self, node: NodeKind, inputs: Mapping[str, Any], ctx: Context, replica: int

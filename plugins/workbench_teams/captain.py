@@ -236,7 +236,7 @@ class Captain(NodeKind):
             response = await self._ask(messages, ctx)
             found = _object(response.text)
             if found is not None and set(near) <= set(found):
-                return {r: found[r] if found[r] in self.config.library else None for r in near}
+                return {r: found[r] if found[r] in list(self.config.library) else None for r in near}
             messages += [{"role": "assistant", "content": response.text},
                          {"role": "user", "content": f"That is no JSON object with the keys {', '.join(near)}."}]  # fmt: skip
         ctx.note(unreadable_mapping=response.text[:200])

@@ -104,7 +104,8 @@ class Dylan(TeamNode):
                       ctx: Context, number: int) -> dict[str, float]:  # fmt: skip
         """How much a member owes to each earlier answer; adds up to 1."""
         if self.config.rate:
-            said = await self._asked(_RATE, inputs, [self.shown(a) for a in before.values()], ctx, 64, "task", number)
+            own = f"{self.config.members[member]}\n{_RATE}\nYour own answer is: {self.shown(answer)}"
+            said = await self._asked(own, inputs, [self.shown(a) for a in before.values()], ctx, 64, "task", number)
             found = [min(5, max(1, int(n))) for n in re.findall(r"\b\d+\b", said)]
             rated = dict(zip(before, found, strict=True)) if len(found) == len(before) else dict.fromkeys(before, 1)
         else:

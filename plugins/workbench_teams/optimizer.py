@@ -9,13 +9,13 @@ metric.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import Field
 
 from workbench import Evaluation, Optimizer, Patch, Study, Workflow
+from workbench.errors import WorkbenchError
 from workbench.nodes import learnable, node_at, setting
 
 
@@ -34,7 +34,7 @@ class Team(Optimizer):
             return study.best
         seen = await study.evaluate(study.workflow, rows, traces=True)
         for place in dict.fromkeys(address.rpartition(".")[0] for address in teams):
-            worth = self._worth(study, place, seen)
+            worth = await self._worth(study, place, seen)
             for patch in self._patches(study.best, place, worth):
                 candidate = study.best.patched(patch)
                 if not study.affords(candidate):
@@ -42,27 +42,41 @@ class Team(Optimizer):
                 await study.evaluate(candidate, race=self.race)
         return study.best
 
-    def _worth(self, study: Study, place: str, seen: Evaluation) -> dict[str, float]:
-        """Each member's mean importance; for a contest the share of rows that it answered rightly."""
-        path = place.removeprefix("nodes.")
-        found: dict[str, list[float]] = {}
+    async def _worth(self, study: Study, place: str, seen: Evaluation) -> dict[str, float]:
+        """Each member's mean importance over the rows; in a contest the mean score of its answers. A row on which it said
+        nothing counts 0."""
+        node: Any = node_at(study.workflow, f"{place}.members")
+        members = getattr(node, "active", None) or tuple(getattr(node.config, "library", ()))
+        total, rows = dict.fromkeys(members, 0.0), 0
         for row, result in zip(study.train, seen.results, strict=False):
-            for span in result.trace.spans if result.trace else ():
-                if span.node != path:
+            for span in result.trace.spans if result.trace and result.score is not None else ():
+                if span.node != place.removeprefix("nodes."):
                     continue
-                told: Mapping[str, float] = span.notes.get("importance") or self._right(study, place, span.notes, row)
+                told = span.notes.get("importance")
+                if told is None:
+                    told = await self._scores(study, row, result, node, span.notes.get("answers", {}))
+                rows += 1
                 for member, value in told.items():
-                    found.setdefault(member, []).append(value)
-        return {member: math.fsum(values) / len(values) for member, values in found.items()}
+                    if member in total:
+                        total[member] += value
+        return {member: value / rows for member, value in total.items()} if rows else {}
 
-    def _right(self, study: Study, place: str, notes: Mapping[str, Any], row: Any) -> dict[str, float]:
-        """Which members agree with the label of the row; none where the labels are not known."""
-        node = node_at(study.workflow, f"{place}.of")
-        target = study.targets.get(node.outputs[-1]) if node.outputs else None
-        if target is None or target not in row:
-            return {}
-        right = json.dumps(row[target], sort_keys=True, default=str)
-        return {member: float(ballot == right) for member, ballot in notes.get("answers", {}).items()}
+    async def _scores(
+        self, study: Study, row: Any, result: Any, node: Any, answers: Mapping[str, str]
+    ) -> dict[str, float]:
+        """What the metric says of each member's answer in place of the team's."""
+        found, output = {}, node.outputs[-1]
+        for member, ballot in answers.items():
+            try:
+                scored = await study.evaluator.score(
+                    row, {**result.prediction, output: json.loads(ballot)}, result.trace
+                )
+                found[member] = scored.value
+            except WorkbenchError:
+                raise
+            except Exception:  # the metric does not take such an answer
+                found[member] = 0.0
+        return found
 
     def _patches(self, workflow: Workflow, place: str, worth: Mapping[str, float]) -> Sequence[Patch]:
         """Teams of the best members, from small to large; a contest first gets its standing."""
@@ -70,7 +84,8 @@ class Team(Optimizer):
         names = node_at(workflow, f"{place}.members").learnable
         if "library" in names:
             library = setting(workflow, f"{place}.library") or {}
-            kept = {name: workflow.get(f"{place}.library.{name}") for name in library if worth.get(name)}
+            written = workflow.get(f"{place}.library", {})
+            kept = {name: written[name] for name in library if worth.get(name)}
             return [Patch({f"{place}.library": kept}, note=f"kept the experts in use: {', '.join(kept)}")] if (
                 0 < len(kept) < len(library)) else []  # fmt: skip
         patches = []

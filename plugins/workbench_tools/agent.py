@@ -39,6 +39,10 @@ _QUERIES = (
 )
 
 
+#: Results of tools up to so many characters are kept whole in a trace.
+_KEPT = 4000
+
+
 class ForgedExample(BaseModel):
     """A call of the function and what it must give: its test (`workbench functions test`)."""
 
@@ -249,6 +253,7 @@ class Agent(NodeKind):
     async def _result(self, call: Mapping[str, Any], shown: Shown, ctx: Context) -> dict[str, Any]:
         """A tool's result as a message; a wrong call is told to the model, so that it can do better."""
         name, arguments = call.get("name"), call.get("arguments")
+        known: dict[str, Any] = {}
         if name == REGISTER and self.config.register_ == "lazy":
             text = shown.register(arguments.get("tool") if isinstance(arguments, dict) else None)
         elif refusal := shown.refusal(name):
@@ -256,37 +261,33 @@ class Agent(NodeKind):
         elif not isinstance(arguments, dict):
             text = "error: the arguments must be a JSON object"
         else:
-            try:
-                text = f"result: {await self._observed(self.tools[str(name)], arguments, ctx)}"
-            except NodeError as error:
-                text = f"error: {error}"
-        ctx.note(tools=[*ctx.span.notes.get("tools", []), {"name": name, "arguments": arguments, "result": text[:500]}])
+            text, value = await self._observed(self.tools[str(name)], arguments, ctx)
+            known = {"value": value} if len(plain.as_text(value)) <= _KEPT else {}
+        told = {"name": name, "arguments": arguments, "result": text[:500], **known}
+        ctx.note(tools=[*ctx.span.notes.get("tools", []), told])
         if call.get("id"):
             return {"role": "tool", "tool_call_id": call["id"], "content": text}
         return {"role": "user", "content": text}
 
-    async def _observed(self, tool: Tool, arguments: dict[str, Any], ctx: Context) -> str:
-        """What the model sees of a tool's result. Raises NodeError with what it sees of a failure.
+    async def _observed(self, tool: Tool, arguments: dict[str, Any], ctx: Context) -> tuple[str, Any]:
+        """(what the model sees of a call, what the tool gave: {"error": text} for a failure).
 
-        A wrapper is told of a failure as {"error": text}. Where it fails itself, all is shown as it is.
+        The wrapper of a tool gets the second and makes the first. Where it fails, all is shown as it is.
         """
-        value, failed = None, None
         try:
-            value = await self._call(tool, arguments, ctx)
+            kind, value = "result", await self._call(tool, arguments, ctx)
+            shown = plain.as_text(value)
         except NodeError as error:
-            if error.kind == "policy" or tool.name not in self.config.wrappers:
-                raise
-            value, failed = {"error": str(error)}, error
-        shown = plain.as_text(value) if failed is None else str(failed)
+            kind, value, shown = "error", {"error": str(error)}, str(error)
+            if error.kind == "policy":
+                return f"error: {shown}", value
         if tool.name in self.config.wrappers:
             wrapper = replace(tool, name="wrap", source=self.config.wrappers[tool.name])
             try:
                 shown = plain.as_text(await sandboxed(ctx, wrapper, {"result": value, "arguments": arguments}))
             except NodeError as error:
                 ctx.note(wrapper=f"{tool.name}: {error}"[:300])
-        if failed is not None:
-            raise NodeError("tool", shown)
-        return shown
+        return f"{kind}: {shown}", value
 
     async def _call(self, tool: Tool, arguments: dict[str, Any], ctx: Context) -> Any:
         """A tool's result, journalled. Raises NodeError of the kind "tool" or "policy"."""

@@ -68,6 +68,8 @@ class Shown:
 
     def register(self, name: Any) -> str:
         """Make a tool callable; what the model is told of it. Asking twice is free of harm."""
+        if not isinstance(name, str):
+            return "error: name one tool"
         if name in self.whole:
             return f"{name} is registered already: {described(self.whole[name])}"
         if name not in self.named:
@@ -77,9 +79,9 @@ class Shown:
 
     def refusal(self, name: Any) -> str | None:
         """Why a tool cannot be called now; None if it can."""
-        if name in self.whole:
+        if isinstance(name, str) and name in self.whole:
             return None
-        if name in self.named:
+        if isinstance(name, str) and name in self.named:
             return f"error: {name} is not registered yet: register it first"
         return f"error: there is no tool {name!r}; tools: {', '.join([*self.whole, *self.named])}"
 

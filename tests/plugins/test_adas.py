@@ -53,6 +53,7 @@ def test_a_second_run_answers_from_the_journal(tmp_path: Path) -> None:
         ("def agent(task, inputs):\n    yield 'a'\n    return 1 / 0\n", "code", "line 3"),
         ("def agent(task, inputs):\n    while True:\n        pass\n    yield ''\n", "code", "time"),
         ("def agent(task, inputs):\n    yield 7\n", "code", "yields text"),
+        ("def agent(task, inputs):\n    while True:\n        yield []\n", "code", "empty list"),
         ("def agent(task, inputs):\n    yield {'prompt': 'a', 'temprature': 1}\n", "code", "temprature"),
         ("def agent(task, inputs):\n    yield {'prompt': 'a', 'temperature': 9}\n", "code", "from 0 to 2"),
         ("def agent(task, inputs):\n    yield task\n", "empty", "nothing"),

@@ -24,7 +24,7 @@ def look(key: str) -> str:
 
 COLOURS = ["red", "green", "blue"]
 '''
-GOOD = "import re\ndef wrap(result, arguments):\n    return re.search('colour=([a-z]+)', str(result)).group(0)"
+GOOD = "import re\ndef wrap(result, arguments):\n    return (re.findall('colour=[a-z]+', str(result)) or ['begin keys with k'])[0]"
 FAILS = "def wrap(result, arguments):\n    return result['nothing']"
 EMPTY = "def wrap(result, arguments):\n    return ''"
 WRONG = "def wrap(result, arguments):\n    return 'colour=red'"
@@ -81,7 +81,7 @@ def test_a_wrapper_that_helps_is_kept_with_proof(tmp_path: Path) -> None:
     report, asked = run(tmp_path, [proposal(wrapper=GOOD)])
     assert report.winner.get("nodes.solve.wrappers.look") == GOOD and report.gain_shown
     assert "header" in asked[0] and "look(" in asked[0]
-    assert "colour=([a-z]+)" in (tmp_path / "out.yaml").read_text()
+    assert "colour=[a-z]+" in (tmp_path / "out.yaml").read_text()
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,7 @@ def test_what_is_not_registered_is_refused_and_wrong_names_are_mended(tmp_path: 
         {"tool": "thing1", "arguments": {"unit": "m"}}, {"tool": "register", "arguments": {"tool": "thng1"}},
         {"tool": "register", "arguments": {"tool": "thing1"}}, {"tool": "register", "arguments": {"tool": "thing1"}},
         {"tool": "nothing", "arguments": {}}, {"tool": "register", "arguments": "thing1"},
+        {"tool": ["thing1"], "arguments": {}}, {"tool": "register", "arguments": {"tool": ["thing1"]}},
     ])  # fmt: skip
     told: list[str] = []
 
@@ -111,11 +112,12 @@ def test_what_is_not_registered_is_refused_and_wrong_names_are_mended(tmp_path: 
         step = next(steps, None)
         return f"call: {json.dumps(step)}" if step else "answer: done"
 
-    outcome, _ = run_node(agent(tmp_path, 5, register="lazy", max_steps=9), {"question": "q"}, tmp_path, say)
+    outcome, _ = run_node(agent(tmp_path, 5, register="lazy", max_steps=11), {"question": "q"}, tmp_path, say)
     assert outcome.prediction["answer"] == "done"
     assert "not registered yet" in told[1] and "thing1" in told[2] and told[2].startswith("error")
     assert told[3].startswith("registered. - thing1(") and "registered already" in told[4]
     assert "no tool 'nothing'" in told[5] and told[6].startswith("error")
+    assert "no tool ['thing1']" in told[7] and told[8] == "error: name one tool"
 
 
 def test_the_nearest_tools_are_shown_and_the_others_can_be_registered(tmp_path: Path) -> None:
