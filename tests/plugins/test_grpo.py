@@ -200,7 +200,12 @@ def test_turns_of_an_agent_become_rows_of_exactly_the_tokens_that_were_drawn(
     monkeypatch.setattr(Learner, "step", watched)
     nodes = {
         "think": {"predict": "text -> hint", "decoding": {"max_tokens": 6, "temperature": 0.0}, "optional": True},
-        "solve": {"agent": "text -> label: int", "max_steps": 3, "max_tokens": 60, "temperature": 0.0},
+        "solve": {
+            "agent": "text -> label: Literal['billing', 'technical']",
+            "max_steps": 3,
+            "max_tokens": 60,
+            "temperature": 0.0,
+        },
     }
     base = save(tmp_path / "base", 0, positions=2048)
     settings = {**SMALL, "course": {**SMALL["course"], "steps": 2, "tasks": 2}, "guards": {"truncated": "keep"},
