@@ -320,9 +320,9 @@ class Context:
         """Record something on the span, e.g. that a fallback read the answer."""
         self.span.notes.update(values)
 
-    async def run_node(self, node: NodeKind, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def run_node(self, node: NodeKind, inputs: Mapping[str, Any], agent: str | None = None) -> Mapping[str, Any]:
         """Run a node under a span of its own, and turn whatever it raises into a NodeError with a kind."""
-        span = Span(self.node, type(node).__name__, inputs)
+        span = Span(self.node, type(node).__name__, inputs, agent=agent)
         self.trace.spans.append(span)
         self._span, begun = span, time.perf_counter()
         try:
@@ -353,11 +353,11 @@ class Context:
             span.seconds = time.perf_counter() - begun
 
     async def run_child(
-        self, node: NodeKind, name: str, inputs: Mapping[str, Any], replica: int = 0
+        self, node: NodeKind, name: str, inputs: Mapping[str, Any], replica: int = 0, agent: str | None = None
     ) -> Mapping[str, Any]:
-        """Run a node inside this one. Different replicas draw fresh samples."""
+        """Run a node inside this one. Different replicas draw fresh samples. agent: who of several it is."""
         child = Context(self.program, self.example, self.trace, f"{self.node}.{name}", self.replica * 1000 + replica)
-        return await child.run_node(node, inputs)
+        return await child.run_node(node, inputs, agent)
 
     async def complete(
         self,

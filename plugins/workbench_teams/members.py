@@ -110,7 +110,9 @@ class TeamNode(NodeKind):
         if heard:
             node, values = self.later[member], {**inputs, OTHERS: "\n".join(f"- {text}" for text in heard)}
         try:
-            return await ctx.run_child(node, member, {n: values[n] for n in node.inputs}, replica)
+            # Under the address of what all members run, so that optimizers find what was said by it.
+            number = replica * len(self.config.members) + self.active.index(member)
+            return await ctx.run_child(node, "of", {n: values[n] for n in node.inputs}, number, member)
         except NodeError as error:
             if error.kind in INFRASTRUCTURE:  # says nothing about the member: the example is to be left out
                 raise

@@ -62,7 +62,18 @@ def notes(outcome: Any) -> dict[str, Any]:
 
 def spoke(outcome: Any) -> list[str]:
     """Who spoke, in order, also where the journal answered for the model."""
-    return [span.node.removeprefix("n.") for span in outcome.trace.spans if span.node != "n"]
+    return [str(span.agent) for span in outcome.trace.spans if span.node == "n.of"]
+
+
+def test_optimizers_find_what_members_were_told(tmp_path: Path) -> None:
+    from workbench.data import Example
+    from workbench.evaluate import Result
+    from workbench.propose import prompt_in_use
+
+    outcome, _ = run_node(team("dylan", rounds=1), {"question": "q"}, tmp_path, says(dict.fromkeys(ROLES, "x")))
+    result = Result(Example("0", {}), 1.0, None, None, None, outcome.prediction, outcome.trace)
+    assert prompt_in_use("nodes.n.of.instructions", "Answer.", [result]) == "n.of"
+    assert spoke(outcome) == list(ROLES)
 
 
 # dylan
