@@ -123,7 +123,8 @@ class Design:
             if name not in self.options:
                 rest = Genome({n: v for n, v in genome.picks.items() if n != name}, genome.edits)
                 if _address(name) in self.outside:  # left out it would be the start's value
-                    rest = Genome({**rest.picks, **{name: v for v in self._drawn(name, rest)}}, genome.edits)
+                    drawn = (Genome({**rest.picks, name: v}, rest.edits) for v in self._drawn(name, rest))
+                    rest = next(drawn, rest)
                 yield rest, f"drew {name}"
         for name in (names[0] for a, names in self.outside.items() if a not in map(_address, genome.picks)):
             for value in self.options.get(name) or self._drawn(name, genome):
