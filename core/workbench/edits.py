@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from workbench.errors import SpecError, suggest
-from workbench.nodes import NodeKind, enabled, node_tree
+from workbench.nodes import NodeKind, all_nodes, enabled, node_tree
 from workbench.plugins import plugins
 from workbench.structure import check_flow
 from workbench.workflow import Patch, Tree, Workflow
@@ -42,6 +42,10 @@ class Edit(BaseModel):
     def options(cls, workflow: Workflow, menu: Menu) -> Iterable[Edit]:
         """All ways of applying it here that may be worth a try, in a fixed order. Wrong ones are sorted out later."""
         raise NotImplementedError
+
+    def brings(self) -> Menu:
+        """The models, tools and verifiers that its arguments name and that would come in."""
+        return Menu()
 
     def changed(self, workflow: Workflow) -> Patch | Workflow:
         """The patch, or a workflow to take it from. Raises SpecError and KeyError where it does not apply."""
@@ -88,16 +92,40 @@ def described(edit: Edit) -> str:
     return " ".join([name, str(given.pop("node", "")), *(f"{k}={v}" for k, v in given.items())]).strip()
 
 
-def read_edit(value: Any, names: Sequence[str] | None = None) -> Edit:
-    """An edit as a language model writes it: {"edit": NAME, "node": ..., ...}. Raises SpecError in words for it."""
+def read_edit(value: Any, workflow: Workflow, menu: Menu, names: Sequence[str] | None = None) -> Edit:
+    """An edit as a language model writes it: {"edit": NAME, "node": ..., ...}. Raises SpecError in words for it.
+
+    It may bring in only what is on the menu or in the workflow. Nothing of it is loaded here: to load a tool is to run
+    its module.
+    """
     classes = edit_classes(names)
-    if not isinstance(value, dict) or value.get("edit") not in classes:
+    name = value.get("edit") if isinstance(value, dict) else None
+    if not isinstance(name, str) or name not in classes:
         raise SpecError("no known edit is named", hint=f'Write e.g. {{"edit": "{next(iter(classes), "")}", ...}}.')
     try:
-        return classes[value["edit"]].model_validate({k: v for k, v in value.items() if k != "edit"})
+        edit = classes[name].model_validate({k: v for k, v in value.items() if k != "edit"})
     except ValidationError as error:
         first = error.errors()[0]
-        raise SpecError(f"{value['edit']}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        raise SpecError(f"{name}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    brought, there = edit.brings(), _used(workflow)
+    for what in ("lms", "tools", "verifiers"):
+        known = [*getattr(menu, what), *getattr(there, what)]
+        for asked in getattr(brought, what):
+            if asked not in known:
+                raise SpecError(f"{name}: {str(asked)[:100]} is not among the {what} that may be brought in",
+                                hint=f"Known: {', '.join(map(str, known)) or 'none'}.")  # fmt: skip
+    return edit
+
+
+def _used(workflow: Workflow) -> Menu:
+    """What the nodes that take part use already."""
+    configs = [node.config for node in all_nodes(workflow)]
+    found = {
+        key: [v for c in configs if (v := getattr(c, key, None)) is not None] for key in ("lm", "tool", "verifier")
+    }
+    tools = [tool for c in configs if isinstance(listed := getattr(c, "tools", None), list) for tool in listed]
+    lms = [lm for lm in (workflow.get("lm.model", None), *found["lm"]) if isinstance(lm, str)]
+    return Menu(lms, [*tools, *found["tool"]], found["verifier"])
 
 
 def places(workflow: Workflow) -> Iterator[tuple[str, NodeKind]]:

@@ -16,17 +16,28 @@ def graph_hash(workflow: Workflow) -> str:
     """Equal for workflows that do the same: names and order of nodes, disabled nodes and defaults do not count.
 
     Each node is digested with its settings and what comes before it (a Merkle hash of the graph). Two equal nodes side
-    by side are told from one, but not which of them feeds whom: they do the same.
+    by side are told from one, but not which of them feeds whom: they do the same. Where several nodes write one field,
+    the order of the file decides what is read and what is left in the end, so there it counts.
     """
     import networkx
 
     nodes, graph = enabled(workflow), workflow.graph
+    writers: dict[str, list[str]] = {}  # of each field, in the order of the file
+    for name, node in nodes.items():
+        for field in dict.fromkeys(node.outputs):
+            writers.setdefault(field, []).append(name)
+    several = {field: names for field, names in writers.items() if len(names) > 1}
+    place = {name: index for index, name in enumerate(nodes)}
     made: dict[str, str] = {}
     for name in networkx.topological_sort(graph):
         fields = {b: sorted(set(nodes[name].inputs) & set(nodes[b].outputs)) for b in graph.predecessors(name)}
         before = sorted([made[b], read] for b, read in fields.items())
-        made[name] = digest([_meaning(nodes[name]), bool(workflow.nodes[name].get("optional")), before])
-    return digest([workflow.tree.get("lm"), sorted(made.values())])
+        # By how many writers a reader comes after: which of them it reads.
+        after = {f: sum(place[w] < place[name] for w in several[f]) for f in set(nodes[name].inputs) & several.keys()}
+        node = [_meaning(nodes[name]), bool(workflow.nodes[name].get("optional")), before]
+        made[name] = digest([*node, after] if after else node)
+    order = {field: [made[w] for w in names] for field, names in several.items()}
+    return digest([workflow.tree.get("lm"), sorted(made.values()), *([order] if order else [])])
 
 
 def _meaning(node: NodeKind) -> Tree:
@@ -104,12 +115,13 @@ def _shown(field: Field) -> str:
 def without(workflow: Workflow, absent: Collection[str]) -> Tree:
     """The settings that take nodes out: disabled, and what they alone wrote is read no more.
 
-    Raises SpecError for a node that cannot do without: only signatures lose inputs.
+    What stands in the example, too (a node that is out refined it), is still read. Raises SpecError for a node
+    that cannot do without: only signatures lose inputs.
     """
     nodes = enabled(workflow)
     left = {name: node for name, node in nodes.items() if name not in absent}
-    written = {f for node in left.values() for f in node.outputs}
-    gone = [f for name in absent if name in nodes for f in nodes[name].outputs if f not in written]
+    there = {f for node in left.values() for f in node.outputs} | set(input_fields(workflow))
+    gone = [f for name in absent if name in nodes for f in nodes[name].outputs if f not in there]
     patch: Tree = {f"nodes.{name}.enabled": False for name in absent if name in nodes}
     for name, node in left.items():
         if set(gone) & set(node.inputs):

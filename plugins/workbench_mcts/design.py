@@ -68,14 +68,24 @@ class Design:
     """Makes candidates of genomes. space: None where the file has no `search:`.
 
     options: the values of each name that has a list of them, as far as they are known; a choice may open others.
+    The picks of the root describe the start: a value of the start that is not in its domain is no pick, and stays as it
+    is until one is picked.
     """
 
     def __init__(self, space: Space | None, start: Workflow, rng: random.Random):
         self.space, self.start, self.rng = space, start, rng
         self.options: dict[str, list[Any]] = {}
         self._bases: dict[str, Workflow] = {}  # what picks make, by the picks, where none of them had to be drawn
-        made = self.made(Genome(space.starts(start)[0] if space else {}))
-        self.root = replace(made, workflow=start, key=graph_hash(start))
+        self.outside: dict[str, list[str]] = {}  # names of picks, by address, where the start's value is none of them
+        here = space.starts(start)[0] if space else {}
+        made = self.made(Genome(here))
+        for name in made.genome.picks:
+            address = _address(name)
+            more_demos = space is not None and space.domains[address].demos is not None and start.get(address, None)
+            if name not in here or more_demos:
+                self.outside.setdefault(address, []).append(name)
+        picks = {n: v for n, v in made.genome.picks.items() if _address(n) not in self.outside}
+        self.root = Candidate(Genome(picks), start, graph_hash(start))
         if space:
             for name, values in list(self.options.items()):  # what other choices open
                 for value in values:
@@ -95,7 +105,10 @@ class Design:
         name = canonical(picks)
         if name in self._bases:
             return self._bases[name], picks
-        recorder, values = _record(self.space, picks, self.rng, self.start, self.options)
+        named = {_address(n) for n in picks}
+        domains = {a: d for a, d in self.space.domains.items() if a in named or a not in self.outside}
+        space = replace(self.space, domains=domains)
+        recorder, values = _record(space, picks, self.rng, self.start, self.options)
         base = self.start.patched(values)
         if recorder.values == picks:
             self._bases[name] = base
@@ -108,10 +121,22 @@ class Design:
                 if other != value or type(other) is not type(value):
                     yield Genome({**genome.picks, name: other}, genome.edits), f"{name}: {other}"
             if name not in self.options:
-                rest = {n: v for n, v in genome.picks.items() if n != name}
-                yield Genome(rest, genome.edits), f"drew {name}"
+                rest = Genome({n: v for n, v in genome.picks.items() if n != name}, genome.edits)
+                if _address(name) in self.outside:  # left out it would be the start's value
+                    drawn = (Genome({**rest.picks, name: v}, rest.edits) for v in self._drawn(name, rest))
+                    rest = next(drawn, rest)
+                yield rest, f"drew {name}"
+        for name in (names[0] for a, names in self.outside.items() if a not in map(_address, genome.picks)):
+            for value in self.options.get(name) or self._drawn(name, genome):
+                yield Genome({**genome.picks, name: value}, genome.edits), f"{name}: {value}"
         for index, edit in enumerate(genome.edits):
             yield Genome(genome.picks, genome.edits[:index] + genome.edits[index + 1 :]), f"undo {described(edit)}"
+
+    def _drawn(self, name: str, genome: Genome) -> list[Any]:
+        """A value, if there is such a pick besides those of the genome."""
+        assert self.space is not None, "without a space there is nothing outside it"
+        values = _record(self.space, genome.picks, self.rng, self.start, self.options)[0].values
+        return [values[name]] if name in values else []
 
     def recombined(self, one: Genome, other: Genome) -> tuple[Genome, str]:
         """Each pick of either one with equal chance, and the edits of either."""
@@ -126,6 +151,11 @@ class Design:
         chosen = self.rng.sample(names, 2)
         picks = {n: self.rng.choice(self.options[n]) for n in chosen}
         return Genome({**genome.picks, **picks}, genome.edits), f"drew {' and '.join(chosen)}"
+
+
+def _address(name: str) -> str:
+    """Of what a space asks for: `nodes.n.demos#count` is asked for the address nodes.n.demos."""
+    return name.partition("#")[0]
 
 
 def _record(

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from workbench.edits import Edit
+from workbench.edits import Edit, Menu
 from workbench.propose import short
 from workbench.workflow import Workflow
 
@@ -18,9 +18,10 @@ _ANSWER = (
 
 def request(
     workflow: Workflow, score: float, edits: Mapping[str, type[Edit]], options: Mapping[str, Sequence[Any]],
-    experience: Iterable[str], evidence: str = "",
+    experience: Iterable[str], menu: Menu, evidence: str = "",
 ) -> list[dict[str, str]]:  # fmt: skip
-    """experience: what came of earlier changes of this workflow. evidence: results on training rows."""
+    """experience: what came of earlier changes of this workflow. menu: what edits may bring in.
+    evidence: results on training rows."""
     nodes = "\n".join(f"- nodes.{name}: {short(tree, 600)}" for name, tree in workflow.nodes.items())
     parts = [
         "You improve the structure of a workflow of language model calls.",
@@ -28,6 +29,9 @@ def request(
     ]
     if edits:
         parts.append("Edits:\n" + "\n".join(f"- {name}: {_arguments(cls)}" for name, cls in edits.items()))
+    for what, known in (("Language models", menu.lms), ("Tools", menu.tools), ("Verifiers", menu.verifiers)):
+        if edits and known:
+            parts.append(f"{what} that edits may bring in, no others: {', '.join(map(str, known))}")
     if options:
         parts.append("Choices:\n" + "\n".join(f"- {name}: {short(list(v), 300)}" for name, v in options.items()))
     if evidence:

@@ -224,7 +224,7 @@ class Search:
                 evidence = show_results(results, 2000)
             self.asked += 1
             asked = prompts.request(state.candidate.workflow, parent.reward or 0.0, classes, self.design.options,
-                                    state.experience[-20:], evidence)  # fmt: skip
+                                    state.experience[-20:], self.menu, evidence)  # fmt: skip
             text = await self.proposer.ask(asked, self.asked)
             found = [c for c in (self.read(value, parent) for value in prompts.objects_in(text or "")) if c is not None]
             if found:
@@ -244,7 +244,7 @@ class Search:
                     f"{name}: {value['value']}",
                 )
             else:
-                edit = read_edit(value, self.edits)
+                edit = read_edit(value, parent.state.candidate.workflow, self.menu, self.edits)
                 made, note = Genome(genome.picks, (*genome.edits, edit)), described(edit)
         except SpecError as error:
             self.counts.broken += 1

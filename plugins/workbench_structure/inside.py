@@ -32,6 +32,9 @@ class Replace(Edit):
                 found.append(cls(node=address, kind="predict"))
         return found
 
+    def brings(self) -> Menu:
+        return Menu(tools=self.tools)
+
     def changed(self, workflow: Workflow) -> Patch:
         tree = tree_at(workflow, self.node)
         need_kind(tree, "predict" if self.kind == "agent" else "agent")
@@ -72,6 +75,9 @@ class Tool(Edit):
                 found += [cls(node=address, tool=t, add=False) for t in has]
         return found
 
+    def brings(self) -> Menu:
+        return Menu(tools=[self.tool] if self.add else [])
+
     def changed(self, workflow: Workflow) -> Patch:
         tree = tree_at(workflow, self.node)
         need_kind(tree, "agent")
@@ -91,6 +97,9 @@ class Model(Edit):
     def options(cls, workflow: Workflow, menu: Menu) -> Iterable[Edit]:
         found = [(a, node.config) for a, node in answering(workflow) if "lm" in type(node.config).model_fields]
         return [cls(node=a, lm=lm) for a, config in found for lm in menu.lms if lm != config.lm]
+
+    def brings(self) -> Menu:
+        return Menu(lms=[self.lm])
 
     def changed(self, workflow: Workflow) -> Patch:
         need_kind(tree_at(workflow, self.node), "predict", "agent")

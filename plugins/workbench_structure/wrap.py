@@ -85,6 +85,9 @@ class Verify(Edit):
         addresses = list(_unwrapped_answers(workflow, "reflect"))
         return [cls(node=a, verifier=v if isinstance(v, str) else dict(v)) for a in addresses for v in menu.verifiers]
 
+    def brings(self) -> Menu:
+        return Menu(verifiers=[self.verifier])
+
     def changed(self, workflow: Workflow) -> Patch:
         settings = {"samples": self.samples, "rounds": 0, "critic": "", "verifier": self.verifier}
         patch = _wrapped(workflow, self.node, "reflect", **settings)

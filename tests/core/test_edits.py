@@ -177,6 +177,15 @@ def test_nodes_inside_others_lose_inputs_too() -> None:
         tool.patched(without(tool, ["x"]))
 
 
+def test_what_the_example_has_is_still_read_without_the_node_that_refined_it() -> None:
+    start = make({"mend": {"predict": "question -> question"}, "n": {"predict": "question -> a"}})
+    made = start.patched(without(start, ["mend"]))
+    assert enabled(made)["n"].inputs == ("question",)
+    drafted = make({"draft": {"predict": "q -> x"}, "mend": {"predict": "x -> x"}, "n": {"predict": "q, x -> a"}})
+    assert enabled(drafted.patched(without(drafted, ["mend"])))["n"].inputs == ("q", "x")
+    assert enabled(drafted.patched(without(drafted, ["draft", "mend"])))["n"].inputs == ("q",), "no example has it"
+
+
 @pytest.mark.parametrize(
     ("text", "add", "drop", "made"),
     [
@@ -191,13 +200,63 @@ def test_signatures_gain_and_lose_inputs(text: str, add: list[str], drop: list[s
 
 
 def test_an_edit_is_read_as_a_model_writes_it() -> None:
-    made = read_edit({"edit": "ensemble", "node": "nodes.answer", "samples": 5})
+    made = read_edit({"edit": "ensemble", "node": "nodes.answer", "samples": 5}, make(ONE), MENU)
     assert described(made) == "ensemble nodes.answer samples=5"
-    for wrong in ({"edit": "nothing"}, "words", {"edit": "ensemble", "node": "n", "samples": 99}, {"edit": "refine"}):
+    for wrong in ({"edit": "nothing"}, "words", {"edit": "ensemble", "node": "n", "samples": 99}, {"edit": "refine"},
+                  {"edit": ["insert"]}, {"edit": {}}, {"edit": "ensemble", "node": "nodes.answer", "samples": "5"}):  # fmt: skip
         with pytest.raises(SpecError):
-            read_edit(wrong)
+            read_edit(wrong, make(ONE), MENU)
     with pytest.raises(SpecError, match="Did you mean 'refine'"):
         edit_classes(["refin"])
+
+
+def test_no_field_of_an_edit_takes_the_wrong_type() -> None:
+    right = {"node": "nodes.answer", "field": "plan", "instructions": "Plan.", "into": "nodes.answer", "kind": "predict",
+             "tool": MENU.tools[0], "lm": MENU.lms[0], "verifier": MENU.verifiers[0]}  # fmt: skip
+    checked = 0
+    for name, cls in edit_classes().items():
+        given = {"edit": name, **{k: v for k, v in right.items() if k in cls.model_fields}}
+        assert isinstance(read_edit(given, make(ONE), MENU), cls)
+        for field in cls.model_fields:
+            for wrong in (["nodes.answer"], {"a": [1]}, None, 3.5, [["x"]]):
+                with pytest.raises(SpecError):
+                    read_edit({**given, field: wrong}, make(ONE), MENU)
+                checked += 1
+    assert checked > 100
+
+
+@pytest.mark.parametrize(
+    ("asked", "what"),
+    [
+        ({"edit": "tool", "node": "nodes.n", "tool": "python:os.system"}, "tools"),
+        ({"edit": "replace", "node": "nodes.m", "kind": "agent", "tools": [MENU.tools[1], "mcp:sh#x"]}, "tools"),
+        ({"edit": "verify", "node": "nodes.m", "verifier": "python:os.system"}, "verifiers"),
+        ({"edit": "verify", "node": "nodes.m", "verifier": {"tool": "python:operator.not_"}}, "verifiers"),
+        ({"edit": "model", "node": "nodes.m", "lm": "openai/dear"}, "lms"),
+    ],
+)
+def test_only_what_is_on_the_menu_is_brought_in(asked: dict[str, Any], what: str) -> None:
+    menu = Menu(MENU.lms, MENU.tools[1:], MENU.verifiers)
+    workflow = make({"n": {"agent": "q -> a", "tools": [MENU.tools[0]]}, "m": {"predict": "q -> b", "lm": "openai/c",
+                                                                          "instructions": "python:os.system"}})  # fmt: skip
+    with pytest.raises(SpecError, match=f"is not among the {what} that may be brought in"):
+        read_edit(asked, workflow, menu)
+    there = {"tool": MENU.tools[0], "tools": list(MENU.tools), "verifier": MENU.verifiers[0], "lm": "openai/c"}
+    right = {key: there.get(key, value) for key, value in asked.items()}
+    assert read_edit(right, workflow, menu).node == asked["node"]
+    gone = {"edit": "tool", "node": "nodes.n", "tool": "python:any.thing", "add": False}
+    assert read_edit(gone, workflow, menu), "to take a tool away needs no menu"
+
+
+def test_the_graph_hash_sees_the_order_of_several_writers() -> None:
+    one, two = {"predict": "q -> a", "instructions": "One."}, {"predict": "q -> a", "instructions": "Two."}
+    use, late = {"predict": "a -> b"}, {"predict": "a -> b", "needs": ["x", "y"]}
+    unread = [make({"x": one, "y": two}), make({"x": two, "y": one})]
+    between = [make({"x": one, "n": use, "y": two}), make({"x": one, "y": two, "n": use})]
+    bound = [make({"x": one, "y": two, "n": late}), make({"x": two, "y": one, "n": late})]
+    for here, there in (unread, between, bound):
+        assert graph_hash(here) != graph_hash(there)
+    assert graph_hash(unread[0]) == graph_hash(make({"first": one, "z": two})), "names do not count"
 
 
 def test_the_inverse_of_any_patch() -> None:

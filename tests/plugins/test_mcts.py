@@ -195,7 +195,7 @@ def test_mutations_change_one_thing_each() -> None:
     found = [g for g, _ in made.mutations(genome)]
     assert len(found) == 2 + 1 + 1 + 1
     for other in found:
-        changed = [n for n in genome.picks if other.picks.get(n) != genome.picks[n]]
+        changed = [n for n in {*genome.picks, *other.picks} if other.picks.get(n) != genome.picks.get(n)]
         assert len(changed) + (other.edits != genome.edits) == 1
 
 
@@ -203,6 +203,24 @@ def test_choices_that_other_choices_open_are_known() -> None:
     made = design(nodes__n={"any_of": {"team": {"ensemble": {"predict": "q -> a"}}}},
                   nodes__n__samples={"choice": [2, 3], "when": {"nodes.n": "team"}})  # fmt: skip
     assert list(made.options) == ["nodes.n", "nodes.n.samples"] and list(made.root.genome.picks) == ["nodes.n"]
+
+
+def test_the_root_describes_the_start_also_outside_the_space() -> None:
+    """The start has samples and a temperature that are in no domain: they stay until they are picked."""
+    nodes = {"n": {"predict": "q -> a", "samples": 9, "decoding": {"temperature": 1.5}}, "m": {"predict": "a -> b"}}
+    for seed in range(5):
+        made = design(seed, nodes, nodes__n__samples={"int": [1, 3]}, nodes__n__reasoning={"choice": [True, False]},
+                      nodes__n__decoding__temperature={"float": [0.0, 1.0]})  # fmt: skip
+        assert made.root.genome.picks == {"nodes.n.reasoning": False} and made.root.workflow is made.start
+        assert made.made(made.root.genome).key == made.root.key
+        step = made.made(Genome(made.root.genome.picks, (edit("refine", node="nodes.m"),))).workflow
+        assert (step.get("nodes.n.samples"), step.get("nodes.n.decoding.temperature")) == (9, 1.5)
+        steps = [made.made(genome) for genome, _ in made.mutations(made.root.genome)]
+        assert sorted(c.workflow.get("nodes.n.samples") for c in steps) == [1, 2, 3, 9, 9]
+        assert sum(0 <= c.workflow.get("nodes.n.decoding.temperature") <= 1 for c in steps) == 1
+        drawn = next(c for c in steps if c.workflow.get("nodes.n.decoding.temperature") <= 1)
+        again = [made.made(g).workflow for g, note in made.mutations(drawn.genome) if note.startswith("drew")]
+        assert [0 <= w.get("nodes.n.decoding.temperature") <= 1 for w in again] == [True]
 
 
 def test_features_tell_structures_apart() -> None:
@@ -308,6 +326,21 @@ def test_broken_proposals_cost_no_evaluation_and_become_experience(tmp_path: Pat
     assert any("refused" in t for t in texts)
     assert all("test0" not in t and "val0" not in t for t in texts), "the proposer sees rows of train alone"
     assert "plan" in str(report.winner.nodes)
+
+
+def test_a_proposer_brings_in_nothing_that_is_not_on_the_menu(tmp_path: Path) -> None:
+    """To load a verifier is to run its module: what a model names is refused before that."""
+    tmp_path.joinpath("evil.py").write_text(
+        "from pathlib import Path\nPath(__file__).with_name('ran').touch()\ndef check(label): return 1.0\n"
+    )
+    evil = '{"edit": "verify", "node": "nodes.sort", "verifier": "python:evil.py:check"}'
+    said = [evil, '{"edit": ["insert"], "node": ["nodes.sort"]}', '{"edit": "reason", "node": "nodes.sort"}']
+    settings = {"rounds": 2, "proposals": "lm", "surrogate": "none", "sample": 1, "tools": ["python:math.sqrt"]}
+    _, script = solve(tmp_path, settings, said=said)
+    assert not tmp_path.joinpath("ran").exists() and told(tmp_path)["evaluated"] == 2
+    texts = asked(script)
+    assert any("refused: verify: python:evil.py:check is not among the verifiers" in t for t in texts[1:])
+    assert all("Tools that edits may bring in, no others: python:math.sqrt" in t for t in texts)
 
 
 def test_it_ends_when_the_best_stay_the_same(tmp_path: Path) -> None:
