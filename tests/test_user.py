@@ -8,8 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 from tests.planted import plant
+from tests.scripted import make_workflow
 from workbench.cli import cli, main
-from workbench.errors import StoreError
+from workbench.errors import SpecError, StoreError
 from workbench.overrides import apply_overrides
 from workbench.run import Options, resume
 from workbench.yamlsource import load_yaml
@@ -98,6 +99,17 @@ def test_references_hold_inside_a_workflow_of_another_file(tmp_path: Path) -> No
     assert ended.value.code == 2
 
 
+@pytest.mark.parametrize("rules", ["{default: deny}", "{rules: [{deny: 'delete_*'}]}"])
+def test_a_policy_of_an_inner_workflow_is_not_dropped(rules: str, tmp_path: Path) -> None:
+    inner, nodes = tmp_path / "inner.yaml", {"all": {"workflow": "inner.yaml"}}
+    inner.write_text(HEAD + PROGRAM + f"policy: {rules}\n")
+    with pytest.raises(SpecError, match="has a policy") as raised:
+        make_workflow(nodes, tmp_path)
+    assert "outer file" in str(raised.value.hint)
+    inner.write_text(HEAD + PROGRAM + "policy: {default: allow}\n")
+    make_workflow(nodes, tmp_path)
+
+
 def test_a_model_that_refuses_every_request_ends_the_run(tmp_path: Path) -> None:
     """A mistyped name of a provider reaches LiteLLM, which knows no such model."""
     from tests.planted import PlantedLM
@@ -124,6 +136,18 @@ def test_show_says_what_the_report_said(tmp_path: Path) -> None:
     assert shown.exit_code == 0, shown.output
     for line in report.lines():
         assert line in shown.output
+
+
+def test_show_does_without_the_lines_of_a_report(tmp_path: Path) -> None:
+    """Reports of older versions are stored without them."""
+    from workbench.store import Store
+
+    plant(tmp_path, lambda r: 0.3, {"random": {"trials": 1}}, calls=400)
+    store = Store(tmp_path / "run.db")
+    store.execute("update runs set report = json_remove(report, '$.lines')")
+    store.close()
+    shown = CliRunner().invoke(cli, ["show", "--db", str(tmp_path / "run.db")])
+    assert shown.exit_code == 0 and "candidates:" in shown.output, shown.exception
 
 
 def test_what_was_written_out_but_not_changed_is_no_change(tmp_path: Path) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -13,7 +11,7 @@ from pydantic import ValidationError
 
 from workbench.errors import NodeError, SpecError
 from workbench.nodes import NodeKind, make_node, node_tree
-from workbench.signature import parse_signature
+from workbench.signature import parse_signature, with_inputs
 
 T = TypeVar("T")
 
@@ -65,12 +63,9 @@ def child_node(name: str, raw: Any, base: Path, where: tuple[str | int, ...]) ->
         raise SpecError(error.message, hint=error.hint, path=(*where, *error.path)) from None
 
 
-def with_inputs(signature: str, names: Sequence[str]) -> str:
-    """A signature with more inputs after its own. Raises SpecError where it has fields of these names."""
-    for arrow in re.finditer("->", signature):
-        own = signature[: arrow.start()].strip()
-        changed = f"{own}{', ' if own else ''}{', '.join(names)} {signature[arrow.start() :]}"
-        with suppress(SpecError):
-            if parse_signature(changed).outputs == parse_signature(signature).outputs:
-                return changed
-    raise SpecError(f"the signature has no fields of the names {' and '.join(names)} here", path=("of",))
+def with_new_inputs(signature: str, names: Sequence[str]) -> str:
+    """A signature with more inputs after its own. Raises SpecError where it has inputs of these names."""
+    if taken := [f.name for f in parse_signature(signature).inputs if f.name in names]:
+        raise SpecError(f"the input '{taken[0]}' is kept for the node around this one", hint="Give it another name.",
+                        path=("of",))  # fmt: skip
+    return with_inputs(signature, add=names)

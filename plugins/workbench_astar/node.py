@@ -19,7 +19,7 @@ from workbench.nodes import NodeKind
 from workbench.runtime import Context, lm_spec
 from workbench.signature import parse_signature
 from workbench.spec import LMSpec
-from workbench.tools import Tool, calls_in, described, load_tool
+from workbench.tools import Tool, call_tool, calls_in, described, load_tool
 from workbench.treesearch import Node, explore
 from workbench_astar import costs
 from workbench_astar.settings import AStarConfig
@@ -221,7 +221,7 @@ class AStar(NodeKind):
         return [word for word in words if word in self.tools][: self.config.depth]
 
     async def _carry_out(self, path: Sequence[Call], inputs: Mapping[str, Any], ctx: Context) -> Any:
-        """What the last call gives. Raises NodeError("tool") where one fails."""
+        """What the last call gives. Raises NodeError of the kind "tool" or "policy" where one fails."""
         results: list[Any] = []
         for name, text in path:
             tool, given = self.tools[name], json.loads(text)
@@ -231,17 +231,5 @@ class AStar(NodeKind):
                     given[argument] = results[int(reference.group(1)) - 1]
             known = tool.schema.get("properties")
             filled = {a: inputs[f] for a, f in self.config.arguments.items() if known is None or a in known}
-            results.append(await self._called(tool, {**given, **filled}, ctx))
+            results.append(await call_tool(ctx, tool, {**given, **filled}))
         return results[-1]
-
-    async def _called(self, tool: Tool, arguments: dict[str, Any], ctx: Context) -> Any:
-        async def call() -> dict[str, Any]:
-            try:
-                return {"value": await tool(arguments)}
-            except NodeError as error:
-                return {"error": str(error)}
-
-        found = await ctx.effect("tool", [tool.source, arguments], call)
-        if "error" in found:
-            raise NodeError("tool", found["error"])
-        return found["value"]

@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Mapping
+from contextlib import closing
 from functools import lru_cache
+from itertools import islice
 from typing import Any, ClassVar
 
 from pydantic import Field, PrivateAttr
@@ -17,7 +19,11 @@ from workbench.environment import Environment, Step
 
 MOST = 10_000  # rows of a result
 WORK = 20_000_000  # steps of SQLite's machine a statement; a clock would make episodes differ
+VALUE = 1_000_000  # bytes of a text, a blob or a row that a statement makes
+RESULT = 10_000_000  # bytes of a result
+PAGES = 16_384  # of a database: 64 MB at SQLite's own page size
 _DENIED = {sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH, sqlite3.SQLITE_PRAGMA}
+_DRAWS = {"random", "randomblob"}  # a database that is put back must be the same one
 
 
 class Sql(Environment):
@@ -33,6 +39,7 @@ class Sql(Environment):
     folder: str = Field(".", description="where the scripts of databases are, relative to the workflow file")
     rows: int = Field(20, ge=1, le=1000, description="so many rows of a result are shown")
     limit: int = Field(20, ge=1, le=1000, description="statements at most")
+    chars: int = Field(4000, ge=100, le=100_000, description="characters of an observation at most")
     _script: str = PrivateAttr("")
     _gold: str = PrivateAttr("")
     _connection: sqlite3.Connection | None = PrivateAttr(None)
@@ -72,13 +79,17 @@ class Sql(Environment):
         try:
             found = _run(self._db, statement)
         except ValueError as error:
-            return Step(f"error: {error}", over)
+            self._open(state["changes"])  # it may have changed something, or taken a transaction back
+            return Step(self._cut(f"error: {error}"), over)
         if self._changes != before or not _reads(statement):
             state["changes"].append(statement)
             return Step(f"done, {self._changes - before} rows changed", over)
         state["last"] = statement
         more = f"\n... and {len(found) - self.rows} more rows" if len(found) > self.rows else ""
-        return Step("\n".join(map(repr, found[: self.rows])) + more or "no rows", over)
+        return Step(self._cut("\n".join(map(repr, found[: self.rows]))) + more or "no rows", over)
+
+    def _cut(self, text: str) -> str:
+        return text if len(text) <= self.chars else text[: self.chars - 1] + "…"
 
     def score(self) -> float:
         """1 if the last query gives what the gold query gives, or the database is as the gold statement makes it."""
@@ -143,18 +154,38 @@ def _made(script: str) -> bytes:
 
 
 def _run(connection: sqlite3.Connection, statement: str) -> list[tuple[Any, ...]]:
-    """The rows of a statement. Raises ValueError if it fails, reaches for files, or takes too long."""
+    """The rows of a statement. Raises ValueError if it fails, reaches for files, draws at random, or takes too much."""
     work = iter(range(WORK // 100_000))
-    connection.set_authorizer(lambda action, *_: sqlite3.SQLITE_DENY if action in _DENIED else sqlite3.SQLITE_OK)
+    longest = connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, VALUE)
+    connection.set_authorizer(_allowed)
     connection.set_progress_handler(lambda: next(work, None) is None, 100_000)
     try:
-        return connection.execute(statement).fetchmany(MOST)
+        with closing(connection.execute(statement)) as rows:
+            return _fetched(rows)
     except (sqlite3.Error, sqlite3.Warning) as error:
-        words = {"interrupted": "it takes too long", "not authorized": "that is not allowed here"}
-        raise ValueError(words.get(str(error), str(error))) from None
+        words = str(error).replace("not authorized", "that is not allowed here")
+        raise ValueError("it takes too long" if words == "interrupted" else words) from None
     finally:
         connection.set_authorizer(None)
         connection.set_progress_handler(None, 0)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, longest)  # a dump writes a blob in twice its bytes
+
+
+def _allowed(action: int, _table: str | None, name: str | None, *_: str | None) -> int:
+    draws = action == sqlite3.SQLITE_FUNCTION and name in _DRAWS
+    return sqlite3.SQLITE_DENY if draws or action in _DENIED else sqlite3.SQLITE_OK
+
+
+def _fetched(rows: sqlite3.Cursor) -> list[tuple[Any, ...]]:
+    """The first rows. Raises ValueError where they are too many bytes."""
+    found: list[tuple[Any, ...]] = []
+    left = RESULT
+    for row in islice(rows, MOST):
+        left -= sum(len(value) if isinstance(value, str | bytes) else 8 for value in row)
+        if left < 0:
+            raise ValueError(f"the result has more than {RESULT} bytes; ask for fewer rows or columns")
+        found.append(row)
+    return found
 
 
 class _Closing(sqlite3.Connection):
@@ -166,4 +197,6 @@ def _opened(script: str) -> sqlite3.Connection:
     """A copy of the database in memory, closed at the end of a `with`."""
     connection = sqlite3.connect(":memory:", isolation_level=None, factory=_Closing)
     connection.deserialize(_made(script))
+    for schema in ("main", "temp"):
+        connection.execute(f"pragma {schema}.max_page_count = {PAGES}")
     return connection

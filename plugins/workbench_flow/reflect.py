@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from workbench import plain
-from workbench.children import answers_of, child_node, child_tree, with_inputs
+from workbench.children import answers_of, child_node, child_tree, with_new_inputs
 from workbench.errors import LMError, NodeError, SpecError
 from workbench.evaluate import INFRASTRUCTURE
 from workbench.nodes import NodeConfig, NodeKind
@@ -81,7 +81,10 @@ class Reflect(NodeKind):
             raise SpecError(f"reflect cannot improve answers of '{tree['kind']}'",
                             hint="It takes nodes with a signature and instructions: predict, agent.", path=("of",))  # fmt: skip
         told = str(tree.get("instructions") or plain.default_instructions(signature))
-        changed = {"signature": with_inputs(tree["signature"], EXTRA), "instructions": f"{told}\n{self.config.improve}"}
+        changed = {
+            "signature": with_new_inputs(tree["signature"], EXTRA),
+            "instructions": f"{told}\n{self.config.improve}",
+        }
         plainer = {k: v for k, v in tree.items() if k not in ("demos", "retrieve")}
         return child_node("of", {**plainer, **changed}, self.base, ("of",))
 

@@ -51,8 +51,12 @@ class SubWorkflow(NodeKind):
             return SpecError(f"{self.config.file}: {message}", hint=hint)
 
         file = (Path(self.base) / self.config.file).resolve()
+        spec = load_spec(file)[0]
+        if spec.policy.rules or spec.policy.default != "allow":
+            raise SpecError(f"{self.config.file} has a policy, which would not hold here",
+                            hint="Write its rules in the outer file, and take them out of the inner one.", path=("file",))  # fmt: skip
         try:
-            return {n: expand(tree, file.parent, fail, (file,)) for n, tree in load_spec(file)[0].nodes.items()}
+            return {n: expand(tree, file.parent, fail, (file,)) for n, tree in spec.nodes.items()}
         except RecursionError:
             raise SpecError(f"{self.config.file} and the files that it refers to need each other",
                             hint="Write the functions out in one of them.") from None  # fmt: skip

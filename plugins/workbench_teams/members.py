@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import Field, field_validator
 
 from workbench import plain
-from workbench.children import child_node, child_tree, with_inputs
+from workbench.children import child_node, child_tree, with_new_inputs
 from workbench.errors import NodeError, SpecError
 from workbench.evaluate import INFRASTRUCTURE
 from workbench.nodes import NodeConfig, NodeKind
@@ -80,7 +80,7 @@ class TeamNode(NodeKind):
         changed: dict[str, Any] = {**tree, "instructions": f"{self.config.members[member]}\n{told}".strip()}
         if hearing:
             changed = {k: v for k, v in changed.items() if k not in ("demos", "retrieve")}
-            changed["signature"] = with_inputs(tree["signature"], (OTHERS,))
+            changed["signature"] = with_new_inputs(tree["signature"], (OTHERS,))
         return child_node("of", changed, self.base, ("of",))
 
     def children(self) -> Mapping[str, NodeKind]:

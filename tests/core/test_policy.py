@@ -181,3 +181,45 @@ def test_a_function_in_the_sandbox_is_held_too(tmp_path: Path) -> None:
     node = {"agent": "question -> answer", "functions": [forged]}
     outcome = asyncio.run(_run(tmp_path, {"rules": [{"deny": "*"}]}, _pays(1), node=node))
     assert "not allowed" in str(outcome.prediction["answer"])
+
+
+ADDRESS, PAY = "python:bank.py:send_money", {"tool": "send_money", "arguments": {"to": "ann", "amount": 5}}
+TEAM = {"tool": "seek_experts", "arguments": {"group": "g", "roles": ["payments"], "task": "pay"}}
+NODES = {
+    "agent": {"agent": "question -> answer", "tools": [ADDRESS]},
+    "tool": {"tool": ADDRESS, "output": "done"},
+    "states": {
+        "states": {"pay": {"instructions": "Pay.", "tools": [ADDRESS], "next": ["tell"]},
+                   "tell": {"instructions": "Tell.", "next": ["end"]}},
+        "signature": "question -> answer", "start": "pay",
+    },
+    "captain": {"captain": "question -> answer", "tools": [ADDRESS], "talk": 1,
+                "library": {"payer": {"description": "payments", "tools": ["send_money"]}}},
+    "astar": {"astar": "question -> answer", "tools": [ADDRESS], "finish": ["send_money"], "samples": 1},
+}  # fmt: skip
+
+
+def _calls_the_tool(kind: str):
+    asked: list[str] = []
+
+    def say(request) -> str:
+        system = str(request.messages[0]["content"])
+        if kind == "captain" and "Roles are needed" in system:
+            return '{"payments": "payer"}'
+        if kind == "captain" and "teams of experts" in system:
+            return "answer: x" if len(request.messages) > 2 else f"call: {json.dumps(TEAM)}"
+        asked.append(system)
+        return f"call: {json.dumps(PAY)}" if kind == "astar" or len(asked) == 1 else "answer: x"
+
+    return say
+
+
+@pytest.mark.parametrize("kind", NODES)
+def test_deny_holds_in_every_kind_of_node_that_calls_tools(kind: str, tmp_path: Path) -> None:
+    for rules, sent in [({"default": "deny"}, []), ({}, ["ann 5"])]:
+        folder = tmp_path / str(len(sent))
+        folder.mkdir()
+        outcome = asyncio.run(_run(folder, rules, _calls_the_tool(kind), node=NODES[kind]))
+        assert _sent(folder) == sent, outcome.message
+        if kind in ("tool", "astar"):  # the others tell their model
+            assert outcome.failure == (None if sent else "policy")

@@ -225,6 +225,13 @@ def test_calls_that_cannot_be_made_are_no_candidates(folder: Path) -> None:
     assert outcome.failure == "unparsed", "an empty plan is none"
 
 
+def test_python_that_a_plan_writes_runs_in_the_sandbox(folder: Path) -> None:
+    node = {**NODE, "tools": ["sandbox:python"], "finish": ["python"], "samples": 1}
+    write = {"tool": "python", "arguments": {"code": "print(6 * 7)"}}
+    outcome, _ = run_node(node, ROW, folder, lambda request: f"call: {json.dumps(write)}")
+    assert outcome.prediction["answer"] == "42", outcome.message
+
+
 def test_a_failing_tool_fails_the_example_and_arguments_are_filled_in(folder: Path) -> None:
     tools = [*NODE["tools"], "python:letters.py:add_g"]
     outcome, _ = run_node({**NODE, "tools": tools}, ROW, folder, spells("ag"))

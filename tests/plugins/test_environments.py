@@ -263,6 +263,43 @@ def test_a_database_is_scored_by_rows_or_by_effect_and_never_by_emptying_it(base
     world.close()
 
 
+@pytest.mark.parametrize(
+    ("statement", "told"),
+    [
+        ("select randomblob(1000000)", "not allowed here"),
+        ("insert into t values (RANDOM(), 'z')", "not allowed here"),
+        ("select zeroblob(2000000)", "too big"),
+        ("select hex(zeroblob(600000))", "too big"),
+        ("with recursive n(i) as (select 1 union all select i + 1 from n) select zeroblob(900000) from n", "more than 10000000"),
+        ("insert into t with recursive n(i) as (select 1 union all select i + 1 from n limit 20) "
+         "select 1, zeroblob(900000) from n returning b", "more than 10000000"),
+        ("insert into t with recursive n(i) as (select 1 union all select i + 1 from n) select 1, zeroblob(900000) from n", "full"),
+        ("create temp table u as with recursive n(i) as (select 1 union all select i + 1 from n) select zeroblob(900000) from n", "full"),
+    ],
+)  # fmt: skip
+def test_a_statement_neither_exhausts_the_process_nor_draws(statement: str, told: str, base: Path) -> None:
+    world = made("sql", base)
+    world.reset({"schema": SCRIPT, "gold_sql": "select 1"})
+    before = world.snapshot()
+    observation = world.step(statement).observation
+    assert observation.startswith("error:") and told in observation
+    assert world.snapshot()["changes"] == before["changes"] == [], "nothing that a restore would do again"
+    assert world.step("select count(*) from t").observation == "(3,)"
+    world.close()
+
+
+def test_an_observation_is_cut_and_a_large_value_is_still_compared(base: Path) -> None:
+    world = made("sql", base, chars=100, rows=2)
+    change = "insert into t values (4, zeroblob(900000))"
+    world.reset({"schema": SCRIPT, "gold_sql": change})
+    seen = world.step("select hex(zeroblob(1000)) from t").observation
+    assert len(seen.split("\n")[0]) == 100 and seen.endswith("…\n... and 1 more rows")
+    assert len(world.step(f"select {'x' * 1000}").observation) == 100
+    world.step(change)
+    assert world.score() == 1.0
+    world.close()
+
+
 def test_gymnasium_is_played_again_from_its_seed(base: Path) -> None:
     pytest.importorskip("gymnasium")
     names = ["west", "south", "east", "north"]

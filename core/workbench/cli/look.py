@@ -81,7 +81,7 @@ def show_command(run: str, failures: bool, calls: int, tree: bool, mermaid: bool
     click.echo(f"run {row['run']} of {visible(row['name'])}: {found['status']}, started {row['started']}")
     if found["status"] == "killed":
         click.echo(f"Nothing paid for is lost. Go on with: workbench resume {row['run']} --db {db}")
-    for line in report["lines"] if report else ():
+    for line in report.get("lines", []) if report else ():
         click.echo(visible(line))
     click.echo("candidates:")
     for depth, c in lineage(found["candidates"]) if tree else ((0, c) for c in found["candidates"]):
