@@ -123,10 +123,12 @@ def test_refusals_are_seen_by_the_native_engine():
 @pytest.mark.parametrize(
     ("value", "low", "high"),
     [("2", 2, 2), ("3600", 3600, 3600), ("soon", None, None), ("-5", None, None),
-     (email.utils.formatdate(time.time() + 300, usegmt=True), 250, 301)],
+     ("in 300 s", 250, 301)],
     ids=["seconds", "hour", "words", "negative", "date"],
 )  # fmt: skip
 def test_retry_after(value, low, high):
+    if value == "in 300 s":  # counted from here: other tests come first
+        value = email.utils.formatdate(time.time() + 300, usegmt=True)
     with ChatServer("429", retry_after=value) as server, pytest.raises(LMError) as caught:
         ask(server, "lm15")
     found = caught.value.retry_after
