@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -11,7 +11,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from workbench.errors import PluginError, SpecError, suggest
 from workbench.plugins import plugins
-from workbench.spec import NODE_KEYS, spec_error
+from workbench.signature import Signature
+from workbench.spec import NODE_KEYS, LMSpec, spec_error
 from workbench.workflow import Tree, Workflow, canonical
 
 if TYPE_CHECKING:
@@ -81,6 +82,28 @@ class NodeKind:
     async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
         """Give a value for every name in `outputs`."""
         raise NotImplementedError
+
+
+class SignatureNode(NodeKind):
+    """A node whose fields are those of its `signature`, which the subclass sets; with `lm` among its settings, maybe."""
+
+    signature: Signature
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return tuple(f.name for f in self.signature.inputs)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return tuple(f.name for f in self.signature.outputs)
+
+    @cached_property
+    def lm(self) -> LMSpec | None:
+        """The node's own language model; None for that of the workflow."""
+        from workbench.runtime import lm_spec
+
+        chosen = getattr(self.config, "lm", None)
+        return lm_spec(chosen) if chosen is not None else None
 
 
 def node_tree(raw: Mapping[str, Any], fail: Callable[[tuple[str | int, ...], str, str | None], Exception]) -> Tree:

@@ -20,10 +20,9 @@ from pydantic import Field
 from workbench import plain
 from workbench.children import gathered
 from workbench.errors import NodeError, SpecError
-from workbench.nodes import NodeConfig, NodeKind
-from workbench.runtime import Context, lm_spec
+from workbench.nodes import NodeConfig, SignatureNode
+from workbench.runtime import Context
 from workbench.signature import parse_signature
-from workbench.spec import LMSpec
 
 FUNCTION = "agent"
 #: Put behind the source, so that lines of errors are those of the source.
@@ -60,7 +59,7 @@ class ProgramConfig(NodeConfig):
     lm: str | dict[str, Any] | None = Field(None, description="another language model for this node")
 
 
-class Program(NodeKind):
+class Program(SignatureNode):
     """Runs an agent that is written as code: it yields prompts, gets the model's answers, and returns its own."""
 
     Config = ProgramConfig
@@ -74,20 +73,8 @@ class Program(NodeKind):
         check_source(config.source)
 
     @property
-    def inputs(self) -> tuple[str, ...]:
-        return tuple(f.name for f in self.signature.inputs)
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        return tuple(f.name for f in self.signature.outputs)
-
-    @property
     def max_calls(self) -> int:
         return self.config.calls
-
-    @cached_property
-    def lm(self) -> LMSpec | None:
-        return lm_spec(self.config.lm) if self.config.lm is not None else None
 
     @cached_property
     def system(self) -> str:

@@ -14,11 +14,10 @@ from pydantic import Field
 from workbench import plain
 from workbench.errors import LMError, NodeError
 from workbench.lm import Response
-from workbench.nodes import NodeConfig, NodeKind
+from workbench.nodes import NodeConfig, SignatureNode
 from workbench.runtime import Context, lm_spec
 from workbench.signature import Field as SignatureField
 from workbench.signature import Signature, parse_signature
-from workbench.spec import LMSpec
 from workbench_predict.retrieve import Nearest
 
 
@@ -47,7 +46,7 @@ class PredictConfig(NodeConfig):
     lm: str | dict[str, Any] | None = Field(None, description="another language model for this node")
 
 
-class Predict(NodeKind):
+class Predict(SignatureNode):
     """A language model answers a signature (DSPy's notation), optionally several times with a vote."""
 
     Config = PredictConfig
@@ -73,14 +72,6 @@ class Predict(NodeKind):
             lm_spec(config.lm)
 
     @property
-    def inputs(self) -> tuple[str, ...]:
-        return tuple(f.name for f in self.signature.inputs)
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        return tuple(f.name for f in self.signature.outputs)
-
-    @property
     def max_calls(self) -> int:
         return self.config.samples
 
@@ -99,10 +90,6 @@ class Predict(NodeKind):
     @cached_property
     def nearest(self) -> Nearest:
         return Nearest(self.config.demos, self.inputs)
-
-    @cached_property
-    def lm(self) -> LMSpec | None:
-        return lm_spec(self.config.lm) if self.config.lm is not None else None
 
     @cached_property
     def settings(self) -> dict[str, Any]:

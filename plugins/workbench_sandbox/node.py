@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from workbench.errors import NodeError, SpecError
-from workbench.nodes import NodeConfig, NodeKind
+from workbench.nodes import NodeConfig, SignatureNode
 from workbench.runtime import Context
 from workbench.signature import parse_signature
 
@@ -35,7 +35,7 @@ class CodeConfig(NodeConfig):
     )
 
 
-class CodeNode(NodeKind):
+class CodeNode(SignatureNode):
     """Calls a function of its source with the input fields as arguments, in the sandbox; the result is journalled.
 
     With one output the function returns its value; with several, a dict of them.
@@ -50,14 +50,6 @@ class CodeNode(NodeKind):
         super().__init__(name, config, base)
         self.signature = parse_signature(config.code)
         self.function = config.function or _last_function(config.source)
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        return tuple(f.name for f in self.signature.inputs)
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        return tuple(f.name for f in self.signature.outputs)
 
     async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
         found = await ctx.sandboxed(self.config.source, self.function, inputs, timeout=self.config.timeout)

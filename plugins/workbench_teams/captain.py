@@ -19,10 +19,10 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from workbench import plain
-from workbench.errors import NodeError
+from workbench.errors import NodeError, SpecError, suggest
 from workbench.lm import Response
-from workbench.nodes import NodeConfig, NodeKind
-from workbench.runtime import Context, lm_spec
+from workbench.nodes import NodeConfig, SignatureNode
+from workbench.runtime import Context
 from workbench.signature import parse_signature
 from workbench.tfidf import TfIdf
 from workbench.tools import call_tool, calls_in, described, load_tool
@@ -94,7 +94,7 @@ class Group:
     checked: bool = False
 
 
-class Captain(NodeKind):
+class Captain(SignatureNode):
     """Plans, builds a team of experts for each step, and answers when their reports suffice (Captain Agent)."""
 
     Config = CaptainConfig
@@ -110,28 +110,14 @@ class Captain(NodeKind):
         for expert, entry in config.library.items():
             for tool in entry.tools:
                 if tool not in self.tools:
-                    from workbench.errors import SpecError, suggest
-
                     raise SpecError(f"there is no tool '{tool}'", hint=suggest(tool, list(self.tools)),
                                     path=("library", expert, "tools"))  # fmt: skip
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        return tuple(f.name for f in self.signature.inputs)
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        return tuple(f.name for f in self.signature.outputs)
 
     @property
     def max_calls(self) -> int:
         """Each turn of the captain may build a team (mapping twice, each role written) and let it talk, then a review."""
         c = self.config
         return c.turns + (c.turns - 1) * (2 + c.size + c.talk + 1)
-
-    @cached_property
-    def lm(self) -> Any:
-        return lm_spec(self.config.lm) if self.config.lm is not None else None
 
     @cached_property
     def index(self) -> TfIdf:

@@ -18,10 +18,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from workbench import plain
 from workbench.errors import NodeError, SpecError, suggest
 from workbench.lm import Response
-from workbench.nodes import NodeConfig, NodeKind
-from workbench.runtime import Context, lm_spec
+from workbench.nodes import NodeConfig, SignatureNode
+from workbench.runtime import Context
 from workbench.signature import parse_signature
-from workbench.spec import LMSpec
 from workbench.tools import Tool, call_tool, calls_in, check_policy, described, load_tool, sandboxed
 from workbench_tools.toolset import LAZY, REGISTER, Shown, ToolIndex, check_wrapper, crossover, prompt_characters
 
@@ -98,7 +97,7 @@ class AgentConfig(NodeConfig):
     lm: str | dict[str, Any] | None = Field(None, description="another language model for this node")
 
 
-class Agent(NodeKind):
+class Agent(SignatureNode):
     """A language model with tools: it may call them several times before it answers (ReAct)."""
 
     Config = AgentConfig
@@ -135,20 +134,8 @@ class Agent(NodeKind):
             check_wrapper(source, ("wrappers", tool))
 
     @property
-    def inputs(self) -> tuple[str, ...]:
-        return tuple(f.name for f in self.signature.inputs)
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        return tuple(f.name for f in self.signature.outputs)
-
-    @property
     def max_calls(self) -> int:
         return self.config.max_steps + bool(self.config.queries)
-
-    @cached_property
-    def lm(self) -> LMSpec | None:
-        return lm_spec(self.config.lm) if self.config.lm is not None else None
 
     @cached_property
     def head(self) -> str:
