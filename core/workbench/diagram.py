@@ -29,11 +29,11 @@ def mermaid(workflow: Workflow) -> str:
         kind = workflow.nodes[name]["kind"]
         lines += _drawn(node, f"{name}: {kind}", ids, ids.new(name), 1)
     writer: dict[tuple[str, str], list[str]] = {edge: [] for edge in workflow.graph.edges}
-    for before, name in workflow.graph.edges:
-        writer[before, name] = [f for f in nodes[name].inputs if f in nodes[before].outputs]
-    for name, node in nodes.items():
-        written = {f for (_, n), fields in writer.items() if n == name for f in fields}
-        fields = [f for f in node.inputs if f in given and f not in written]
+    for name, known in workflow.graph.nodes.data("sources"):
+        for field, sources in known.items():
+            for before in sources:
+                writer[before, name].append(field)
+        fields = [field for field, sources in known.items() if not sources]
         if fields:
             lines.append(_edge(ids[""], ids[name], ", ".join(fields)))
     lines += [_edge(ids[a], ids[b], ", ".join(fields)) for (a, b), fields in writer.items()]

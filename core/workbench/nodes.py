@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -10,10 +11,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from workbench.errors import PluginError, SpecError, suggest
+from workbench.graph import build_graph, fields_from_outside
 from workbench.plugins import plugins
 from workbench.signature import Signature
 from workbench.spec import NODE_KEYS, LMSpec, spec_error
-from workbench.workflow import Tree, Workflow, canonical
+from workbench.workflow import Tree, Workflow
 
 if TYPE_CHECKING:
     import networkx
@@ -142,13 +144,12 @@ def node_class(kind: str) -> type[NodeKind]:
 
 def make_node(name: str, tree: Tree, base: Path) -> NodeKind:
     """The node for a normal-form tree; equal trees share one object. Raises pydantic's ValidationError."""
-    return _make_node(name, canonical(tree), base)
+    # Not sorted: the order of what is inside (nodes of a sub-workflow, states) may have a meaning.
+    return _make_node(name, json.dumps(tree, ensure_ascii=False, default=str), base)
 
 
 @lru_cache(maxsize=4096)
 def _make_node(name: str, text: str, base: Path) -> NodeKind:
-    import json
-
     tree = json.loads(text)
     cls = node_class(tree["kind"])
     settings = {k: v for k, v in tree.items() if k != "kind" and k not in NODE_KEYS}
@@ -166,7 +167,12 @@ def check_nodes(workflow: Workflow, source: Any = None) -> None:
         except SpecError as error:
             place = _Placed(source, tree, node_class(tree["kind"]))
             raise place.error(("nodes", name, *error.path), error.message, error.hint) from None
-    vars(workflow)["graph"] = build_graph(workflow, source)  # else the property would build it again
+
+    def fail(path: tuple[str | int, ...], message: str, hint: str | None) -> SpecError:
+        return SpecError(message, hint=hint, path=path) if source is None else source.error(path, message, hint)
+
+    # Kept for the property, which would build it again.
+    vars(workflow)["graph"] = build_graph(enabled(workflow), workflow.nodes, fail)
 
 
 class _Placed:
@@ -190,71 +196,9 @@ def enabled(workflow: Workflow) -> dict[str, NodeKind]:
     }
 
 
-def build_graph(workflow: Workflow, source: Any = None) -> networkx.DiGraph:
-    """Nodes as a directed graph: an edge for each `needs`, and from the writer of a field to its readers.
-
-    Where several nodes write a field, a reader gets it from the last one before it in the file; a node that reads
-    and writes the same field refines it. Raises SpecError for unknown `needs`, cycles, and nothing enabled.
-    """
-    import networkx
-
-    def fail(path: tuple[str | int, ...], message: str, hint: str | None = None) -> SpecError:
-        if source is None:
-            return SpecError(message, hint=hint, path=path)
-        return source.error(path, message, hint)
-
-    nodes = enabled(workflow)
-    if not nodes:
-        raise fail(("nodes",), "no node is enabled", "Enable at least one.")
-    graph = networkx.DiGraph()
-    graph.add_nodes_from(nodes)
-    names = list(nodes)
-    place = {name: index for index, name in enumerate(names)}
-    writers: dict[str, list[str]] = {}  # of each field, in the order of the file
-    for name, node in nodes.items():
-        for field in node.outputs:
-            writers.setdefault(field, []).append(name)
-    for index, (name, node) in enumerate(nodes.items()):
-        for need in needs_of(workflow.nodes[name]):
-            if need not in workflow.nodes:
-                raise fail(("nodes", name, "needs"), f"'{name}' needs unknown node '{need}'", suggest(need, names))
-            if need in nodes:
-                graph.add_edge(need, name)
-        for field in node.inputs:
-            others = [n for n in writers.get(field, ()) if n != name]
-            before = [n for n in others if place[n] < index]
-            if before:
-                graph.add_edge(before[-1], name)
-            elif others and field not in node.outputs:
-                graph.add_edge(others[0], name)
-    if networkx.is_directed_acyclic_graph(graph):  # much faster than looking for a cycle that is not there
-        return graph
-    cycle = networkx.find_cycle(graph)
-    ring = " -> ".join([edge[0] for edge in cycle] + [cycle[0][0]])
-    raise fail(("nodes", cycle[0][0]), f"the nodes form a cycle: {ring}", "Remove one of these dependencies.")
-
-
-def needs_of(tree: Tree) -> list[str]:
-    needs = tree.get("needs") or []
-    return [needs] if isinstance(needs, str) else list(needs)
-
-
 def input_fields(workflow: Workflow) -> list[str]:
     """The fields that the workflow reads from an example: read by a node, written by none before it."""
-    import networkx
-
-    nodes, graph = enabled(workflow), workflow.graph
-    wanted: dict[str, None] = {}
-    for name, node in nodes.items():
-        given = {o for before in graph.predecessors(name) for o in nodes[before].outputs}
-        for field in node.inputs:
-            if field in given or field in wanted:
-                continue
-            # Who reads what it writes has no edge from a later writer, which may come before it all the same.
-            earlier = networkx.ancestors(graph, name) if field in node.outputs else ()
-            if not any(field in nodes[before].outputs for before in earlier):
-                wanted[field] = None
-    return list(wanted)
+    return fields_from_outside(workflow.graph)
 
 
 def learnable(workflow: Workflow, kind: str | None = None) -> dict[str, str]:

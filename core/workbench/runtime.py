@@ -15,6 +15,7 @@ from typing import Any
 
 from workbench.data import Example
 from workbench.errors import BudgetSpent, LMError, NodeError, PluginError, SpecError, StoreError, WorkbenchError
+from workbench.graph import Schedule
 from workbench.ledger import Ledger, ServerDead, Settled
 from workbench.lm import LM, Message, Request, Response
 from workbench.nodes import NodeKind, enabled
@@ -227,15 +228,9 @@ class Program:
     """A workflow made ready to run: nodes, order, and the LM of each."""
 
     def __init__(self, workflow: Workflow, runtime: Runtime):
-        import networkx
-
         self.workflow, self.runtime = workflow, runtime
         self.nodes = enabled(workflow)
-        place = {name: index for index, name in enumerate(self.nodes)}
-        self.order: list[str] = list(networkx.lexicographical_topological_sort(workflow.graph, key=place.__getitem__))
-        self.before: dict[str, list[str]] = {n: list(workflow.graph.predecessors(n)) for n in self.order}
-        self.chain = all(a in self.before[b] for a, b in zip(self.order, self.order[1:], strict=False))
-        self.optional = {n for n in self.order if workflow.nodes[n].get("optional")}
+        self.schedule = Schedule(self.nodes, workflow.nodes, workflow.graph)
 
     @cached_property
     def max_calls(self) -> int:
@@ -244,62 +239,18 @@ class Program:
 
     async def run(self, example: Example, replica: int = 0) -> Outcome:
         """Run all nodes, independent ones at the same time. A failing node ends the example as a failure."""
-        trace, values, begun = Trace(example.id), dict[str, Any](), time.perf_counter()
-        skipped: set[str] = set()
+        trace, begun = Trace(example.id), time.perf_counter()
+        written: dict[str, Mapping[str, Any]] = {}
+
+        async def step(name: str, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+            return await Context(self, example.id, trace, name, replica).run_node(self.nodes[name], inputs)
+
+        failure = message = None
         try:
-            if self.chain:
-                for name in self.order:
-                    await self._step(name, example, values, trace, replica, skipped)
-            else:
-                await self._run_parallel(example, values, trace, replica, skipped)
+            await self.schedule.run(step, example, written)
         except NodeError as error:
-            where = f"node '{error.node}': " if error.node else ""
-            return Outcome(values, trace, error.kind, f"{where}{error}", time.perf_counter() - begun)
-        return Outcome(values, trace, seconds=time.perf_counter() - begun)
-
-    async def _run_parallel(self, example: Example, values: dict[str, Any], trace: Trace, replica: int,
-                            skipped: set[str]) -> None:  # fmt: skip
-        """Each node starts when those before it are done. After a failure the others still finish: what they have
-        under way is paid, so it is recorded, and a replay sees the same."""
-        tasks: dict[str, asyncio.Task[None]] = {}
-
-        async def after(name: str) -> None:
-            for before in self.before[name]:
-                await tasks[before]
-            await self._step(name, example, values, trace, replica, skipped)
-
-        for name in self.order:
-            tasks[name] = asyncio.create_task(after(name))
-        outcomes = await asyncio.gather(*tasks.values(), return_exceptions=True)
-        errors = [o for o in outcomes if isinstance(o, BaseException)]
-        if errors:
-            raise next((e for e in errors if not isinstance(e, NodeError)), errors[0])
-
-    async def _step(self, name: str, example: Example, values: dict[str, Any], trace: Trace, replica: int,
-                    skipped: set[str]) -> None:  # fmt: skip
-        node = self.nodes[name]
-        ctx = Context(self, example.id, trace, name, replica)
-        try:
-            values.update(await ctx.run_node(node, self._inputs(node, example, values)))
-        except NodeError:
-            if name not in self.optional:
-                raise
-            skipped.add(name)  # an optional node that fails leaves the fields as they were
-
-    def _inputs(self, node: NodeKind, example: Example, values: Mapping[str, Any]) -> dict[str, Any]:
-        inputs = {}
-        for field_name in node.inputs:
-            if field_name in values:
-                inputs[field_name] = values[field_name]
-            else:
-                try:
-                    inputs[field_name] = example[field_name]
-                except KeyError:
-                    raise NodeError(
-                        "data", f"the example has no field '{field_name}'; it has: {', '.join(example)}",
-                        node=node.name,
-                    ) from None  # fmt: skip
-        return inputs
+            failure, message = error.kind, f"node '{error.node}': {error}" if error.node else str(error)
+        return Outcome(self.schedule.merged(written), trace, failure, message, time.perf_counter() - begun)
 
 
 class Context:

@@ -272,12 +272,12 @@ def spec_error(
         return source.error(
             parent,
             f"'{first['loc'][-1]}' is missing" + (f" in {'.'.join(map(str, parent))}" if parent else ""),
-            _example_of(str(first["loc"][-1])),
+            _example_of((*parent, first["loc"][-1])),
         )
     message = first["msg"].removeprefix("Value error, ")
     if kind == "value_error":
         return source.error(path, f"{name}: {message}")
-    return source.error(path, f"{name}: {_plain(kind, first)}, not {shown}", _example_of(str(path[-1]) if path else ""))
+    return source.error(path, f"{name}: {_plain(kind, first)}, not {shown}", _example_of(path))
 
 
 def _in_file(part: Any) -> bool:
@@ -323,8 +323,11 @@ _EXAMPLES = {
 }
 
 
-def _example_of(key: str) -> str | None:
-    return _EXAMPLES.get(key)
+def _example_of(path: tuple[Any, ...]) -> str | None:
+    """How the key at a path is written. Settings of nodes bear the same names and mean other things."""
+    if path[:1] == ("nodes",) and path[-1] not in ("nodes", "lm", "model"):
+        return None
+    return _EXAMPLES.get(str(path[-1])) if path else None
 
 
 def _fields_at(model: type[BaseModel], loc: tuple[Any, ...]) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from workbench.errors import SpecError
+from workbench.graph import writers_of
 from workbench.nodes import NodeKind, enabled, input_fields, make_node, node_class
 from workbench.plugins import plugins
 from workbench.signature import Field, Signature, with_inputs
@@ -22,11 +23,7 @@ def graph_hash(workflow: Workflow) -> str:
     import networkx
 
     nodes, graph = enabled(workflow), workflow.graph
-    writers: dict[str, list[str]] = {}  # of each field, in the order of the file
-    for name, node in nodes.items():
-        for field in dict.fromkeys(node.outputs):
-            writers.setdefault(field, []).append(name)
-    several = {field: names for field, names in writers.items() if len(names) > 1}
+    several = {field: names for field, names in writers_of(nodes).items() if len(names) > 1}
     place = {name: index for index, name in enumerate(nodes)}
     made: dict[str, str] = {}
     for name in networkx.topological_sort(graph):

@@ -106,7 +106,8 @@ class Workflow:
         for address in patch.unset:
             tree = _edit(tree, address.split("."), _GONE, address)
         for address, value in patch.set.items():
-            tree = _edit(tree, address.split("."), json.loads(canonical(value)), address)
+            value = json.loads(json.dumps(value, ensure_ascii=False, default=str))
+            tree = _edit(tree, address.split("."), value, address)
         child = Workflow(tree, self.base, self.hash, patch)
         from workbench.nodes import check_nodes
 
@@ -124,10 +125,11 @@ class Workflow:
 
     @cached_property
     def graph(self) -> networkx.DiGraph:
-        """Enabled nodes and their dependencies (see `workbench.nodes.build_graph`)."""
-        from workbench.nodes import build_graph
+        """Enabled nodes and their dependencies (see `workbench.graph.build_graph`)."""
+        from workbench.nodes import check_nodes
 
-        return build_graph(self)
+        check_nodes(self)  # which leaves the graph here
+        return vars(self)["graph"]
 
 
 def _edit(tree: Any, path: list[str], value: Any, address: str) -> Any:

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, model_validator
 
 from workbench.children import child_node
-from workbench.nodes import NodeConfig, NodeKind, needs_of
+from workbench.graph import Schedule, build_graph, fields_from_outside
+from workbench.nodes import NodeConfig, NodeKind
 from workbench.runtime import Context
+
+if TYPE_CHECKING:
+    import networkx
 
 
 class SubWorkflowConfig(NodeConfig):
@@ -29,7 +33,7 @@ class SubWorkflowConfig(NodeConfig):
 
 
 class SubWorkflow(NodeKind):
-    """Runs the nodes of another workflow in their order, as one step."""
+    """Runs the nodes of another workflow as one step, in the order that they have there."""
 
     Config = SubWorkflowConfig
     primary = "file"
@@ -37,7 +41,7 @@ class SubWorkflow(NodeKind):
 
     def __init__(self, name: str, config: Any, base: Any):
         super().__init__(name, config, base)
-        self.order  # bad settings are told when the file is read  # noqa: B018
+        self.graph  # bad settings are told when the file is read  # noqa: B018
 
     @cached_property
     def trees(self) -> Mapping[str, Mapping[str, Any]]:
@@ -74,40 +78,30 @@ class SubWorkflow(NodeKind):
         }
 
     @cached_property
-    def order(self) -> list[str]:
-        """Nodes by `needs` and by who writes what others read; in the order of the file where that leaves it open."""
+    def graph(self) -> networkx.DiGraph:
         from workbench.errors import SpecError
 
-        done: list[str] = []
-        rest = list(self.nodes)
-        while rest:
-            later = {n: {o for m in rest if m != n for o in self.nodes[m].outputs} for n in rest}
-            ready = [
-                n for n in rest
-                if not set(needs_of(dict(self.trees[n]))) & set(rest)
-                and not any(i in later[n] and i not in self.nodes[n].outputs for i in self.nodes[n].inputs)
-            ]  # fmt: skip
-            if not ready:
-                raise SpecError(f"the nodes {', '.join(rest)} wait for each other", path=("nodes",))
-            done.append(ready[0])
-            rest.remove(ready[0])
-        return done
+        def fail(path: tuple[str | int, ...], message: str, hint: str | None) -> SpecError:
+            if self.config.file is None:
+                return SpecError(message, hint=hint, path=path)
+            return SpecError(f"{self.config.file}: {message}", hint=hint, path=("file",))
+
+        return build_graph(self.nodes, self.trees, fail)
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        return Schedule(self.nodes, self.trees, self.graph)
 
     def children(self) -> Mapping[str, NodeKind]:
         return {node.name: node for node in self.nodes.values()} if self.config.file is None else {}
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        written: set[str] = set()
-        wanted: list[str] = []
-        for name in self.order:
-            wanted += [self._outer(i) for i in self.nodes[name].inputs if i not in written]
-            written.update(self.nodes[name].outputs)
-        return tuple(dict.fromkeys(wanted))
+        return tuple(dict.fromkeys(self._outer(field) for field in fields_from_outside(self.graph)))
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(self._outer(o) for name in self.order for o in self.nodes[name].outputs))
+        return tuple(dict.fromkeys(self._outer(o) for node in self.nodes.values() for o in node.outputs))
 
     @property
     def max_calls(self) -> int:
@@ -118,11 +112,12 @@ class SubWorkflow(NodeKind):
 
     async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
         inner = {outer: name for name, outer in self.config.rename.items()}
-        values = {inner.get(name, name): value for name, value in inputs.items()}
-        written: dict[str, Any] = {}
-        for name in self.order:
+        given = {inner.get(name, name): value for name, value in inputs.items()}
+        written: dict[str, Mapping[str, Any]] = {}
+
+        async def step(name: str, values: Mapping[str, Any]) -> Mapping[str, Any]:
             node = self.nodes[name]
-            outputs = await ctx.run_child(node, node.name, {i: values[i] for i in node.inputs})
-            values.update(outputs)
-            written.update(outputs)
-        return {self._outer(name): value for name, value in written.items()}
+            return await ctx.run_child(node, node.name, values)
+
+        await self.schedule.run(step, given, written)
+        return {self._outer(name): value for name, value in self.schedule.merged(written).items()}

@@ -8,7 +8,8 @@ from pydantic import Field
 
 from workbench.edits import Edit, Menu, tree_at
 from workbench.errors import SpecError
-from workbench.nodes import enabled, input_fields, needs_of
+from workbench.graph import needs_of
+from workbench.nodes import enabled, input_fields
 from workbench.signature import with_inputs, written_fields
 from workbench.structure import results, without
 from workbench.workflow import Patch, Workflow

@@ -192,6 +192,60 @@ def test_an_optional_node_that_fails_leaves_the_fields_as_they_were(tmp_path: Pa
     assert outcome(tmp_path, nodes).failure == "code"
 
 
+async def _writes(inputs: Any, ctx: Context, pause: float, value: str) -> dict[str, Any]:
+    await asyncio.sleep(pause)
+    return {"y": value}
+
+
+def two_writers(slow: str, inner: bool, **second: Any) -> dict[str, Any]:
+    """`one`, a reader of its field, `two` that writes the same field, another reader; `slow` takes longest."""
+    for name in ("one", "two"):
+        pause = 0.05 if name == slow else 0.0
+        DOES[name] = lambda inputs, ctx, p=pause, n=name: _writes(inputs, ctx, p, n)
+    DOES["slowly"] = lambda inputs, ctx: _seen(inputs, "early", 0.02)
+    DOES["read"] = lambda inputs, ctx: _seen(inputs, "late", 0.0)
+    nodes = {
+        "one": {"planted": "one", "reads": ["x"], "writes": ["y"]},
+        "early": {"planted": "slowly", "reads": ["y"], "writes": ["early"]},
+        "two": {"planted": "two", "reads": ["x"], "writes": ["y"], **second},
+        "late": {"planted": "read", "reads": ["y"], "writes": ["late"]},
+    }
+    return {"all": {"kind": "workflow", "nodes": nodes}} if inner else nodes
+
+
+async def _seen(inputs: Any, field: str, pause: float) -> dict[str, Any]:
+    await asyncio.sleep(pause)
+    return {field: inputs["y"]}
+
+
+@pytest.mark.parametrize("inner", [False, True])
+@pytest.mark.parametrize("slow", ["one", "two"])
+def test_of_several_writers_the_file_decides_and_not_who_is_faster(slow: str, inner: bool, tmp_path: Path) -> None:
+    found = outcome(tmp_path, two_writers(slow, inner))
+    assert found.prediction == {"y": "two", "early": "one", "late": "two"}
+
+
+@pytest.mark.parametrize("inner", [False, True])
+@pytest.mark.parametrize("slow", ["one", "two"])
+def test_what_an_optional_writer_does_not_give_comes_from_the_one_before(
+    slow: str, inner: bool, tmp_path: Path
+) -> None:
+    nodes = two_writers(slow, inner, optional=True)
+    DOES["two"] = raising(ValueError("no"))
+    assert outcome(tmp_path, nodes).prediction == {"y": "one", "early": "one", "late": "one"}
+
+
+def test_a_field_whose_only_writer_is_optional_and_failed_is_told(tmp_path: Path) -> None:
+    DOES["fail"], DOES["read"] = raising(ValueError("no")), lambda inputs, ctx: _seen(inputs, "late", 0.0)
+    nodes = {"try": {"planted": "fail", "writes": ["y"], "optional": True},
+             "late": {"planted": "read", "reads": ["y"], "writes": ["late"]}}  # fmt: skip
+    found = outcome(tmp_path, nodes)
+    assert (found.failure, found.message) == (
+        "data", "node 'late': try failed, and the example has no field 'y'; it has: x",
+    )  # fmt: skip
+    assert outcome(tmp_path, nodes, {"x": 1, "y": "given"}).prediction == {"late": "given"}
+
+
 @pytest.mark.parametrize("chain", [True, False])
 def test_cancelling_an_example_leaves_nothing_running(chain: bool, tmp_path: Path) -> None:
     async def ask(inputs: Any, ctx: Context) -> Any:
