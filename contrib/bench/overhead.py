@@ -3,7 +3,9 @@
     python lm_server.py --echo --latency 0.05 --port 8111       (any OpenAI-compatible echo server)
     python contrib/bench/overhead.py --url http://127.0.0.1:8111/v1
 
-The ideal is calls / concurrency x latency. Both sides run in this process, on the same rows, one call an example.
+The ideal is calls / concurrency x latency. All sides run in this process, on the same rows, one call an example. "Client
+alone" sends the same requests without workflow, journal and budget: what it needs above the ideal is HTTP, the server and
+the machine.
 """
 
 from __future__ import annotations
@@ -54,6 +56,29 @@ def ours(url: str, rows: list[dict], concurrency: int) -> tuple[float, float]:
     return asyncio.run(course())
 
 
+def client(url: str, rows: list[dict], concurrency: int) -> float:
+    """Seconds for the same requests by our client of OpenAI-compatible servers and nothing else."""
+    from workbench.lm import Request
+    from workbench.runtime import make_lm
+
+    async def course() -> float:
+        lm = make_lm(lm_spec({"model": "openai/echo", "api_base": url, "concurrency": concurrency}))
+        left = iter(rows)
+
+        async def worker() -> None:
+            for row in left:
+                message = {"role": "user", "content": f"question: {row['question']}"}
+                assert (await lm.complete(Request((message,)))).text
+
+        begun = time.perf_counter()
+        await asyncio.gather(*(worker() for _ in range(concurrency)))
+        seconds = time.perf_counter() - begun
+        await lm.aclose()
+        return seconds
+
+    return asyncio.run(course())
+
+
 def dspys(url: str, rows: list[dict], concurrency: int) -> float:
     import dspy
 
@@ -89,6 +114,8 @@ def main() -> None:
     fresh, replay = [f for f, _ in found], [r for _, r in found]
     print(f"workbench      {statistics.median(fresh):.3f} s = {statistics.median(fresh) / ideal:.3f} x ideal  {fresh}")
     print(f"  its replay   {args.calls / statistics.median(replay):,.0f} journalled calls a second")
+    floor = [client(args.url, rows, args.concurrency) for _ in range(args.repeats)]
+    print(f"client alone   {statistics.median(floor):.3f} s = {statistics.median(floor) / ideal:.3f} x ideal  {floor}")
     if not args.no_dspy:
         theirs = [dspys(args.url, rows, args.concurrency) for _ in range(args.repeats)]
         print(

@@ -31,7 +31,11 @@ OURS: dict[str, list[Any]] = {
     "evolve": ["evolve"],
     "prompt_mcts": [{"bootstrap": {"self_generated": False, "trials": 3}}, "prompt_mcts"],
     "fgo": [{"bootstrap": {"self_generated": False, "trials": 3}}, "fgo"],
+    "self_consistency": [{"bootstrap": {"self_generated": False}}],
+    "structure": [{"bootstrap": {"self_generated": False, "trials": 3}}, {"mcts": {"initial": 4}}],
 }
+#: What is changed in the winner before it is tested: five answers are drawn, and the most frequent one counts.
+AFTERWARDS = {"self_consistency": {"nodes.answer.samples": 5, "nodes.answer.decoding.temperature": 0.7}}
 PROPOSING = ("evolve", "prompt_mcts", "fgo")
 DSPYS = ("dspy_baseline", "dspy_bootstrap_random_search", "dspy_mipro", "dspy_gepa")
 METHODS = ("baseline", *OURS, *(f"{name}@templates" for name in PROPOSING), *DSPYS)
@@ -121,7 +125,8 @@ def ours(task: str, method: str, seed: int, url: str, calls: int, splits: tuple[
     if method != "baseline":
         report = optimize(file, options=Options(out=str(folder / "best.yaml")), database=folder / "run.db")
         spent, path = report.spent, folder / "best.yaml"
-    _, _, task_, _ = prepare(path, [("data", {"train": "train.jsonl", "val": "val.jsonl", "test": "test.jsonl"}),
+    changed = list(AFTERWARDS.get(name, {}).items())
+    _, _, task_, _ = prepare(path, [*changed, ("data", {"train": "train.jsonl", "val": "val.jsonl", "test": "test.jsonl"}),
                                     ("budget", {"calls": 100_000}), ("optimize", ["random"])])  # fmt: skip
 
     async def job(evaluator: Any) -> dict[str, Any]:
