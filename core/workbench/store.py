@@ -108,7 +108,7 @@ class Store:
     def _connect(self) -> sqlite3.Connection:
         conn = sqlite3.connect(self.path, timeout=10, isolation_level=None, check_same_thread=False)
         conn.row_factory = sqlite3.Row
-        for pragma in ("journal_mode=wal", "synchronous=full", "foreign_keys=on", "busy_timeout=10000"):
+        for pragma in ("synchronous=full", "foreign_keys=on", "busy_timeout=10000"):
             conn.execute(f"pragma {pragma}")
         return conn
 
@@ -121,6 +121,10 @@ class Store:
                 f"{self.path} was written by a newer workbench (schema {version}, this one knows {SCHEMA_VERSION}); "
                 "update agent-workbench"
             )
+        tables = {name for (name,) in self.conn.execute("select name from sqlite_master where type = 'table'")}
+        if version == 0 and tables and "_sqlite_migrations" not in tables:
+            raise StoreError(f"{self.path} is a database of something else; name another with --db")
+        self.conn.execute("pragma journal_mode=wal")  # stays with the file, so not before it is known as ours
         if version < SCHEMA_VERSION:
             _migrations().apply(sqlite_utils.Database(self.conn))
             self.conn.execute(f"pragma user_version={SCHEMA_VERSION}")

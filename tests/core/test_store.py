@@ -59,6 +59,17 @@ def test_a_newer_schema_is_refused_and_left_alone(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
+def test_a_database_of_something_else_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "customers.db"
+    other = sqlite3.connect(path)
+    other.execute("create table customers (name text)")
+    other.close()
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match="customers.db is a database of something else; name another with --db"):
+        Store(path)
+    assert path.read_bytes() == before
+
+
 def test_opening_again_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "folder" / "run.db"
     Store(path).close()
