@@ -29,6 +29,19 @@ FOLDER = ROOT / "docs" / "reference"
 HEAD = "<!-- Written by docs/generate.py. Do not edit. -->\n\n"
 
 
+_WIRING = """Nodes are wired by the names of their fields. A node reads a field from the last node before it in the file that writes
+it; if there is none, from the first one after it; and if no node writes it, from the example. A node that reads and writes
+the same field refines it. Independent nodes run at the same time, and who is faster never decides what is read. The
+prediction has all fields that were written; of several writers of a field the last one in the file counts.
+
+Every node also takes
+
+- `needs`: a node or a list of nodes that must be done before, though no field passes between them;
+- `optional: true`: a failure of this node leaves the fields as they were before it;
+- `enabled: false`: the workflow is as if this node were not there.
+"""
+
+
 def bundled(kind: str) -> list[str]:
     return plugins().names(kind)
 
@@ -82,7 +95,7 @@ def workflow_file() -> str:
 
 
 def nodes() -> str:
-    parts = ["# Node kinds\n", "Every node also takes `needs`, `optional` and `enabled`.\n"]
+    parts = ["# Node kinds\n", _WIRING]
     for kind in bundled("node_kinds"):
         cls = node_class(kind)
         parts += [f"## {kind}\n", doc(cls), fields(cls.Config)]
