@@ -6,12 +6,15 @@ import argparse
 import inspect
 import json
 import os
+import re
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
 import click
+from pydantic import BaseModel
 
 from workbench import hookspecs
 from workbench.cli import cli
@@ -53,27 +56,45 @@ def load_only_ours() -> None:
 
 
 def fields(model: Any) -> str:
-    """A table of a pydantic model's fields."""
-    rows = ["| key | type | default | what it is |", "| --- | --- | --- | --- |"]
+    """A table of a pydantic model's fields, those of models inside it too: `course.steps`, `rewards[].kind`."""
+    return "\n".join(["| key | type | default | what it is |", "| --- | --- | --- | --- |", *_rows(model)]) + "\n"
+
+
+def _rows(model: Any, prefix: str = "", inside: tuple[Any, ...] = ()) -> Iterator[str]:
     for name, field in model.model_fields.items():
         kind = str(inspect.formatannotation(field.annotation)).replace("typing.", "").replace("|", "or")
         default = "required" if field.is_required() else _default(field)
         text = (field.description or "").replace("|", "\\|")
-        rows.append(f"| `{field.alias or name}` | {_short_type(kind)} | {default} | {text} |")
-    return "\n".join(rows) + "\n"
+        key = f"{prefix}{field.alias or name}"
+        yield f"| `{key}` | {_short_type(kind)} | {default} | {text} |"
+        for inner, mark in _models(field.annotation):
+            if inner not in (model, *inside) and not inner.__module__.startswith("workbench."):
+                yield from _rows(inner, f"{key}{mark}.", (*inside, model))
+
+
+def _models(kind: Any, mark: str = "") -> Iterator[tuple[Any, str]]:
+    """The models in a type, and what their keys bear before them in a list ([]) or in a mapping (.NAME)."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        yield kind, mark
+    origin = get_origin(kind)
+    step = "[]" if origin in (list, tuple, Sequence) else ".NAME" if origin in (dict, Mapping) else ""
+    for part in get_args(kind):
+        yield from _models(part, mark + step)
 
 
 def _default(field: Any) -> str:
     value = field.get_default(call_default_factory=True)
-    if hasattr(value, "model_dump"):
-        value = value.model_dump(exclude_none=True, exclude_defaults=True)
-    return f"`{json.dumps(value, ensure_ascii=False, default=str)}`"
+    return f"`{json.dumps(_plain(value), ensure_ascii=False, default=str)}`"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    return value.model_dump(exclude_none=True, exclude_defaults=True) if isinstance(value, BaseModel) else value
 
 
 def _short_type(text: str) -> str:
-    for long in ("workbench.spec.", "workbench_predict.predict.", "collections.abc."):
-        text = text.replace(long, "")
-    return text
+    return re.sub(r"\b(?:workbench\w*|collections)(?:\.\w+)*\.(\w+)", r"\1", text)
 
 
 def doc(thing: Any) -> str:

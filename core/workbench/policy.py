@@ -22,7 +22,7 @@ Verdict = Literal["allow", "deny", "ask"]
 class Condition(Strict):
     """What an argument must be; all that is given must hold. An argument that is not there meets no condition."""
 
-    equals: Any = None
+    equals: Any = Field(None, description="this value; `when: {argument: value}` is short for it")
     one_of: list[Any] | None = Field(None, description="any of these values")
     matches: str | None = Field(None, description="a regular expression for the whole text")
     min: float | None = Field(None, description="a number of at least this")
@@ -73,9 +73,9 @@ def _equal(value: Any, wanted: Any, doubtful: bool) -> bool:
 class Rule(Strict):
     """One of allow, deny and ask, with the tool's name (`*` and `?` stand for any characters), and when it counts."""
 
-    allow: str | None = None
-    deny: str | None = None
-    ask: str | None = None
+    allow: str | None = Field(None, description="name or pattern of tools that may be called")
+    deny: str | None = Field(None, description="name or pattern of tools that may not be called")
+    ask: str | None = Field(None, description="name or pattern of tools about which a person is asked")
     when: dict[str, Condition] = Field(default_factory=dict, description="argument (dotted if nested): its condition")
     why: str = Field("", description="told to the model where the rule refuses a call")
 
@@ -112,7 +112,7 @@ class PolicySpec(Strict):
     """Rules in order: the first that counts decides; where none does, the default."""
 
     default: Verdict = Field(default="allow", description="for calls that no rule is about")
-    rules: list[Rule] = Field(default_factory=list)
+    rules: list[Rule] = Field(default_factory=list, description="rules in their order")
 
     def verdict(self, tool: str, arguments: Mapping[str, Any]) -> tuple[Verdict, str]:
         """(verdict, why) on a call."""

@@ -39,7 +39,7 @@ class PredictConfig(NodeConfig):
     reasoning: bool = Field(False, description="ask for a line `reasoning` before the outputs")
     show_values: bool = Field(True, description="tell the model the allowed values of typed outputs")
     descriptions: dict[str, str] = Field(default_factory=dict, description="what a field means, by its name")
-    decoding: Decoding = Field(default_factory=Decoding)  # type: ignore[arg-type]
+    decoding: Decoding = Field(default_factory=Decoding, description="how answers are drawn")  # type: ignore[arg-type]
     samples: int = Field(1, ge=1, le=64, description="answers drawn; the most frequent one wins")
     adapter: Literal["plain", "chat", "json", "xml"] = Field("plain", description="plain, or one of DSPy's adapters")
     fallback: bool = Field(True, description="where no answer parses, read an allowed value out of the text")

@@ -19,8 +19,8 @@ class CodeExample(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    arguments: dict[str, Any]
-    result: Any
+    arguments: dict[str, Any] = Field(description="arguments by name")
+    result: Any = Field(description="what the function must return for them")
 
 
 class CodeConfig(NodeConfig):

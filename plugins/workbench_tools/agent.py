@@ -47,8 +47,8 @@ class ForgedExample(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    arguments: dict[str, Any]
-    result: Any
+    arguments: dict[str, Any] = Field(description="arguments by name")
+    result: Any = Field(description="what the function must return for them")
 
 
 class Forged(BaseModel):
