@@ -32,7 +32,7 @@ OURS: dict[str, list[Any]] = {
     "prompt_mcts": [{"bootstrap": {"self_generated": False, "trials": 3}}, "prompt_mcts"],
     "fgo": [{"bootstrap": {"self_generated": False, "trials": 3}}, "fgo"],
     "self_consistency": [{"bootstrap": {"self_generated": False}}],
-    "structure": [{"bootstrap": {"self_generated": False, "trials": 3}}, {"mcts": {"initial": 4}}],
+    "structure": [{"mcts": {"initial": 6}}],
 }
 #: What is changed in the winner before it is tested: five answers are drawn, and the most frequent one counts.
 AFTERWARDS = {"self_consistency": {"nodes.answer.samples": 5, "nodes.answer.decoding.temperature": 0.7}}
@@ -117,7 +117,7 @@ def ours(task: str, method: str, seed: int, url: str, calls: int, splits: tuple[
     spec["optimize"] = OURS.get(name, ["random"])
     if proposer:
         spec["roles"] = {"proposer": f"{proposer}/instructions"}
-    if name == "evolve":
+    if name in ("evolve", "structure"):
         spec["search"] = {"nodes.answer.demos": {"demos": 8}}
     file = folder / "workflow.yaml"
     file.write_text(json.dumps(spec), encoding="utf-8")

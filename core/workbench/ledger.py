@@ -112,6 +112,7 @@ class Ledger:
         self._limiters: dict[str, Limiter] = {}
         self.sent = Spend()
         self._open = False
+        self._resumed = False  # whether earlier processes of this run sent anything: else there is nothing to look up
         self._process = random.SystemRandom().getrandbits(48)  # pids come again, in containers even at once
         self._jitter = random.Random(self._process)  # waiting times only: no result depends on it
         self._dead_in_a_row: list[str] = []
@@ -125,6 +126,7 @@ class Ledger:
             self._open = True
             self._import_intents()
             self.sent = self._count_sent()
+            self._resumed = self.sent.calls > 0
 
     def close(self) -> None:
         """Record what was sent and never answered (a run that was stopped at once), and drop the file of intents."""
@@ -238,6 +240,8 @@ class Ledger:
             del self._flying[key]
 
     def _replayed(self, key: str, role: str) -> Settled | None:
+        if not self._resumed and bytes.fromhex(key[:16]) not in self._touched:
+            return None
         row = self.store.row("select * from calls where run_id = ? and key = ?", self.run_id, key)
         if row is None:
             return None
@@ -294,6 +298,8 @@ class Ledger:
 
     def _failed_earlier(self, key: str, role: str) -> int:
         """Attempts at a call that earlier processes made and did not settle; they are counted here."""
+        if not self._resumed:
+            return 0
         row = self.store.row(
             "select count(*) from attempts where run_id = ? and key = ? and outcome is not null", self.run_id, key
         )

@@ -56,9 +56,12 @@ class Request:
 
     def key(self, identity: str) -> str:
         """The content key under which the answer is journalled; identity: the model and where it is served."""
-        body = json.dumps([identity, self.as_dict()], sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+        body = _encode([identity, self.as_dict()])
         # A lone surrogate in the data must not stop the run, so it is escaped rather than refused.
         return hashlib.sha256(body.encode("utf-8", "backslashreplace")).hexdigest()[:32]
+
+
+_encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode
 
 
 @dataclass(frozen=True, slots=True)

@@ -333,8 +333,11 @@ def now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
+
+
 def dumps(value: Any) -> str:
-    return _storable(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str))
+    return _storable(_encode(value))
 
 
 def _storable(text: str) -> str:
