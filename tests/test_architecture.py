@@ -96,6 +96,11 @@ sys.exit(f"imported: {{heavy}}" if heavy else 0)
     assert done.returncode == 0, done.stderr
 
 
+def test_the_package_can_be_run_as_a_module() -> None:
+    done = subprocess.run([sys.executable, "-m", "workbench", "--version"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout.split(",")[0]) == (0, "workbench"), done.stderr
+
+
 def test_help_is_instant() -> None:
     """The median of ten is at most 0.3 s. Other tests share the machine, so a slow round may be repeated."""
     for _ in range(5):
