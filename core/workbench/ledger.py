@@ -25,6 +25,7 @@ from workbench.intents import Intents
 from workbench.limits import Limiter
 from workbench.lm import LM, Request, Response, estimate_tokens
 from workbench.spec import BudgetSpec, LMSpec
+from workbench.spend import Spend
 from workbench.store import Store, dumps
 
 #: A wait that a server asks for is honoured up to this many seconds.
@@ -39,25 +40,6 @@ DEAD_AFTER, DEAD = 20, ("connection", "server", "timeout")
 
 class ServerDead(WorkbenchError):
     """The language model's server does not answer any more; the run can be resumed when it does."""
-
-
-@dataclass
-class Spend:
-    """What was used: calls (attempts that were sent), tokens, dollars, seconds of waiting for answers."""
-
-    calls: int = 0
-    cached: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    usd: float = 0.0
-    seconds: float = 0.0
-
-    @property
-    def tokens(self) -> int:
-        return self.prompt_tokens + self.completion_tokens
-
-    def as_dict(self) -> dict[str, Any]:
-        return {**vars(self), "usd": round(self.usd, 8), "seconds": round(self.seconds, 3)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +187,7 @@ class Ledger:
                 raise BudgetSpent(what, ceiling, used + need, self._hold[what])
         if self.budget.minutes is not None and self.seconds >= self.budget.minutes * 60:
             raise BudgetSpent("minutes", self.budget.minutes, self.seconds / 60)
-        _add(self._reserved, worst, 1)
+        self._reserved.add(worst)
 
     # Calls
 
@@ -387,7 +369,7 @@ class Ledger:
 
     def _count(self, role: str, calls: int, prompt: int, completion: int, usd: float, seconds: float) -> None:
         for spend in (self.spent, self.by_role[role]):
-            _add(spend, Spend(calls, 0, prompt, completion, usd, seconds), 1)
+            spend.add(Spend(calls, 0, prompt, completion, usd, seconds))
         self.largest_prompt[role] = max(prompt, self.largest_prompt.get(role, 0))
 
     def _tell(self, *values: Any) -> None:
@@ -434,11 +416,6 @@ class Ledger:
                 for role, spend in sorted(self.by_role.items())
             },
         }
-
-
-def _add(total: Spend, part: Spend, sign: int) -> None:
-    for name in ("calls", "prompt_tokens", "completion_tokens", "usd", "seconds"):
-        setattr(total, name, getattr(total, name) + sign * getattr(part, name))
 
 
 def _response(row: Any) -> Response:

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from tests.journal import FakeLM, ask, journal, nothing_reserved, reply, run, spec, turns
 
 from workbench.errors import BudgetSpent, LMError, SpecError
-from workbench.ledger import Ledger, Spend
+from workbench.ledger import Ledger
 from workbench.lm import Request, Response, estimate_tokens
+from workbench.spend import Spend
 
 # The ceiling
 
