@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from workbench.errors import SpecError
 from workbench.nodes import node_class
 from workbench.plugins import plugins
 from workbench.workflow import Tree, Workflow
@@ -54,10 +55,32 @@ def workflow_tree(task: Task, workflow: Workflow, folder: Path) -> Tree:
     tree["nodes"] = _moved_tree({n: written_node(t) for n, t in workflow.nodes.items()}, workflow.base, folder)
     if isinstance(raw["metric"], str):
         tree["metric"] = _moved_python(raw["metric"], workflow.base, folder)
-    for key in ("search", "budget", "concurrency", "seed"):
+    search = _search_of(task, workflow)
+    if search:
+        tree["search"] = {address: raw["search"][address] for address in search}
+    for key in ("budget", "concurrency", "seed"):
         if key in raw:
             tree[key] = raw[key]
     return tree
+
+
+def _search_of(task: Task, workflow: Workflow) -> list[str]:
+    """The addresses under `search:` that this workflow still has: edits of the structure may have moved a node into
+    another one, or replaced it, and the file must be readable all the same."""
+    from workbench.search import check_space
+
+    def fail(path: tuple[str | int, ...], message: str, hint: str | None = None) -> SpecError:
+        return SpecError(message, hint=hint, path=path)
+
+    left = dict(task.spec.search)
+    while left:
+        try:
+            check_space(left, workflow, fail, given=tuple(task.dataset.val[0]) if task.dataset.val else ())
+            break
+        except SpecError as error:
+            if left.pop(str(error.path[1]), None) is None:
+                raise
+    return list(left)
 
 
 def write_workflow(task: Task, workflow: Workflow, out: Path, report: Report | None = None) -> None:
