@@ -20,6 +20,7 @@ from pathlib import Path
 from workbench.data import Example
 from workbench.evaluate import Evaluator
 from workbench.ledger import Ledger
+from workbench.loop import run_course
 from workbench.runtime import Runtime, lm_spec
 from workbench.spec import BudgetSpec
 from workbench.store import Store
@@ -53,7 +54,7 @@ def ours(url: str, rows: list[dict], concurrency: int) -> tuple[float, float]:
             store.close()
             return times[0], times[1]
 
-    return asyncio.run(course())
+    return run_course(course())
 
 
 def client(url: str, rows: list[dict], concurrency: int) -> float:
@@ -76,7 +77,7 @@ def client(url: str, rows: list[dict], concurrency: int) -> float:
         await lm.aclose()
         return seconds
 
-    return asyncio.run(course())
+    return run_course(course())
 
 
 def dspys(url: str, rows: list[dict], concurrency: int) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import secrets
@@ -13,6 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from workbench.errors import PluginError, StoreError
+from workbench.loop import run_course
 from workbench.overrides import apply_overrides
 from workbench.plugins import plugins
 from workbench.report import Report
@@ -54,7 +54,7 @@ def optimize(
         )  # fmt: skip
         assert cursor.lastrowid is not None
         chosen = list(optimizers) if optimizers is not None else named
-        return asyncio.run(Session(store, cursor.lastrowid, run, task, chosen, options, listener, pool=pool).go())
+        return run_course(Session(store, cursor.lastrowid, run, task, chosen, options, listener, pool=pool).go())
     finally:
         store.close()
 
@@ -89,7 +89,7 @@ def resume(
                              "start a new run")  # fmt: skip
         chosen = list(optimizers) if optimizers is not None else named
         session = Session(store, row["id"], row["run"], task, chosen, merged, listener, row["seconds"], pool)
-        return asyncio.run(session.go())
+        return run_course(session.go())
     finally:
         store.close()
 

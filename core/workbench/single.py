@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from workbench.data import Example
 from workbench.errors import SpecError, suggest
 from workbench.evaluate import Evaluator
 from workbench.ledger import Ledger
+from workbench.loop import run_course
 from workbench.proof import interval
 from workbench.run import prepare
 from workbench.runtime import Consent, Runtime
@@ -92,4 +92,4 @@ def _with_evaluator(
         finally:
             store.close()
 
-    return asyncio.run(course())
+    return run_course(course())

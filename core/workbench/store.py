@@ -19,12 +19,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import itertools
 import json
 import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -81,6 +82,27 @@ def _migrations() -> Any:
                 db.conn.execute(statement)
 
     return migrations
+
+
+#: SQLite takes at least so many values in one statement.
+_MOST_VALUES = 30_000
+
+
+def _merged(rows: Iterable[tuple[str, tuple[Any, ...]]]) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """Rows in their order, those of one `insert ... values (...)` after another as one statement.
+
+    Each statement lets go of the interpreter's lock and has to get it back, for which a busy event loop lets it wait.
+    """
+    for sql, group in itertools.groupby(rows, key=lambda row: row[0]):
+        head, mark, form = sql.rpartition(" values ")
+        if not (mark and head.startswith("insert") and form.find(")") == len(form) - 1):
+            yield from group
+            continue
+        left = [values for _, values in group]
+        step = max(1, _MOST_VALUES // max(1, len(left[0])))
+        for start in range(0, len(left), step):
+            some = left[start : start + step]
+            yield sql + f", {form}" * (len(some) - 1), tuple(itertools.chain.from_iterable(some))
 
 
 class Store:
@@ -174,10 +196,14 @@ class Store:
     def _commit(self, rows: list[tuple[str, tuple[Any, ...]]]) -> StoreError | None:
         if not rows:
             return None
+        statements = list(_merged(rows))
         with self._lock:
             try:
+                if len(statements) == 1:  # is a transaction by itself
+                    self.conn.execute(*statements[0])
+                    return None
                 self.conn.execute("begin immediate")
-                for sql, values in rows:
+                for sql, values in statements:
                     self.conn.execute(sql, values)
                 self.conn.execute("commit")
                 return None

@@ -18,7 +18,7 @@ import pytest
 
 from workbench.errors import StoreError
 from workbench.run import Options, optimize, resume
-from workbench.store import SCHEMA_VERSION, RunLock, Store, dumps
+from workbench.store import SCHEMA_VERSION, RunLock, Store, _merged, dumps
 from workbench.testing import SimulatedLM, SimulatedPool
 from workbench.testing.simulated import write_task
 
@@ -397,3 +397,24 @@ def test_a_lock_file_that_its_holder_removes_is_no_lock(store: Store, monkeypatc
     monkeypatch.setattr(fcntl, "flock", flock)
     with RunLock(store, "r"), pytest.raises(StoreError, match="in use"):
         RunLock(store, "r").__enter__()
+
+
+def test_rows_of_one_insert_are_written_as_one_statement_in_their_order() -> None:
+    insert, other = "insert or replace into t values (?, 'x', ?)", "update t set a = ?"
+    rows = [(insert, (1, 2)), (insert, (3, 4)), (other, (5,)), (insert, (6, 7))]
+    assert list(_merged(rows)) == [
+        ("insert or replace into t values (?, 'x', ?), (?, 'x', ?)", (1, 2, 3, 4)),
+        (other, (5,)),
+        (insert, (6, 7)),
+    ]
+    odd = ("insert into t values (?) on conflict (a) do update set a = (a + 1)", (1,))
+    assert list(_merged([odd, odd])) == [odd, odd]
+    many = [("insert into t values (?, ?)", (i, i)) for i in range(20_000)]
+    parts = list(_merged(many))
+    assert [len(values) for _, values in parts] == [30_000, 10_000]
+    assert [v for _, values in parts for v in values] == [v for _, values in many for v in values]
+    connection = sqlite3.connect(":memory:")
+    connection.execute("create table t (a, b)")
+    for sql, values in parts:
+        connection.execute(sql, values)
+    assert connection.execute("select count(*), sum(a) from t").fetchone() == (20_000, sum(range(20_000)))
