@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from workbench.children import child_node
 from workbench.nodes import NodeConfig, NodeKind, needs_of
+from workbench.policy import Inherited, PolicySpec
 from workbench.runtime import Context
 
 
@@ -39,12 +40,16 @@ class SubWorkflow(NodeKind):
         super().__init__(name, config, base)
         self.order  # bad settings are told when the file is read  # noqa: B018
 
-    @cached_property
+    @property
     def trees(self) -> Mapping[str, Mapping[str, Any]]:
-        if self.config.file is None:
-            return self.config.nodes
+        return self.config.nodes if self.config.file is None else self.read[0]
+
+    @cached_property
+    def read(self) -> tuple[Mapping[str, Mapping[str, Any]], PolicySpec]:
+        """The nodes of the file, and its policy, which holds in them besides that of the outer file."""
+        assert self.config.file is not None
         from workbench.errors import SpecError
-        from workbench.library import expand
+        from workbench.library import expand, with_inherited
         from workbench.spec import load_spec
 
         def fail(path: tuple[str | int, ...], message: str, hint: str | None) -> SpecError:
@@ -52,11 +57,10 @@ class SubWorkflow(NodeKind):
 
         file = (Path(self.base) / self.config.file).resolve()
         spec = load_spec(file)[0]
-        if spec.policy.rules or spec.policy.default != "allow":
-            raise SpecError(f"{self.config.file} has a policy, which would not hold here",
-                            hint="Write its rules in the outer file, and take them out of the inner one.", path=("file",))  # fmt: skip
+        inherited: list[Inherited] = []
         try:
-            return {n: expand(tree, file.parent, fail, (file,)) for n, tree in spec.nodes.items()}
+            trees = {n: expand(tree, file.parent, fail, (file,), inherited) for n, tree in spec.nodes.items()}
+            return trees, with_inherited(spec.policy, inherited)
         except RecursionError:
             raise SpecError(f"{self.config.file} and the files that it refers to need each other",
                             hint="Write the functions out in one of them.") from None  # fmt: skip
@@ -120,9 +124,10 @@ class SubWorkflow(NodeKind):
         inner = {outer: name for name, outer in self.config.rename.items()}
         values = {inner.get(name, name): value for name, value in inputs.items()}
         written: dict[str, Any] = {}
+        policy = self.read[1] if self.config.file is not None else None
         for name in self.order:
             node = self.nodes[name]
-            outputs = await ctx.run_child(node, node.name, {i: values[i] for i in node.inputs})
+            outputs = await ctx.run_child(node, node.name, {i: values[i] for i in node.inputs}, policy=policy)
             values.update(outputs)
             written.update(outputs)
         return {self._outer(name): value for name, value in written.items()}
