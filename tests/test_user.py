@@ -8,9 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from tests.planted import plant
-from tests.scripted import make_workflow
 from workbench.cli import cli, main
-from workbench.errors import SpecError, StoreError
+from workbench.errors import StoreError
 from workbench.overrides import apply_overrides
 from workbench.run import Options, resume
 from workbench.yamlsource import load_yaml
@@ -97,17 +96,6 @@ def test_references_hold_inside_a_workflow_of_another_file(tmp_path: Path) -> No
     with pytest.raises(SystemExit) as ended:
         main(["validate", str(outer)])
     assert ended.value.code == 2
-
-
-@pytest.mark.parametrize("rules", ["{default: deny}", "{rules: [{deny: 'delete_*'}]}"])
-def test_a_policy_of_an_inner_workflow_is_not_dropped(rules: str, tmp_path: Path) -> None:
-    inner, nodes = tmp_path / "inner.yaml", {"all": {"workflow": "inner.yaml"}}
-    inner.write_text(HEAD + PROGRAM + f"policy: {rules}\n")
-    with pytest.raises(SpecError, match="has a policy") as raised:
-        make_workflow(nodes, tmp_path)
-    assert "outer file" in str(raised.value.hint)
-    inner.write_text(HEAD + PROGRAM + "policy: {default: allow}\n")
-    make_workflow(nodes, tmp_path)
 
 
 def test_a_model_that_refuses_every_request_ends_the_run(tmp_path: Path) -> None:

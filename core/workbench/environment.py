@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,8 @@ from workbench.workflow import digest
 
 #: ctx.effect: (kind, content, run) -> JSON, once for each place in an example.
 Effect = Callable[[str, Any, Callable[[], Awaitable[Any]]], Awaitable[Any]]
+#: (tool, arguments): raises NodeError("policy") for an action that may not be taken.
+Check = Callable[[str, Mapping[str, Any]], Awaitable[None]]
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,13 @@ class Environment(BaseModel):
         """How good the state is, in [0, 1]; 1 means that the task is done. Not for the agent's eyes."""
         raise NotImplementedError
 
+    @classmethod
+    def call(cls, action: str) -> Mapping[str, Any]:
+        """An action as the arguments of a tool call, for the rules of `policy:`: all of it, and its first word in small
+        letters. Override it where an action can be written in several ways, or has arguments to tell apart."""
+        words = action.split(maxsplit=1)
+        return {"action": action.strip(), "verb": words[0].lower() if words else ""}
+
     def actions(self) -> Sequence[str] | None:
         """What can be done here, as it is written; None: more than can be listed."""
         return None
@@ -115,23 +125,30 @@ class Position:
 class Episode:
     """Plays one task. Every transition is journalled by `effect`, usually `ctx.effect`.
 
+    check: asked before each action, as of a call of a tool that has the environment's name (of `python:file.py:Class`
+    the last part) with the arguments that `Environment.call` gives; usually `partial(check_policy, ctx)`. Actions that are only tried out are checked, too.
+
     Faults of the environment are raised as NodeError("environment"), and journalled, too.
     """
 
-    def __init__(self, name: str, settings: Mapping[str, Any], base: Path, task: Mapping[str, Any], effect: Effect):
+    def __init__(self, name: str, settings: Mapping[str, Any], base: Path, task: Mapping[str, Any], effect: Effect,
+                 check: Check):  # fmt: skip
         self.name, self.settings, self.base, self.task, self.effect = name, dict(settings), base, dict(task), effect
+        self.check, self.tool = check, re.split(r"[.:]", name)[-1]
 
     async def start(self) -> Position:
         """The position after a reset."""
         return await self._run("reset", (), lambda environment: self._played(environment, ()))
 
     async def take(self, position: Position, action: str) -> Position:
-        """The position after one more action; the given one stays as it is, and can be gone on from again.
+        """The position after one more action; the given one stays as it is, and can be gone on from again. Raises
+        NodeError("policy") for one that may not be taken.
 
         The environment is restored from the position's snapshot, or reset, played up to there and compared.
         """
         if position.done:
             raise ValueError("the episode is over; no action can follow")
+        await self.check(self.tool, environment_class(self.name, self.base).call(action))
 
         def play(environment: Environment) -> dict[str, Any]:
             if position.snapshot is None:

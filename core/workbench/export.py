@@ -48,6 +48,8 @@ def workflow_tree(task: Task, workflow: Workflow, folder: Path) -> Tree:
     for key in ("roles", "data", "metric", "objectives", "policy"):
         if key in raw:
             tree[key] = raw[key]
+    if task.spec.policy.inherited:  # the functions stand in this file now, and so must the rules for them
+        tree["policy"] = task.spec.policy.model_dump(exclude_unset=True, mode="json")
     tree["data"] = {
         k: _moved(v, workflow.base, folder) if k in ("file", "train", "val", "test") and isinstance(v, str) else v
         for k, v in raw["data"].items()

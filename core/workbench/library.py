@@ -2,19 +2,21 @@
 
 A reference is `FILE#nodes.NAME` (the functions of that node: the list of an `agent`, or the program of a `code` node),
 or `FILE` alone (all of them). It stands where functions stand, and is replaced by what it refers to when a file is
-loaded: so a result file is whole. A run whose library has changed is not resumed.
+loaded: so a result file is whole. The `policy:` of that file holds for them, too, by their names, and stands in the result
+file as inherited. A run whose library has changed is not resumed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from workbench.errors import SpecError, suggest
 from workbench.nodes import learnable, node_at, node_class, setting
 from workbench.plugins import plugins
+from workbench.policy import Inherited, PolicySpec
 from workbench.propose import short
 from workbench.sandbox import Sandbox
 from workbench.spec import load_spec
@@ -35,6 +37,7 @@ class Function:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     example: Mapping[str, Any] | None = None  # arguments, result
     timeout: float = 5.0
+    policy: PolicySpec | None = None  # of its file, where that has one
 
     def as_tool(self) -> dict[str, Any]:
         """As it is written in the `functions` of an agent."""
@@ -88,22 +91,31 @@ def read_library(path: Path, loading: Sequence[Path] = ()) -> list[Function]:
         ring = " -> ".join(p.name for p in (*loading, path))
         raise SpecError(f"these files refer to each other: {ring}", hint="Write the functions out in one of them.")
     spec, source = load_spec(path)
-    return functions_of(load_workflow(spec, source, path.parent, (*loading, path)))
+    inherited: list[Inherited] = []
+    functions = functions_of(load_workflow(spec, source, path.parent, (*loading, path), inherited))
+    policy = with_inherited(spec.policy, inherited)
+    return [replace(f, policy=policy) for f in functions] if policy.restricts else functions
 
 
-def expand(raw: Any, base: Path, fail: Fail, loading: Sequence[Path] = ()) -> Any:
+def with_inherited(policy: PolicySpec, inherited: Sequence[Inherited]) -> PolicySpec:
+    """A policy with those of files whose functions are used, none twice."""
+    more = [i for n, i in enumerate(inherited) if i not in policy.inherited and i not in inherited[:n]]
+    return policy.model_copy(update={"inherited": [*policy.inherited, *more]}) if more else policy
+
+
+def expand(raw: Any, base: Path, fail: Fail, loading: Sequence[Path], inherited: list[Inherited]) -> Any:
     """A node as written, with its references to functions replaced, also in nodes inside it.
 
-    fail(path, message, hint) makes the error to raise.
+    fail(path, message, hint) makes the error to raise. inherited: takes the policies of the files referred to.
     """
     if isinstance(raw, list):
-        return [expand(v, base, _below(fail, i), loading) for i, v in enumerate(raw)]
+        return [expand(v, base, _below(fail, i), loading, inherited) for i, v in enumerate(raw)]
     if not isinstance(raw, Mapping):
         return raw
     lists = _function_settings(raw)
     return {
-        key: _expanded(value, base, _below(fail, key), loading) if key in lists
-        else expand(value, base, _below(fail, key), loading)
+        key: _expanded(value, base, _below(fail, key), loading, inherited) if key in lists
+        else expand(value, base, _below(fail, key), loading, inherited)
         for key, value in raw.items()
     }  # fmt: skip
 
@@ -120,18 +132,20 @@ def _function_settings(raw: Mapping[str, Any]) -> set[str]:
     return {name for name, what in node_class(kinds[0]).learnable.items() if what == "functions"}
 
 
-def _expanded(value: Any, base: Path, fail: Fail, loading: Sequence[Path]) -> Any:
+def _expanded(value: Any, base: Path, fail: Fail, loading: Sequence[Path], inherited: list[Inherited]) -> Any:
     if isinstance(value, str):
-        return _referred(value, base, fail, loading)
+        return _referred(value, base, fail, loading, inherited)
     if not isinstance(value, list):
         return value
     found = []
     for i, item in enumerate(value):
-        found += _referred(item, base, _below(fail, i), loading) if isinstance(item, str) else [item]
+        found += _referred(item, base, _below(fail, i), loading, inherited) if isinstance(item, str) else [item]
     return found
 
 
-def _referred(reference: str, base: Path, fail: Fail, loading: Sequence[Path]) -> list[dict[str, Any]]:
+def _referred(
+    reference: str, base: Path, fail: Fail, loading: Sequence[Path], inherited: list[Inherited]
+) -> list[dict[str, Any]]:
     file, mark, address = reference.partition("#")
     hint = "Write FILE#nodes.NAME, relative to this file, for the functions of a node of another workflow file."
     if not file or (mark and not address):
@@ -142,11 +156,13 @@ def _referred(reference: str, base: Path, fail: Fail, loading: Sequence[Path]) -
         raise fail((), f"'{reference}': {error.message} ({_place(error)})" if error.file else
                    f"'{reference}': {error.message}", error.hint) from None  # fmt: skip
     places = list(dict.fromkeys(f.address for f in functions))
-    chosen = [f.as_tool() for f in functions if not mark or f.address == address]
+    chosen = [f for f in functions if not mark or f.address == address]
     if not chosen:
         raise fail((), f"'{reference}': {f'no functions at {address}' if mark else 'this file has no functions'}",
                    suggest(address, places) if places else hint)  # fmt: skip
-    return chosen
+    if chosen[0].policy is not None:  # all of a file have the same
+        inherited.append(Inherited(tools=[f.name for f in chosen], policy=chosen[0].policy))
+    return [f.as_tool() for f in chosen]
 
 
 def _place(error: SpecError) -> str:

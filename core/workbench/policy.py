@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
@@ -113,13 +113,35 @@ class PolicySpec(Strict):
 
     default: Verdict = Field(default="allow", description="for calls that no rule is about")
     rules: list[Rule] = Field(default_factory=list, description="rules in their order")
+    inherited: list[Inherited] = Field(default_factory=list, description="policies of files whose functions are used here: "
+                                       "written by workbench")  # fmt: skip
+
+    @property
+    def restricts(self) -> bool:
+        """Whether it may refuse anything."""
+        return self.default != "allow" or bool(self.rules or self.inherited)
 
     def verdict(self, tool: str, arguments: Mapping[str, Any]) -> tuple[Verdict, str]:
-        """(verdict, why) on a call."""
-        for rule in self.rules:
-            if rule.counts(tool, arguments):
-                return rule.verdict, rule.why
-        return self.default, ""
+        """(verdict, why) on a call: that of the rules, or of an inherited policy that is stricter."""
+        rule = next((r for r in self.rules if r.counts(tool, arguments)), None)
+        own = (rule.verdict, rule.why) if rule is not None else (self.default, "")
+        more = (i.policy.verdict(tool, arguments) for i in self.inherited if tool in i.tools)
+        return strictest([own, *more])
+
+
+class Inherited(Strict):
+    """The policy of another file, which holds for the functions that came from it."""
+
+    tools: list[str] = Field(description="names of those functions")
+    policy: PolicySpec = Field(description="what their file says")
+
+
+PolicySpec.model_rebuild()
+
+
+def strictest(verdicts: Iterable[tuple[Verdict, str]]) -> tuple[Verdict, str]:
+    """Where several policies hold: deny before ask before allow; of equals the first."""
+    return max(verdicts, key=lambda found: ("allow", "ask", "deny").index(found[0]))
 
 
 def _arguments(arguments: Mapping[str, Any], name: str) -> list[Any]:

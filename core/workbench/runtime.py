@@ -254,12 +254,14 @@ class Program:
 
 
 class Context:
-    """What a running node may use. `node` is its path, e.g. `vote.of`."""
+    """What a running node may use. `node` is its path, e.g. `vote.of`. policies: of the files of workflows around it, which
+    hold besides the run's own."""
 
     def __init__(self, program: Program, example: str, trace: Trace, node: str, replica: int = 0,
-                 span: Span | None = None):  # fmt: skip
+                 policies: tuple[PolicySpec, ...] = ()):  # fmt: skip
         self.program, self.example, self.trace, self.node, self.replica = program, example, trace, node, replica
-        self._span = span
+        self.policies = policies
+        self._span: Span | None = None
         self._effects = 0
 
     @property
@@ -303,11 +305,13 @@ class Context:
         finally:
             span.seconds = time.perf_counter() - begun
 
-    async def run_child(
-        self, node: NodeKind, name: str, inputs: Mapping[str, Any], replica: int = 0, agent: str | None = None
-    ) -> Mapping[str, Any]:
-        """Run a node inside this one. Different replicas draw fresh samples. agent: who of several it is."""
-        child = Context(self.program, self.example, self.trace, f"{self.node}.{name}", self.replica * 1000 + replica)
+    async def run_child(self, node: NodeKind, name: str, inputs: Mapping[str, Any], replica: int = 0,
+                        agent: str | None = None, policy: PolicySpec | None = None) -> Mapping[str, Any]:  # fmt: skip
+        """Run a node inside this one. Different replicas draw fresh samples. agent: who of several it is. policy: one that
+        holds in it, too."""
+        policies = self.policies if policy is None else (*self.policies, policy)
+        child = Context(self.program, self.example, self.trace, f"{self.node}.{name}", self.replica * 1000 + replica,
+                        policies)  # fmt: skip
         return await child.run_node(node, inputs, agent)
 
     async def complete(

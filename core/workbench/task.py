@@ -13,6 +13,7 @@ from workbench.errors import PluginError, SpecError, suggest
 from workbench.metric import Metric, parse_call
 from workbench.nodes import check_nodes, enabled, input_fields, node_tree
 from workbench.plugins import plugins
+from workbench.policy import Inherited
 from workbench.spec import DataSpec, Spec
 from workbench.workflow import Workflow, digest
 from workbench.yamlsource import Source
@@ -39,7 +40,11 @@ class Task:
 def load_task(spec: Spec, source: Source, base: Path) -> Task:
     """Build everything that a run needs. Raises SpecError at the place in the file that is wrong."""
     check_lms(spec, source)
-    workflow = load_workflow(spec, source, base)
+    from workbench.library import with_inherited
+
+    inherited: list[Inherited] = []
+    workflow = load_workflow(spec, source, base, (), inherited)
+    spec = spec.model_copy(update={"policy": with_inherited(spec.policy, inherited)})
     metric = load_metric(spec, source, base)
     dataset = load_data(spec, source, base)
     inputs = tuple(input_fields(workflow))
@@ -66,11 +71,15 @@ def check_lms(spec: Spec, source: Source) -> None:
             raise source.error(path, error.message, error.hint) from error
 
 
-def load_workflow(spec: Spec, source: Source, base: Path, loading: Sequence[Path] = ()) -> Workflow:
-    """The workflow that the file describes. loading: the files that refer to it, for its functions."""
+def load_workflow(
+    spec: Spec, source: Source, base: Path, loading: Sequence[Path] = (), inherited: list[Inherited] | None = None
+) -> Workflow:
+    """The workflow that the file describes. loading: the files that refer to it, for its functions. inherited: takes the
+    policies of the files that it refers to."""
     from workbench.library import expand
 
     nodes = {}
+    inherited = [] if inherited is None else inherited
     for name, raw in spec.nodes.items():
         if not name.isidentifier():
             raise source.error(("nodes", name), f"'{name}' cannot name a node", "Use letters, digits and _.")
@@ -79,7 +88,7 @@ def load_workflow(spec: Spec, source: Source, base: Path, loading: Sequence[Path
             return source.error(("nodes", name, *path), message, hint)
 
         try:
-            nodes[name] = node_tree(expand(raw, base, fail, loading), fail)
+            nodes[name] = node_tree(expand(raw, base, fail, loading, inherited), fail)
         except PluginError as error:
             raise source.error(("nodes", name), str(error)) from error
     workflow = Workflow({"name": spec.name, "nodes": nodes}, base)

@@ -105,9 +105,12 @@ async def sandboxed(ctx: Context, tool: Tool, arguments: Mapping[str, Any]) -> A
 
 
 async def check_policy(ctx: Context, tool: str, arguments: Mapping[str, Any]) -> None:
-    """Raises NodeError("policy") for a call that the workflow file refuses, or that a person who is asked refuses."""
+    """Raises NodeError("policy") for a call that the workflow file refuses, or the file of an inner workflow that makes it,
+    or that a person who is asked refuses."""
+    from workbench.policy import strictest
+
     runtime = ctx.program.runtime
-    verdict, why = runtime.policy.verdict(tool, arguments)
+    verdict, why = strictest(policy.verdict(tool, arguments) for policy in (runtime.policy, *ctx.policies))
     reason = f": {why}" if why else ""
     if verdict == "deny":
         raise NodeError("policy", f"{tool} is not allowed here{reason}")

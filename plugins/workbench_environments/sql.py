@@ -88,6 +88,12 @@ class Sql(Environment):
         more = f"\n... and {len(found) - self.rows} more rows" if len(found) > self.rows else ""
         return Step(self._cut("\n".join(map(repr, found[: self.rows]))) + more or "no rows", over)
 
+    @classmethod
+    def call(cls, action: str) -> Mapping[str, Any]:
+        """The statement without fence and leading comments, and its first word."""
+        statement = re.sub(r"\A(?s:\s+|--[^\n]*(?:\n|\Z)|/\*.*?(?:\*/|\Z))*", "", _statement(action))
+        return {"action": statement, "verb": (re.findall(r"\A\w+", statement) or [""])[0].lower()}
+
     def _cut(self, text: str) -> str:
         return text if len(text) <= self.chars else text[: self.chars - 1] + "…"
 

@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from workbench.children import child_node
 from workbench.graph import Schedule, build_graph, fields_from_outside
 from workbench.nodes import NodeConfig, NodeKind
+from workbench.policy import Inherited, PolicySpec
 from workbench.runtime import Context
 
 if TYPE_CHECKING:
@@ -43,12 +44,16 @@ class SubWorkflow(NodeKind):
         super().__init__(name, config, base)
         self.graph  # bad settings are told when the file is read  # noqa: B018
 
-    @cached_property
+    @property
     def trees(self) -> Mapping[str, Mapping[str, Any]]:
-        if self.config.file is None:
-            return self.config.nodes
+        return self.config.nodes if self.config.file is None else self.read[0]
+
+    @cached_property
+    def read(self) -> tuple[Mapping[str, Mapping[str, Any]], PolicySpec]:
+        """The nodes of the file, and its policy, which holds in them besides that of the outer file."""
+        assert self.config.file is not None
         from workbench.errors import SpecError
-        from workbench.library import expand
+        from workbench.library import expand, with_inherited
         from workbench.spec import load_spec
 
         def fail(path: tuple[str | int, ...], message: str, hint: str | None) -> SpecError:
@@ -56,11 +61,10 @@ class SubWorkflow(NodeKind):
 
         file = (Path(self.base) / self.config.file).resolve()
         spec = load_spec(file)[0]
-        if spec.policy.rules or spec.policy.default != "allow":
-            raise SpecError(f"{self.config.file} has a policy, which would not hold here",
-                            hint="Write its rules in the outer file, and take them out of the inner one.", path=("file",))  # fmt: skip
+        inherited: list[Inherited] = []
         try:
-            return {n: expand(tree, file.parent, fail, (file,)) for n, tree in spec.nodes.items()}
+            trees = {n: expand(tree, file.parent, fail, (file,), inherited) for n, tree in spec.nodes.items()}
+            return trees, with_inherited(spec.policy, inherited)
         except RecursionError:
             raise SpecError(f"{self.config.file} and the files that it refers to need each other",
                             hint="Write the functions out in one of them.") from None  # fmt: skip
@@ -114,10 +118,11 @@ class SubWorkflow(NodeKind):
         inner = {outer: name for name, outer in self.config.rename.items()}
         given = {inner.get(name, name): value for name, value in inputs.items()}
         written: dict[str, Mapping[str, Any]] = {}
+        policy = self.read[1] if self.config.file is not None else None
 
         async def step(name: str, values: Mapping[str, Any]) -> Mapping[str, Any]:
             node = self.nodes[name]
-            return await ctx.run_child(node, node.name, values)
+            return await ctx.run_child(node, node.name, values, policy=policy)
 
         await self.schedule.run(step, given, written)
         return {self._outer(name): value for name, value in self.schedule.merged(written).items()}

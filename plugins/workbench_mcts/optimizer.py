@@ -14,7 +14,6 @@ from pydantic import Field
 
 from workbench import Optimizer, Study, Workflow
 from workbench.edits import Menu, edit_classes
-from workbench.propose import runs_left
 from workbench_mcts.search import Search
 from workbench_mcts.surrogate import Kind
 
@@ -64,11 +63,7 @@ class MCTS(Optimizer):
         if study.affords(study.best):
             search = Search(self, study, space, names, menu)
             try:
-                await search.run(self.sized(study))
+                await search.run(self.initial)
             finally:
                 search.report()
         return study.best
-
-    def sized(self, study: Study) -> int:
-        """How many candidates the initial design may have."""
-        return int(min(self.initial, runs_left(study) / max(1, len(study.val)) / 3))

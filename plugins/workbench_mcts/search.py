@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from workbench import Evaluation, Patch, Study
 from workbench.edits import Menu, described, edit_classes, edit_options, places, read_edit
 from workbench.errors import SpecError
-from workbench.propose import Proposer, show_results
+from workbench.propose import Proposer, runs_left, show_results
 from workbench.search import Space
 from workbench.treesearch import Node, Widening, back_up, draw, pool, select, softmix, uct
 from workbench_mcts import prompts
@@ -111,9 +111,12 @@ class Search:
                 return
 
     async def cover(self, root: Node[State], most: int) -> None:
-        """The initial design: rows that cover all pairs of choices, as far as they may be that many."""
-        rows = covering_array(self.design.options, self.study.rng)
-        while most > 0 and (row := next(rows, None)) is not None:
+        """The initial design: rows that cover all pairs of choices, `most` at most, and no more than a third of the calls
+        left. What is spent counts, not what could be: candidates may share requests, which the journal answers."""
+        rows, rest = covering_array(self.design.options, self.study.rng), runs_left(self.study) * 2 / 3
+        while (
+            most > 0 and runs_left(self.study) - len(self.study.val) >= rest and (row := next(rows, None)) is not None
+        ):
             candidate = self.new(Genome({**root.state.candidate.genome.picks, **row}), "initial design")
             if candidate is not None and self.affords(candidate):
                 most -= 1

@@ -13,6 +13,8 @@ import click
 
 #: What every optimizer is compared with, at the same calls on the same seeds.
 REFERENCE = "random"
+#: As many candidates as anybody tries: with its default it would end early where candidates share their requests.
+REFERENCE_RUN = {REFERENCE: {"trials": 200}}
 #: Calls of the baseline on val, and of baseline and winner on test.
 LEAST_BUDGET = 160
 
@@ -31,6 +33,8 @@ def _split(ctx: click.Context, param: click.Parameter, value: str) -> list[str]:
 @click.option("--seeds", type=click.IntRange(2, 1000), default=5, show_default=True, help="Runs of each.")
 @click.option("--jobs", type=click.IntRange(1, 256), default=os.cpu_count() or 1, help="Runs at once. [default: cores]")
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw regret against calls into a file (.svg, .png).")
+@click.option("--keep", type=click.Path(path_type=Path, dir_okay=False), help="A file that keeps each run's result, and "
+              "from which runs that it has are taken: a bench that was stopped goes on.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each world and budget instead.")
 def bench_command(
     worlds: list[str],
@@ -39,6 +43,7 @@ def bench_command(
     seeds: int,
     jobs: int,
     plot: Path | None,
+    keep: Path | None,
     as_json: bool,
 ) -> None:
     """Compare optimizers in planted worlds. No language model is involved: a formula answers, so the best is known.
@@ -67,7 +72,7 @@ def bench_command(
 
         check_plot(plot)
     names = [REFERENCE, *(o for o in optimizers if o != REFERENCE)]
-    rows = _rows(worlds, [int(b) for b in budgets], names, seeds, jobs, as_json)
+    rows = _rows(worlds, [int(b) for b in budgets], names, seeds, jobs, keep, as_json)
     if plot is not None:
         from workbench_sim.plot import draw
 
@@ -76,14 +81,21 @@ def bench_command(
 
 
 def _rows(
-    worlds: Sequence[str], budgets: Sequence[int], names: Sequence[str], seeds: int, jobs: int, as_json: bool
+    worlds: Sequence[str],
+    budgets: Sequence[int],
+    names: Sequence[str],
+    seeds: int,
+    jobs: int,
+    keep: Path | None,
+    as_json: bool,
 ) -> list[dict[str, Any]]:
     """One row for each world, budget and optimizer, told as soon as its world and budget are done."""
     from workbench_sim.run import run_many
 
     rows: list[dict[str, Any]] = []
+    settings = [REFERENCE_RUN if name == REFERENCE else name for name in names]
     for world, budget in itertools.product(worlds, budgets):
-        runs = run_many([(world, name, budget, seed) for name in names for seed in range(seeds)], jobs)
+        runs = run_many([(world, run, budget, seed) for run in settings for seed in range(seeds)], jobs, keep)
         found = {name: runs[i * seeds : (i + 1) * seeds] for i, name in enumerate(names)}
         group = [_row(world, name, budget, found[name], found[REFERENCE]) for name in names]
         rows += group
@@ -97,13 +109,12 @@ def _rows(
 def _row(world: str, optimizer: str, budget: int, runs: Sequence[Any], reference: Sequence[Any]) -> dict[str, Any]:
     from workbench.proof import paired_proof
     from workbench_sim.run import mean_and_interval
-    from workbench_sim.worlds import WORLDS
 
     score, (low, high) = mean_and_interval([r.accuracy for r in runs])
-    best = WORLDS[world].best
+    regret, (least, most) = mean_and_interval([r.best - r.accuracy for r in runs])
     row: dict[str, Any] = {
         "world": world, "optimizer": optimizer, "budget": budget, "seeds": len(runs),
-        "score": {"mean": score, "ci95": [low, high]}, "regret": {"mean": best - score, "ci95": [best - high, best - low]},
+        "score": {"mean": score, "ci95": [low, high]}, "regret": {"mean": regret, "ci95": [least, most]},
         "calls": sum(r.calls for r in runs) / len(runs), "claimed_gain_rate": sum(r.claimed for r in runs) / len(runs),
         "errors": sorted({r.error for r in runs if r.error}),
     }  # fmt: skip

@@ -9,15 +9,17 @@ import random
 import statistics
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from workbench.errors import WorkbenchError
+from workbench.evaluate import Evaluation
 from workbench.lm import Request, Response
 from workbench.run import Options, optimize
 from workbench.runtime import LMPool
 from workbench.workflow import Workflow
+from workbench_sim.functions import asked_in
 from workbench_sim.worlds import PLAIN, TOPICS, WORLDS, World, proposer
 
 LABELS = ("a", "b", "c", "d")
@@ -29,15 +31,16 @@ class SimulatedLM:
 
     concurrency = 8
 
-    def __init__(self, world: World):
-        self.world, self.identity = world, f"{type(self).__name__}, no model"
+    def __init__(self, world: World, name: str = "", usd: float = 0.0):
+        self.world, self.usd, self.identity = world, usd, f"{type(self).__name__} {name}".strip() + ", no model"
+        self.source = f"{world.name} {name}".strip()
 
     def draw(self, request: Request) -> random.Random:
         """Chance that hangs on the request alone, so that the same request always gets the same answer."""
-        return random.Random(hashlib.sha256(request.key(self.world.name).encode()).digest())
+        return random.Random(hashlib.sha256(request.key(self.source).encode()).digest())
 
     def price(self, prompt_tokens: int, completion_tokens: int) -> float:
-        return 0.0
+        return self.usd
 
     async def aclose(self) -> None:
         pass
@@ -50,13 +53,15 @@ class SimulatedTaskLM(SimulatedLM):
     async def complete(self, request: Request) -> Response:
         said = self.world.speak(request)
         if said is not None:
-            return Response(said, "stop", _tokens(request), 1, 0.0)
+            return Response(said, "stop", _tokens(request), 1, self.usd)
         question = str(request.messages[-1]["content"])
+        if question.startswith(("result: ", "error: ")):
+            question = asked_in(request)
         right = next((i for i, c in enumerate(LABELS) if f" {c}-thing" in question), 0)
         draw = self.draw(request)
         if draw.random() >= self.world.skill(request):
             right = (right + draw.randrange(1, len(LABELS))) % len(LABELS)
-        return Response(LABELS[right], "stop", _tokens(request), 1, 0.0)
+        return Response(LABELS[right], "stop", _tokens(request), 1, self.usd)
 
 
 class SimulatedProposerLM(SimulatedLM):
@@ -72,21 +77,22 @@ def _tokens(request: Request) -> int:
 
 
 class SimulatedPool(LMPool):
-    """Serves the two simulated language models of a world."""
+    """Serves the simulated language models of a world."""
 
     def __init__(self, world: World):
         super().__init__()
         self.task, self.proposer = SimulatedTaskLM(world), SimulatedProposerLM(world)
+        self.others = {n: SimulatedTaskLM(replace(world, skill=s), n, usd) for n, (s, usd) in world.lms.items()}
 
     def get(self, spec: Any) -> Any:
-        return self.proposer if spec.model.endswith("proposer") else self.task
+        return self.proposer if spec.model.endswith("proposer") else self.others.get(spec.model, self.task)
 
 
 @dataclass(frozen=True)
 class Result:
     """One run: the winner's true accuracy, what it spent, and whether a gain was claimed.
 
-    proposer: calls, prompt_tokens and largest_prompt of the proposer.
+    proposer: calls, prompt_tokens and largest_prompt of the proposer. best: the highest accuracy in this seed's world.
     """
 
     accuracy: float
@@ -94,6 +100,7 @@ class Result:
     claimed: bool
     error: str | None = None
     proposer: Mapping[str, int] = field(default_factory=dict)
+    best: float = 1.0
 
 
 def run_world(world: World, optimizer: Any, *, calls: int, seed: int, rows: Mapping[str, int] = ROWS) -> Result:
@@ -102,16 +109,26 @@ def run_world(world: World, optimizer: Any, *, calls: int, seed: int, rows: Mapp
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         file = _write(folder, world, optimizer, calls, seed, rows)
+        cheap: list[Evaluation] = []
+
+        def listen(event: str, data: dict[str, Any]) -> None:
+            if event == "candidate_evaluated" and world.ceiling is not None:
+                found: Evaluation = data["evaluation"]
+                if found.split == "val" and found.complete and found.objectives["usd"] <= world.ceiling + 1e-9:
+                    cheap.append(found)
+
         try:
-            report = optimize(file, database=folder / "run.db", pool=SimulatedPool(world),
+            report = optimize(file, database=folder / "run.db", pool=SimulatedPool(world), listener=listen,
                               options=Options(out=str(folder / "out.yaml")))  # fmt: skip
         except WorkbenchError as error:
-            return Result(0.0, 0, False, str(error))
+            return Result(0.0, 0, False, str(error), best=world.best)
         if report.status not in ("finished", "budget"):
-            return Result(0.0, report.spent["calls"], False, report.error)
+            return Result(0.0, report.spent["calls"], False, report.error, best=world.best)
         paid = report.spent["by_role"].get("proposer", {})
         kept = {name: paid.get(name, 0) for name in ("calls", "prompt_tokens", "largest_prompt")}
-        return Result(accuracy(world, report.winner, seed), report.spent["calls"], report.gain_shown, None, kept)
+        winner = max(cheap, key=lambda e: e.score).workflow if cheap else report.winner
+        reached = accuracy(world, winner, seed)
+        return Result(reached, report.spent["calls"], report.gain_shown, None, kept, world.best)
 
 
 def _write(folder: Path, world: World, optimizer: Any, calls: int, seed: int, sizes: Mapping[str, int]) -> Path:
@@ -120,17 +137,19 @@ def _write(folder: Path, world: World, optimizer: Any, calls: int, seed: int, si
         rows = []
         for i in range(count):
             label, topic = LABELS[i % len(LABELS)], draw.randrange(TOPICS)
-            rows.append({"text": f"{split} {i} topic{topic} word{topic}: a {label}-thing", "label": label,
-                         "topic": topic})  # fmt: skip
+            text = f"{split} {i} topic{topic} word{topic}: a {label}-thing"
+            rows.append(world.row({"text": text, "label": label, "topic": topic}, i))
         (folder / f"{split}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows), encoding="utf-8")
     file = folder / "workflow.yaml"
-    spec = {
+    spec: dict[str, Any] = {
         "name": world.name, "lm": {"model": "openai/simulated", "api_base": "http://127.0.0.1:9/v1"},
         "roles": {"proposer": {"model": "openai/simulated-proposer", "api_base": "http://127.0.0.1:9/v1"}},
         "data": {split: f"{split}.jsonl" for split in sizes}, "metric": "exact_match(label)",
         "nodes": dict(world.nodes) or {"sort": {"predict": f"text -> label: Literal{list(LABELS)}", "instructions": PLAIN}},
         "search": dict(world.search), "optimize": [optimizer], "budget": {"calls": calls}, "seed": seed,
     }  # fmt: skip
+    if world.ceiling is not None:
+        spec["objectives"] = ["score", "usd"]
     file.write_text(json.dumps(spec), encoding="utf-8")
     return file
 
@@ -144,7 +163,8 @@ def accuracy(world: World, winner: Workflow, seed: int) -> float:
         return known
     nodes: Any = enabled(winner)
     draw = random.Random(f"true:{seed}")
-    rows = [{"text": f"new topic{t} word{t}: a {draw.choice(LABELS)}-thing"} for t in range(TOPICS)]
+    plain = ({"text": f"new topic{t} word{t}: a {draw.choice(LABELS)}-thing"} for t in range(TOPICS))
+    rows = [world.row(fields, t) for t, fields in enumerate(plain)]
     node = nodes.get("sort")
     if not hasattr(node, "_render") or set(node.inputs) - {"text"}:
         return measured(world, winner, rows)
@@ -165,11 +185,14 @@ def measured(world: World, workflow: Workflow, rows: Sequence[Mapping[str, Any]]
             Ledger(store, 1, BudgetSpec.model_validate({})), lm_spec("openai/simulated"), {}, SimulatedPool(world)
         )
         program, right = Program(workflow, runtime), []
-        for number in range(repeats):
-            for row in rows:
-                asked = {**row, "text": f"{number} {row['text']}"}
-                found = (await program.run(Example(asked["text"], asked))).prediction.get("label")
-                right.append(f" {found}-thing" in asked["text"])
+        try:
+            for number in range(repeats):
+                for row in rows:
+                    asked = {**row, "text": f"{number} {row['text']}"}
+                    found = (await program.run(Example(asked["text"], asked))).prediction.get("label")
+                    right.append(f" {found}-thing" in asked["text"])
+        finally:
+            await runtime.aclose()
         return right
 
     with tempfile.TemporaryDirectory() as folder:
@@ -181,15 +204,48 @@ def measured(world: World, workflow: Workflow, rows: Sequence[Mapping[str, Any]]
             store.close()
 
 
-def run_many(jobs: Sequence[tuple[str, Any, int, int]], processes: int = 1) -> list[Result]:
-    """(world, optimizer, calls, seed) each, in their order; a run hangs on nothing but these four."""
-    if processes == 1:
-        return [_run_job(job) for job in jobs]
-    from concurrent.futures import ProcessPoolExecutor
-    from multiprocessing import get_context
+def run_many(jobs: Sequence[tuple[str, Any, int, int]], processes: int = 1, keep: Path | None = None) -> list[Result]:
+    """(world, optimizer, calls, seed) each, in their order; a run hangs on nothing but these four.
 
-    with ProcessPoolExecutor(min(processes, len(jobs)), mp_context=get_context("spawn")) as pool:
-        return list(pool.map(_run_job, jobs))
+    keep: a file of JSON lines that each result is added to, and that those it has already are taken from.
+    """
+    known = _kept(keep)
+    left = [job for job in dict.fromkeys(map(_named, jobs)) if job not in known]
+    by_name = {_named(job): job for job in jobs}
+
+    def settle(name: str, result: Result) -> None:
+        known[name] = result
+        if keep is not None:
+            with keep.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"job": name, "result": asdict(result)}) + "\n")
+
+    if processes == 1 or len(left) < 2:
+        for name in left:
+            settle(name, _run_job(by_name[name]))
+    else:
+        from concurrent.futures import ProcessPoolExecutor
+        from multiprocessing import get_context
+
+        with ProcessPoolExecutor(min(processes, len(left)), mp_context=get_context("spawn")) as pool:
+            for name, result in zip(left, pool.map(_run_job, [by_name[n] for n in left]), strict=True):
+                settle(name, result)
+    return [known[_named(job)] for job in jobs]
+
+
+def _named(job: tuple[str, Any, int, int]) -> str:
+    return json.dumps(job)
+
+
+def _kept(file: Path | None) -> dict[str, Result]:
+    """Results by job; a last line that was cut by a kill is left out."""
+    known: dict[str, Result] = {}
+    for line in file.read_text(encoding="utf-8").splitlines() if file is not None and file.exists() else ():
+        try:
+            row = json.loads(line)
+            known[row["job"]] = Result(**row["result"])
+        except (ValueError, KeyError, TypeError):
+            continue
+    return known
 
 
 def _run_job(job: tuple[str, Any, int, int]) -> Result:

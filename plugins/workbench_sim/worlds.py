@@ -10,11 +10,12 @@ import random
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from workbench.lm import Request
 from workbench.workflow import Workflow
-from workbench_sim import topology
+from workbench_sim import functions, routing, topology
 
 TOPICS = 8
 PLAIN = "Label it."
@@ -56,7 +57,9 @@ class World:
     space has. null: nothing helps, so nothing may be claimed. ruled: what pays are rules for topics, and the
     simulated proposer writes such rules. nodes: the workflow at the start, if not one step. seeded: the world is
     another one for each seed. speak: what is answered where no label is asked for. truth: the accuracy of a workflow,
-    if the skill of one request does not tell.
+    if the skill of one request does not tell. row: a row of data with what this world adds, by its number. lms: skill and
+    price of a call of further language models, by name. ceiling: US dollars for a row at most; what counts is then the
+    candidate with the best score on val that costs no more there.
     """
 
     name: str
@@ -70,6 +73,9 @@ class World:
     seeded: Callable[[World, int], World] | None = None
     speak: Callable[[Request], str | None] = lambda request: None
     truth: Callable[[Workflow], float | None] = lambda workflow: None
+    row: Callable[[Mapping[str, Any], int], Mapping[str, Any]] = lambda fields, number: fields
+    lms: Mapping[str, tuple[Callable[[Request], float], float]] = field(default_factory=dict)
+    ceiling: float | None = None
 
     def planted(self, seed: int) -> World:
         """The world of a seed."""
@@ -123,14 +129,37 @@ def _topology(world: World, seed: int) -> World:
     return replace(world, skill=lambda request: topology.skill(request, seed), truth=truth)
 
 
+def _routing(world: World, seed: int) -> World:
+    def truth(workflow: Workflow) -> float | None:
+        route = routing.route_of(workflow)
+        return None if route is None else routing.worth(route, seed)
+
+    lms = {m: (partial(routing.skill, model=m, seed=seed), price) for m, price in routing.PRICES.items()}
+    if world.ceiling is None:
+        return replace(world, truth=truth, lms=lms)
+    ceiling, best = routing.ceiling(seed)
+    return replace(world, truth=truth, lms=lms, ceiling=ceiling, best=best)
+
+
+def _coins(request: Request) -> float:
+    return 0.5
+
+
+def _half(workflow: Workflow) -> float:
+    return 0.5
+
+
 def proposer(world: World, request: Request, rng: random.Random) -> str:
     """What the simulated proposer answers: no model, a rule with chance.
 
     Where rules pay, it keeps those of the prompts that it is shown (each with 95%; of two on one topic any), takes over
     those that an advice names, and adds one for up to two topics on which it sees failures: the right one in 60%. It
     gives a prompt where it is asked for one, else an advice. In the other worlds it gives an instruction by chance.
+    Who asks for an edit of functions gets one, see `functions.propose`.
     """
     text = "\n".join(str(m["content"]) for m in request.messages)
+    if '"action": "add"' in text:
+        return functions.propose(text, rng)
     wants_prompt = "between <prompt>" in text
     if not world.ruled:
         advice = rng.choice(INSTRUCTIONS)
@@ -163,6 +192,7 @@ def _instructions_with_rules(count: int) -> list[str]:
 
 _BOTH = {"nodes.sort.instructions": INSTRUCTIONS, "nodes.sort.demos": {"demos": 8}}
 _RULES = {"nodes.sort.instructions": _instructions_with_rules(63)}
+_FUNCTIONS = {"nodes.sort.functions": functions.sets(63)}
 
 WORLDS = {
     w.name: w
@@ -185,5 +215,16 @@ WORLDS = {
               seeded=_topology, speak=topology.speak),
         World("null_topology", "no step pays, and no wording", lambda request: 0.5, 0.5, topology.SEARCH, null=True,
               nodes=topology.NODES, speak=topology.speak, truth=lambda workflow: 0.5),
+        World("functions", "an agent needs a function for each of eight topics, and most that are written do harm",
+              functions.skill, functions.RIGHT, _FUNCTIONS, nodes=functions.NODES, speak=functions.speak,
+              truth=functions.truth),
+        World("null_functions", "no function pays, and the proposer writes them all the same", _coins, 0.5, _FUNCTIONS,
+              null=True, nodes=functions.NODES, speak=functions.speak, truth=_half),
+        World("routing", "which of four models answers which kind of row: another problem for each seed", _coins,
+              routing.SKILLS[0], routing.SEARCH, nodes=routing.NODES, seeded=_routing, row=routing.row),
+        World("routing_ceiling", "as routing, at 0.6 of what the best route costs", _coins, routing.SKILLS[0],
+              routing.SEARCH, nodes=routing.NODES, seeded=_routing, row=routing.row, ceiling=1.0),
+        World("null_routing", "all models are alike", _coins, 0.5, routing.SEARCH, null=True, nodes=routing.NODES,
+              row=routing.row, lms={m: (_coins, price) for m, price in routing.PRICES.items()}, truth=_half),
     )
 }  # fmt: skip

@@ -19,7 +19,7 @@ from workbench.errors import NodeError
 from workbench.nodes import NodeKind
 from workbench.runtime import Context, lm_spec
 from workbench.spec import LMSpec
-from workbench.tools import python_object
+from workbench.tools import check_policy, python_object
 from workbench.treesearch import Node, Search, explore, grow, select, uct
 from workbench_trees import learned, prompts
 from workbench_trees.settings import TreeSearchConfig
@@ -65,7 +65,7 @@ class TreeSearch(NodeKind):
         ctx.span.agent = self.name
         task = {name: inputs[source] for name, source in self.config.task.items()}
         c = self.config
-        episode = Episode(c.environment, c.settings, self.base, task, ctx.effect)
+        episode = Episode(c.environment, c.settings, self.base, task, ctx.effect, partial(check_policy, ctx))
         path = [await episode.start()]
         walk = _Walk(self, inputs, ctx, episode, path)
         try:
@@ -92,15 +92,21 @@ class _Walk:
     values: dict[str, float | None] = field(default_factory=dict)  # of states by what tells them apart
     notes: list[dict[str, Any]] = field(default_factory=list)
     trees: list[Node[Position | None]] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)
+    failures: list[NodeError] = field(default_factory=list)
     unreadable: int = 0  # answers that named no action, or no judgement
 
     async def greedy(self) -> list[Position]:
-        """One step by the most frequent action."""
+        """One step by the most frequent action that the policy allows."""
         actions = await self.candidates(self.path)
         if not actions:
             raise NodeError("unparsed", "no answer of the model names an action that can be done")
-        return [await self.episode.take(self.path[-1], actions[0])]
+        for action in actions[:-1]:
+            try:
+                return [await self.episode.take(self.path[-1], action)]
+            except NodeError as error:
+                if error.kind != "policy":
+                    raise
+        return [await self.episode.take(self.path[-1], actions[-1])]
 
     async def search(self) -> list[Position]:
         """Look ahead from where the agent stands, and give the positions up to the best one that was found."""
@@ -118,7 +124,7 @@ class _Walk:
         self.notes.append({
             "looked_at": [[_actions(n), n.reward] for n in found.visited[1:]],
             "evaluations": found.evaluations, "stopped": found.stopped, "value": best.reward,
-            **({"failures": self.failures} if self.failures else {}),
+            **({"failures": [str(e) for e in self.failures]} if self.failures else {}),
         })  # fmt: skip
         return [n.state for n in best.path[1:] if n.state is not None]
 
@@ -127,7 +133,7 @@ class _Walk:
         there = [n for n in found.visited[1:] if n.state is not None]
         if not there:
             if self.failures:
-                raise NodeError("environment", self.failures[0])
+                raise NodeError(self.failures[0].kind, str(self.failures[0]))
             raise NodeError("unparsed", "no answer of the model names an action that can be done")
         known = [n for n in there if n.reward is not None]
         return max(known, key=lambda n: n.reward or 0.0) if known else there[0]
@@ -147,7 +153,7 @@ class _Walk:
             node.state = await self.episode.take(node.parent.state, node.action)
         except NodeError as error:
             node.closed = True
-            self.failures.append(str(error))
+            self.failures.append(error)
             return None
         node.key = node.state.same
         if node.key not in self.values:

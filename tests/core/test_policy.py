@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.plugins.test_sandbox import needs_kernel
 from tests.scripted import Script, make_workflow
 
 from workbench.data import Example
@@ -17,6 +19,7 @@ from workbench.policy import PolicySpec
 from workbench.runtime import Consent, Outcome, Program, Runtime, lm_spec
 from workbench.spec import BudgetSpec
 from workbench.store import Store
+from workbench.workflow import Workflow
 
 BANK = '''
 def send_money(to: str, amount: int) -> str:
@@ -108,7 +111,10 @@ def test_without_rules_all_is_allowed_and_a_rule_for_everything_hides_what_follo
     assert policy({"rules": [{"deny": "*", "why": "w"}, {"allow": "*"}]}).verdict(tool, arguments) == ("deny", "w")
 
 
-async def _run(folder: Path, rules: dict, say, consent: Consent | None = None, node: dict | None = None) -> Outcome:
+async def _run(
+    folder: Path, rules: dict | PolicySpec, say, consent: Consent | None = None, node: dict | None = None,
+    row: dict[str, Any] | None = None, workflow: Workflow | None = None,
+) -> Outcome:  # fmt: skip
     (folder / "bank.py").write_text(f"LOG = {str(folder / 'log')!r}\n{BANK}")
     agent = {"agent": "question -> answer", "tools": ["python:bank.py:send_money", "python:bank.py:balance"]}
     store = Store(folder / "run.db")
@@ -116,10 +122,11 @@ async def _run(folder: Path, rules: dict, say, consent: Consent | None = None, n
         "insert or ignore into runs (id, run, status, started, spec, options) values (1, 'r', '', '', '', '')"
     )
     ledger = Ledger(store, 1, BudgetSpec.model_validate({"calls": 100}))
-    runtime = Runtime(ledger, lm_spec("openai/scripted"), {}, Script(say), policy(rules), consent)
+    runtime = Runtime(ledger, lm_spec("openai/scripted"), {}, Script(say),
+                      rules if isinstance(rules, PolicySpec) else policy(rules), consent)  # fmt: skip
     try:
-        return await Program(make_workflow({"n": node or agent}, folder), runtime).run(
-            Example("0", {"question": "pay", "to": "ann", "amount": 5})
+        return await Program(workflow or make_workflow({"n": node or agent}, folder), runtime).run(
+            Example("0", row or {"question": "pay", "to": "ann", "amount": 5})
         )
     finally:
         await runtime.aclose()
@@ -223,3 +230,158 @@ def test_deny_holds_in_every_kind_of_node_that_calls_tools(kind: str, tmp_path: 
         assert _sent(folder) == sent, outcome.message
         if kind in ("tool", "astar"):  # the others tell their model
             assert outcome.failure == (None if sent else "policy")
+
+
+# Actions of environments, and rules of other files
+
+WEB = {"pages": {"home": {"text": "News and a shop.", "links": {"news": "news", "shop": "shop"}},
+                 "news": {"text": "Old.", "links": {"home": "home"}}, "shop": {"text": "Here.", "links": {"home": "home"}}},
+       "start": "home", "goal": "shop", "question": "Find the shop."}  # fmt: skip
+NO_SHOP = {"rules": [{"deny": "web", "when": {"action": {"matches": "(?i).*shop.*"}}, "why": "it costs money"}]}
+
+
+async def _walk(folder: Path, rules: dict, row: dict[str, Any], say, **settings: Any) -> Outcome:
+    node = {"tree_search": "web", "task": {n: n for n in ("pages", "start", "goal")}, "show": ["question"], "steps": 1,
+            "value": "lm", "branching": 2, "evaluations": 4, "depth": 1, **settings}  # fmt: skip
+    return await _run(folder, rules, say, node=node, row=row)
+
+
+def _clicks(request) -> str:
+    """Three of four want the shop."""
+    text = str(request.messages[-1]["content"])
+    if text.endswith("judgement:"):
+        return "success" if "Here." in text.rpartition("observation: ")[2] else "off track"
+    return "click news" if request.replica % 4 == 3 else "click shop"
+
+
+@pytest.mark.parametrize("order", ["greedy", "best_first", "bfs", "mcts"])
+def test_a_refused_action_is_not_taken_and_another_one_is(order: str, tmp_path: Path) -> None:
+    """Not even tried out: no page that was reached by it is among what was looked at."""
+    for name, rules, page in (("free", {}, "Here."), ("held", NO_SHOP, "Old.")):
+        (tmp_path / name).mkdir()
+        outcome = asyncio.run(_walk(tmp_path / name, rules, WEB, _clicks, order=order, samples=4))
+        assert outcome.failure is None and page in outcome.prediction["observation"], outcome
+        assert (outcome.prediction["score"] == 1.0) == (name == "free")
+        store = Store(tmp_path / name / "run.db")
+        kept = [row["response"] or "" for row in store.rows("select response from calls where kind = 'environment'")]
+        store.close()
+        assert kept and any("Here." in text for text in kept) == (name == "free")
+
+
+@pytest.mark.parametrize("order", ["greedy", "best_first"])
+def test_where_all_actions_are_refused_the_example_fails_as_refused(order: str, tmp_path: Path) -> None:
+    outcome = asyncio.run(_walk(tmp_path, {"default": "deny"}, WEB, _clicks, order=order, samples=4))
+    assert outcome.failure == "policy" and "web is not allowed here" in str(outcome.message)
+
+
+def test_an_action_is_asked_about_like_a_call(tmp_path: Path) -> None:
+    asked: list[Any] = []
+
+    def consent(tool: str, arguments: Any) -> bool:
+        asked.append((tool, dict(arguments)))
+        return False
+
+    node = {"tree_search": "web", "task": {n: n for n in ("pages", "start", "goal")}, "show": ["question"], "steps": 1,
+            "order": "greedy", "samples": 1}  # fmt: skip
+    outcome = asyncio.run(_run(tmp_path, {"default": "ask"}, _clicks, consent, node, WEB))
+    assert outcome.failure == "policy" and asked == [("web", {"action": "click shop", "verb": "click"})]
+
+
+@pytest.mark.parametrize(
+    ("action", "verb"),
+    [("select 1", "select"), ("```sql\nDROP table t;\n```", "drop"), ("/* select */ -- x\n delete from t", "delete"),
+     ("submit", "submit"), ("", ""), ("/* never ends", "")],
+)  # fmt: skip
+def test_fences_and_comments_do_not_hide_a_statement(action: str, verb: str) -> None:
+    from workbench.environment import environment_class
+
+    assert environment_class("sql", Path()).call(action)["verb"] == verb
+
+
+INNER = {"name": "inner", "data": {"file": "rows.jsonl"}, "metric": "exact_match(answer)"}
+TWICE = {"name": "twice", "source": "def twice(amount):\n    return 2 * amount",
+         "parameters": {"type": "object", "properties": {"amount": {"type": "integer"}}}}  # fmt: skip
+SMALL = {"rules": [{"deny": "twice", "when": {"amount": {"min": 10}}, "why": "too much"}]}
+
+
+def _wants_twice(amount: int):
+    def say(request) -> str:
+        last = str(request.messages[-1]["content"])
+        if last.startswith(("result", "error")):
+            return f"answer: {last}"
+        return "call: " + json.dumps({"tool": "twice", "arguments": {"amount": amount}})
+
+    return say
+
+
+def _file(folder: Path, name: str, nodes: dict[str, Any], **more: Any) -> None:
+    (folder / "rows.jsonl").write_text('{"question": "pay", "answer": "b"}\n' * 9)
+    head = {**INNER, "lm": {"model": "openai/none", "api_base": "http://127.0.0.1:9/v1"}}
+    (folder / name).write_text(json.dumps({**head, "nodes": nodes, **more}))
+
+
+async def _of_file(folder: Path, name: str, say) -> tuple[str, PolicySpec]:
+    """(the answer of the workflow in a file, its policy)."""
+    from workbench.run import prepare
+
+    task = prepare(folder / name, [])[2]
+    return str(
+        (await _run(folder, task.spec.policy, say, workflow=task.workflow)).prediction["answer"]
+    ), task.spec.policy
+
+
+@needs_kernel
+@pytest.mark.parametrize(
+    ("outer", "amount", "told"),
+    [({}, 2, "result: 4"), ({}, 50, "too much"), ({"default": "allow"}, 50, "too much"),
+     ({"rules": [{"allow": "*"}]}, 50, "too much"), ({"rules": [{"deny": "*"}]}, 2, "not allowed"),
+     ({"rules": [{"ask": "twice"}]}, 2, "nobody is here to ask"), ({"rules": [{"ask": "twice"}]}, 50, "too much")],
+)  # fmt: skip
+def test_the_policy_of_a_library_holds_for_its_functions_and_the_own_one_too(
+    outer: dict, amount: int, told: str, tmp_path: Path
+) -> None:
+    library = {"solve": {"agent": "question -> answer", "functions": [TWICE]}}
+    _file(tmp_path, "library.yaml", library, policy=SMALL)
+    nodes = {"n": {"agent": "question -> answer", "functions": "library.yaml#nodes.solve"}}
+    _file(tmp_path, "outer.yaml", nodes, policy=outer)
+    answer, found = asyncio.run(_of_file(tmp_path, "outer.yaml", _wants_twice(amount)))
+    assert told in answer and found.inherited[0].tools == ["twice"]
+
+
+@needs_kernel
+def test_a_policy_is_handed_on_through_files_and_into_the_result(tmp_path: Path) -> None:
+    """Library, a file that uses it, a file that uses that one, and what is exported of it."""
+    from workbench.export import write_workflow
+    from workbench.run import prepare
+
+    _file(tmp_path, "library.yaml", {"solve": {"agent": "question -> answer", "functions": [TWICE]}}, policy=SMALL)
+    for name, before in (("middle.yaml", "library.yaml#nodes.solve"), ("outer.yaml", "middle.yaml")):
+        _file(tmp_path, name, {"solve": {"agent": "question -> answer", "functions": [before]}})
+    assert "too much" in asyncio.run(_of_file(tmp_path, "outer.yaml", _wants_twice(50)))[0]
+    task = prepare(tmp_path / "outer.yaml", [])[2]
+    (tmp_path / "library.yaml").unlink()
+    write_workflow(task, task.workflow, tmp_path / "whole.yaml")
+    assert "too much" in asyncio.run(_of_file(tmp_path, "whole.yaml", _wants_twice(50)))[0]
+    other = {"n": {"agent": "question -> answer", "functions": [{**TWICE, "name": "thrice"}]}}
+    held = policy({"inherited": [{"tools": ["twice"], "policy": SMALL}]})
+    assert held.verdict("thrice", {"amount": 50})[0] == "allow" and other, "other tools are not touched"
+
+
+@needs_kernel
+@pytest.mark.parametrize("direct", [True, False])
+def test_the_policy_of_an_inner_workflow_holds_in_it_and_nowhere_else(direct: bool, tmp_path: Path) -> None:
+    agent = {"agent": "question -> answer", "functions": [TWICE]}
+    nodes = {"solve": agent}
+    if not direct:  # the inner file takes the function from a third one, whose rules they are
+        _file(tmp_path, "third.yaml", nodes, policy=SMALL)
+        nodes = {"solve": {**agent, "functions": "third.yaml"}}
+    _file(tmp_path, "inner.yaml", nodes, policy=SMALL if direct else {})
+    for amount, told in ((2, "result: 4"), (50, "too much")):
+        (folder := tmp_path / str(amount)).mkdir()
+        _file(folder, "outer.yaml", {"n": {"workflow": "../inner.yaml"}})
+        assert told in asyncio.run(_of_file(folder, "outer.yaml", _wants_twice(amount)))[0]
+    (folder := tmp_path / "beside").mkdir()
+    _file(folder, "outer.yaml", {"m": {"workflow": "../inner.yaml"}, "n": {**agent, "needs": "m"}})
+    assert asyncio.run(_of_file(folder, "outer.yaml", _wants_twice(50)))[0] == "result: 100", (
+        "the outer agent's own call"
+    )

@@ -75,9 +75,13 @@ class Journal:
         return dict(self.kept[self.at - 1])
 
 
+async def allowed(tool: str, arguments: Any) -> None:
+    """No policy."""
+
+
 def episode(name: str, base: Path, journal: Journal | None = None, **settings: Any) -> Episode:
     made(name, base, **settings)
-    return Episode(name, {**WORLDS[name][0], **settings}, base, WORLDS[name][1], (journal or Journal()).effect)
+    return Episode(name, {**WORLDS[name][0], **settings}, base, WORLDS[name][1], (journal or Journal()).effect, allowed)
 
 
 def play(name: str, base: Path, actions: list[str], **settings: Any) -> list[Position]:

@@ -6,15 +6,21 @@ import itertools
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from tests.plugins.test_sandbox import _kernel_features
 
 from workbench.cli import cli
 from workbench.lm import Request
-from workbench_sim import topology
-from workbench_sim.run import mean_and_interval, run_many, run_world
+from workbench.nodes import node_tree
+from workbench.workflow import Workflow
+from workbench_sim import functions, routing, topology
+from workbench_sim.run import accuracy, mean_and_interval, measured, run_many, run_world
 from workbench_sim.worlds import INSTRUCTIONS, TOPICS, WORDS, WORLDS, proposer, rules_in, with_rules
+
+needs_sandbox = pytest.mark.skipif(bool(_kernel_features()), reason=_kernel_features() or "-")
 
 
 def request(instruction: str, topics: list[int], asked: int = 0, **settings: float) -> Request:
@@ -85,6 +91,18 @@ def test_the_command_compares_with_random_and_draws(tmp_path: Path) -> None:
     assert TOPICS == 8
 
 
+def test_a_bench_that_was_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the file has is not run again, a line cut by the kill is."""
+    kept, jobs = tmp_path / "kept.jsonl", [("facets", "random", 200, 0), ("facets", "random", 200, 1)]
+    whole = run_many(jobs, keep=kept)
+    lines = kept.read_text().splitlines()
+    kept.write_text(f"{lines[0]}\n{lines[1][:40]}\n")
+    ran: list[Any] = []
+    monkeypatch.setattr("workbench_sim.run._run_job", lambda job: ran.append(job) or run_world(
+        WORLDS[job[0]], job[1], calls=job[2], seed=job[3]))  # fmt: skip
+    assert run_many(jobs, keep=kept) == whole and ran == jobs[1:]
+
+
 def ask(text: str, world: str = "rules", draws: int = 200) -> list[str]:
     request = Request(({"role": "user", "content": text},))
     return [proposer(WORLDS[world], request, random.Random(i)) for i in range(draws)]
@@ -141,11 +159,8 @@ def test_the_worlds_of_structure_have_one_best_and_differ_by_seed() -> None:
 
 def test_the_truth_of_a_structure_is_what_the_simulation_shows(tmp_path: Path) -> None:
     """For drawn structures: the table against the share of right answers, by the real runtime."""
-    from workbench.nodes import node_tree
     from workbench.search import RandomSuggests, Space
     from workbench.spec import DomainSpec
-    from workbench.workflow import Workflow
-    from workbench_sim.run import accuracy, measured
 
     world = WORLDS["topology"].planted(3)
     start = Workflow(
@@ -168,3 +183,95 @@ def test_random_search_finds_better_structures_with_more_calls() -> None:
         [run_world(WORLDS["topology"], "random", calls=c, seed=s).accuracy for s in range(3)] for c in (900, 4000)
     )
     assert sum(many) > sum(few) and max(many) <= topology.BEST
+
+
+def start_of(name: str, folder: Path, seed: int = 0) -> tuple[Any, Workflow]:
+    world = WORLDS[name].planted(seed)
+    tree = {n: node_tree(raw, lambda *a: ValueError(a)) for n, raw in world.nodes.items()}
+    return world, Workflow({"nodes": tree}, folder)
+
+
+def test_the_best_functions_are_a_right_one_for_each_topic(tmp_path: Path) -> None:
+    world, start = start_of("functions", tmp_path)
+    best = [functions.function(t, "right") for t in range(TOPICS)]
+    assert functions.worth(best) == pytest.approx(world.best) and functions.worth([]) == functions.NOTHING_CALLED
+    assert world.truth(start.patched({"nodes.sort.functions": best})) == pytest.approx(world.best)
+    for kind in functions.WORTH:
+        other = [functions.function(t, kind) for t in range(TOPICS)]
+        here = functions.worth([*other, *best])
+        assert here == pytest.approx(functions.WORTH[kind]), kind
+        assert here == pytest.approx(world.best) or (kind not in ("right", "lying") and here < world.best)
+    assert functions.worth([*best, functions.function(0, "meddling")]) == pytest.approx(world.best), (
+        "it is never called"
+    )
+    assert world.truth(start.patched({"nodes.sort.functions": best, "nodes.sort.max_steps": 3})) is None
+    assert functions.worth([{**best[0], "source": "def f(text): return 1"}]) is None
+
+
+@needs_sandbox
+def test_the_truth_of_functions_is_what_the_simulation_shows(tmp_path: Path) -> None:
+    """In the real sandbox, one topic of each kind of function; the share of right answers against the formula."""
+    world, start = start_of("functions", tmp_path)
+    shown = ["right", "wrong", "memorised", "slow", "right"]
+    made = start.patched({"nodes.sort.functions": [functions.function(t, kind) for t, kind in enumerate(shown)]})
+    rows = [{"text": f"q topic{t} {'abcd'[t % 4]}: a {'abcd'[t % 4]}-thing"} for t in range(TOPICS)]
+    assert measured(world, made, rows, repeats=24) == pytest.approx(accuracy(world, made, 0), abs=0.09)
+
+
+@needs_sandbox
+def test_functions_that_fail_their_own_test_cost_no_call_and_the_rest_helps(tmp_path: Path) -> None:
+    made, drawn = (run_world(WORLDS["functions"], o, calls=700, seed=0) for o in ("forge", "random"))
+    assert made.error is drawn.error is None and made.best == 0.9 and made.proposer["calls"] > 3
+    assert made.accuracy > drawn.accuracy + 0.1, (made, drawn)
+
+
+def test_the_proposer_of_functions_edits_by_what_it_sees() -> None:
+    def edits(functions_now: str, results: str) -> list[dict[str, Any]]:
+        text = f'{{"action": "add" | "revise"}}\nThe functions now:\n{functions_now}\n{results}'
+        return [json.loads(answer) for answer in ask(text, "functions", 60)]
+
+    row = '- score 0.00; task: {"text": "x topic3 word3: a b-thing", "label": "b", "topic": 3}; answer: {"label": "a"}'
+    assert {(e["action"], e["name"]) for e in edits("none", row)} >= {("add", "topic3_label")}
+    assert edits("none", row.replace("0.00", "1.00"))[0] == {"action": "terminate"}
+    here = "### topic3_label: the label of a question on topic3\ndef topic3_label(text): ..."
+    called = row + '; called topic3_label({"text": "x topic3 word3"}): '
+    assert {e["action"] for e in edits(here, called + "a")} == {"revise"}, "it misled"
+    assert {e["action"] for e in edits(here, called + "b")} == {"terminate"}, "the agent's own slip"
+    assert {e["action"] for e in edits(here, row)} == {"terminate"}, "the function is new"
+    meddler = edits("### any_topic: x\ndef any_topic(text): ...", row + '; called any_topic({"text": "x"}): it depends')
+    assert meddler[0] == {"action": "remove", "name": "any_topic"}
+
+
+def test_the_best_route_is_the_best_of_all_and_differs_by_seed() -> None:
+    """The table of costs against trying all routes of three kinds."""
+    for seed in range(4):
+        best = routing.best_route(seed)
+        assert routing.worth(best, seed) == pytest.approx(WORLDS["routing"].best)
+        most, reached = routing.ceiling(seed)
+        cheap = routing.best_route(seed, most)
+        assert routing.cost(cheap) <= most + 1e-12 and routing.worth(cheap, seed) == reached < 0.9
+        assert routing.worth({k: routing.MODELS[0] for k in routing.KINDS}, seed) <= reached
+        draw = random.Random(seed)
+        for _ in range(3000):
+            drawn = {k: draw.choice(routing.MODELS) if draw.random() < 0.4 else cheap[k] for k in routing.KINDS}
+            assert routing.cost(drawn) > most + 1e-12 or routing.worth(drawn, seed) <= reached + 1e-12
+    assert len({tuple(routing.best_route(seed).values()) for seed in range(5)}) == 5
+
+
+def test_the_truth_of_a_route_is_what_the_simulation_shows(tmp_path: Path) -> None:
+    world, start = start_of("routing", tmp_path, 3)
+    rows: Any = [world.row({"text": f"q topic1: a {'abcd'[i % 4]}-thing"}, i) for i in range(8)]
+    assert {row["kind"] for row in rows} == set(routing.KINDS)
+    for route in (routing.best_route(3), {k: routing.MODELS[i % 4] for i, k in enumerate(routing.KINDS)}):
+        made = start.patched({f"nodes.sort.cases.{kind}.lm": model for kind, model in route.items()})
+        assert routing.route_of(made) == route and accuracy(world, made, 0) == routing.worth(route, 3)
+        assert measured(world, made, rows, repeats=60) == pytest.approx(routing.worth(route, 3), abs=0.07)
+    assert routing.route_of(start.patched({"nodes.sort.cases.law.samples": 3})) is None
+
+
+def test_a_ceiling_holds_and_costs_accuracy(tmp_path: Path) -> None:
+    """Without the ceiling the winner of the same seed is dearer; with it the best that can be had is told."""
+    optimizer = {"optuna": {"trials": 12}}
+    free, tight = (run_world(WORLDS[w], optimizer, calls=400, seed=1) for w in ("routing", "routing_ceiling"))
+    assert free.best == 0.9 and tight.best == routing.ceiling(1)[1] < 0.9
+    assert tight.accuracy <= tight.best + 1e-9 and tight.accuracy > 0.4
