@@ -87,24 +87,22 @@ class Generator:
     def generate(self, rows: list[Row]) -> None:
         """Complete all rows in one batch. No prompt may be as long as `context`."""
         active, cache = list(rows), DynamicCache(config=self.model.config)
-        width = max(len(row.prompt_ids) for row in rows)
-        ids = torch.zeros((len(rows), width), dtype=torch.long)
+        prompts = {prompt: i for i, prompt in enumerate(dict.fromkeys(tuple(row.prompt_ids) for row in rows))}
+        width = max(map(len, prompts))
+        ids = torch.zeros((len(prompts), width), dtype=torch.long)
         mask = torch.zeros_like(ids)
-        for i, row in enumerate(rows):  # on the left, so that all prompts end in the same column
-            ids[i, width - len(row.prompt_ids) :] = torch.tensor(row.prompt_ids)
-            mask[i, width - len(row.prompt_ids) :] = 1
+        for prompt, i in prompts.items():  # on the left, so that all prompts end in the same column
+            ids[i, width - len(prompt) :] = torch.tensor(prompt)
+            mask[i, width - len(prompt) :] = 1
         ids, mask = ids.to(self.device), mask.to(self.device)
         positions = (mask.cumsum(-1) - 1).clamp(min=0)
+        logits = self._logits(ids, mask, positions, cache)
+        if len(prompts) < len(rows):  # equal prompts were computed once; from here on every row goes its own way
+            index = torch.tensor([prompts[tuple(row.prompt_ids)] for row in rows], device=self.device)
+            cache.batch_select_indices(index)
+            logits, mask, positions = logits[index], mask[index], positions[index]
         while True:
-            output = self.model(
-                input_ids=ids,
-                attention_mask=mask,
-                position_ids=positions,
-                past_key_values=cache,
-                use_cache=True,
-                **self._last_only,
-            )
-            ids = self._choose(active, output.logits[:, -1].float())
+            ids = self._choose(active, logits)
             keep = [i for i, row in enumerate(active) if not self._ended(row)]
             if not keep:
                 break
@@ -115,8 +113,19 @@ class Generator:
                 ids, mask, positions = ids[index], mask[index], positions[index]
                 active = [active[i] for i in keep]
             mask = torch.cat([mask, mask.new_ones((len(active), 1))], dim=1)
+            logits = self._logits(ids, mask, positions, cache)
         for row in rows:
             self._decode(row)
+
+    def _logits(
+        self, ids: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor, cache: DynamicCache
+    ) -> torch.Tensor:
+        """Of the next token of every row, after the tokens in the cache and these."""
+        output = self.model(
+            input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=cache, use_cache=True,
+            **self._last_only,
+        )  # fmt: skip
+        return output.logits[:, -1].float()
 
     def _choose(self, rows: list[Row], logits: torch.Tensor) -> torch.Tensor:
         """The next token of every row, with its log-probability under the model itself (temperature 1)."""

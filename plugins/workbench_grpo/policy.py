@@ -17,10 +17,10 @@ from safetensors.torch import load_file, save_file
 from transformers.utils import logging as hf_logging
 
 from workbench.generate import Generator
+from workbench_grpo.forward import log_probabilities
 from workbench_grpo.rollouts import Batch
 from workbench_grpo.settings import Lora
 
-CHUNK = 4096  # tokens whose logits over the vocabulary are held at once
 Weights = dict[str, torch.Tensor]
 
 
@@ -57,6 +57,7 @@ class Policy:
         return self.generator.device
 
     def log_probabilities(self, batch: Batch, temperature: float = 1.0) -> tuple[torch.Tensor, torch.Tensor]:
+        """Of the tokens after the prompts, and the entropies there: (rows, longest)."""
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
             return log_probabilities(self.inner, batch, temperature=temperature)
 
@@ -109,35 +110,6 @@ def digest_of(weights: Mapping[str, torch.Tensor]) -> str:
         found.update(name.encode())
         found.update(weights[name].detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
     return found.hexdigest()[:16]
-
-
-def log_probabilities(model: Any, batch: Batch, *, temperature: float = 1.0) -> tuple[torch.Tensor, torch.Tensor]:
-    """Log-probabilities of the tokens after the prompts, and the entropies there (no gradient): (rows, longest).
-
-    Only the tokens of the mask are computed, in pieces: the logits of a long batch over a large vocabulary are what
-    fills a GPU first. Elsewhere both are 0.
-    """
-    states = model.get_decoder()(input_ids=batch.ids, attention_mask=batch.attention, use_cache=False)[0]
-    rows, places = batch.mask.nonzero(as_tuple=True)
-    before = states[rows, batch.starts[rows] + places - 1]  # what stands before a token decides it
-    wanted = batch.tokens[rows, places]
-    logp, entropy = zip(*(
-        _of_states(model, before[i : i + CHUNK], wanted[i : i + CHUNK], temperature)
-        for i in range(0, max(1, len(rows)), CHUNK)
-    ), strict=True)  # fmt: skip
-    logps = torch.zeros_like(batch.mask).index_put((rows, places), torch.cat(logp))
-    entropies = torch.zeros_like(batch.mask).index_put((rows, places), torch.cat(entropy))
-    return logps, entropies
-
-
-def _of_states(
-    model: Any, states: torch.Tensor, wanted: torch.Tensor, temperature: float
-) -> tuple[torch.Tensor, torch.Tensor]:
-    logits = model.get_output_embeddings()(states).float() / temperature
-    scores = torch.log_softmax(logits, -1)
-    with torch.no_grad():
-        entropy = -(scores.exp() * scores).sum(-1)
-    return scores.gather(1, wanted[:, None]).squeeze(1), entropy
 
 
 # Checkpoints of training

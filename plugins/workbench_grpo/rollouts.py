@@ -110,6 +110,7 @@ class Batch:
     mask: Any
     sampled: Any
     starts: Any  # (rows,): length of the prompt
+    prompts: Any  # (rows,): a number; rows with one number have one prompt
 
     def part(self, indices: Sequence[int]) -> Batch:
         """Some of the rows, without the padding that only the others needed."""
@@ -119,7 +120,7 @@ class Batch:
         longest = min(longest, self.tokens.shape[1])
         ids, attention = self.ids[index, :width], self.attention[index, :width]
         tokens, mask, sampled = (t[index, :longest] for t in (self.tokens, self.mask, self.sampled))
-        return Batch(ids, attention, tokens, mask, sampled, self.starts[index])
+        return Batch(ids, attention, tokens, mask, sampled, self.starts[index], self.prompts[index])
 
 
 def collate(rows: Sequence[Row], device: Any = "cpu") -> Batch:
@@ -142,4 +143,6 @@ def collate(rows: Sequence[Row], device: Any = "cpu") -> Batch:
         mask[i, :n] = torch.tensor(row.mask, dtype=torch.float)
         sampled[i, :n] = torch.tensor(row.logprobs)
     starts = torch.tensor([len(r.prompt_ids) for r in rows])
-    return Batch(*(t.to(device) for t in (ids, attention, tokens, mask, sampled, starts)))
+    known: dict[tuple[int, ...], int] = {}
+    prompts = torch.tensor([known.setdefault(tuple(r.prompt_ids), len(known)) for r in rows])
+    return Batch(*(t.to(device) for t in (ids, attention, tokens, mask, sampled, starts, prompts)))
