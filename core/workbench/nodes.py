@@ -81,6 +81,12 @@ class NodeKind:
         graph.add_nodes_from(self.children())
         return graph
 
+    def worked(self, values: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+        """A worked example as a chat: what the node asks for these inputs and, as the last message, an answer that it
+        reads as these outputs. Fine-tuning learns from it. None where a value is missing, or where the node does not
+        ask a model exactly so."""
+        return None
+
     async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
         """Give a value for every name in `outputs`."""
         raise NotImplementedError

@@ -28,7 +28,8 @@ def json_schema() -> dict[str, Any]:
     properties["nodes"]["additionalProperties"] = {"anyOf": kinds}
     lm = {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/LMSpec"}], "description": LMSpec.__doc__}
     properties["lm"] = lm
-    properties["roles"] = {"type": "object", "properties": {"proposer": lm, "judge": lm}, "additionalProperties": False}
+    roles = dict.fromkeys(("proposer", "judge", "teacher", "user"), lm)
+    properties["roles"] = {"type": "object", "properties": roles, "additionalProperties": False}
     properties["optimize"] = _optimize_schema(definitions)
     domain = {"$ref": "#/$defs/DomainSpec"}
     short = [{"type": "array", "minItems": 1}, {"const": "optional"}]

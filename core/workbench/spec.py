@@ -159,8 +159,11 @@ class Spec(Strict):
     description: str = Field("", description="for readers")
     lm: LMSpec = Field(default_factory=lambda: LMSpec.model_validate({"model": "bundled/nano"}),
                        description="the language model that does the task; short: its name alone")  # fmt: skip
-    roles: dict[Literal["proposer", "judge"], LMSpec] = Field(default_factory=dict, description="other models for those who "
-                                                              "propose changes and who judge answers")  # fmt: skip
+    roles: dict[Literal["proposer", "judge", "teacher", "user"], LMSpec] = Field(
+        default_factory=dict,
+        description="other models for those who propose changes, who judge answers, whom a trained model learns from, "
+        "and who play the user",
+    )
     data: DataSpec = Field(description="where the examples come from")
     metric: str | dict[str, Any] = Field(description="how an answer is scored, e.g. exact_match(label)")
     objectives: list[Objective] = Field(default_factory=lambda: ["score"], min_length=1, description="what is to be good; "

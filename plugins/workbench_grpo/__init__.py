@@ -1,4 +1,4 @@
-"""The optimizers `grpo`, `sft` and `dpo`: training the weights of the workflow's language model."""
+"""The optimizers `grpo`, `sft` and `dpo`, which train the weights of the workflow's language model, and a metric."""
 
 from workbench import hookimpl
 
@@ -13,3 +13,8 @@ def register_optimizers(register):
 @hookimpl
 def register_lms(register):
     register("policy", "workbench_grpo.serve:policy")
+
+
+@hookimpl
+def register_metrics(register):
+    register("tool_n1", "workbench_grpo.metric:ToolN1")

@@ -1,25 +1,32 @@
-"""The optimizers `sft` and `dpo`: learning from the workflow's own rollouts, without a reward's gradient.
+"""The optimizers `sft` and `dpo`: learning from examples or pairs, without a reward's gradient.
 
-`sft`: tokens of rollouts that scored well are made likelier (rejection sampling). `dpo`: of two rollouts of one row the
-better is made likelier than the worse, relative to the weights at the start (Rafailov et al., arXiv 2305.18290; pairs
-from generate, rank, select, train as in Optima, arXiv 2410.08115). Departure from common practice: TRL's trainers take
-texts and tokenize them again; here the very tokens that were drawn are learned, and those of tools are masked.
+`sft`: tokens of rollouts that scored well are made likelier (rejection sampling), or those of labels, or of a teacher's
+runs; see `lessons.py`. `dpo`: of two rollouts of one row the better is made likelier than the worse, relative to the
+weights at the start (Rafailov et al., arXiv 2305.18290; pairs from generate, rank, select, train as in Optima, arXiv
+2410.08115). Departure from common practice: TRL's trainers take texts and tokenize them again; here the very tokens that
+were drawn are learned, and those of tools are masked.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from workbench import Study
+from workbench import Patch, Study
+from workbench.data import Example
+from workbench.errors import SpecError, suggest
+from workbench.nodes import enabled
+from workbench.plugins import plugins
+from workbench_grpo.lessons import Tokens, drawn_in, general, labelled, mixed, rows_of_lesson, said_in, spliced
 from workbench_grpo.objective import Objective
 from workbench_grpo.optimizer import StudySource, Trains
-from workbench_grpo.rewards import Rollout
+from workbench_grpo.rewards import Rollout, score
 from workbench_grpo.settings import Course
 
 if TYPE_CHECKING:
@@ -34,8 +41,10 @@ class Imitates(Trains):
     rounds: int = Field(1, ge=1, le=100, description="times to draw with the weights so far, choose and train")
     rollouts: int = Field(8, ge=1, le=256, description="runs of the workflow on each training row in a round")
     tasks: int = Field(100, ge=1, description="training rows in a round at most")
-    epochs: int = Field(2, ge=1, le=100, description="passes over what was chosen, each followed by a candidate")
+    epochs: int = Field(2, ge=1, le=100, description="passes over what was chosen")
+    evaluate_every: int = Field(1, ge=1, description="epochs between two candidates; the last is always one")
     batch: int = Field(4, ge=1, description="training rows whose chosen rollouts make one update")
+    falling: bool = Field(False, description="let the learning rate fall on a line to 0 over the updates of a round")
 
     def objective(self) -> Objective:
         raise NotImplementedError
@@ -44,56 +53,213 @@ class Imitates(Trains):
         """What of the rollouts of one training row is learned from."""
         raise NotImplementedError
 
+    async def chosen(self, study: Study, policy: Policy, source: StudySource, tasks: Sequence[Example], course: Course,
+                     round_: int) -> list[list[Row]]:  # fmt: skip
+        """What is learned in a round: rows of tokens, by training row."""
+        groups = await source.rollouts(tasks, course, round_)
+        chosen = [rows for group in groups if (rows := self.choose(_rows(source, group, round_)))]
+        count = sum(map(len, chosen))
+        study.tell(f"round {round_ + 1}: {count} of {sum(map(len, groups))} rollouts to learn from", rows=count)
+        return chosen
+
+    def added(self, study: Study, policy: Policy) -> list[list[Row]]:
+        """Rows that are mixed in, as many as one epoch may need."""
+        return []
+
+    def mix(self, count: int, added: Sequence[list[Row]], rng: random.Random) -> list[list[Row]]:
+        return []
+
     async def course_of(self, study: Study, policy: Policy, engine: Engine, source: StudySource, folder: Path,
                         weights: Path, number: int) -> None:  # fmt: skip
         """No checkpoints: a resumed run draws from the journal and trains again, which takes the least of the time."""
         from workbench_grpo.learner import Learner
 
         learner = Learner(policy, self.objective(), self.learning)
+        top, added = learner.rate, self.added(study, policy)
         course = Course.model_validate({"tasks": self.tasks, "rollouts": self.rollouts})
         for round_ in range(self.rounds):
-            if not source.affords(course, round_):
+            if not self.affords(study, source, course, round_):
                 return
             if (synced := engine.at(round_)) is not None:
                 await synced
             tasks = random.Random(f"{number}: tasks {round_}").sample(
                 list(study.train), min(self.tasks, len(study.train))
             )
-            groups = await source.rollouts(tasks, course, round_)
-            chosen = [rows for group in groups if (rows := self.choose(_rows(source, group, round_)))]
-            count = sum(map(len, chosen))
-            study.tell(f"round {round_ + 1}: {count} of {sum(map(len, groups))} rollouts to learn from", rows=count)
+            chosen = await self.chosen(study, policy, source, tasks, course, round_)
             if not chosen:
                 return
             for epoch in range(self.epochs):
-                order = random.Random(f"{number}: order {round_} {epoch}").sample(chosen, len(chosen))
+                more = self.mix(len(chosen), added, random.Random(f"{number}: mixture {round_} {epoch}"))
+                order = random.Random(f"{number}: order {round_} {epoch}").sample(
+                    [*chosen, *more], len(chosen) + len(more)
+                )
                 for start in range(0, len(order), self.batch):
                     rows = [row for rows in order[start : start + self.batch] for row in rows]
+                    if self.falling:
+                        learner.rate = top * (1 - (epoch + start / len(order)) / self.epochs)
                     await asyncio.to_thread(learner.step, rows, [1.0] * len(rows), round_)
-                done = round_ * self.epochs + epoch + 1
-                await source.offer(await asyncio.to_thread(policy.save, weights), done)
+                if (epoch + 1) % self.evaluate_every == 0 or epoch + 1 == self.epochs:
+                    done = round_ * self.epochs + epoch + 1
+                    await source.offer(await asyncio.to_thread(policy.save, weights), done)
+
+    def affords(self, study: Study, source: StudySource, course: Course, round_: int) -> bool:
+        return source.affords(course, round_)
 
 
 def _rows(source: StudySource, group: Sequence[Rollout], round_: int) -> list[Row]:
     """Rows of all scored rollouts of a training row, equal ones once."""
+    return _once(row for rollout in group if rollout.reward is not None for row in source.rows(rollout, round_))
+
+
+def _once(rows: Iterable[Row]) -> list[Row]:
     found: dict[Any, Row] = {}
-    for rollout in group:
-        if rollout.reward is not None:
-            for row in source.rows(rollout, round_):
-                found.setdefault((row.prompt_ids, row.token_ids, row.reward), row)
+    for row in rows:
+        found.setdefault((row.prompt_ids, row.token_ids, row.mask, row.reward), row)
     return list(found.values())
 
 
+class Mixture(BaseModel):
+    """General chats beside those of the task, so that the model keeps what else it can (AgentTuning)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    file: str = Field(description="rows {messages: [{role, content}, ...]}, relative to the workflow file")
+    share: float = Field(0.2, gt=0, le=1, description="share of training rows that are the task's own")
+
+
 class SFT(Imitates):
-    """Trains the language model on the tokens of its own rollouts that scored well (rejection sampling)."""
+    """Trains the language model on tokens of runs that scored well, on labels, or on a teacher's runs."""
 
     threshold: float = Field(1.0, description="a rollout that earns at least this is learned from")
+    source: Literal["own", "labels", "teacher"] = Field(
+        "own", description="whose answers: the model's own rollouts, labels of the data, runs by the model of the role "
+        "`teacher`")  # fmt: skip
+    labels: dict[str, str] = Field(
+        default_factory=dict, description="source labels: the row's field with the label of an output, by the output"
+    )
+    mixture: Mixture | None = Field(None, description="general chats beside the task's own rows")
+    errors: Literal["learn", "mask"] = Field(
+        "learn",
+        description="turns of good rollouts after which an error was told: learned, or only shown (AgentRefine)",
+    )
+    splice: bool = Field(False, description="also learn from wrong rollouts that a right one mends after their first "
+                         "error (Agent-R)")  # fmt: skip
+    revision: str = Field(
+        "That did not work. I try another way.\n", description="splice: words where the right way begins"
+    )
+    error: str = Field(r"(?i)^\s*error\b|Give the answer in the form asked for", description="regular expression: a message "
+                       "that tells of an error")  # fmt: skip
+
+    @field_validator("error")
+    @classmethod
+    def _readable(cls, value: str) -> str:
+        try:
+            re.compile(value)
+        except re.error as error:
+            raise ValueError(f"'{value}' is no regular expression: {error}") from None
+        return value
 
     def objective(self) -> Objective:
         return Objective.model_validate({"surrogate": "likelihood", "aggregate": "token"})
 
     def choose(self, rows: Sequence[Row]) -> list[Row]:
         return [row for row in rows if (row.reward or 0.0) >= self.threshold]
+
+    def affords(self, study: Study, source: StudySource, course: Course, round_: int) -> bool:
+        if self.source == "own":
+            return source.affords(course, round_)
+        calls = study.worst_calls(study.workflow, study.val)
+        if self.source == "teacher":
+            rows = list(study.train)[: self.tasks]
+            calls += self.rollouts * study.worst_calls(study.workflow, rows)
+        return study.remaining("calls") >= calls
+
+    async def chosen(self, study: Study, policy: Policy, source: StudySource, tasks: Sequence[Example], course: Course,
+                     round_: int) -> list[list[Row]]:  # fmt: skip
+        tokens, nodes = tokens_of(policy), trained_nodes(study, self.address)
+        if self.source == "labels":
+            lessons = [labelled(study.workflow, task, {**study.targets, **self.labels}, nodes) for task in tasks]
+            chosen = [_once(row for lesson in some for row in rows_of_lesson(lesson, tokens)) for some in lessons]
+            count = sum(map(len, chosen))
+            study.tell(f"round {round_ + 1}: {count} worked examples in {len(tasks)} rows", rows=count)
+            return [rows for rows in chosen if rows]
+        if self.source == "teacher":
+            groups = await self._taught(study, tasks)
+        elif self.errors == "learn" and not self.splice:
+            return await super().chosen(study, policy, source, tasks, course, round_)
+        else:
+            groups = await source.rollouts(tasks, course, round_)
+        chosen = [_once(self._of_group(group, tokens, nodes, round_)) for group in groups]
+        count = sum(map(len, chosen))
+        study.tell(f"round {round_ + 1}: {count} rows of {sum(map(len, groups))} rollouts to learn from", rows=count)
+        return [rows for rows in chosen if rows]
+
+    def _of_group(self, group: Sequence[Rollout], tokens: Tokens, nodes: Collection[str], round_: int) -> Iterator[Row]:
+        """Rows of the runs on one training row: of the good ones, and of wrong ones that a good one mends."""
+        masked = re.compile(self.error if self.errors == "mask" else r"(?!)")
+        good = [r for r in group if r.reward is not None and r.reward >= self.threshold]
+        for rollout in good:
+            assert rollout.result.trace is not None
+            if self.source == "own":
+                yield from drawn_in(
+                    rollout.result.trace, nodes, masked, task=rollout.example.id, reward=rollout.reward,
+                    rollout=rollout.replica, version=round_,
+                )  # fmt: skip
+            else:
+                for lesson in said_in(rollout.result.trace, nodes, masked):
+                    yield from rows_of_lesson(lesson, tokens)
+        if not self.splice or not good or good[0].result.trace is None:
+            return
+        right = said_in(good[0].result.trace, nodes)
+        for rollout in group:
+            if rollout.reward is None or rollout.reward >= self.threshold or rollout.result.trace is None:
+                continue
+            for a, b in zip(said_in(rollout.result.trace, nodes), right, strict=False):
+                if a.agent == b.agent and (made := spliced(a, b, re.compile(self.error), self.revision)):
+                    yield from rows_of_lesson(made, tokens)
+
+    async def _taught(self, study: Study, tasks: Sequence[Example]) -> list[list[Rollout]]:
+        """Runs of the workflow with the teacher in place of the trained model, scored."""
+        spec = study.evaluator.runtime.roles.get("teacher")
+        if spec is None:
+            raise SpecError("`source: teacher` needs a teacher", hint="Write e.g. roles: {teacher: openai/gpt-4.1}.",
+                            path=("roles",))  # fmt: skip
+        workflow = study.workflow.patched(
+            Patch({self.address: spec.model_dump(exclude_defaults=True)}, note="the teacher's runs")
+        )
+        found = [await study.evaluate(workflow, tasks, traces=True, replica=k) for k in range(self.rollouts)]
+        groups = [[Rollout(task, e.results[i], e.replica) for e in found] for i, task in enumerate(tasks)]
+        await score([r for group in groups for r in group], self.rewards, self.guards, study.lm("judge"))
+        return groups
+
+    def added(self, study: Study, policy: Policy) -> list[list[Row]]:
+        if self.mixture is None:
+            return []
+        place, known = (study.workflow.base / self.mixture.file).resolve(), plugins().names("readers")
+        suffix = place.suffix.lstrip(".")
+        if suffix not in known or not place.is_file():
+            raise SpecError(f"the mixture's file {place} cannot be read", hint=suggest(suffix, known))
+        try:
+            lessons = general(plugins().get("readers", suffix)(str(place), {}))
+        except ValueError as error:
+            raise SpecError(f"{place}: {error}") from None
+        tokens = tokens_of(policy)
+        return [rows for lesson in lessons if (rows := rows_of_lesson(lesson, tokens))]
+
+    def mix(self, count: int, added: Sequence[list[Row]], rng: random.Random) -> list[list[Row]]:
+        return mixed(count, self.mixture.share, added, rng) if self.mixture else []
+
+
+def tokens_of(policy: Policy) -> Tokens:
+    generator = policy.generator
+    return Tokens(generator.tokenizer, generator.ends, generator.encode)
+
+
+def trained_nodes(study: Study, address: str) -> list[str]:
+    """The nodes whose model is trained: that of the address, or all without a model of their own."""
+    if address != "lm":
+        return [address.split(".")[1]]
+    return [name for name, node in enabled(study.workflow).items() if getattr(node.config, "lm", None) is None]
 
 
 class DPO(Imitates):

@@ -44,6 +44,14 @@ def render(
     ]
 
 
+def answer_text(config: Any, signature: Signature, values: Mapping[str, Any]) -> str:
+    """The assistant's message that gives these outputs."""
+    cls = dspy_signature(signature, config.instructions, tuple(sorted(config.descriptions.items())))
+    return adapter(config.adapter).format_assistant_message_content(
+        cls, {field.name: values[field.name] for field in signature.outputs}
+    )
+
+
 def parse(config: Any, signature: Signature, text: str, cut: bool) -> tuple[dict[str, Any], bool]:
     """The adapter's reading of an answer; where it fails, one plain reading, which is said to be one."""
     from dspy.utils.exceptions import AdapterParseError

@@ -112,6 +112,17 @@ class Predict(SignatureNode):
         kept = [d for d in demos if not self.inputs or any(d.get(n) != values.get(n) for n in self.inputs)]
         return kept[-self.config.retrieve :] if self.config.retrieve else kept
 
+    def worked(self, values: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+        if any(name not in values for name in (*self.inputs, *(f.name for f in self.asked.outputs))):
+            return None
+        if self.config.adapter == "plain":
+            answer = plain.assistant_text(self.asked, values)
+        else:
+            from workbench_predict.dspy_adapters import answer_text
+
+            answer = answer_text(self.config, self.asked, values)
+        return [*self._render({n: values[n] for n in self.inputs}), {"role": "assistant", "content": answer}]
+
     async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
         messages = self._render(inputs)
         if self.config.samples == 1:

@@ -1,0 +1,39 @@
+"""`workbench synthesize`: rows for tool calls, as a file that a workflow's `data:` reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from workbench.cli import echo_json, visible
+
+
+@click.command("synthesize")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), default="rows.jsonl", show_default=True, help="Where rows go.")
+@click.option("--rows", type=click.IntRange(1), help="Rows wanted, in place of the file's.")
+@click.option("--calls", type=click.IntRange(1), help="Ceiling of calls, in place of the file's.")
+@click.option("--seed", type=int, help="In place of the file's.")
+@click.option("--db", default="workbench.db", envvar="WORKBENCH_DB", show_default=True, help="Run database.")
+@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON on stdout.")
+def synthesize_command(file: Path, out: Path, rows: int | None, calls: int | None, seed: int | None, db: str,
+                       as_json: bool) -> None:  # fmt: skip
+    """Let a model write rows for the tools of FILE, and keep those that pass all checks.
+
+    After a kill, the same command goes on: what was paid for is in the database.
+    """
+    from workbench_synth.synthesize import synthesize, write_rows
+
+    given: dict[str, Any] = {"rows": rows, "seed": seed, "budget": {"calls": calls} if calls else None}
+    found = synthesize(file, database=db, changes={k: v for k, v in given.items() if v is not None})
+    write_rows(found.rows, out)
+    if as_json:
+        return echo_json({**found.as_dict(), "out": str(out)})
+    click.echo(f"{len(found.rows)} rows in {out}, from {found.requests} requests ({found.spent['calls']} calls)")
+    for reason, count in found.as_dict()["rejected"].items():
+        if count:
+            click.echo(visible(f"  left out, {reason}: {count}, e.g. {found.examples[reason]}"))
+    if found.status == "budget":
+        click.echo("The budget is spent.")

@@ -1,0 +1,200 @@
+"""What `sft` learns from besides its own good rollouts: masks and mixtures, token by token."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.plugins.test_grpo import candidates, needs_torch, run
+from tests.scripted import Script, make_workflow, run_rows
+
+from workbench.data import Example
+from workbench.lm import Response
+from workbench_grpo.lessons import Lesson, Tokens, drawn_in, general, labelled, mixed, rows_of_lesson, said_in, spliced
+from workbench_grpo.metric import ToolN1
+from workbench_grpo.rollouts import Row
+
+ERRORS = re.compile(r"^error")
+
+
+@pytest.fixture(scope="module")
+def tokens() -> Tokens:
+    """The character tokenizer of the tiny models: `<u>` and `<a>` begin a message, `<end>` ends it."""
+    needs_torch()
+    from tests.tiny_lm import make_tokenizer
+
+    made = make_tokenizer()
+
+    def encode(messages: Any) -> list[int]:
+        text = made.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+        return made(text, add_special_tokens=False)["input_ids"]
+
+    return Tokens(made, {made.eos_token_id}, encode)
+
+
+def chat(*texts: str) -> list[dict[str, Any]]:
+    """Messages, beginning with the user's, in turn."""
+    return [{"role": "assistant" if i % 2 else "user", "content": t} for i, t in enumerate(texts)]
+
+
+def shown(row: Row, tokens: Tokens) -> list[tuple[str, int]]:
+    """(text, mask) of runs of tokens with one mask, the prompt as None."""
+    runs: list[tuple[str, int]] = []
+    for token, m in zip(row.token_ids, row.mask, strict=True):
+        text = tokens.tokenizer.decode([token])
+        if runs and runs[-1][1] == m:
+            runs[-1] = (runs[-1][0] + text, m)
+        else:
+            runs.append((text, m))
+    return runs
+
+
+def test_an_answer_is_tokenized_as_the_template_writes_it_after_the_prompt(tokens: Tokens) -> None:
+    (row,) = rows_of_lesson(Lesson(chat("ab", "cd"), frozenset({1}), "t"), tokens)
+    assert tokens.tokenizer.decode(row.prompt_ids) == "<u>ab<end><a>"
+    assert shown(row, tokens) == [("cd<end>", 1)]
+
+
+def test_turns_make_one_row_and_unlearned_ones_are_masked(tokens: Tokens) -> None:
+    whole = chat("q", "bad", "error x", "good", "ok", "done")
+    (row,) = rows_of_lesson(Lesson(whole, frozenset({3, 5}), "t"), tokens)
+    assert tokens.tokenizer.decode(row.prompt_ids) == "<u>q<end><a>bad<end><u>error x<end><a>"  # only shown
+    assert shown(row, tokens) == [("good<end>", 1), ("<u>ok<end><a>", 0), ("done<end>", 1)]
+    (row,) = rows_of_lesson(Lesson(whole, frozenset({1, 5}), "t"), tokens)  # an error in the middle
+    assert shown(row, tokens) == [("bad<end>", 1), ("<u>error x<end><a>good<end><u>ok<end><a>", 0), ("done<end>", 1)]
+    assert rows_of_lesson(Lesson(whole, frozenset(), "t"), tokens) == []
+
+
+def test_a_template_that_rewrites_history_gets_a_row_for_each_turn(tokens: Tokens) -> None:
+    def forgetful(messages: Any) -> list[int]:
+        return tokens.encode(messages[-1:])
+
+    apart = Tokens(tokens.tokenizer, tokens.ends, forgetful)
+    rows = rows_of_lesson(Lesson(chat("q", "a", "r", "b"), frozenset({1, 3}), "t"), apart)
+    assert [tokens.tokenizer.decode(r.prompt_ids) for r in rows] == ["<u>q<end><a>", "<u>r<end><a>"]
+    assert [shown(r, apart) for r in rows] == [[("a<end>", 1)], [("b<end>", 1)]]
+
+
+def test_labels_become_the_answers_of_their_nodes(tmp_path: Path) -> None:
+    nodes = {"first": {"predict": "q -> hint"}, "second": {"predict": "q, hint -> label"}}
+    workflow = make_workflow(nodes, tmp_path)
+    row = Example("r", {"q": "who", "hint": "x", "gold": "me"})
+    found = labelled(workflow, row, {"label": "gold"}, ["first", "second"])
+    assert [(x.agent, x.messages[-1]["content"], sorted(x.learned)) for x in found] == [
+        ("first", "x", [2]), ("second", "me", [2])
+    ]  # fmt: skip
+    assert "hint: x" in found[1].messages[1]["content"]  # the label of the first is what the second reads
+    assert [
+        x.agent for x in labelled(workflow, Example("r", {"q": "who", "gold": "me"}), {"label": "gold"}, ["second"])
+    ] == []
+
+
+def agent_runs(folder: Path, *answers: list[str]) -> list[Any]:
+    """Traces of an agent with the tool `half`, each of which says these answers in turn."""
+    (folder / "tools.py").write_text(
+        "def half(n: int) -> int:\n    'Half of n.'\n    if n % 2: raise ValueError('odd')\n    return n // 2\n"
+    )
+    workflow = make_workflow({"solve": {"agent": "q -> answer", "tools": ["python:tools.half"]}}, folder)
+    found = []
+    for i, said in enumerate(answers):
+        left = iter(said)
+
+        def say(request: Any, left: Any = left) -> Response:
+            text = next(left)
+            prompt = tuple(range(len(str(request.messages))))
+            return Response(text, "stop", 5, len(text), 0.0, prompt_ids=prompt, token_ids=tuple(map(ord, text)),
+                            logprobs=(-0.5,) * len(text))  # fmt: skip
+
+        found.append(run_rows(workflow, [{"q": "8"}], Script(say), folder / f"{i}.db")[0].trace)
+    return found
+
+
+CALL = 'call: {"tool": "half", "arguments": {"n": %s}}'
+
+
+def test_errors_are_shown_and_their_mending_is_learned(tmp_path: Path, tokens: Tokens) -> None:
+    (trace,) = agent_runs(tmp_path, [CALL % 7, CALL % 8, "answer: 4"])
+    (plain,), (masked,) = said_in(trace, ["solve"]), said_in(trace, ["solve"], ERRORS)
+    assert sorted(plain.learned) == [2, 4, 6] and sorted(masked.learned) == [4, 6]
+    assert plain.messages[3]["content"].startswith("error: ") and said_in(trace, ["other"]) == []
+    learned = [row for row in drawn_in(trace, ["solve"], ERRORS, task="t")]
+    text = "".join(chr(t) for r in learned for t, m in zip(r.token_ids, r.mask, strict=True) if m)
+    assert text == CALL % 8 + "answer: 4"  # the very tokens, without those of the wrong call
+    assert all(lp == -0.5 for r in learned for lp, m in zip(r.logprobs, r.mask, strict=True) if m)
+
+
+def test_a_right_way_is_spliced_into_a_wrong_one_at_its_first_error(tmp_path: Path) -> None:
+    wrong, right, clean = (
+        said_in(t, ["solve"])[0]
+        for t in agent_runs(
+            tmp_path, [CALL % 6, CALL % 7, "answer: 9"], [CALL % 6, CALL % 8, "answer: 4"], ["answer: 1"]
+        )
+    )
+    made = spliced(wrong, right, ERRORS, "No. ")
+    assert made is not None
+    said = [(m["content"], i in made.learned) for i, m in enumerate(made.messages) if m["role"] == "assistant"]
+    assert said == [(CALL % 6, True), (CALL % 7, False), ("No. " + CALL % 8, True), ("answer: 4", True)]
+    assert made.messages[5]["content"].startswith("error")
+    assert spliced(clean, right, ERRORS, "") is None  # nothing tells where it went wrong
+    assert spliced(right, right, ERRORS, "") is None
+
+
+@pytest.mark.parametrize(("share", "wanted"), [(0.2, 40), (0.5, 10), (1.0, 0)])
+def test_a_mixture_keeps_its_ratio(share: float, wanted: int) -> None:
+    lessons = general([{"messages": chat("a", "b", "c", "d")}] * 3)
+    assert [sorted(x.learned) for x in lessons] == [[1, 3]] * 3
+    drawn = mixed(10, share, list(range(3)), random.Random(0))
+    assert len(drawn) == wanted and max((drawn.count(i) for i in range(3)), default=0) <= wanted // 3 + 1
+    with pytest.raises(ValueError, match="row 1 of the mixture has no `messages`"):
+        general([{"text": "a"}])
+
+
+def test_the_metric_is_the_rule_of_the_reward() -> None:
+    row = Example("r", {"calls": [{"name": "f", "arguments": {}}]})
+    said = '<think>x</think><tool_call>{"name": "f", "arguments": {}}</tool_call>'
+    metric = ToolN1("call", "calls")
+    assert metric(row, {"call": said}, None).value == 1.0
+    assert metric(row, {"call": said.replace("<think>", "")}, None).value == 0.0
+
+
+# Whole runs
+
+
+def test_labels_teach_the_form_that_the_workflow_asks_for(tmp_path: Path) -> None:
+    """nano never saw `xx LABEL`: worked examples teach it, on the tokens that rollouts would have as their prompts."""
+    needs_torch()
+    from workbench_grpo.learner import Learner
+
+    seen: list[Row] = []
+    real = Learner.step
+
+    def watched(self: Learner, rows: Any, values: Any, version: int) -> Any:
+        seen.extend(rows)
+        return real(self, rows, values, version)
+
+    rows = [json.loads(line) for line in (Path(__file__).parents[2] / "workflows/data/tickets.jsonl").open()][:40]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps({**r, "gold": f"xx {r['label']}"}) + "\n" for r in rows))
+    (tmp_path / "metric.py").write_text(
+        "def form(example, prediction, trace):\n    return float(prediction['label'].startswith('xx '))\n"
+    )
+    (tmp_path / "general.jsonl").write_text(json.dumps({"messages": chat("hi", "A")}) + "\n")
+    sft = {"source": "labels", "labels": {"label": "gold"}, "epochs": 4, "evaluate_every": 4, "falling": True,
+           "learning": {"rate": 2e-3}, "mixture": {"file": "general.jsonl", "share": 0.8}}  # fmt: skip
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Learner, "step", watched)
+        run(tmp_path, optimizers=[{"sft": sft}], metric="python:metric.py:form", nodes={"sort": {"predict": "text -> label"}},
+            data={"file": "rows.jsonl", "split": {"train": 16, "val": 12, "test": 12}})  # fmt: skip
+    from workbench_nano.model import Nano
+
+    texts = [Nano.load().tokenizer.decode(list(r.token_ids), skip_special_tokens=False) for r in seen]
+    assert (
+        len(seen) == 4 * (16 + 4)
+        and sum("xx" in t for t in texts) == 4 * 16
+        and all(t.endswith("<|end|>") for t in texts)
+    )
+    scores = [score for _, score in candidates(tmp_path)]
+    assert scores[0] == 0.0 and len(scores) == 2 and (scores[1] or 0) > 0.5
