@@ -84,6 +84,16 @@ class Generator:
         return self.tokenizer(text)["input_ids"]
 
     @torch.inference_mode()
+    def mean_state(self, text: str) -> tuple[list[float], int]:
+        """(the mean of the last hidden states of a text's tokens, their number); what exceeds the context is cut."""
+        ids = self.tokenizer(text)["input_ids"][: self.context] or self.tokenizer(" ")["input_ids"] or [0]
+        found = self.model(
+            input_ids=torch.tensor([ids], device=self.device), output_hidden_states=True, use_cache=False,
+            **self._last_only,
+        )  # fmt: skip
+        return found.hidden_states[-1][0].float().mean(0).tolist(), len(ids)
+
+    @torch.inference_mode()
     def generate(self, rows: list[Row]) -> None:
         """Complete all rows in one batch. No prompt may be as long as `context`."""
         active, cache = list(rows), DynamicCache(config=self.model.config)

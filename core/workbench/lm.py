@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -131,6 +131,16 @@ class HasWeights(Protocol):
     weights: str
 
     def with_weights(self, folder: str) -> Mapping[str, Any]: ...
+
+
+@runtime_checkable
+class CanEmbed(Protocol):
+    """An LM that can also turn texts into vectors.
+
+    embed: one vector a text, all of one length, and the number of tokens that were read. Raises LMError as `complete` does.
+    """
+
+    async def embed(self, texts: Sequence[str]) -> tuple[Sequence[Sequence[float]], int]: ...
 
 
 def estimate_tokens(messages: tuple[Message, ...]) -> int:

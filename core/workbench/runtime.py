@@ -9,11 +9,12 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
 from workbench.data import Example
+from workbench.embed import Embedder, Vector
 from workbench.errors import BudgetSpent, LMError, NodeError, PluginError, SpecError, StoreError, WorkbenchError
 from workbench.graph import Schedule
 from workbench.ledger import Ledger, ServerDead, Settled
@@ -180,6 +181,7 @@ class Runtime:
     policy: PolicySpec = field(default_factory=lambda: PolicySpec())
     consent: Consent | None = None
     _sandbox: Sandbox | None = None
+    _embedders: dict[str, Embedder] = field(default_factory=dict)
     _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def sandbox(self) -> Sandbox:
@@ -222,6 +224,13 @@ class Runtime:
             raise settled.error
         assert settled.response is not None
         return settled.response, settled
+
+    def embedder(self, spec: LMSpec, role: str) -> Embedder:
+        """The vectors of a language model, shared by all who ask. Raises SpecError for one that cannot embed."""
+        lm = self.pool.get(spec)
+        if lm.identity not in self._embedders:
+            self._embedders[lm.identity] = Embedder(lm, lambda lm, request: self.ledger.call(lm, request, role, spec))
+        return self._embedders[lm.identity]
 
 
 class Program:
@@ -336,6 +345,15 @@ class Context:
             CallRecord(request.messages, response, role, spec.model, paid.cached, paid.usd, paid.seconds)
         )
         return response
+
+    async def embed(self, texts: Sequence[str], lm: LMSpec, role: str = "task") -> list[Vector]:
+        """A vector for each text. Raises as `complete` does, and SpecError for a model that cannot embed."""
+        vectors, paid = await self.program.runtime.embedder(lm, role)(texts)
+        for messages, call in paid:
+            assert call.response is not None
+            seen = replace(call.response, text=f"({len(messages)} vectors)")
+            self.span.calls.append(CallRecord(messages, seen, role, lm.model, call.cached, call.usd, call.seconds))
+        return vectors
 
     async def sandboxed(
         self, source: str, function: str, arguments: Mapping[str, Any], *, timeout: float = 5.0

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+from collections.abc import Sequence
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -72,6 +74,13 @@ class HFLM:
             raise RuntimeError(f"{self.identity} is closed")
         return await self._engine.batcher.submit(request)
 
+    async def embed(self, texts: Sequence[str]) -> tuple[list[list[float]], int]:
+        """For each text the mean of the last hidden states of its tokens, and how many tokens that were."""
+        if self._engine is None:
+            raise RuntimeError(f"{self.identity} is closed")
+        found = await asyncio.gather(*(self._engine.batcher.submit(text) for text in texts))
+        return [vector for vector, _ in found], sum(count for _, count in found)
+
     def with_weights(self, folder: str) -> dict[str, Any]:
         return {"model": f"hf:{folder}"}
 
@@ -90,7 +99,7 @@ class _Engine:
 
     def __init__(self, key: tuple, source: str, extra: dict[str, Any], max_batch: int):
         self.users = 0
-        self.batcher = Batcher[Request, Response](self._serve, max_batch=max(1, max_batch))
+        self.batcher: Batcher[Any, Any] = Batcher(self._serve, max_batch=max(1, max_batch))
         self._key, self._source, self._extra, self._generator = key, source, extra, None
 
     async def release(self) -> None:
@@ -100,14 +109,18 @@ class _Engine:
             await self.batcher.aclose()
             self._generator = None
 
-    def _serve(self, requests: list[Request]) -> list[Response | Exception]:
-        """In the worker thread: one generate for prompts of similar length, so that padding stays small."""
+    def _serve(self, requests: list[Request | str]) -> list[Any]:
+        """In the worker thread: one generate for prompts of similar length, so that padding stays small. A text is to be
+        embedded; each by itself, so that its vector does not hang on what came with it."""
         from workbench.generate import Row
 
         generator = self._generator or self._load()
-        results: list[Response | Exception | None] = [None] * len(requests)
+        results: list[Any] = [None] * len(requests)
         rows: list[tuple[int, Row]] = []
         for i, request in enumerate(requests):
+            if isinstance(request, str):
+                results[i] = generator.mean_state(request)
+                continue
             try:
                 ids = generator.encode([dict(message) for message in request.messages])
             except Exception as error:  # a chat template refuses by raising whatever it likes

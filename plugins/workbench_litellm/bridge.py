@@ -7,7 +7,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -92,6 +92,34 @@ class DSPyLM:
         except (dspy_errors.LMError, ValueError, TypeError, RecursionError) as error:
             raise self._mapped(error) from None
         return self._response(answer, request, canonical)
+
+    async def embed(self, texts: Sequence[str]) -> tuple[list[list[float]], int]:
+        """Vectors through LiteLLM, which DSPy has no client of its own for. Raises LMError."""
+        import litellm
+
+        if self._lm is None:
+            self._open()  # LiteLLM's connections are closed with the last of these
+        options = {k: v for k, v in (("api_base", self._settings.api_base), ("api_key", self._key())) if v}
+        if self._settings.api_base:
+            options.setdefault("api_key", "none")  # the usual key is not for an address that a file names
+        try:
+            found: Any = await litellm.aembedding(model=self.model, input=list(texts), num_retries=0, max_retries=0,
+                                                  timeout=self._settings.timeout, **options, **self._extra)  # fmt: skip
+            rows = sorted((dict(row) for row in found.data), key=lambda row: row["index"])
+            tokens = int(getattr(found.usage, "prompt_tokens", 0) or 0)
+            return [[float(x) for x in row["embedding"]] for row in rows], tokens
+        except Exception as error:  # LiteLLM raises its own kinds, those of the openai package, and what JSON brings
+            raise self._embedding_error(error) from None
+
+    def _embedding_error(self, error: Exception) -> LMError:
+        status = getattr(error, "status_code", None)
+        kinds = {401: "auth", 403: "auth", 408: "timeout", 413: "too_long", 429: "rate_limit"}
+        known = isinstance(status, int)
+        kind = kinds.get(status, "server" if status >= 500 else "bad_request") if known else "bad_body"
+        text = f"{self.model}: {error}"
+        for secret in _secrets(self._settings.api_key_env, self._client):
+            text = text.replace(secret, "***")
+        return LMError(kind, text[:300], status=status if known else None)
 
     def price(self, prompt_tokens: int, completion_tokens: int) -> float | None:
         """By the settings' price, else 0.0 on loopback, else DSPy's table of the hosted models, else None."""

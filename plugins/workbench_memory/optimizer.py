@@ -23,7 +23,7 @@ from workbench_memory.bank import Bank, find_sites
 from workbench_memory.learned import fit
 
 Kind = Literal["examples", "cases", "insights", "preferences"]
-Policy = Literal["lexical", "learned", "utility", "recent"]
+Policy = Literal["lexical", "learned", "utility", "recent", "embedding"]
 
 MARGIN = 0.1  # so much below the average utility may be chance
 
@@ -42,7 +42,7 @@ class Memory(Optimizer):
     policies: list[Policy] = Field(
         ["lexical", "utility", "learned"],
         min_length=1,
-        description="ways of retrieval to try, the first one first; demos have lexical and utility (the same for all)",
+        description="ways of retrieval to try, the first one first; demos have lexical and utility (the same for all); embedding needs a recall node with an embedder",
     )
     k: int = Field(8, ge=1, le=64, description="entries shown at most")
     size: int = Field(200, ge=1, le=5000, description="entries in a store at most, those of the highest utility")
@@ -209,7 +209,9 @@ class _Search:
         there = list(self.settings.policies)
         if not bank.site.recall:
             there = [p for p in there if p == "utility" or (p == "lexical" and bank.site.retrieves)] or ["utility"]
-        return [p for p in there if p != "learned" or self.weights.get(bank.site.address)] or ["lexical"]
+        embeds = bank.site.recall and self.study.workflow.get(bank.site.sibling("embedder"), None) is not None
+        usable = {"learned": bool(self.weights.get(bank.site.address)), "embedding": embeds}
+        return [p for p in there if usable.get(p, True)] or ["lexical"]
 
     def _whole(self, number: int, k: int = 0, without: str = "") -> Store:
         """All that is known and not quarantined, by policy number `number`; without one kind of entries if asked."""

@@ -10,14 +10,15 @@ from typing import Any, Literal
 from pydantic import Field
 
 from workbench import plain
+from workbench.embed import BATCH
 from workbench.errors import SpecError
 from workbench.nodes import NodeConfig, NodeKind
-from workbench.runtime import Context
+from workbench.runtime import Context, lm_spec
 from workbench.signature import parse_signature
 from workbench_memory.learned import features, score
 from workbench_memory.lexical import lexical_index, relevance, text_of, words_of
 
-Policy = Literal["lexical", "learned", "utility", "recent", "random"]
+Policy = Literal["lexical", "learned", "utility", "recent", "random", "embedding"]
 
 
 class Entry(NodeConfig):
@@ -41,8 +42,10 @@ class RecallConfig(NodeConfig):
     policy: Policy = Field(
         "lexical",
         description="lexical: nearest by words; learned: by `weights`; utility: nearest, weighed by how well they "
-        "served; recent: the newest; random: a draw for each input, to explore",
+        "served; recent: the newest; random: a draw for each input, to explore; embedding: nearest by vectors of `embedder`",
     )
+    embedder: str | dict[str, Any] | None = Field(None, description="the language model of the policy `embedding`, e.g. "
+                                                  "openai/text-embedding-3-small or hf:PATH")  # fmt: skip
     k: int = Field(4, ge=0, le=64, description="entries retrieved at most; those without inputs come on top")
     characters: int = Field(4000, ge=0, description="length of the field written at most; entries are left out whole")
     weights: dict[str, float] = Field(default_factory=dict, description="of the policy `learned`, set by an optimizer")
@@ -66,6 +69,16 @@ class Recall(NodeKind):
                 hint='Write e.g. recall: "question -> notes".',
                 path=("signature",),
             )
+        if config.embedder is not None:
+            lm_spec(config.embedder)
+        elif config.policy == "embedding":
+            raise SpecError("the policy embedding needs a language model that embeds",
+                            hint="Write e.g. embedder: openai/text-embedding-3-small.", path=("embedder",))  # fmt: skip
+
+    @property
+    def max_calls(self) -> int:
+        """A request for the input's vector, and for those of the store in parts."""
+        return 1 + -(-len(self._specific) // BATCH) if self.config.policy == "embedding" else 0
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -76,16 +89,36 @@ class Recall(NodeKind):
         return (self.signature.outputs[0].name,)
 
     async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
-        chosen = self.choose(inputs)
+        chosen = self.choose(inputs, await self._near(inputs, ctx))
         ctx.note(recalled=chosen, count=len(chosen))
         return {self.outputs[0]: "\n".join(self._texts[i] for i in chosen).strip()}
 
-    def choose(self, values: Mapping[str, Any]) -> list[int]:
-        """Numbers of the entries shown, the best one last; never an entry about the input itself."""
+    async def _near(self, values: Mapping[str, Any], ctx: Context) -> Mapping[int, float] | None:
+        """For the policy `embedding` the cosine of each retrievable entry with the input, both less the store's mean: vectors
+        of a language model's states all point the same way."""
+        if self.config.policy != "embedding" or not self._specific:
+            return None
+        import numpy
+
+        assert self.config.embedder is not None
+        lm, entries = lm_spec(self.config.embedder), self.config.entries
+        stored = await ctx.embed([text_of(entries[i].inputs, self.inputs) for i in self._specific], lm)
+        query = (await ctx.embed([text_of(values, self.inputs)], lm))[0]
+        store = numpy.array(stored, dtype=float)
+        mean = store.mean(0) if len(store) > 1 else numpy.zeros(store.shape[1])
+        store, wanted = store - mean, numpy.array(query, dtype=float) - mean
+        sizes = numpy.linalg.norm(store, axis=1) * numpy.linalg.norm(wanted)
+        cosines = store @ wanted / numpy.where(sizes > 0, sizes, 1.0)
+        return dict(zip(self._specific, cosines.round(9).tolist(), strict=True))
+
+    def choose(self, values: Mapping[str, Any], near: Mapping[int, float] | None = None) -> list[int]:
+        """Numbers of the entries shown, the best one last; never an entry about the input itself. near: for the policy
+        `embedding`, how near each entry is."""
         own = _situation(values, self.inputs)
-        near = [i for i in self._ranked(values) if self._situations[i] != own][: self.config.k]
+        ranked = self._ranked(values) if near is None else sorted(near, key=lambda i: (-near[i], i))
+        near_by = [i for i in ranked if self._situations[i] != own][: self.config.k]
         kept, left = [], self.config.characters
-        for index in [*self._general, *near]:
+        for index in [*self._general, *near_by]:
             size = len(self._texts[index]) + 1
             if size <= left:
                 kept.append(index)

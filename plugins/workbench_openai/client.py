@@ -7,10 +7,10 @@ import base64
 import json
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from ipaddress import ip_address
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 from urllib.request import getproxies, proxy_bypass
 
@@ -21,6 +21,8 @@ from workbench.errors import LMError, SpecError
 from workbench.lm import Request, Response, estimate_tokens
 from workbench_openai import wire
 from workbench_openai.prices import usd_per_token
+
+Answer = TypeVar("Answer")
 
 MAX_BODY = 32 * 1024 * 1024
 HOSTED = "https://api.openai.com/v1"
@@ -67,7 +69,7 @@ class OpenAIChat:
         """
         self.model, self._token_ids = model, token_ids
         base = _base_url(settings.api_base or default_base)
-        self._url = base / "chat/completions"
+        self._base, self._url = base, base / "chat/completions"
         self._hosted, loopback = base.host == URL(HOSTED).host, _is_loopback(base.host or "")
         self._key_variable = settings.api_key_env
         if self._key_variable is None and (not settings.api_base or self._hosted or loopback):
@@ -98,26 +100,48 @@ class OpenAIChat:
             body = wire.build_body(self.model, request, extra, self._reasoning)
         except (TypeError, ValueError, RecursionError) as error:
             raise LMError("bad_request", f"the request cannot be written as JSON: {error}") from None
-        raw = b""
-        try:
-            session = self._sessions.get(asyncio.get_running_loop()) or self._open()
-            status, headers, raw = await self._post(session, body)
+
+        def read(status: int, headers: Mapping[str, str], raw: bytes) -> Response:
             if status == 200:
                 return wire.parse_body(raw, request, self.price)
             if wire.is_filtered(status, raw):
                 return Response("", "refusal", estimate_tokens(request.messages), usd=0.0, estimated=True)
             raise wire.error_for(status, headers, raw)
+
+        return await self._sent(self._url, body, read)
+
+    async def embed(self, texts: Sequence[str]) -> tuple[list[list[float]], int]:
+        """One POST {base}/embeddings: a vector for each text, and the tokens read. Raises LMError."""
+        body = json.dumps({"model": self.model, "input": list(texts), **self._extra}).encode()
+
+        def read(status: int, headers: Mapping[str, str], raw: bytes) -> tuple[list[list[float]], int]:
+            if status != 200:
+                raise wire.error_for(status, headers, raw)
+            vectors, tokens = wire.parse_vectors(raw, len(texts))
+            return vectors, tokens or estimate_tokens(tuple({"content": text} for text in texts))
+
+        return await self._sent(self._base / "embeddings", body, read)
+
+    async def _sent(self, url: URL, body: bytes, read: Callable[[int, Mapping[str, str], bytes], Answer]) -> Answer:
+        """What `read` makes of (status, headers, body) of one POST. Raises LMError."""
+        raw = b""
+        try:
+            session = self._sessions.get(asyncio.get_running_loop()) or self._open()
+            status, headers, raw = await self._post(session, url, body)
+            return read(status, headers, raw)
         except LMError as error:
             raise self._explained(error, raw) from None
         except TimeoutError as error:
-            raise LMError("timeout", f"{self._url.host}: {error or 'timed out'}") from None
+            raise LMError("timeout", f"{url.host}: {error or 'timed out'}") from None
         except (aiohttp.ClientError, OSError) as error:
-            text = self._redacted(f"{self._url.host}: {type(error).__name__}: {error}")
+            text = self._redacted(f"{url.host}: {type(error).__name__}: {error}")
             raise LMError("connection", text[:400]) from None
 
-    async def _post(self, session: aiohttp.ClientSession, body: bytes) -> tuple[int, Mapping[str, str], bytes]:
+    async def _post(
+        self, session: aiohttp.ClientSession, url: URL, body: bytes
+    ) -> tuple[int, Mapping[str, str], bytes]:
         # No redirects: they would turn the POST into a GET, and could carry the key elsewhere.
-        async with session.post(self._url, data=body, allow_redirects=False, proxy=self._proxy) as answer:
+        async with session.post(url, data=body, allow_redirects=False, proxy=self._proxy) as answer:
             _acknowledge(answer)
             if (answer.content_length or 0) > MAX_BODY:
                 answer.close()  # or the rest would be read on the way out

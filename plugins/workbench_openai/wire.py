@@ -97,6 +97,20 @@ def parse_body(raw: bytes, request: Request, price: Price) -> Response:
     return _response(text, finish, data, choice, calls, request, price)
 
 
+def parse_vectors(raw: bytes, count: int) -> tuple[list[list[float]], int]:
+    """(vectors in the order of the texts, tokens read or 0) of a body that came with status 200. Raises LMError."""
+    try:
+        data = json.loads(raw.decode("utf-8-sig"))
+        rows = sorted(data["data"], key=lambda row: row["index"])
+        vectors = [[float(x) for x in row["embedding"]] for row in rows]
+    except (ValueError, RecursionError, KeyError, TypeError) as error:
+        raise LMError("bad_body", f"status 200 without vectors ({type(error).__name__}: {error})") from None
+    if [row["index"] for row in rows] != list(range(count)) or not all(vectors):
+        raise LMError("bad_body", f"{len(rows)} vectors for {count} texts")
+    usage = data.get("usage")
+    return vectors, (_count(usage.get("prompt_tokens")) or 0) if isinstance(usage, dict) else 0
+
+
 def _response(
     text: str, finish: str, data: dict, choice: dict, calls: tuple[dict, ...], request: Request, price: Price
 ) -> Response:

@@ -1,0 +1,94 @@
+"""Vectors of texts by a language model that can embed: paid for, journalled and retried as other calls are.
+
+A request for vectors is a call like any other, whose messages are the texts and whose answer holds the vectors; so budget,
+journal and concurrency are the ledger's. Within a run each text is asked for once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from array import array
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from workbench.errors import LMError, SpecError
+from workbench.ledger import Settled
+from workbench.lm import LM, CanEmbed, Message, Request, Response
+
+#: Texts of a request at most.
+BATCH = 64
+
+Ask = Callable[[LM, Request], Awaitable[Settled]]
+Vector = Sequence[float]
+
+
+class Embeddings(LM):
+    """A language model that can embed as one that the ledger can call: messages are texts, the answer is their vectors."""
+
+    def __init__(self, lm: LM):
+        if not isinstance(lm, CanEmbed):
+            raise SpecError(f"{lm.identity} cannot embed texts", hint="Name a model behind openai/, local/, ollama/, "
+                            "hosted_vllm/, hf: or litellm/ as embedder.")  # fmt: skip
+        self.lm: Any = lm  # both LM and CanEmbed
+        self.identity, self.concurrency = f"{lm.identity} (vectors)", lm.concurrency
+
+    async def complete(self, request: Request) -> Response:
+        texts = [str(m["content"]) for m in request.messages]
+        vectors, tokens = await self.lm.embed(texts)
+        if len(vectors) != len(texts) or len({len(v) for v in vectors}) != 1:
+            raise LMError("bad_body", f"{len(texts)} texts, but {len(vectors)} vectors, or not all of one length")
+        return Response(" ".join(map(_packed, vectors)), "stop", tokens, 0)
+
+    def price(self, prompt_tokens: int, completion_tokens: int) -> float | None:
+        return self.lm.price(prompt_tokens, 0)
+
+    async def aclose(self) -> None:
+        """The language model itself is closed by who made it."""
+
+
+class Embedder:
+    """The vectors of one model in a run. ask: sends a request through the ledger."""
+
+    def __init__(self, lm: LM, ask: Ask):
+        self.lm, self.ask = Embeddings(lm), ask
+        self._known: dict[str, asyncio.Future[Vector]] = {}
+
+    async def __call__(self, texts: Sequence[str]) -> tuple[list[Vector], list[tuple[tuple[Message, ...], Settled]]]:
+        """(a vector for each text, the calls that were made for them). Raises LMError, and BudgetSpent.
+
+        A text that somebody else is asking for is waited for. What failed is forgotten, and may be asked for again.
+        """
+        missing = [t for t in dict.fromkeys(texts) if t not in self._known]
+        loop = asyncio.get_running_loop()
+        for text in missing:
+            self._known[text] = loop.create_future()
+        asked = [self._known[t] for t in texts]
+        try:
+            paid = [await self._fetch(missing[i : i + BATCH]) for i in range(0, len(missing), BATCH)]
+        except BaseException as error:
+            for future in (self._known.pop(t) for t in missing if not self._known[t].done()):
+                future.set_exception(error if isinstance(error, Exception) else LMError("provider", "interrupted"))
+                future.exception()  # who waits for it hears of it; nobody need be waiting
+            raise
+        return [await asyncio.shield(future) for future in asked], paid
+
+    async def _fetch(self, texts: Sequence[str]) -> tuple[tuple[Message, ...], Settled]:
+        messages: tuple[Message, ...] = tuple({"role": "user", "content": text} for text in texts)
+        settled = await self.ask(self.lm, Request(messages, max_tokens=1))
+        if settled.error is not None:
+            raise settled.error
+        assert settled.response is not None
+        vectors = [_unpacked(part) for part in settled.response.text.split(" ")]
+        for text, vector in zip(texts, vectors, strict=True):
+            self._known[text].set_result(vector)
+        return messages, settled
+
+
+def _packed(vector: Vector) -> str:
+    """Single precision, in base64: exact for what models give, and short in the journal."""
+    return base64.b64encode(array("f", vector).tobytes()).decode()
+
+
+def _unpacked(text: str) -> Vector:
+    return array("f", base64.b64decode(text))
