@@ -107,5 +107,6 @@ def export_candidate(store: Store, run: str, candidate: str | None, form: str, o
             return text
         out.write_text(text, encoding="utf-8")
         return None
-    plugins().get("exporters", form)(workflow, out)
+    exporter = plugins().get("exporters", form)
+    exporter(workflow, out, **({"task": task} if getattr(exporter, "needs_task", False) else {}))
     return None

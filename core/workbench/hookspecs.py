@@ -74,7 +74,11 @@ def register_environments(register: Register) -> None:
 
 @hookspec
 def register_exporters(register: Register) -> None:
-    """Add exporters: register("dspy", export) serves `workbench export --format dspy`; export(workflow, path)."""
+    """Add exporters: register("dspy", export) serves `workbench export --format dspy`; export(workflow, path).
+
+    One with the attribute `needs_task = True` is also given `task=`, the run's `workbench.task.Task`: its data, metric
+    and settings.
+    """
 
 
 @hookspec

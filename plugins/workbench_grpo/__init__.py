@@ -18,3 +18,9 @@ def register_lms(register):
 @hookimpl
 def register_metrics(register):
     register("tool_n1", "workbench_grpo.metric:ToolN1")
+
+
+@hookimpl
+def register_exporters(register):
+    register("vllm", "workbench_grpo.export:vllm")
+    register("verl", "workbench_grpo.export:verl")

@@ -1,0 +1,235 @@
+"""Exporters of trained models: `vllm`, a folder that serves one, and `verl`, one that goes on training it on a cluster.
+
+Names of verl's settings are those of volcengine/verl at b178a3c (29 January 2026); `contrib/bench/verl_keys.py` checks
+an exported file against a checkout of it.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from workbench.data import Example
+from workbench.errors import SpecError
+from workbench.export import dump_yaml
+from workbench.lm import HasWeights
+from workbench.nodes import NodeKind, enabled
+from workbench.runtime import lm_spec, make_lm
+from workbench.spec import LMSpec
+from workbench.task import Task
+from workbench.workflow import Workflow
+from workbench_grpo.objective import Objective
+from workbench_grpo.optimizer import GRPO
+
+_AGGREGATE = {"sequence": "seq-mean-token-mean", "token": "token-mean"}
+_KL = {"k1": "kl", "k2": "mse", "k3": "low_var_kl"}
+
+_PLUGIN = '''"""Written by `workbench export --format verl`. verl loads this file for its reward, and so learns of the advantages.
+
+Every machine needs `pip install agent-workbench`.
+"""
+
+from verl.trainer.ppo.core_algos import register_adv_est
+
+from workbench_grpo.verl import advantages_for, score_of
+
+OBJECTIVE = {objective}
+REWARDS = {rewards}
+
+
+@register_adv_est("workbench")
+def workbench_advantages(token_level_rewards, response_mask, index, config=None, **more):
+    return advantages_for(token_level_rewards, response_mask, index, OBJECTIVE)
+
+
+def compute_score(data_source, solution_str, ground_truth, extra_info=None, **more):
+    return score_of(solution_str, ground_truth, REWARDS)
+'''
+
+
+def vllm(workflow: Workflow, path: Path | None, *, task: Task) -> None:
+    """Write DIR/serve.sh, which serves the model of the workflow, and DIR/lm.yaml, the `lm:` that then uses it."""
+    folder, weights = _folder(path), weights_of(workflow, task)
+    name = task.spec.name
+    lines = ["#!/bin/sh", "# Serves the trained model on port 8000; every other flag of vLLM may follow.",
+             f'exec vllm serve {shlex.quote(weights)} --served-model-name {shlex.quote(name)} "$@"']  # fmt: skip
+    adapter = Path(weights) / "adapter"
+    if (adapter / "adapter_config.json").is_file():
+        about = json.loads((adapter / "adapter_config.json").read_text(encoding="utf-8"))
+        lines[2:2] = [
+            "# The adapter alone, over its base (several may share one server):",
+            f"#   vllm serve {shlex.quote(str(about['base_model_name_or_path']))} --enable-lora --max-lora-rank {about['r']} "
+            f"--lora-modules {shlex.quote(f'{name}={adapter}')}",
+        ]  # fmt: skip
+    (folder / "serve.sh").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (folder / "serve.sh").chmod(0o755)
+    lm = {"model": f"openai/{name}", "api_base": "http://127.0.0.1:8000/v1"}
+    (folder / "lm.yaml").write_text(dump_yaml({"lm": lm}), encoding="utf-8")
+
+
+def verl(workflow: Workflow, path: Path | None, *, task: Task) -> None:
+    """Write what verl needs to go on: rows (messages, their token ids, ground truth, task), settings, a file with our
+    advantages and reward, and the command. Of workflows with one `predict` node. Raises SpecError."""
+    folder, weights = _folder(path), weights_of(workflow, task)
+    settings = _settings(task)
+    target = _target(task, settings)
+    node = _node(workflow)
+    prompt_tokens = max(
+        _write_rows([_row(node, e, target, weights) for e in part], folder / f"{name}.parquet")
+        for name, part in (("train", task.dataset.train), ("val", task.dataset.val))
+    )
+    rewards = [part.model_dump() for part in settings.rewards]
+    if any(r["kind"] == "metric" for r in rewards):
+        rewards = [{**r, "kind": _kind_of_metric(task)} if r["kind"] == "metric" else r for r in rewards]
+    objective = settings.made_objective()
+    text = _PLUGIN.format(objective=objective.model_dump(mode="json", exclude_defaults=True), rewards=rewards)
+    (folder / "workbench_verl.py").write_text(text, encoding="utf-8")
+    longest = getattr(getattr(node.config, "decoding", None), "max_tokens", None) or task.spec.lm.max_tokens or 512
+    tree = verl_settings(settings, objective, weights, folder.resolve(), prompt_tokens, longest, task.spec.name)
+    (folder / "verl.yaml").write_text(dump_yaml(tree), encoding="utf-8")
+    command = '#!/bin/sh\ncd "$(dirname "$0")"\nexec python3 -m verl.trainer.main_ppo --config-path "$PWD" --config-name verl "$@"\n'
+    (folder / "run.sh").write_text(command, encoding="utf-8")
+    (folder / "run.sh").chmod(0o755)
+
+
+vllm.needs_task = verl.needs_task = True  # type: ignore[attr-defined]
+
+
+def weights_of(workflow: Workflow, task: Task) -> str:
+    """The folder or hub id of the weights of the workflow's language model. Raises SpecError."""
+    changed = workflow.tree.get("lm")
+    spec: LMSpec = lm_spec(changed) if changed else task.spec.lm
+    lm = make_lm(spec)
+    if not isinstance(lm, HasWeights):
+        raise SpecError(
+            f"the weights of {spec.model} are not here", hint="Export a run whose LM is hf:PATH or bundled/nano."
+        )
+    return lm.weights
+
+
+def _folder(path: Path | None) -> Path:
+    if path is None:
+        raise SpecError("this export is a folder", hint="Name it with --out FOLDER.")
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def _settings(task: Task) -> GRPO:
+    """Those of the last `grpo` of the workflow file; its defaults where there is none."""
+    entries = [entry["grpo"] for entry in task.spec.optimize if "grpo" in entry]
+    return GRPO.model_validate(entries[-1] if entries else {})
+
+
+def _target(task: Task, settings: GRPO) -> str:
+    for part in settings.rewards:
+        if part.kind in ("tool_n1", "exact_match"):
+            return part.target
+    return str(getattr(task.metric, "target", None) or getattr(task.metric, "field", None) or "label")
+
+
+def _kind_of_metric(task: Task) -> str:
+    name = str(task.spec.metric).partition("(")[0]
+    if name not in ("tool_n1", "exact_match"):
+        raise SpecError(f"verl cannot be told the metric {name}", hint="Give grpo `rewards` of tool_n1 or exact_match.")
+    return name
+
+
+def _node(workflow: Workflow) -> NodeKind:
+    nodes = list(enabled(workflow).values())
+    if len(nodes) != 1 or nodes[0].worked({n: "" for n in (*nodes[0].inputs, *nodes[0].outputs, "reasoning")}) is None:
+        raise SpecError("verl's rows have one prompt each: the workflow must be a single predict node, and this one has "
+                        + ", ".join(f"{n.name} ({type(n).__name__})" for n in nodes))  # fmt: skip
+    return nodes[0]
+
+
+def _row(node: NodeKind, example: Example, target: str, weights: str) -> dict[str, Any]:
+    values = {**dict.fromkeys((*node.outputs, "reasoning"), ""), **{n: example[n] for n in node.inputs}}
+    chat = node.worked(values)
+    assert chat is not None
+    wanted = example[target]
+    truth = wanted if isinstance(wanted, str) else json.dumps(wanted, ensure_ascii=False)
+    return {
+        "data_source": "workbench", "prompt": chat[:-1], "ability": node.name,
+        "reward_model": {"style": "rule", "ground_truth": truth},
+        "extra_info": {"index": example.id, "task": example.id, "prompt_ids": _ids(chat[:-1], weights)},
+    }  # fmt: skip
+
+
+def _ids(messages: Sequence[Mapping[str, Any]], weights: str) -> list[int]:
+    """Token ids of a prompt, as rollouts here have them: to compare with what the cluster makes of it."""
+    tokenizer = _tokenizer(weights)
+    text = tokenizer.apply_chat_template(list(messages), add_generation_prompt=True, tokenize=False)
+    return tokenizer(text, add_special_tokens=False)["input_ids"]
+
+
+_TOKENIZERS: dict[str, Any] = {}
+
+
+def _tokenizer(weights: str) -> Any:
+    if weights not in _TOKENIZERS:
+        from transformers import AutoTokenizer
+
+        _TOKENIZERS[weights] = AutoTokenizer.from_pretrained(weights, trust_remote_code=False)
+    return _TOKENIZERS[weights]
+
+
+def _write_rows(rows: list[dict[str, Any]], path: Path) -> int:
+    """Write parquet. Returns the tokens of the longest prompt."""
+    try:
+        import pyarrow
+        import pyarrow.parquet as parquet
+    except ImportError:
+        raise SpecError("this export needs pyarrow: pip install 'agent-workbench[parquet]'") from None
+    if rows:
+        parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    return max((len(row["extra_info"]["prompt_ids"]) for row in rows), default=0)
+
+
+def verl_settings(settings: GRPO, objective: Objective, weights: str, folder: Path, prompt_tokens: int, longest: int,
+                  name: str) -> dict[str, Any]:  # fmt: skip
+    """verl's settings for ours. Raises SpecError for what verl's losses do not have."""
+    modes = {("clip", "token"): "vanilla", ("clip", "sequence"): "gspo", ("cispo", "token"): "cispo"}
+    mode = modes.get((objective.surrogate, objective.ratio))
+    if mode is None or objective.aggregate not in _AGGREGATE or objective.constraints or objective.step_weight:
+        raise SpecError(f"verl has no loss for the algorithm {settings.algorithm} as it is set",
+                        hint="Take grpo, dapo, lite_ppo, gspo or cispo.")  # fmt: skip
+    course, learning = settings.made_course(), settings.learning
+    in_loss = bool(objective.beta) and objective.kl_place == "loss"
+    actor: dict[str, Any] = {
+        "optim": {"lr": learning.rate or (1e-5 if settings.lora else 1e-6), "weight_decay": learning.weight_decay,
+                  "lr_warmup_steps": learning.warmup or -1},
+        "ppo_mini_batch_size": max(1, course.tasks // learning.minibatches), "ppo_epochs": learning.epochs,
+        "use_dynamic_bsz": True, "ppo_max_token_len_per_gpu": learning.micro_tokens,
+        "clip_ratio_low": objective.clip_low, "clip_ratio_high": objective.clip_high,
+        "loss_agg_mode": _AGGREGATE[objective.aggregate], "policy_loss": {"loss_mode": mode},
+        "use_kl_loss": in_loss, "kl_loss_coef": objective.beta, "kl_loss_type": _KL[objective.kl],
+        "entropy_coeff": 0, "grad_clip": learning.max_norm,
+    }  # fmt: skip
+    if objective.delta is not None:
+        actor["clip_ratio_c"] = objective.delta
+    model: dict[str, Any] = {"path": weights}
+    if settings.lora:
+        model |= {"lora_rank": settings.lora.rank, "lora_alpha": settings.lora.alpha, "target_modules": "all-linear"}
+    return {
+        "hydra": {"searchpath": ["pkg://verl.trainer.config"]},
+        "defaults": ["ppo_trainer", "_self_"],
+        "data": {"train_files": str(folder / "train.parquet"), "val_files": str(folder / "val.parquet"),
+                 "train_batch_size": course.tasks, "max_prompt_length": -(-prompt_tokens // 64) * 64 or 64,
+                 "max_response_length": longest, "truncation": "error"},
+        "actor_rollout_ref": {
+            "model": model, "actor": actor,
+            "rollout": {"name": "vllm", "n": course.rollouts, "temperature": learning.temperature,
+                        "tensor_model_parallel_size": 1, "log_prob_use_dynamic_bsz": True},
+            "ref": {"log_prob_use_dynamic_bsz": True},
+        },
+        "critic": {"enable": False},
+        "algorithm": {"adv_estimator": "workbench",
+                      "use_kl_in_reward": bool(objective.beta) and objective.kl_place == "reward"},
+        "custom_reward_function": {"path": str(folder / "workbench_verl.py"), "name": "compute_score"},
+        "trainer": {"total_training_steps": course.steps, "test_freq": course.evaluate_every,
+                    "save_freq": course.save_every, "logger": ["console"], "nnodes": 1, "n_gpus_per_node": 1,
+                    "project_name": "workbench", "experiment_name": name},
+    }  # fmt: skip
