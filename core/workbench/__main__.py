@@ -1,0 +1,6 @@
+"""`python -m workbench`, and what torchrun and accelerate start."""
+
+from workbench.cli import main
+
+if __name__ == "__main__":
+    main()
