@@ -13,3 +13,10 @@ def register_optimizers(register):
 @hookimpl
 def register_lms(register):
     register("policy", "workbench_grpo.serve:policy")
+
+
+@hookimpl
+def share_run(rank, size, command):
+    from workbench_grpo.processes import share
+
+    return share(rank, size, command)
