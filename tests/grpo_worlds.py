@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,21 +56,23 @@ class TextSource:
         self.steps_left -= 1
         return self.steps_left >= 0
 
-    async def offer(self, folder: Path, step: int) -> float | None:
-        self.offers.append((step, folder))
+    async def offer(self, folders: Mapping[str, Path], step: int) -> float | None:
+        self.offers.append((step, folders[""]))
         return 0.0
 
 
 def bandit(folder: Path, reward: Reward, *, seed: int = 0, steps: int = 40, rate: float = 3e-3, tasks: int = 4,
            objective: Objective | None = None, course: dict[str, Any] | None = None, crash: int | None = None,
-           checkpoints: str = "course", affords: int = 10**9) -> Trainer:  # fmt: skip
-    """Train a tiny model. crash: stop dead at this step, as a kill would. affords: steps that the budget allows."""
+           checkpoints: str = "course", affords: int = 10**9, texts: str = "abcd",
+           world: type[TextSource] = TextSource, **more: Any) -> Trainer:  # fmt: skip
+    """Train a tiny model. crash: stop dead at this step, as a kill would. affords: steps that the budget allows. more:
+    for the trainer."""
     base = folder / f"base{seed}"
     if not base.exists():
         save(base, seed)
     policy = Policy(str(base), device="cpu", seed=seed)
     engine = LocalEngine(policy.generator)
-    source = TextSource(engine, reward, seed=seed)
+    source = world(engine, reward, seed=seed)
     source.steps_left = affords
     learner = Learner(policy, objective or make_objective("grpo"), Learning(rate=rate))  # type: ignore[call-arg]
     settings = Course.model_validate({"steps": steps, "tasks": tasks, "rollouts": 8, "evaluate_every": 1000,
@@ -82,8 +84,8 @@ def bandit(folder: Path, reward: Reward, *, seed: int = 0, steps: int = 40, rate
         if crash is not None and message.startswith(f"step {crash}:"):
             raise KeyboardInterrupt
 
-    trainer = Trainer(learner, source, [Example(str(i), {"text": c}) for i, c in enumerate("abcd")], settings,
-                      folder / checkpoints, weights=folder / "weights", seed=seed, at=engine.at, tell=tell)  # fmt: skip
+    trainer = Trainer(learner, source, [Example(str(i), {"text": c}) for i, c in enumerate(texts)], settings,
+                      folder / checkpoints, weights=folder / "weights", seed=seed, at=engine.at, tell=tell, **more)  # fmt: skip
     trainer.told = told  # type: ignore[attr-defined]
 
     async def run() -> None:

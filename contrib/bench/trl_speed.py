@@ -9,7 +9,7 @@ with what is fastest for it here: all rows in one batch, no gradient checkpointi
 between any two texts, so neither side may leave out rows.
 
 Printed: median seconds of a step, of which generation, and the ratio of ours to TRL's with a 95% interval (bootstrap
-over the pairs of steps).
+over the pairs of steps), on the clock and, for machines that others use as well, in CPU seconds.
 """
 
 from __future__ import annotations
@@ -50,36 +50,39 @@ class Case:
 
 @dataclass
 class Clock:
-    """Seconds of each step of one side, and of generation in it."""
+    """Seconds of each step of one side, on the clock and of CPU, and of generation in it."""
 
     steps: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
     drawing: list[float] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
     spent: float = 0.0
     drawn: int = 0
     begun: float = 0.0
+    worked: float = 0.0
 
     def start(self) -> None:
-        self.spent, self.drawn, self.begun = 0.0, 0, time.perf_counter()
+        self.spent, self.drawn, self.begun, self.worked = 0.0, 0, time.perf_counter(), time.process_time()
 
     def stop(self) -> None:
         self.steps.append(time.perf_counter() - self.begun)
+        self.cpu.append(time.process_time() - self.worked)
         self.drawing.append(self.spent)
         self.tokens.append(self.drawn)
 
 
 def make_case(name: str, folder: Path) -> Case:
     rng = random.Random(0)
-    texts = ["".join(rng.choice("abcdefghij ") for _ in range(rng.randrange(8, 60))) for _ in range(TASKS)]
+    texts = ["".join(rng.choice("abcdefghij ") for _ in range(rng.randrange(8, 40))) for _ in range(TASKS)]
     if name == "nano":
         import workbench_nano
 
         texts = ["my parcel has not come", "I was charged twice for one order and want that back, please", "it does not start",
                  "how do I close my account and what happens to the rest of the month that I have paid"]  # fmt: skip
-        return Case(str(Path(workbench_nano.__file__).parent / "weights"), 48, texts)
+        return Case(str(Path(workbench_nano.__file__).parent / "weights"), 32, texts)
     if name == "wide":  # a vocabulary that weighs as much as the layers, as in small real models
-        return Case(str(save_wide(folder / "wide")), 48, texts)
-    return Case(str(save(folder / "llama", 0, hidden=256, layers=4, positions=512)), 48, texts)
+        return Case(str(save_wide(folder / "wide")), 32, texts)
+    return Case(str(save(folder / "llama", 0, hidden=256, layers=4, positions=512)), 32, texts)
 
 
 def save_wide(folder: Path) -> Path:
@@ -281,12 +284,15 @@ def compare(name: str, ragged: bool, steps: int) -> dict[str, Any]:
     assert mine.tokens == their.tokens, (mine.tokens, their.tokens)
     cut = slice(WARM, None)
     a, b = mine.steps[cut], their.steps[cut]
+    cpus = [mine.cpu[cut], their.cpu[cut]]
     draw_a, draw_b = mine.drawing[cut], their.drawing[cut]
     rest = [[t - d for t, d in zip(t_, d_, strict=True)] for t_, d_ in ((a, draw_a), (b, draw_b))]
     median = statistics.median
     return {
         "case": name, "lengths": "ragged" if ragged else "even", "steps": len(a), "tokens": round(median(mine.tokens[cut])),
         "ours": round(median(a), 3), "trl": round(median(b), 3), "ratio": round(median(a) / median(b), 3), "ci95": interval(a, b),
+        "cpu": [round(median(c), 3) for c in cpus], "cpu_ratio": round(median(cpus[0]) / median(cpus[1]), 3),
+        "cpu_ci95": interval(*cpus),
         "drawing": [round(median(draw_a), 3), round(median(draw_b), 3)], "rest": [round(median(r), 3) for r in rest],
         "our_update": round(median(updates[cut]), 3),
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""`python -m workbench`: the same as the command `workbench`."""
+"""`python -m workbench`: the same as the command `workbench`, and what torchrun and accelerate start."""
 
 from workbench.cli import main
 

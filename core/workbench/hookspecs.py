@@ -91,6 +91,15 @@ def register_commands(cli: Any) -> None:
     """Add commands to the click group `cli`."""
 
 
+@hookspec(firstresult=True)
+def share_run(rank: int, size: int, command: Callable[[], int]) -> int | None:
+    """Several processes were started for one `optimize` or `resume`, by torchrun or the like. Called in each of them.
+
+    In the first (rank 0): meet the others, call `command`, which is the whole run, let the others go, and return its exit
+    code. In the others: serve the first until it lets go, and return 0.
+    """
+
+
 @hookspec
 def run_started(run: Any) -> None:
     """A run starts or resumes; run: `workbench.session.RunInfo`."""

@@ -24,3 +24,10 @@ def register_metrics(register):
 def register_exporters(register):
     register("vllm", "workbench_grpo.export:vllm")
     register("verl", "workbench_grpo.export:verl")
+
+
+@hookimpl
+def share_run(rank, size, command):
+    from workbench_grpo.processes import share
+
+    return share(rank, size, command)

@@ -21,10 +21,14 @@ from workbench_grpo.settings import Learning
 
 
 class Learner:
-    """AdamW on a policy's trained weights. Where torch.distributed runs, each process takes its share of the rows and
-    gradients are summed: since losses are divided by the counts of the whole step, the sum is the whole gradient."""
+    """AdamW on a policy's trained weights.
 
-    def __init__(self, policy: Policy, objective: Objective, learning: Learning):
+    shared: every process of torch.distributed has one and is given the same steps; each takes its share of the rows, and
+    gradients are summed: since losses are divided by the counts of the whole step, the sum is the whole gradient.
+    """
+
+    def __init__(self, policy: Policy, objective: Objective, learning: Learning, *, shared: bool = False):
+        self.rank, self.processes = (dist.get_rank(), dist.get_world_size()) if shared else (0, 1)
         self.policy, self.objective, self.learning = policy, objective, learning
         self.rate = learning.rate or (1e-5 if policy.lora else 1e-6)
         self.reference: Weights | None = policy.snapshot() if objective.beta else None
@@ -41,9 +45,20 @@ class Learner:
     def reset_reference(self) -> None:
         self.reference = self.policy.snapshot()
 
-    def step(self, rows: Sequence[Row], advantages: Sequence[float], version: int) -> dict[str, float]:
+    def go_back(self, weights: Weights) -> None:
+        """Take these weights, with a new optimizer."""
+        self.policy.restore(weights)
+        self.renew()
+
+    def close(self) -> None:
+        """No more steps will come."""
+
+    def step(
+        self, rows: Sequence[Row], advantages: Sequence[float], version: int, rate: float | None = None
+    ) -> dict[str, float]:
         """Update the weights. version: of the policy as it is; rows that an older one drew are weighed by their own
-        log-probabilities. Returns figures; a step whose gradient is not finite changes nothing and is counted."""
+        log-probabilities. rate: in place of the learning rate. Returns figures; a step whose gradient is not finite
+        changes nothing and is counted."""
         s, figures = self.learning, defaultdict[str, list[float]](list)
         batch = collate(rows, self.policy.device)
         values = torch.tensor(np.asarray(advantages), dtype=torch.float, device=self.policy.device)
@@ -58,7 +73,7 @@ class Learner:
         if not several:
             old = None  # of the first and only update this is the policy itself, exactly
         for group in self.optimizer.param_groups:
-            group["lr"] = self.rate * min(1.0, (version + 1) / max(1, s.warmup))
+            group["lr"] = (rate or self.rate) * min(1.0, (version + 1) / max(1, s.warmup))
         shuffle = random.Random(version)
         for _ in range(s.epochs):
             order = list(range(len(rows)))
@@ -68,6 +83,7 @@ class Learner:
                 chosen = order[k :: s.minibatches]
                 if chosen:
                     self._update(rows, chosen, batch, spread, stale, old, ref, figures)
+        figures = self._of_all_processes(figures)
         return {name: max(found) if name == "gap" else math.fsum(found) / len(found) for name, found in figures.items()}
 
     def _update(self, rows: Sequence[Row], chosen: list[int], batch: Batch, spread: torch.Tensor, stale: torch.Tensor,
@@ -95,7 +111,7 @@ class Learner:
             loss.backward()
             total += float(loss.detach())
             self._note(figures, found, logp, entropy, part, fresh)
-        self._share_gradients()
+        total = self._share_gradients(total)
         norm = torch.nn.utils.clip_grad_norm_(list(self.policy.trained.values()), self.learning.max_norm)
         if math.isfinite(total) and torch.isfinite(norm):
             self.optimizer.step()
@@ -121,10 +137,10 @@ class Learner:
             by_task: dict[str, list[int]] = defaultdict(list)
             for i in chosen:
                 by_task[rows[i].task].append(i)
-            return list(by_task.values())[_rank() :: _processes()]
+            return list(by_task.values())[self.rank :: self.processes]
         silent = self.objective.beta == 0.0
         moving = [i for i in chosen if rows[i].drawn and not (silent and not bool(spread[i].any()))]
-        moving = sorted(moving, key=lambda i: (len(rows[i].prompt_ids) + len(rows[i].token_ids), i))[_rank() :: _processes()]  # fmt: skip
+        moving = sorted(moving, key=lambda i: (len(rows[i].prompt_ids) + len(rows[i].token_ids), i))[self.rank :: self.processes]  # fmt: skip
         parts: list[list[int]] = []
         for i in reversed(moving):
             width = len(rows[parts[-1][0]].prompt_ids) + len(rows[parts[-1][0]].token_ids) if parts else 0
@@ -146,13 +162,26 @@ class Learner:
             found[indices, : logp.shape[1]] = logp
         return found
 
-    def _share_gradients(self) -> None:
-        if _processes() == 1:
-            return
+    def _share_gradients(self, loss: float) -> float:
+        """Sum gradients over all processes; returns the sum of their losses."""
+        if self.processes == 1:
+            return loss
         for p in self.policy.trained.values():
             if p.grad is None:
                 p.grad = torch.zeros_like(p)
             dist.all_reduce(p.grad)
+        total = torch.tensor(loss, dtype=torch.double, device=self.policy.device)
+        dist.all_reduce(total)
+        return float(total)
+
+    def _of_all_processes(self, figures: Mapping[str, list[float]]) -> dict[str, list[float]]:
+        """Figures of the micro-batches of all processes, in the order of their ranks."""
+        if self.processes == 1:
+            return dict(figures)
+        found: list[Any] = [None] * self.processes
+        dist.all_gather_object(found, dict(figures))
+        names = dict.fromkeys(name for each in found for name in each)
+        return {name: [value for each in found for value in each.get(name, [])] for name in names}
 
     # State, as plain tensors and numbers
 
@@ -179,11 +208,3 @@ class Learner:
                 state[names.index(parameter)][key] = value
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": dict(state), "param_groups": groups})
-
-
-def _processes() -> int:
-    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
-
-
-def _rank() -> int:
-    return dist.get_rank() if _processes() > 1 else 0

@@ -1,4 +1,4 @@
-"""The optimizer `grpo`: trains the weights of one LM of the workflow, and offers them as patches of that LM.
+"""The optimizer `grpo`: trains the weights of LMs of the workflow, and offers them as patches of these LMs.
 
 Rollouts are runs of the workflow itself: every node, tool and agent is the one that is evaluated and proved later.
 """
@@ -7,32 +7,29 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from workbench import BudgetSpent, Optimizer, Patch, Study, Workflow
-from workbench.data import Example
-from workbench.errors import PluginError, StoreError, suggest
+from workbench import BudgetSpent, Optimizer, Study, Workflow
+from workbench.errors import PluginError, suggest
 from workbench.lm import HasWeights
 from workbench.nodes import enabled
 from workbench.runtime import lm_spec
 from workbench.spec import LMSpec
 from workbench.workflow import digest
 from workbench_grpo.objective import PRESETS, Objective, make_objective
-from workbench_grpo.rewards import Guards, Part, Rollout, score
-from workbench_grpo.settings import Course, Learning, Lora
+from workbench_grpo.rewards import Guards, Part
+from workbench_grpo.settings import Course, Learning, Lora, PolicySettings, Stage
+from workbench_grpo.source import Role, StudySource
 
 if TYPE_CHECKING:
     from workbench_grpo.policy import Policy
-    from workbench_grpo.rollouts import Row
     from workbench_grpo.serve import Engine
 
 NEEDS = (("torch", (2, 11)), ("transformers", (5, 0)), ("safetensors", (0, 5)))
-LONGEST_CALL = 600.0  # seconds: a rollout waits for the whole batch that it is drawn in
 
 
 class Trains(Optimizer):
@@ -53,64 +50,103 @@ class Trains(Optimizer):
 
     @model_validator(mode="after")
     def _server_fits(self) -> Self:
-        if self.server and self.lora is None:
+        if self.server and any((policy.lora or self.lora) is None for policy in self.made_policies().values()):
             raise ValueError("a server gets an adapter, not all weights: give `lora: {}` as well")
         return self
 
     async def optimize(self, study: Study) -> Workflow:
-        spec = self._spec(study)
-        lm = study.evaluator.runtime.pool.get(spec) if spec else None
         number = study.rng.getrandbits(32)
-        if spec is None or not isinstance(lm, HasWeights):
-            what = f"the weights of {spec.model} are not here" if spec else f"there is no LM at '{self.address}'"
-            study.tell(f"nothing to train: {what}. Name hf:PATH or bundled/nano.")
-            return study.best
+        roles = {}
+        for name, settings in self.made_policies().items():
+            role = self._role(study, name, settings)
+            if isinstance(role, str):
+                study.tell(f"nothing to train: {role}. Name hf:PATH or bundled/nano.")
+                return study.best
+            roles[name] = role
         if not study.train:
             study.tell("nothing to train on: the train split is empty")
             return study.best
-        check_extra(self.lora is not None)
-        await self._train(study, spec, lm, number)
+        check_extra(any(role.lora for role in roles.values()))
+        await self._train(study, roles, number)
         return study.best
 
-    def _spec(self, study: Study) -> LMSpec | None:
-        if self.address == "lm":
-            return study.evaluator.runtime.lm_spec("task", study.workflow)
-        value = study.workflow.get(self.address, None)
-        return lm_spec(value) if value else None
+    def made_policies(self) -> dict[str, PolicySettings]:
+        """What is trained, by role; a single policy has no name."""
+        return {"": PolicySettings(address=self.address, lora=self.lora, learning=None, rewards=None)}
 
-    async def _train(self, study: Study, spec: LMSpec, lm: HasWeights, number: int) -> None:
-        """Load the policy and the engine that draws with it, and run the course; both end with it."""
-        from workbench_grpo.policy import Policy
-        from workbench_grpo.serve import LIVE, LocalEngine
+    def _role(self, study: Study, name: str, settings: PolicySettings) -> Role | str:
+        """The LM to train, or why there is none."""
+        spec = self._spec(study, settings.address)
+        if spec is None:
+            return f"there is no LM at '{settings.address}'"
+        lm = study.evaluator.runtime.pool.get(spec)
+        if not isinstance(lm, HasWeights):
+            return f"the weights of {spec.model} are not here"
+        lora = settings.lora or self.lora
+        return Role(name, settings.address, spec, lm, lora, settings.learning or self.learning, settings.rewards)
 
-        identity = getattr(lm, "identity", spec.model)
-        name = digest([identity, study.workflow.hash, study.name, self.model_dump(mode="json"), number])
+    def _spec(self, study: Study, address: str) -> LMSpec | None:
+        shared = study.evaluator.runtime.lm_spec("task", study.workflow)
+        if address == "lm":
+            return shared
+        if value := study.workflow.get(address, None):
+            return lm_spec(value)
+        node = enabled(study.workflow).get(address.removeprefix("nodes.").removesuffix(".lm"))
+        return shared if node is not None and "lm" in type(node.config).model_fields else None
+
+    async def _train(self, study: Study, roles: dict[str, Role], number: int) -> None:
+        """Load the policies and the engines that draw with them, and run the course; both end with it."""
+        from workbench_grpo.serve import LIVE
+
+        identities = [getattr(role.lm, "identity", role.spec.model) for role in roles.values()]
+        name = digest([*identities, study.workflow.hash, study.name, self.model_dump(mode="json"), number])
         home = study.ledger.store.path
         weights = home.with_name(f"{home.stem}-weights")
         folder = weights / f"run-{study.ledger.run_id}-{re.sub(r'[^A-Za-z0-9]+', '-', study.name)}-{name}"
-        extra = {k: v for k, v in spec.extra.items() if k in ("device", "dtype", "revision")}
-        policy = await asyncio.to_thread(
-            Policy, lm.weights, lora=self.lora, device=self.device or extra.get("device"), dtype=extra.get("dtype"),
-            revision=extra.get("revision"), seed=number,
-        )  # fmt: skip
-        engine = LocalEngine(policy.generator, -1)
-        if self.server:
-            from workbench_grpo.vllm import ServerEngine
-
-            engine = ServerEngine(self.server, name, policy, folder / "adapters")
-        LIVE[name] = engine
-        source = StudySource(self, study, spec, lm, name)
+        source = StudySource(study, roles, self.rewards, self.guards, race=self.race)
         try:
-            await self.course_of(study, policy, engine, source, folder, weights, number)
+            for index, role in enumerate(roles.values()):
+                role.key = f"{name}-{role.name}" if role.name else name
+                others = [other for other in roles.values() if other.key in LIVE]
+                role.policy = await asyncio.to_thread(self._load, role, others, number + index)
+                LIVE[role.key] = role.engine = self._engine(role, folder)
+            await self.course_for(study, source, folder, weights, number)
         except BudgetSpent as spent:
             study.tell(f"training ends with its budget: {spent}")
         finally:
-            del LIVE[name]
-            await engine.aclose()
+            for role in roles.values():
+                if LIVE.pop(role.key, None) is not None:
+                    await role.engine.aclose()
+
+    def _load(self, role: Role, others: list[Role], seed: int) -> Policy:
+        """The role's policy; adapters on one base share its weights."""
+        from workbench_grpo.policy import Policy
+
+        extra = {k: v for k, v in role.spec.extra.items() if k in ("device", "dtype", "revision")}
+        beside = next((o.policy for o in others if o.lora and role.lora and o.lm.weights == role.lm.weights
+                       and o.spec.extra == role.spec.extra), None)  # fmt: skip
+        return Policy(
+            role.lm.weights, lora=role.lora, device=self.device or extra.get("device"), dtype=extra.get("dtype"),
+            revision=extra.get("revision"), seed=seed, name=role.name or "default", beside=beside,
+        )  # fmt: skip
+
+    def _engine(self, role: Role, folder: Path) -> Engine:
+        if self.server:
+            from workbench_grpo.vllm import ServerEngine
+
+            return ServerEngine(self.server, role.key, role.policy, folder / "adapters")
+        from workbench_grpo.serve import LocalEngine
+
+        return LocalEngine(role.policy.generator, -1)
+
+    async def course_for(self, study: Study, source: StudySource, folder: Path, weights: Path, number: int) -> None:
+        """Train the roles of the source."""
+        (role,) = source.roles.values()
+        await self.course_of(study, role.policy, role.engine, source, folder, weights, number)
 
     async def course_of(self, study: Study, policy: Policy, engine: Engine, source: StudySource, folder: Path,
                         weights: Path, number: int) -> None:  # fmt: skip
-        """Train. folder: for checkpoints; weights: for candidates; number: the seed."""
+        """Train the only policy. folder: for checkpoints; weights: for candidates; number: the seed."""
         raise NotImplementedError
 
 
@@ -123,6 +159,12 @@ class GRPO(Trains):
     algorithm: str = Field("grpo", description="a row of the table of algorithms in the plugin's README")
     objective: dict[str, Any] = Field(default_factory=dict, description="changes to the algorithm's objective")
     course: Course = Field(Course.model_validate({}), description="steps, rollouts, candidates, alarms")
+    policies: dict[str, PolicySettings] = Field(
+        default_factory=dict, description="several policies that are trained together, by role, in place of `address`"
+    )
+    stages: list[Stage] = Field(
+        default_factory=list, description="rewards, learning rate and max_steps that change at given steps"
+    )
 
     @field_validator("algorithm")
     @classmethod
@@ -134,7 +176,20 @@ class GRPO(Trains):
     @model_validator(mode="after")
     def _fits(self) -> GRPO:
         self.made_objective()
+        starts = [stage.start for stage in self.stages]
+        if starts != sorted(set(starts)):
+            raise ValueError(f"stages must begin one after the other, and theirs begin at {starts}")
+        addresses = [policy.address for policy in self.policies.values()]
+        if twice := {a for a in addresses if addresses.count(a) > 1}:
+            raise ValueError(f"two policies have the address {', '.join(sorted(twice))}; give each an LM of its own")
+        if wrong := [name for name in self.policies if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name)]:
+            raise ValueError(f"'{wrong[0]}' is no name for a policy: letters, digits and _, beginning with a letter")
+        if self.policies and self.address != "lm":
+            raise ValueError("give either `address` or `policies`, which hold an address each")
         return self
+
+    def made_policies(self) -> dict[str, PolicySettings]:
+        return self.policies or super().made_policies()
 
     def made_objective(self) -> Objective:
         return make_objective(self.algorithm, self.objective)
@@ -144,123 +199,41 @@ class GRPO(Trains):
         given = {name: getattr(self.course, name) for name in self.course.model_fields_set}
         return Course.model_validate({**PRESETS[self.algorithm].trainer, **given})
 
-    async def course_of(self, study: Study, policy: Policy, engine: Engine, source: StudySource, folder: Path,
-                        weights: Path, number: int) -> None:  # fmt: skip
+    async def course_for(self, study: Study, source: StudySource, folder: Path, weights: Path, number: int) -> None:
         from workbench_grpo.learner import Learner
+        from workbench_grpo.processes import learner_for
         from workbench_grpo.trainer import Trainer
 
-        objective = self.made_objective()
+        objective, roles = self.made_objective(), source.roles
         source.merge = not objective.step_weight  # step-level credit needs a row for each step
+        source.stages = self.stages
+        learners: dict[str, Learner] = {}
+        for name, role in roles.items():
+            learners[name] = learner_for(role.policy, objective, role.learning, [*learners.values()])
+
+        async def at(version: int) -> None:
+            for role in roles.values():
+                if (synced := role.engine.at(version)) is not None:
+                    await synced
+
         trainer = Trainer(
-            Learner(policy, objective, self.learning), source, study.train, self.made_course(), folder,
-            weights=weights, seed=number, at=engine.at, tell=study.tell,
-        )  # fmt: skip
+            learners,
+            source,
+            study.train,
+            self.made_course(),
+            folder,
+            weights=weights,
+            seed=number,
+            at=at,
+            tell=study.tell,
+        )
         if study.best_evaluation is not None:
             trainer.state.best = study.best_evaluation.score
-        await trainer.train()
-
-
-class StudySource:
-    """Rollouts from runs of the workflow under a study, and candidates as patches of its LM."""
-
-    merge = True
-
-    def __init__(self, settings: Trains, study: Study, spec: LMSpec, lm: HasWeights, name: str):
-        self.settings, self.study, self.spec, self.lm, self.name = settings, study, spec, lm, name
-        self.largest_tokens, self.longest_seconds = 0.0, 0.0
-
-    async def rollouts(self, tasks: Sequence[Example], course: Course, step: int) -> list[list[Rollout]]:
-        study, workflow = self.study, self.workflow_at(step, course)
-        tokens, seconds = study.ledger.spent.tokens, study.ledger.seconds
-        runs = [study.evaluate(workflow, tasks, traces=True, replica=k) for k in range(course.rollouts)]
-        found = await asyncio.gather(*runs, return_exceptions=True)
-        if errors := [e for e in found if isinstance(e, BaseException)]:
-            raise next((e for e in errors if not isinstance(e, BudgetSpent)), errors[0])
-        groups = [[Rollout(task, e.results[i], e.replica) for e in found if not isinstance(e, BaseException)]
-                  for i, task in enumerate(tasks)]  # fmt: skip
-        drawn = [rollout for group in groups for rollout in group]
-        for rollout in drawn:
-            if rollout.result.failure == "unsupported" and "policy:" in (rollout.result.message or ""):
-                raise StoreError(
-                    f"the journal does not hold what the checkpoint was made from: {rollout.result.message}"
-                )
-        await score(drawn, self.settings.rewards, self.settings.guards, study.lm("judge"))
-        self.largest_tokens = max(self.largest_tokens, study.ledger.spent.tokens - tokens)
-        self.longest_seconds = max(self.longest_seconds, study.ledger.seconds - seconds)
-        return groups
-
-    def workflow_at(self, step: int, course: Course) -> Workflow:
-        """The workflow with the policy in place of its LM, drawing at the training temperature."""
-        heat = self.settings.learning.temperature
-        lm = {"model": f"policy:{self.name}@{step}", "temperature": heat, "attempts": 1,
-              "timeout": max(LONGEST_CALL, self.spec.timeout)}  # fmt: skip
-        if self.spec.max_tokens:
-            lm["max_tokens"] = self.spec.max_tokens
-        changes: dict[str, Any] = {self.settings.address: lm}
-        for address, key in _decoding(self.study.workflow.nodes, "nodes"):
-            changes[address] = heat if key == "temperature" else 1.0
-        if course.horizon:
-            most = course.horizon[min(step // course.horizon_steps, len(course.horizon) - 1)]
-            for name, node in enabled(self.study.workflow).items():
-                if "max_steps" in node.learnable:
-                    changes[f"nodes.{name}.max_steps"] = most
-        return self.study.workflow.patched(Patch(changes, note=f"rollouts of step {step + 1}"))
-
-    def rows(self, rollout: Rollout, step: int) -> list[Row]:
-        """The calls that the policy answered, as rows."""
-        from workbench_grpo.rollouts import rows_of
-
-        trace, steps = rollout.result.trace, []
-        for span in trace.spans if trace else []:
-            for call in span.calls:
-                r = call.response
-                if call.role == "task" and call.lm.startswith(f"policy:{self.name}@") and r.token_ids is not None:
-                    steps.append({"agent": span.agent or span.node, "turn": len(steps), "prompt_ids": r.prompt_ids,
-                                  "token_ids": r.token_ids, "logprobs": r.logprobs, "text": r.text,
-                                  "truncated": r.finish == "length"})  # fmt: skip
-        return rows_of(
-            steps, reward=rollout.reward, task=rollout.example.id, rollout=rollout.replica, version=step,
-            merge=self.merge, costs=rollout.costs,
-        )  # fmt: skip
-
-    def affords(self, course: Course, step: int) -> bool:
-        """Room for another step, and for a candidate after it: weights that nobody evaluates are worth nothing."""
-        study, rows = self.study, list(self.study.train)
-        drawn = min(course.tasks, len(rows)) * course.rollouts
-        calls = study.worst_calls(self.workflow_at(step, course), rows[:1]) * drawn
-        best = study.best_evaluation
-        tokens = best.objectives["tokens"] * len(study.val) if best else 0.0
-        return (
-            study.remaining("calls") >= calls + study.worst_calls(study.workflow, study.val)
-            and study.remaining("tokens") >= 1.5 * self.largest_tokens + 1.2 * tokens
-            and study.remaining("minutes") * 60 >= 2 * self.longest_seconds
-        )
-
-    async def offer(self, folder: Path, step: int) -> float | None:
-        changes: dict[str, Any] = self.spec.model_dump(exclude_defaults=True)
-        changes["extra"] = {k: v for k, v in self.spec.extra.items() if k != "revision"}
-        found = dict(self.lm.with_weights(str(folder.resolve())))
-        changes = {**changes, **found, "extra": {**changes["extra"], **found.get("extra", {})}}
-        candidate = self.study.workflow.patched(
-            Patch({self.settings.address: changes}, note=f"trained for {step} steps")
-        )
-        if not self.study.affords(candidate):
-            return None
-        evaluation = await self.study.evaluate(candidate, race=self.settings.race)
-        if sum(evaluation.failures.values()) == len(evaluation.results):
-            self.study.tell(f"the weights of step {step} failed on every row: {evaluation.results[0].message}")
-        await self.study.evaluator.runtime.pool.release(lm_spec(candidate.get(self.settings.address)))
-        return evaluation.score if evaluation.complete else 0.0
-
-
-def _decoding(tree: Any, prefix: str) -> Iterator[tuple[str, str]]:
-    """(address, key) of every temperature and top_p that stands in the nodes."""
-    if isinstance(tree, Mapping):
-        for key, value in tree.items():
-            if key in ("temperature", "top_p") and isinstance(value, int | float):
-                yield f"{prefix}.{key}", key
-            elif key not in ("demos", "lm"):
-                yield from _decoding(value, f"{prefix}.{key}")
+        try:
+            await trainer.train()
+        finally:
+            for learner in learners.values():
+                learner.close()
 
 
 def check_extra(lora: bool = False) -> None:

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import shutil
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +17,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers.utils import logging as hf_logging
 
-from workbench.generate import Generator
+from workbench.generate import Generator, Row
 from workbench_grpo.forward import log_probabilities
 from workbench_grpo.rollouts import Batch
 from workbench_grpo.settings import Lora
@@ -25,28 +26,47 @@ Weights = dict[str, torch.Tensor]
 
 
 class Policy:
-    """A checkpoint with the weights that are trained: all, or those of an adapter. Not for two threads at once."""
+    """A checkpoint with the weights that are trained: all, or those of an adapter. Not for two threads at once, but for
+    policies that share a base: these wait for each other."""
 
     def __init__(self, base: str, *, lora: Lora | None = None, device: str | None = None, dtype: str | None = None,
-                 revision: str | None = None, seed: int = 0):  # fmt: skip
-        """Load a folder or hub id. Full training keeps float32 weights; on a GPU products are in bfloat16."""
-        on_gpu = device != "cpu" and (device is not None or torch.cuda.is_available())
-        loaded = Generator.load(
-            base, device=device, dtype=dtype or ("bfloat16" if lora and on_gpu else "float32"), revision=revision
-        )
-        self.base, self.lora, self.tokenizer = base, lora, loaded.tokenizer
-        self.model: Any = loaded.model
+                 revision: str | None = None, seed: int = 0, name: str = "default", beside: Policy | None = None):  # fmt: skip
+        """Load a folder or hub id. Full training keeps float32 weights; on a GPU products are in bfloat16. name: of
+        the adapter; beside: a policy on the same base, in whose model the adapter is put."""
+        self.base, self.lora, self.name = base, lora, name
+        self.made_with = {"base": base, "lora": lora, "device": device, "dtype": dtype, "revision": revision,
+                          "seed": seed, "name": name}  # fmt: skip
+        if beside is not None:
+            self.model, self.tokenizer, self._lock = beside.model, beside.tokenizer, beside._lock
+        else:
+            on_gpu = device != "cpu" and (device is not None or torch.cuda.is_available())
+            kind = dtype or ("bfloat16" if lora and on_gpu else "float32")
+            loaded = Generator.load(base, device=device, dtype=kind, revision=revision)
+            self.model: Any = loaded.model
+            self.tokenizer, self._lock = loaded.tokenizer, threading.RLock()
         if lora is not None:
             from peft import LoraConfig, get_peft_model
 
             config = LoraConfig(r=lora.rank, lora_alpha=lora.alpha, target_modules="all-linear", task_type="CAUSAL_LM")  # type: ignore[arg-type]
             with torch.random.fork_rng():
                 torch.manual_seed(seed)
-                self.model = get_peft_model(self.model, config)
+                if beside is None:
+                    self.model = get_peft_model(self.model, config, adapter_name=name)
+                else:
+                    self.model.add_adapter(name, config)
         # Dropout would make the trained policy another one than the one that drew the tokens.
         self.model.eval()
-        self.generator = Generator(self.inner, self.tokenizer)
-        self.trained: Weights = {n: p for n, p in self.model.named_parameters() if p.requires_grad}
+        self.generator = _OwnGenerator(self)
+        with self.active():
+            self.trained: Weights = {n: p for n, p in self.model.named_parameters() if p.requires_grad}
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """With its own adapter in place, where several share a base."""
+        with self._lock:
+            if self.lora is not None and self.model.active_adapter != self.name:
+                self.model.set_adapter(self.name)
+            yield
 
     @property
     def inner(self) -> Any:
@@ -58,7 +78,8 @@ class Policy:
 
     def log_probabilities(self, batch: Batch, temperature: float = 1.0) -> tuple[torch.Tensor, torch.Tensor]:
         """Of the tokens after the prompts, and the entropies there: (rows, longest)."""
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
+        mixed = torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda")
+        with self.active(), mixed:
             return log_probabilities(self.inner, batch, temperature=temperature)
 
     def snapshot(self) -> Weights:
@@ -96,12 +117,29 @@ class Policy:
         hf_logging.disable_progress_bar()
         whole = self.model
         if self.lora is not None:
-            self.model.save_pretrained(building / "adapter")
-            whole = copy.deepcopy(self.model).merge_and_unload()
+            self.save_adapter(building / "adapter")
+            whole = copy.deepcopy(self.model).merge_and_unload(adapter_names=[self.name])
         whole.save_pretrained(building)
         self.tokenizer.save_pretrained(building)
         building.rename(folder)
         return folder
+
+    def save_adapter(self, folder: Path) -> Path:
+        """Write the adapter alone; returns where it lies."""
+        self.model.save_pretrained(str(folder), selected_adapters=[self.name])
+        return folder if self.name == "default" else folder / self.name
+
+
+class _OwnGenerator(Generator):
+    """Draws with one policy's weights, also where several share a base."""
+
+    def __init__(self, policy: Policy):
+        super().__init__(policy.inner, policy.tokenizer)
+        self.policy = policy
+
+    def generate(self, rows: list[Row]) -> None:
+        with self.policy.active():
+            super().generate(rows)
 
 
 def digest_of(weights: Mapping[str, torch.Tensor]) -> str:

@@ -16,7 +16,7 @@ class Row:
     the policy drew, 0 for others. logprobs: of the drawn tokens when they were drawn, 0.0 elsewhere. reward: that of
     the rollout (for this agent), None where it could not be scored: such a row teaches nothing. step_reward: what
     the step itself earned; None: the rollout's reward at its last step, 0 before. costs: of the whole rollout, by
-    name. anchor: equal for steps that began in the same state. version: of the policy that drew the tokens.
+    name. anchor: equal for steps that began in the same state. policy, version: what drew the tokens.
     """
 
     prompt_ids: tuple[int, ...]
@@ -34,6 +34,7 @@ class Row:
     version: int = 0
     truncated: bool = False
     text: str = ""
+    policy: str = ""
 
     def __post_init__(self) -> None:
         lengths = {len(self.token_ids), len(self.mask), len(self.logprobs)}
@@ -63,7 +64,7 @@ def anchor_of(prompt_ids: Sequence[int]) -> str:
 
 def rows_of(
     steps: Iterable[Mapping[str, Any]], *, reward: float | Mapping[str, float] | None, task: str, rollout: int,
-    version: int, merge: bool = True, costs: Mapping[str, float] | None = None,
+    version: int, merge: bool = True, costs: Mapping[str, float] | None = None, policy: str = "",
 ) -> list[Row]:  # fmt: skip
     """The rows of one rollout. steps: `workbench.runtime.Trace.rollout`. reward: one for all, or one for each agent.
 
@@ -88,13 +89,13 @@ def rows_of(
                 rows[index] = Row(
                     row.prompt_ids, row.token_ids + between + drawn, row.mask + (0,) * len(between) + (1,) * len(drawn),
                     row.logprobs + (0.0,) * len(between) + logprobs, earned, task, rollout, agent, row.turn, row.anchor,
-                    None, costs or {}, version, bool(step.get("truncated")), row.text + str(step.get("text", "")),
+                    None, costs or {}, version, bool(step.get("truncated")), row.text + str(step.get("text", "")), policy,
                 )  # fmt: skip
                 continue
         last[agent] = len(rows)
         rows.append(Row(
             prompt, drawn, (1,) * len(drawn), logprobs, earned, task, rollout, agent, int(step["turn"]),
-            anchor_of(prompt), None, costs or {}, version, bool(step.get("truncated")), str(step.get("text", "")),
+            anchor_of(prompt), None, costs or {}, version, bool(step.get("truncated")), str(step.get("text", "")), policy,
         ))  # fmt: skip
     return rows
 

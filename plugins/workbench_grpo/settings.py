@@ -6,6 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from workbench_grpo.rewards import Part
+
 
 class Lora(BaseModel):
     """Train a low-rank adapter on all linear layers in place of all weights."""
@@ -33,6 +35,38 @@ class Learning(BaseModel):
     temperature: float = Field(1.0, gt=0, description="at which tokens are drawn, and their log-probabilities counted")
 
 
+class PolicySettings(BaseModel):
+    """One of several policies that are trained together. What is not given is as for all."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    address: str = Field(description="the LM that is trained: lm, or that of a node: nodes.NAME.lm")
+    lora: Lora | None = Field(None, description="train an adapter; roles of one base then share its other weights")
+    learning: Learning | None = Field(None, description="learning rate, updates, memory of this one")
+    rewards: list[Part] | None = Field(None, min_length=1, description="what this one earns")
+
+
+class Stage(BaseModel):
+    """What changes at a step of training, until the next stage. What is not given is as it would be without stages."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    start: int = Field(ge=0, description="the first step of the stage; training begins at step 0")
+    rewards: list[Part] | None = Field(None, min_length=1, description="in place of `rewards`")
+    rate: float | None = Field(None, gt=0, description="learning rate of all policies")
+    max_steps: int | None = Field(None, ge=1, description="max_steps of agents, in place of the horizon")
+
+
+class Curriculum(BaseModel):
+    """Draw training rows by what is known of them: those solved about half of the time most often."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    floor: float = Field(0.05, gt=0, le=1, description="least weight of a row, where the most is 1: no row dies")
+    memory: float = Field(0.5, ge=0, le=1, description="what earlier visits to a row count at the next one")
+    patience: int = Field(2, ge=1, description="visits in a row with rollouts all alike that bring a row to the floor")
+
+
 class Course(BaseModel):
     """The course of training: how much is drawn in a step, what is kept, and what is watched."""
 
@@ -48,6 +82,7 @@ class Course(BaseModel):
     save_every: int = Field(10, ge=1, description="steps between two checkpoints of training")
     horizon: tuple[int, ...] = Field((), description="max_steps of agents, growing with training (ScalingInter-RL)")
     horizon_steps: int = Field(100, ge=1, description="training steps at each horizon")
+    curriculum: Curriculum | None = Field(None, description="draw rows by their recent success; {} takes the defaults")
     replay: int = Field(0, ge=0, description="successes kept for each row, for groups that all but fail (ARPO)")
     reset_after: int = Field(0, ge=0, description="least steps between two resets of the reference; 0: never (ProRL)")
     reset_patience: int = Field(3, ge=1, description="reset after so many candidates in a row that were not better")

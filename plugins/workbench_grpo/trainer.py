@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,11 +16,15 @@ from typing import Any, Protocol
 from workbench.data import Example
 from workbench.errors import StoreError
 from workbench_grpo.advantages import advantages, update_multipliers
+from workbench_grpo.curriculum import draw, visited
 from workbench_grpo.learner import Learner
 from workbench_grpo.policy import Weights, last_checkpoint, write_checkpoint
 from workbench_grpo.rewards import Rollout
 from workbench_grpo.rollouts import Row
 from workbench_grpo.settings import Course
+from workbench_grpo.source import differs
+
+PARTS = ("weights", "optimizer", "reference", "best")  # what a checkpoint may hold of a policy
 
 
 class Source(Protocol):
@@ -36,8 +40,9 @@ class Source(Protocol):
         """Whether the budget allows another step, and a candidate after it."""
         ...
 
-    async def offer(self, folder: Path, step: int) -> float | None:
-        """Evaluate weights as a candidate; its score on val, None where the budget does not allow it."""
+    async def offer(self, folders: Mapping[str, Path], step: int) -> float | None:
+        """Evaluate the weights of all policies as one candidate; its score on val, None where the budget does not
+        allow it."""
         ...
 
 
@@ -46,29 +51,34 @@ class State:
     """What training carries from step to step besides the weights; plain JSON values."""
 
     step: int = 0
-    multipliers: dict[str, float] = field(default_factory=dict)
+    multipliers: dict[str, dict[str, float]] = field(default_factory=dict)  # by policy
     replay: dict[str, list[list[dict[str, Any]]]] = field(default_factory=dict)  # by task: rows of successes
-    offered: dict[str, str] = field(default_factory=dict)  # by step: the folder of the candidate
+    offered: dict[str, dict[str, str]] = field(default_factory=dict)  # by step: the folder of each policy's weights
     best: float = -1.0
     stale: int = 0  # candidates since the best one
     last_reset: int = 0
-    kl: float = 0.0
-    skipped: int = 0
+    kl: dict[str, float] = field(default_factory=dict)  # by policy
+    skipped: dict[str, int] = field(default_factory=dict)
     order: list[int] = field(default_factory=list)  # what is left of this pass over the tasks
+    known: dict[str, list[float]] = field(default_factory=dict)  # by task: what the curriculum knows of it
     rng: list[Any] = field(default_factory=list)
     ended: bool = False  # by an alarm
 
 
 class Trainer:
-    """One training. `tell(message, **figures)` hears of each step, reset and alarm."""
+    """One training, of one policy or of several by name. `tell(message, **figures)` hears of each step, reset and
+    alarm; with several policies the figures of each bear its name."""
 
-    def __init__(self, learner: Learner, source: Source, tasks: Sequence[Example], course: Course, folder: Path, *,
+    def __init__(self, learners: Learner | Mapping[str, Learner], source: Source, tasks: Sequence[Example], course: Course, folder: Path, *,
                  weights: Path, seed: int = 0, at: Callable[[int], Awaitable[None] | None] = lambda version: None,
+                 rate: Callable[[int], float | None] = lambda step: None,
                  tell: Callable[..., None] = lambda message, **figures: None):  # fmt: skip
-        self.learner, self.source, self.tasks, self.course = learner, source, tasks, course
-        self.folder, self.weights, self.at, self.tell = folder, weights, at, tell
+        """at: brings the engines to a version. rate: the learning rate at a step, None for the learners' own."""
+        self.learners = {"": learners} if isinstance(learners, Learner) else dict(learners)
+        self.source, self.tasks, self.course = source, tasks, course
+        self.folder, self.weights, self.at, self.rate, self.tell = folder, weights, at, rate, tell
         self.state, self.seed, self.rng = State(), seed, random.Random(f"{seed}: order")
-        self.best_weights: Weights | None = None
+        self.best_weights: dict[str, Weights] = {}
         self.log: list[dict[str, float]] = []
         self._offered: set[int] = set()  # by this process
 
@@ -110,6 +120,7 @@ class Trainer:
     async def _collect(self, step: int) -> list[list[Rollout]]:
         """Groups of rollouts; those that teach nothing are replaced as often as allowed (dynamic sampling)."""
         groups = await self.source.rollouts(self._next_tasks(self.course.tasks), self.course, step)
+        self._visited(groups)
         for _ in range(self.course.refill):
             useful = [group for group in groups if differs(group)]
             missing = self.course.tasks - len(useful)
@@ -119,11 +130,25 @@ class Trainer:
             others = [task for task in self._next_tasks(missing) if task.id not in seen]
             found = await self.source.rollouts(others, self.course, step) if others else []
             spare = [group for group in groups if not differs(group)]
+            self._visited(found)
             groups = [*useful, *found, *spare][: max(self.course.tasks, len(useful) + len(found))]
         return groups
 
+    def _visited(self, groups: list[list[Rollout]]) -> None:
+        """Tell the curriculum how often these rows were solved, by the metric; by the reward where there is none."""
+        if self.course.curriculum is None:
+            return
+        for group in groups:
+            found = [r.result.score if r.result.score is not None else r.reward for r in group]
+            scores = [min(max(score, 0.0), 1.0) for score in found if score is not None]
+            task = group[0].example.id
+            self.state.known[task] = visited(self.state.known.get(task), scores, self.course.curriculum)
+
     def _next_tasks(self, count: int) -> list[Example]:
-        """The next rows of a pass over all of them, in an order drawn anew for each pass."""
+        """The next rows of a pass over all of them, in an order drawn anew for each pass; or as the curriculum says."""
+        if self.course.curriculum is not None:
+            ids = [task.id for task in self.tasks]
+            return [self.tasks[i] for i in draw(self.rng, ids, self.state.known, count, self.course.curriculum)]
         chosen: list[int] = []
         while len(chosen) < min(count, len(self.tasks)):
             if not self.state.order:
@@ -144,17 +169,25 @@ class Trainer:
             "silent": sum(not differs(group) for group in groups) / max(1, len(groups)),
             "guarded": float(sum(bool(r.guarded) for r in scored)), "tokens": float(sum(r.drawn for r in rows)),
         }  # fmt: skip
-        objective = self.learner.objective
-        rows = [row for row in rows if row.token_ids]
+        for name, learner in self.learners.items():
+            mine = [row for row in rows if row.policy == name and row.token_ids]
+            found = self._learn_one(name, learner, mine, step)
+            figures |= {_joined(name, key): value for key, value in found.items()}
+        return figures
+
+    def _learn_one(self, name: str, learner: Learner, rows: list[Row], step: int) -> dict[str, float]:
+        """Change one policy by its own rows."""
+        objective, figures = learner.objective, dict[str, float]()
+        weights = self.state.multipliers.get(name, {})
         if rows:
-            values = advantages(rows, objective, self.state.multipliers)
+            values = advantages(rows, objective, weights)
             if values.any() or objective.beta:
-                figures |= self.learner.step(rows, values.tolist(), step)
+                figures |= learner.step(rows, values.tolist(), step, self.rate(step))
         if objective.constraints:
-            self.state.multipliers = update_multipliers(self.state.multipliers, rows, objective.constraints)
-            figures |= {f"multiplier_{name}": value for name, value in self.state.multipliers.items()}
-        self.state.kl = 0.9 * self.state.kl + 0.1 * figures.get("kl", 0.0)
-        self.state.skipped = self.learner.skipped
+            weights = self.state.multipliers[name] = update_multipliers(weights, rows, objective.constraints)
+            figures |= {f"multiplier_{cost}": value for cost, value in weights.items()}
+        self.state.kl[name] = 0.9 * self.state.kl.get(name, 0.0) + 0.1 * figures.get("kl", 0.0)
+        self.state.skipped[name] = learner.skipped
         return figures
 
     def _rows_of_group(self, group: list[Rollout], step: int) -> list[Row]:
@@ -177,23 +210,27 @@ class Trainer:
 
     def _alarmed(self, figures: dict[str, float], step: int) -> bool:
         """Look for signs of collapse. True where training should end."""
-        low, high = self.course.entropy
-        entropy, kl, gap = (figures.get(name) for name in ("entropy", "kl", "gap"))
-        found = []
-        if entropy is not None and not low <= entropy <= high:
-            found.append(f"entropy {entropy:.3g} outside {low:g} to {high:g}")
-        if kl is not None and not kl <= self.course.kl:
-            found.append(f"divergence {kl:.3g} above {self.course.kl:g}")
-        if gap is not None and not gap <= self.course.gap:
-            found.append(f"log-probabilities of drawing and training differ by {gap:.3g}")
+        found = [what for name in self.learners for what in self._signs(name, figures)]
         if not found:
             return False
         self.tell(f"alarm at step {step + 1}: {'; '.join(found)}", **figures)
-        if self.course.on_alarm == "rollback" and self.best_weights is not None:
-            self.learner.policy.restore(self.best_weights)
-            self.learner.renew()
+        if self.course.on_alarm == "rollback" and self.best_weights:
+            for name, learner in self.learners.items():
+                learner.go_back(self.best_weights[name])
             self.tell(f"step {step + 1}: back to the best weights")
         return self.course.on_alarm == "stop"
+
+    def _signs(self, name: str, figures: Mapping[str, float]) -> list[str]:
+        (low, high), of = self.course.entropy, f" of {name}" if name else ""
+        entropy, kl, gap = (figures.get(_joined(name, key)) for key in ("entropy", "kl", "gap"))
+        found = []
+        if entropy is not None and not low <= entropy <= high:
+            found.append(f"entropy{of} {entropy:.3g} outside {low:g} to {high:g}")
+        if kl is not None and not kl <= self.course.kl:
+            found.append(f"divergence{of} {kl:.3g} above {self.course.kl:g}")
+        if gap is not None and not gap <= self.course.gap:
+            found.append(f"log-probabilities{of} of drawing and training differ by {gap:.3g}")
+        return found
 
     # Candidates and checkpoints
 
@@ -202,55 +239,64 @@ class Trainer:
         key = str(self.state.step)
         self._offered.add(self.state.step)
         if computed:
-            folder = await asyncio.to_thread(self.learner.policy.save, self.weights)
+            folders = await asyncio.to_thread(self._write)
         else:
             known = saved[2]["state"]["offered"].get(key)
             if known is None:
                 return
-            folder = self.weights / known
-            if not folder.exists():
-                raise StoreError(f"the weights {folder} of this run are gone; start a new run")
-        self.state.offered[key] = folder.name
-        score = await self.source.offer(folder, self.state.step)
+            folders = {name: self.weights / folder for name, folder in known.items()}
+            if gone := [folder for folder in folders.values() if not folder.exists()]:
+                raise StoreError(f"the weights {gone[0]} of this run are gone; start a new run")
+        self.state.offered[key] = {name: folder.name for name, folder in folders.items()}
+        score = await self.source.offer(folders, self.state.step)
         if not computed or score is None:
             return
         if score > self.state.best:
-            self.state.best, self.state.stale, self.best_weights = score, 0, self.learner.policy.snapshot()
+            self.state.best, self.state.stale = score, 0
+            self.best_weights = {name: learner.policy.snapshot() for name, learner in self.learners.items()}
         else:
             self.state.stale += 1
         self._reset_reference()
 
+    def _write(self) -> dict[str, Path]:
+        return {name: learner.policy.save(self.weights) for name, learner in self.learners.items()}
+
     def _reset_reference(self) -> None:
         """ProRL: a policy that stalls, or has moved far, becomes its own reference, with a fresh optimizer."""
         c, s = self.course, self.state
-        due = c.reset_after and s.step - s.last_reset >= c.reset_after
-        if due and (s.stale >= c.reset_patience or s.kl > c.reset_kl):
-            why = f"{s.stale} candidates without a gain" if s.stale >= c.reset_patience else f"divergence {s.kl:.3g}"
-            s.last_reset, s.stale, s.kl = s.step, 0, 0.0
-            self.learner.reset_reference()
-            self.learner.renew()
+        due, kl = c.reset_after and s.step - s.last_reset >= c.reset_after, max(s.kl.values(), default=0.0)
+        if due and (s.stale >= c.reset_patience or kl > c.reset_kl):
+            why = f"{s.stale} candidates without a gain" if s.stale >= c.reset_patience else f"divergence {kl:.3g}"
+            s.last_reset, s.stale, s.kl = s.step, 0, {}
+            for learner in self.learners.values():
+                learner.reset_reference()
+                learner.renew()
             self.tell(f"step {s.step}: the reference is reset ({why})", reset=s.step)
 
     def _save(self) -> None:
         self.state.rng = _plain(self.rng.getstate())
-        tensors = self.learner.tensors()
-        if self.best_weights is not None:
-            tensors["best"] = self.best_weights
+        tensors = {
+            _joined(name, part): found
+            for name, learner in self.learners.items() for part, found in learner.tensors().items()
+        }  # fmt: skip
+        tensors |= {_joined(name, "best"): weights for name, weights in self.best_weights.items()}
         write_checkpoint(self.folder, self.state.step, tensors, {"state": asdict(self.state)})
 
     def _load(self, tensors: dict[str, Weights], saved: dict[str, Any]) -> None:
-        self.learner.load(tensors)
-        self.best_weights = tensors.get("best")
         self.state = State(**saved["state"])
-        self.learner.skipped = self.state.skipped
+        for name, learner in self.learners.items():
+            parts = {part: tensors[_joined(name, part)] for part in PARTS if _joined(name, part) in tensors}
+            learner.load(parts)
+            learner.skipped = self.state.skipped.get(name, 0)
+            if "best" in parts:
+                self.best_weights[name] = parts["best"]
         version, numbers, gauss = self.state.rng
         self.rng.setstate((version, tuple(numbers), gauss))
 
 
-def differs(group: Sequence[Rollout]) -> bool:
-    """Whether a group teaches anything: two of its rollouts earned differently."""
-    rewards = {r.reward for r in group if r.reward is not None}
-    return len(rewards) > 1
+def _joined(policy: str, name: str) -> str:
+    """A figure's or a tensor's name among those of several policies."""
+    return f"{policy}.{name}" if policy else name
 
 
 def _plain(state: tuple[Any, ...]) -> list[Any]:

@@ -50,7 +50,7 @@ class ServerEngine:
         """Give the server the weights of this version, and check that it answers with them. Raises SyncError."""
         before, self.version = self.version, -1  # while weights are on their way nothing may be drawn
         place = self.folder / f"v{version}"
-        await asyncio.to_thread(self.policy.model.save_pretrained, str(place))
+        place = await asyncio.to_thread(self.policy.save_adapter, place)
         body = {"lora_name": self.lora_name(version), "lora_path": str(place.resolve())}
         try:
             await self._post("/v1/load_lora_adapter", body, self.sync_timeout)

@@ -99,8 +99,8 @@ def test_every_algorithm_makes_an_objective_and_wrong_ones_are_refused() -> None
 
 def test_a_model_without_weights_here_is_left_alone_and_that_is_said(tmp_path: Path) -> None:
     heard: list[Any] = []
-    report = run(tmp_path, heard=heard, lm="bundled/nano", optimizers=[{"grpo": {"address": "nodes.sort.lm"}}])
-    assert report.status == "finished" and "nothing to train: there is no LM at 'nodes.sort.lm'" in heard[0][0]
+    report = run(tmp_path, heard=heard, lm="bundled/nano", optimizers=[{"grpo": {"address": "nodes.sor.lm"}}])
+    assert report.status == "finished" and "nothing to train: there is no LM at 'nodes.sor.lm'" in heard[0][0]
 
 
 # Runs

@@ -55,9 +55,10 @@ ADVANTAGES = [1.0, -1.0, 0.5, -0.5, 2.0, 0.0, -1.0, 1.0]
 
 
 def learner(base: str, algorithm: str = "dapo", lora: Lora | None = None, changes: dict[str, Any] | None = None,
-            **learning: Any) -> Learner:  # fmt: skip
+            shared: bool = False, **learning: Any) -> Learner:  # fmt: skip
     made = Policy(base, device="cpu", lora=lora, seed=0)
-    return Learner(made, make_objective(algorithm, changes), Learning.model_validate({"rate": 1e-2, **learning}))
+    settings = Learning.model_validate({"rate": 1e-2, **learning})
+    return Learner(made, make_objective(algorithm, changes), settings, shared=shared)
 
 
 def moved(a: Learner, b: Learner) -> float:
@@ -164,7 +165,7 @@ sys.path.insert(0, {str(Path(__file__).parents[2])!r})
 from tests.plugins.test_grpo_learner import ADVANTAGES, learner, some_rows
 rank, base, out = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 dist.init_process_group("gloo", init_method=f"file://{{out}}/meet", rank=rank, world_size=2)
-made = learner(base)
+made = learner(base, shared=True)
 made.optimizer = torch.optim.SGD(list(made.policy.trained.values()), lr=0.1)
 made.rate = 0.1
 made.step(some_rows(), ADVANTAGES, 0)
@@ -304,7 +305,7 @@ def test_killed_and_resumed_from_a_checkpoint_it_ends_with_the_same_bits(tmp_pat
     assert sorted(p.name for p in (tmp_path / "course").glob("step-*")) == ["step-000003", "step-000006"]
     again = bandit(tmp_path, sevens, objective=objective, **settings)
     assert [f["step"] for f in again.log] == [6.0, 7.0, 8.0, 9.0]  # nothing before the checkpoint was computed
-    assert again.learner.policy.digest() == whole.learner.policy.digest()
+    assert again.learners[""].policy.digest() == whole.learners[""].policy.digest()
     assert again.log == whole.log[6:]
     assert again.state == whole.state
     assert any("reference is reset" in text for text in whole.told)  # type: ignore[attr-defined]

@@ -69,8 +69,7 @@ def main(args: list[str] | None = None) -> None:
     from workbench.errors import PluginError, SpecError, StoreError, WorkbenchError
 
     try:
-        code = cli.main(args, prog_name="workbench", standalone_mode=False)
-        sys.exit(code if isinstance(code, int) else 0)
+        sys.exit(_run(sys.argv[1:] if args is None else args))
     except click.exceptions.Exit as done:
         sys.exit(done.exit_code)
     except click.ClickException as error:
@@ -86,6 +85,25 @@ def main(args: list[str] | None = None) -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+
+
+def _run(args: list[str]) -> int:
+    """Run a command; one run that several processes share is shared out by a plugin."""
+
+    def command() -> int:
+        code = cli.main(args, prog_name="workbench", standalone_mode=False)
+        return code if isinstance(code, int) else 0
+
+    size = int(os.environ.get("WORLD_SIZE", 1))
+    if size < 2 or "RANK" not in os.environ or args[:1] not in (["optimize"], ["resume"]):
+        return command()
+    from workbench.errors import PluginError
+    from workbench.plugins import plugins
+
+    code = plugins().manager.hook.share_run(rank=int(os.environ["RANK"]), size=size, command=command)
+    if code is None:
+        raise PluginError(f"{size} processes were started for one run, and no plugin shares it out; start one process")
+    return code
 
 
 def fail(message: str, code: int) -> None:

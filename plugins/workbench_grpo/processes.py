@@ -1,0 +1,125 @@
+"""One training on several processes, as `torchrun` or `accelerate launch` start them.
+
+The first process owns the run: study, journal, rollouts, candidates, checkpoints. The others hold a copy of each policy
+and do nothing but gradients: they hear of every step, compute their share of its rows, and take the summed gradient, so
+that all copies stay equal to the last bit. They draw nothing, so more processes make updates faster, not rollouts.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from workbench_grpo.learner import Learner
+from workbench_grpo.objective import Objective
+from workbench_grpo.policy import Policy, Weights
+from workbench_grpo.rollouts import Row
+from workbench_grpo.settings import Learning
+
+#: A process waits for the next step as long as rollouts take; a peer that died is noticed at once, by its connection.
+PATIENCE = timedelta(hours=24)
+
+
+def share(rank: int, size: int, command: Callable[[], int]) -> int:
+    """Meet the other processes; in the first run the command and let the others go, in the others serve it."""
+    if torch.cuda.is_available():
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", rank)))
+    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+    dist.init_process_group(backend, rank=rank, world_size=size, timeout=PATIENCE)
+    if rank:
+        serve()
+        dist.destroy_process_group()
+        return 0
+    try:
+        return command()
+    finally:
+        if not LeadingLearner.busy:
+            _tell("end")
+            dist.destroy_process_group()
+
+
+def _tell(what: str, *args: Any) -> None:
+    dist.broadcast_object_list([(what, args)], src=0, device=torch.device("cpu"))
+
+
+def serve() -> None:
+    """Do what the first process says, until it says `end`."""
+    learners: dict[int, Learner] = {}
+    while True:
+        heard: list[Any] = [None]
+        dist.broadcast_object_list(heard, src=0, device=torch.device("cpu"))
+        what, args = heard[0]
+        if what == "end":
+            return
+        if what == "make":
+            number, beside, policy, objective, learning = args
+            other = learners[beside].policy if beside is not None else None
+            learners[number] = Learner(Policy(**policy, beside=other), objective, learning, shared=True)
+        elif what == "drop":
+            del learners[args[0]]
+        else:
+            number, *rest = args
+            getattr(learners[number], what)(*rest)
+
+
+class LeadingLearner(Learner):
+    """The first process's learner: whatever changes its weights is told to the others beforehand."""
+
+    _count = 0
+    told = False  # what making a learner does, making the others' does, too
+    #: Within a step; where that raises, the others wait in it for a sum that does not come, and only hear us die.
+    busy = False
+
+    def __init__(self, policy: Policy, objective: Objective, learning: Learning, beside: LeadingLearner | None = None):
+        self.number = LeadingLearner._count
+        LeadingLearner._count += 1
+        shared = beside.number if beside is not None and beside.policy.model is policy.model else None
+        _tell("make", self.number, shared, policy.made_with, objective, learning)
+        super().__init__(policy, objective, learning, shared=True)
+        self.told = True
+
+    def renew(self) -> None:
+        if self.told:
+            _tell("renew", self.number)
+        super().renew()
+
+    def reset_reference(self) -> None:
+        _tell("reset_reference", self.number)
+        super().reset_reference()
+
+    def go_back(self, weights: Weights) -> None:
+        _tell("go_back", self.number, {name: t.cpu() for name, t in weights.items()})
+        self.policy.restore(weights)
+        super().renew()
+
+    def step(
+        self, rows: Sequence[Row], advantages: Sequence[float], version: int, rate: float | None = None
+    ) -> dict[str, float]:
+        _tell("step", self.number, list(rows), list(advantages), version, rate)
+        LeadingLearner.busy = True
+        figures = super().step(rows, advantages, version, rate)
+        LeadingLearner.busy = False
+        return figures
+
+    def load(self, tensors: Mapping[str, Weights]) -> None:
+        _tell("load", self.number, {part: dict(weights) for part, weights in tensors.items()})
+        self.told = False  # loading renews the optimizer, there as here
+        super().load(tensors)
+        self.told = True
+
+    def close(self) -> None:
+        if not LeadingLearner.busy:
+            _tell("drop", self.number)
+
+
+def learner_for(policy: Policy, objective: Objective, learning: Learning, others: Sequence[Learner] = ()) -> Learner:
+    """A learner of this process alone, or one that leads those of the other processes."""
+    if not (dist.is_available() and dist.is_initialized()):
+        return Learner(policy, objective, learning)
+    beside = next((o for o in others if isinstance(o, LeadingLearner) and o.policy.model is policy.model), None)
+    return LeadingLearner(policy, objective, learning, beside)
