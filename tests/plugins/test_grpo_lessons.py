@@ -13,9 +13,13 @@ from tests.plugins.test_grpo import candidates, needs_torch, run
 from tests.scripted import Script, make_workflow, run_rows
 
 from workbench.data import Example
+from workbench.errors import SpecError
+from workbench.evaluate import Result
 from workbench.lm import Response
+from workbench_grpo.imitate import SFT
 from workbench_grpo.lessons import Lesson, Tokens, drawn_in, general, labelled, mixed, rows_of_lesson, said_in, spliced
 from workbench_grpo.metric import ToolN1
+from workbench_grpo.rewards import Rollout
 from workbench_grpo.rollouts import Row
 
 ERRORS = re.compile(r"^error")
@@ -176,7 +180,10 @@ def test_labels_teach_the_form_that_the_workflow_asks_for(tmp_path: Path) -> Non
         seen.extend(rows)
         return real(self, rows, values, version)
 
-    rows = [json.loads(line) for line in (Path(__file__).parents[2] / "workflows/data/tickets.jsonl").open()][:40]
+    rows = [
+        json.loads(line)
+        for line in (Path(__file__).parents[2] / "workflows/data/tickets.jsonl").read_text().splitlines()
+    ][:40]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps({**r, "gold": f"xx {r['label']}"}) + "\n" for r in rows))
     (tmp_path / "metric.py").write_text(
         "def form(example, prediction, trace):\n    return float(prediction['label'].startswith('xx '))\n"
@@ -198,3 +205,60 @@ def test_labels_teach_the_form_that_the_workflow_asks_for(tmp_path: Path) -> Non
     )
     scores = [score for _, score in candidates(tmp_path)]
     assert scores[0] == 0.0 and len(scores) == 2 and (scores[1] or 0) > 0.5
+
+
+class Group:
+    """Rollouts of one row as `SFT` sees them."""
+
+    def __init__(self, tokens: Tokens, folder: Path, *runs: tuple[list[str], float]):
+        traces = agent_runs(folder, *(said for said, _ in runs))
+        self.tokens, self.rollouts = tokens, []
+        for k, (trace, (_, reward)) in enumerate(zip(traces, runs, strict=True)):
+            example = Example("r", {"q": "8"})
+            self.rollouts.append(Rollout(example, Result(example, reward, trace=trace), k, reward=reward))
+
+    def learned(self, **settings: Any) -> list[str]:
+        """What `sft` learns of them, with these settings, as text; drawn tokens are characters in `agent_runs`."""
+        rows = SFT.model_validate(settings)._of_group(self.rollouts, self.tokens, ["solve"], 0)
+        found = []
+        for row in rows:
+            kept = [t for t, m in zip(row.token_ids, row.mask, strict=True) if m]
+            drawn = any(row.logprobs)
+            found.append("".join(map(chr, kept)) if drawn else self.tokens.tokenizer.decode(kept))
+        return found
+
+
+def test_sft_masks_and_splices_as_it_is_told(tmp_path: Path, tokens: Tokens) -> None:
+    good, bad = [CALL % 7, CALL % 8, "answer: 4"], [CALL % 9, "answer: 5"]
+    group = Group(tokens, tmp_path, (good, 1.0), (bad, 0.0))
+    assert "".join(group.learned(errors="mask")) == CALL % 8 + "answer: 4"
+    everything = "".join(group.learned())
+    assert everything == "".join(good)
+    both = group.learned(errors="mask", splice=True, revision="no ")
+    spliced_part = "".join(both[len(group.learned(errors="mask")) :])
+    # The right way from where the two part, which here holds its own error; the wrong one is only shown.
+    assert (
+        spliced_part.startswith("no call: ")
+        and '"n": 9' not in spliced_part
+        and spliced_part.endswith("answer: 4<end>")
+    )
+    assert group.learned(threshold=2.0) == []
+
+
+def test_a_teacher_is_learned_from_where_it_earned_enough(tmp_path: Path) -> None:
+    """The teacher is a random model: its runs are masked, scored and learned; without one, that is said."""
+    needs_torch()
+    from tests.tiny_lm import save
+
+    base, other = save(tmp_path / "base", 0, positions=512), save(tmp_path / "teacher", 1, positions=512)
+    sft = {"source": "teacher", "rollouts": 1, "tasks": 4, "rewards": [{"kind": "length", "tokens": 1}], "device": "cpu",
+           "guards": {"truncated": "keep", "repeated": 1.0}, "epochs": 1}  # fmt: skip
+    nodes = {"sort": {"predict": "text -> label", "decoding": {"max_tokens": 6, "temperature": 1.0}}}
+    heard: list[Any] = []
+    report = run(tmp_path / "a", heard=heard, lm=f"hf:{base}", roles={"teacher": f"hf:{other}"}, nodes=nodes,
+                 optimizers=[{"sft": sft}], rows=(6, 4, 4))  # fmt: skip
+    assert report.status == "finished"
+    counts = [figures["rows"] for message, figures in heard if message.startswith("round 1")]
+    assert counts and counts[0] > 0 and len(candidates(tmp_path / "a")) == 2
+    with pytest.raises(SpecError, match="needs a teacher"):
+        run(tmp_path / "b", lm=f"hf:{base}", nodes=nodes, optimizers=[{"sft": sft}], rows=(6, 4, 4))
