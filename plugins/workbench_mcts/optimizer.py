@@ -41,7 +41,7 @@ class MCTS(Optimizer):
     pool: int = Field(64, ge=1, le=1000, description="proposals at most in a round")
     proposals: Literal["operators", "lm", "both"] = Field("operators", description="who proposes changes")
     edits: list[str] | None = Field(None, description="names of the edits to use; default: all, or none if the file "
-                                    "has a design space under `search:`")  # fmt: skip
+                                    "says under `search:` what may be changed")  # fmt: skip
     lms: list[str] = Field(default_factory=list, description="language models that the edit `model` may choose")
     tools: list[str] = Field(default_factory=list, description="tools that edits may give to agents")
     verifiers: list[str] = Field(
@@ -57,8 +57,7 @@ class MCTS(Optimizer):
 
     async def optimize(self, study: Study) -> Workflow:
         space = study.space() if study.domains else None
-        slots = any(domain.is_slot for domain in study.domains.values())
-        names = list(edit_classes(self.edits)) if self.edits is not None or not slots else []
+        names = list(edit_classes(self.edits)) if self.edits is not None or space is None else []
         menu = Menu(self.lms, self.tools, self.verifiers)
         if study.affords(study.best):
             search = Search(self, study, space, names, menu)

@@ -123,7 +123,7 @@ def run_world(world: World, optimizer: Any, *, calls: int, seed: int, rows: Mapp
         except WorkbenchError as error:
             return Result(0.0, 0, False, str(error), best=world.best)
         if report.status not in ("finished", "budget"):
-            return Result(0.0, report.spent["calls"], False, report.error, best=world.best)
+            return Result(0.0, report.spent["calls"], False, report.error or report.status, best=world.best)
         paid = report.spent["by_role"].get("proposer", {})
         kept = {name: paid.get(name, 0) for name in ("calls", "prompt_tokens", "largest_prompt")}
         winner = max(cheap, key=lambda e: e.score).workflow if cheap else report.winner
@@ -215,7 +215,7 @@ def run_many(jobs: Sequence[tuple[str, Any, int, int]], processes: int = 1, keep
 
     def settle(name: str, result: Result) -> None:
         known[name] = result
-        if keep is not None:
+        if keep is not None and result.error is None:  # what failed or was stopped is run again
             with keep.open("a", encoding="utf-8") as file:
                 file.write(json.dumps({"job": name, "result": asdict(result)}) + "\n")
 

@@ -384,3 +384,15 @@ def test_fewer_evaluations_than_random_search() -> None:
     most = 80
     found = {n: [bench.one(n, s, 40, most)["reached"] or most for s in range(6)] for n in ("random", "mcts")}
     assert sum(found["mcts"]) < 0.8 * sum(found["random"]), found
+
+
+@pytest.mark.parametrize(("edits", "only"), [({}, True), ({"edits": ["ensemble"]}, False)])
+def test_what_search_names_is_all_that_is_changed(edits: dict[str, Any], only: bool, tmp_path: Path) -> None:
+    """Unless edits are named, too."""
+    from tests.planted import candidates, plant
+
+    address = "nodes.sort.instructions"
+    plant(tmp_path, lambda r: 0.5, {"mcts": {"rounds": 6, "initial": 2, **edits}}, calls=700,
+          search={address: ["Plain.", "One.", "Two.", "Three."]})  # fmt: skip
+    changed = {name for values in candidates(tmp_path) for name in values}
+    assert address in changed and (changed == {address}) is only
