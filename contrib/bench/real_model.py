@@ -23,6 +23,10 @@ from typing import Any
 
 from workbench.proof import interval, paired_proof
 
+#: All edits of the structure, named since there is a `search:` for the demos.
+EDITS = ["ensemble", "insert", "merge", "model", "reason", "refine", "remove", "replace", "restore", "rewire", "split",
+         "tool", "unwrap", "verify"]  # fmt: skip
+
 #: Ours as they stand in a workflow file. `NAME@templates` takes proposals from templates instead of the model itself.
 OURS: dict[str, list[Any]] = {
     "bootstrap": [{"bootstrap": {"self_generated": False}}],
@@ -32,7 +36,7 @@ OURS: dict[str, list[Any]] = {
     "prompt_mcts": [{"bootstrap": {"self_generated": False, "trials": 3}}, "prompt_mcts"],
     "fgo": [{"bootstrap": {"self_generated": False, "trials": 3}}, "fgo"],
     "self_consistency": [{"bootstrap": {"self_generated": False}}],
-    "structure": [{"mcts": {"initial": 6}}],
+    "structure": [{"mcts": {"initial": 6, "edits": EDITS}}],
 }
 #: What is changed in the winner before it is tested: five answers are drawn, and the most frequent one counts.
 AFTERWARDS = {"self_consistency": {"nodes.answer.samples": 5, "nodes.answer.decoding.temperature": 0.7}}
