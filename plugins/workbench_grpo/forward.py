@@ -91,7 +91,7 @@ def _with_shared_prompts(model: Any, batch: Batch) -> Any:
             wide = int(starts[prompt].max())
             kept = DynamicCache(config=model.config)
             for k, layer in enumerate(cache.layers):
-                assert layer.keys is not None and layer.values is not None
+                assert isinstance(layer, DynamicLayer) and layer.keys is not None and layer.values is not None
                 kept.update(layer.keys[prompt, :, :wide], layer.values[prompt, :, :wide], k)
             mask = torch.cat([seen[prompt, :wide], (steps < fed[index][:, None]).long()], dim=1)
             states = decoder(

@@ -188,7 +188,7 @@ class _Course:
             if reason := self._malformed(question, name, arguments, shown):
                 self.found.reject("format", reason)
                 continue
-            assert isinstance(question, str) and isinstance(name, str)
+            assert isinstance(question, str) and isinstance(name, str) and isinstance(arguments, dict)
             call = {"name": name, "arguments": arguments}
             words = frozenset(re.findall(r"\w+", question.lower()))
             seen = dumps([sorted(words), call])
