@@ -1,7 +1,7 @@
 """Vectors of texts by a language model that can embed: paid for, journalled and retried as other calls are.
 
 A request for vectors is a call like any other, whose messages are the texts and whose answer holds the vectors; so budget,
-journal and concurrency are the ledger's. Within a run each text is asked for once.
+journal and concurrency are the ledger's. Within a run each request is made once.
 """
 
 from __future__ import annotations
@@ -52,37 +52,42 @@ class Embedder:
 
     def __init__(self, lm: LM, ask: Ask):
         self.lm, self.ask = Embeddings(lm), ask
-        self._known: dict[str, asyncio.Future[Vector]] = {}
+        self._known: dict[tuple[str, ...], asyncio.Future[list[Vector]]] = {}
 
     async def __call__(self, texts: Sequence[str]) -> tuple[list[Vector], list[tuple[tuple[Message, ...], Settled]]]:
         """(a vector for each text, the calls that were made for them). Raises LMError, and BudgetSpent.
 
-        A text that somebody else is asking for is waited for. What failed is forgotten, and may be asked for again.
+        A request holds BATCH of the texts in their order, and nothing else decides what it holds: which of them somebody
+        asked for before hangs on who was faster, and a resumed run would send other requests. One that somebody else has
+        sent is waited for. What failed is forgotten, and may be asked for again.
         """
-        missing = [t for t in dict.fromkeys(texts) if t not in self._known]
-        loop = asyncio.get_running_loop()
-        for text in missing:
-            self._known[text] = loop.create_future()
-        asked = [self._known[t] for t in texts]
-        try:
-            paid = [await self._fetch(missing[i : i + BATCH]) for i in range(0, len(missing), BATCH)]
-        except BaseException as error:
-            for future in (self._known.pop(t) for t in missing if not self._known[t].done()):
-                future.set_exception(error if isinstance(error, Exception) else LMError("provider", "interrupted"))
-                future.exception()  # who waits for it hears of it; nobody need be waiting
-            raise
-        return [await asyncio.shield(future) for future in asked], paid
+        found, paid = list[Vector](), list[tuple[tuple[Message, ...], Settled]]()
+        for start in range(0, len(texts), BATCH):
+            batch = tuple(texts[start : start + BATCH])
+            flying = self._known.get(batch)
+            if flying is None:
+                flying = self._known[batch] = asyncio.get_running_loop().create_future()
+                try:
+                    vectors, call = await self._fetch(batch)
+                except BaseException as error:
+                    del self._known[batch]
+                    flying.set_exception(error if isinstance(error, Exception) else LMError("provider", "interrupted"))
+                    flying.exception()  # who waits for it hears of it; nobody need be waiting
+                    raise
+                flying.set_result(vectors)
+                paid.append(call)
+            found += await asyncio.shield(flying)
+        return found, paid
 
-    async def _fetch(self, texts: Sequence[str]) -> tuple[tuple[Message, ...], Settled]:
+    async def _fetch(self, texts: Sequence[str]) -> tuple[list[Vector], tuple[tuple[Message, ...], Settled]]:
         messages: tuple[Message, ...] = tuple({"role": "user", "content": text} for text in texts)
         settled = await self.ask(self.lm, Request(messages, max_tokens=1))
         if settled.error is not None:
             raise settled.error
         assert settled.response is not None
         vectors = [_unpacked(part) for part in settled.response.text.split(" ")]
-        for text, vector in zip(texts, vectors, strict=True):
-            self._known[text].set_result(vector)
-        return messages, settled
+        assert len(vectors) == len(texts)
+        return vectors, (messages, settled)
 
 
 def _packed(vector: Vector) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from array import array
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -16,8 +17,11 @@ from tests.scripted import Script, make_workflow, run_rows
 from tests.tiny_lm import save
 
 from workbench.errors import LMError, SpecError
+from workbench.ledger import Ledger
 from workbench.lm import CanEmbed
-from workbench.runtime import lm_spec
+from workbench.runtime import Runtime, lm_spec
+from workbench.spec import BudgetSpec
+from workbench.store import Store
 from workbench_memory.recall import Recall
 from workbench_openai.client import openai
 
@@ -168,6 +172,26 @@ def test_a_resumed_run_asks_for_nothing_again_and_finds_the_same(tmp_path: Path)
         play(tmp_path / "killed", ["aaaabb", "yxxx", "zz"], Embeds(2))
     resumed, script = play(tmp_path / "killed", ["aaaabb", "yxxx", "zz"])
     assert script.asked == [["yxxx"], ["zz"]] and [o.prediction for o in resumed] == [o.prediction for o in whole]
+
+
+def test_what_a_request_holds_does_not_hang_on_who_asked_before(tmp_path: Path) -> None:
+    """Else a resumed run, in which another may be faster, would send and pay for requests that are in no journal."""
+    script = Embeds()
+
+    async def course() -> None:
+        store = Store(tmp_path / "run.db")
+        store.execute("insert into runs (run, status, started, spec, options) values ('r', 'running', '', '', '')")
+        runtime = Runtime(Ledger(store, 1, BudgetSpec.model_validate({})), lm_spec("openai/m"), {}, script)
+        ask = runtime.embedder(lm_spec("openai/vectors"), "task")
+        found = await asyncio.gather(
+            *(ask(texts) for texts in (["aab", "xxy"], ["xxy"], ["aab", "xxy"], ["xxy", "zzz"]))
+        )
+        assert [vectors for vectors, _ in found][2] == [array("f", letters(t)) for t in ("aab", "xxy")]
+        assert [len(paid) for _, paid in found] == [1, 1, 0, 1]
+        store.close()
+
+    asyncio.run(course())
+    assert script.asked == [["aab", "xxy"], ["xxy"], ["xxy", "zzz"]]
 
 
 def test_an_input_never_gets_its_own_answer(tmp_path: Path) -> None:
