@@ -2,6 +2,7 @@
 
     python contrib/nano/generate.py --show 5       print some training episodes
     python contrib/nano/generate.py --quickstart   write the task files of the workflows
+    python contrib/nano/generate.py --tool-calls   write that of workflows/tool_calls.yaml
 
 The task files hold rows that nano has never been trained on: every clause of a ticket joins a noun and a
 trouble that no training text joins, half of the frames around them are new, and the sums and facts come
@@ -14,6 +15,7 @@ import argparse
 import json
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import words as w
 from episodes import Row, render
@@ -74,6 +76,21 @@ def fact_rows(rows: int, seed: int = 2029) -> list[Row]:
     return [fact_row(rng, "both", held=True) for _ in range(rows)]
 
 
+def tool_calls(rows: int, seed: int = 2031) -> list[dict[str, Any]]:
+    """Tickets whose answer is a call. `calls` is right: the team of the open problem. `draft` is what a hasty annotator
+    wrote: of two problems he took either, so that learning from him teaches the form and half of the matter."""
+    rng = Random(seed)
+    found: dict[str, dict[str, Any]] = {}
+    while len(found) < rows:
+        ticket = make_ticket(rng, {}, held=True, side_share=0.85)
+        taken = rng.choice([ticket.labels["main"], ticket.labels["side"]])
+        calls = [{"name": "route", "arguments": {"team": ticket.labels["main"]}}]
+        draft = json.dumps({"name": "route", "arguments": {"team": taken}}, separators=(",", ":"))
+        found[ticket.text] = {"text": ticket.text, "calls": calls,
+                              "draft": f"<think> {taken} </think><tool_call>{draft}</tool_call>"}  # fmt: skip
+    return list(found.values())
+
+
 def overlap(tickets: list[Ticket], others: list[Row], episodes: int = 40_000) -> dict[str, int]:
     """How often the held-out rows, or their noun-trouble pairs, turn up in training episodes."""
     rng = Random(1)  # the seed of the training data
@@ -99,7 +116,7 @@ def overlap(tickets: list[Ticket], others: list[Row], episodes: int = 40_000) ->
     }
 
 
-def write(path: Path, rows: list[dict[str, str]]) -> None:
+def write(path: Path, rows: list[dict[str, Any]]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     print(f"{path}: {len(rows)} rows")
@@ -109,6 +126,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--show", type=int, default=0, help="print so many training episodes")
     parser.add_argument("--quickstart", action="store_true", help="write the task files")
+    parser.add_argument("--tool-calls", action="store_true", help="write the rows with tool calls")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=WORKFLOWS)
     options = parser.parse_args()
@@ -117,6 +135,8 @@ def main() -> None:
         for message in render(episode(rng)):
             print(f"<|{message['role']}|> {message['content']}")
         print()
+    if options.tool_calls:
+        write(options.out / "tool_calls.jsonl", tool_calls(ROWS))
     if options.quickstart:
         tickets = quickstart_tickets(ROWS)
         sums, facts, services = sum_rows(ROWS), fact_rows(ROWS), service_rows(ROWS)

@@ -193,7 +193,7 @@ def test_labels_teach_the_form_that_the_workflow_asks_for(tmp_path: Path) -> Non
            "learning": {"rate": 2e-3}, "mixture": {"file": "general.jsonl", "share": 0.8}}  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Learner, "step", watched)
-        run(tmp_path, optimizers=[{"sft": sft}], metric="python:metric.py:form", nodes={"sort": {"predict": "text -> label"}},
+        run(tmp_path, optimizers=[{"sft": sft}], metric="python:metric.py:form", nodes={"sort": {"predict": "text -> label", "decoding": {"max_tokens": 8}}},
             data={"file": "rows.jsonl", "split": {"train": 16, "val": 12, "test": 12}})  # fmt: skip
     from workbench_nano.model import Nano
 
