@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from tests.planted import plant
 from workbench.cli import cli, main
-from workbench.errors import StoreError
+from workbench.errors import SpecError, StoreError
 from workbench.overrides import apply_overrides
 from workbench.run import Options, resume
 from workbench.yamlsource import load_yaml
@@ -164,3 +164,23 @@ def test_a_budget_that_is_too_small_for_the_proof_is_told_at_the_start(tmp_path:
     plant(tmp_path, lambda r: 0.3, {"random": {"trials": 2}}, calls=400)
     done = CliRunner().invoke(cli, ["estimate", str(tmp_path / "workflow.yaml"), "--set", "budget.calls=50"])
     assert "Warning: the budget of 50 calls may be too small" in done.output and "take 104" in done.output
+
+
+@pytest.mark.parametrize(
+    ("model", "meant"),
+    [("opnai/gpt-4.1-mini", "openai/gpt-4.1-mini"), ("olama/x", "ollama/x"), ("vllm/x", ""), ("anthropic/x", ""),
+     ("litellm/opnai/x", "")],
+)  # fmt: skip
+def test_a_mistyped_provider_is_told_where_it_stands(model: str, meant: str, tmp_path: Path) -> None:
+    """What LiteLLM serves is nobody's typo."""
+    from workbench.spec import load_spec
+    from workbench.task import check_lms
+
+    (tmp_path / "w.yaml").write_text(f"{HEAD}{PROGRAM}lm: bundled/nano\nroles:\n  proposer: {model}\n")
+    spec, source = load_spec(tmp_path / "w.yaml")
+    if not meant:
+        return check_lms(spec, source)
+    with pytest.raises(SpecError, match="there is no LM provider") as raised:
+        check_lms(spec, source)
+    assert f"Did you mean '{meant}'" in str(raised.value.hint)
+    assert (raised.value.line, raised.value.column) == (8, 3)

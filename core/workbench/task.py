@@ -65,10 +65,27 @@ def check_lms(spec: Spec, source: Source) -> None:
             elif "/" not in lm.model.strip("/"):
                 raise SpecError(f"no LM provider serves '{lm.model}'",
                                 hint="Write provider/model. " + suggest(lm.model, plugins().names("lms")))  # fmt: skip
+            else:
+                _check_provider(lm.model)
         except PluginError as error:
             raise source.error(path, str(error)) from error
         except SpecError as error:
             raise source.error(path, error.message, error.hint) from error
+
+
+def _check_provider(model: str) -> None:
+    """Refuse a prefix that is nearly one of a provider, unless who serves all the others knows it. That one is asked only
+    then: it may take seconds to load. Raises SpecError."""
+    import difflib
+
+    prefix, mine = model.partition("/")[0], [n for n in plugins().names("lms") if n != "*"]
+    near = difflib.get_close_matches(prefix, mine, n=1, cutoff=0.75)
+    if not near:
+        return
+    known = getattr(plugins().get("lms", "*"), "providers", set[str])()
+    if prefix not in known:
+        raise SpecError(f"there is no LM provider '{prefix}'",
+                        hint=f"Did you mean '{near[0]}/{model.partition('/')[2]}'? If not, write litellm/{model}.")  # fmt: skip
 
 
 def load_workflow(

@@ -9,7 +9,7 @@ import re
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 from typing import Any, ClassVar
 
@@ -24,6 +24,9 @@ RESULT = 10_000_000  # bytes of a result
 PAGES = 16_384  # of a database: 64 MB at SQLite's own page size
 _DENIED = {sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH, sqlite3.SQLITE_PRAGMA}
 _DRAWS = {"random", "randomblob"}  # a database that is put back must be the same one
+NOW = "2024-01-01 00:00:00"  # what the time is, always: a statement that is run again must give the same
+#: SQLite's functions of time, and how many arguments come before the time itself.
+_CLOCKS = {"date": 0, "time": 0, "datetime": 0, "julianday": 0, "unixepoch": 0, "strftime": 1}
 
 
 class Sql(Environment):
@@ -151,12 +154,29 @@ def _reads(statement: str) -> bool:
 
 @lru_cache(maxsize=64)
 def _made(script: str) -> bytes:
-    connection = sqlite3.connect(":memory:")
+    connection = _clocked(sqlite3.connect(":memory:"))
     try:
         connection.executescript(script)
         return connection.serialize()
     finally:
         connection.close()
+
+
+def _at(name: str, before: int, *values: Any) -> Any:
+    """What a function of time gives, with NOW in place of the present, written or left out."""
+    values = values if len(values) > before else (*values, "now")
+    values = tuple(NOW if isinstance(v, str) and v.lower() == "now" else v for v in values)
+    with closing(sqlite3.connect(":memory:")) as plain:
+        return plain.execute(f"select {name}({', '.join('?' * len(values))})", values).fetchone()[0]
+
+
+def _clocked(connection: sqlite3.Connection) -> sqlite3.Connection:
+    """The connection with a clock that stands still."""
+    for name, before in _CLOCKS.items():
+        connection.create_function(name, -1, partial(_at, name, before), deterministic=True)
+    for name, value in (("current_timestamp", NOW), ("current_date", NOW[:10]), ("current_time", NOW[11:])):
+        connection.create_function(name, 0, lambda value=value: value, deterministic=True)
+    return connection
 
 
 def _run(connection: sqlite3.Connection, statement: str) -> list[tuple[Any, ...]]:
@@ -201,7 +221,7 @@ class _Closing(sqlite3.Connection):
 
 def _opened(script: str) -> sqlite3.Connection:
     """A copy of the database in memory, closed at the end of a `with`."""
-    connection = sqlite3.connect(":memory:", isolation_level=None, factory=_Closing)
+    connection = _clocked(sqlite3.connect(":memory:", isolation_level=None, factory=_Closing))
     connection.deserialize(_made(script))
     for schema in ("main", "temp"):
         connection.execute(f"pragma {schema}.max_page_count = {PAGES}")

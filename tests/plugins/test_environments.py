@@ -327,3 +327,19 @@ def test_without_gymnasium_the_error_names_the_extra(base: Path, monkeypatch: py
     monkeypatch.setattr(builtins, "__import__", missing)
     with pytest.raises(SpecError, match=r"agent-workbench\[gymnasium\]"):
         open_environment("gymnasium", {}, base).reset({})
+
+
+def test_the_clock_of_a_database_stands_still(base: Path) -> None:
+    """Also in defaults, in the script itself, and where the time is left out; other times are as ever."""
+    script = "create table t (a, at default current_timestamp); insert into t (a) values (1);"
+    game = open_environment("sql", {}, base)
+    game.reset({"schema": script, "gold_sql": "select 1"})
+    game.step("insert into t (a) values (2)")
+    assert game.step("select at from t").observation.count("'2024-01-01 00:00:00'") == 2
+    seen = game.step("select current_date, current_time, date('now', '+1 day'), datetime(), time('NOW'), "
+                     "strftime('%Y'), unixepoch(), julianday('now')").observation  # fmt: skip
+    assert seen == repr(("2024-01-01", "00:00:00", "2024-01-02", "2024-01-01 00:00:00", "00:00:00", "2024",
+                         1704067200, 2460310.5))  # fmt: skip
+    assert game.step("select date('1999-12-31', '+1 day'), strftime('%d', 0.5)").observation == "('2000-01-01', '25')"
+    assert game.step("select date('nonsense')").observation == "(None,)"
+    game.close()
