@@ -19,7 +19,7 @@ ORDER = [
     "hookspecs", "errors", "data", "lm", "tools", "limits", "intents", "batching", "generate", "signature", "tfidf", "logistic", "treesearch", "plain", "metric", "yamlsource", "plugins", "sandbox",
     "proof", "scaffold", "strict", "policy", "spec", "workflow", "environment", "store", "ledger", "nodes", "children", "structure", "edits", "slots", "runtime", "evaluate", "search", "pareto",
     "study", "propose", "overrides", "task", "library", "diagram", "estimate", "guard", "schema", "doctor", "report", "export", "history", "session", "run",
-    "single", "progress", "testing", "cli",
+    "single", "progress", "testing", "cli", "__main__",
 ]  # fmt: skip
 
 
