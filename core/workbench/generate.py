@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import random
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +12,9 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 from transformers.utils import logging as hf_logging
+
+#: transformers loads a model by settings of the whole process: two threads that load at once get models without weights.
+_LOADING = threading.Lock()
 
 
 @dataclass
@@ -63,16 +67,17 @@ class Generator:
         place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         default = torch.float32 if place.type == "cpu" else torch.bfloat16
         source: dict[str, Any] = {"trust_remote_code": False, "revision": revision or "main"}
-        bars = hf_logging.is_progress_bar_enabled()
-        hf_logging.disable_progress_bar()
-        try:
-            tokenizer: Any = AutoTokenizer.from_pretrained(path, **source)
-            model: Any = AutoModelForCausalLM.from_pretrained(
-                path, use_safetensors=True, dtype=getattr(torch, dtype) if dtype else default, **source
-            )
-        finally:
-            if bars:
-                hf_logging.enable_progress_bar()
+        with _LOADING:
+            bars = hf_logging.is_progress_bar_enabled()
+            hf_logging.disable_progress_bar()
+            try:
+                tokenizer: Any = AutoTokenizer.from_pretrained(path, **source)
+                model: Any = AutoModelForCausalLM.from_pretrained(
+                    path, use_safetensors=True, dtype=getattr(torch, dtype) if dtype else default, **source
+                )
+            finally:
+                if bars:
+                    hf_logging.enable_progress_bar()
         return cls(model.to(place).eval(), tokenizer)
 
     def encode(self, messages: Sequence[dict[str, Any]]) -> list[int]:
