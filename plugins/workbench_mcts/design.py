@@ -68,6 +68,7 @@ class Design:
     """Makes candidates of genomes. space: None where the file has no `search:`.
 
     options: the values of each name that has a list of them, as far as they are known; a choice may open others.
+    starts: picks to try before others, e.g. as many of the nearest examples as allowed.
     The picks of the root describe the start: a value of the start that is not in its domain is no pick, and stays as it
     is until one is picked.
     """
@@ -77,7 +78,7 @@ class Design:
         self.options: dict[str, list[Any]] = {}
         self._bases: dict[str, Workflow] = {}  # what picks make, by the picks, where none of them had to be drawn
         self.outside: dict[str, list[str]] = {}  # names of picks, by address, where the start's value is none of them
-        here = space.starts(start)[0] if space else {}
+        here, *self.starts = space.starts(start) if space else [{}]
         made = self.made(Genome(here))
         for name in made.genome.picks:
             address = _address(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -111,9 +112,10 @@ class Search:
                 return
 
     async def cover(self, root: Node[State], most: int) -> None:
-        """The initial design: rows that cover all pairs of choices, `most` at most, and no more than a third of the calls
-        left. What is spent counts, not what could be: candidates may share requests, which the journal answers."""
-        rows, rest = covering_array(self.design.options, self.study.rng), runs_left(self.study) * 2 / 3
+        """The initial design: the starts of the space, then rows that cover all pairs of choices, `most` at most, and no more
+        than a third of the calls left. What is spent counts, not what could be: candidates may share requests, which the journal answers."""
+        rows = itertools.chain(self.design.starts, covering_array(self.design.options, self.study.rng))
+        rest = runs_left(self.study) * 2 / 3
         while (
             most > 0 and runs_left(self.study) - len(self.study.val) >= rest and (row := next(rows, None)) is not None
         ):

@@ -359,6 +359,13 @@ def test_wrong_parameters_are_told(tmp_path: Path) -> None:
 
 # Planted worlds of structure
 
+
+def test_as_many_of_the_nearest_demos_as_allowed_come_first() -> None:
+    """One candidate after the start is enough where the nearest examples are all that helps."""
+    found = [run_world(WORLDS["retrieval"], {"mcts": {"initial": 1, "rounds": 1}}, calls=400, seed=s) for s in range(3)]
+    assert min(r.accuracy for r in found) >= 0.85
+
+
 SMALL = {"rounds": 20, "initial": 10, "race": False, "edits": []}
 
 
