@@ -35,7 +35,7 @@ HEAD = "<!-- Written by docs/generate.py. Do not edit. -->\n\n"
 _WIRING = """Nodes are wired by the names of their fields. A node reads a field from the last node before it in the file that writes
 it; if there is none, from the first one after it; and if no node writes it, from the example. A node that reads and writes
 the same field refines it. Independent nodes run at the same time, and who is faster never decides what is read. The
-prediction has all fields that were written; of several writers of a field the last one in the file counts.
+prediction has all fields that were written; of several writers of a field the last one in the file counts, or who refined what that one wrote.
 
 Every node also takes
 

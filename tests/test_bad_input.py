@@ -108,6 +108,10 @@ YAML = {
     "parameter of wrong type": (swap("trials: 3", "trials: few"), "12:14", "whole number", None),
     "two optimizers in one entry": (swap("random: {trials: 3}", "random: {trials: 3}\n    optuna: {}"), None, "one optimizer", None),
     "unknown language model": (swap("bundled/nano", "nano"), "2:1", "no LM provider", "provider/model"),
+    "optional is no word": (swap("    instructions: Sort it.", "    instructions: Sort it.\n    optional: yess"), "9:5", "optional must be true or false", None),
+    "enabled in quotes": (swap("    instructions: Sort it.", "    instructions: Sort it.\n    enabled: 'no'"), "9:5", "enabled must be true or false", None),
+    "a file that holds itself": (swap("    instructions: Sort it.", "    instructions: Sort it.\n  more: {workflow: bad.yaml}"), "9:3", "hold each other", "Write the nodes out"),
+    "mistyped model of a node": (swap("    instructions: Sort it.", "    instructions: Sort it.\n    lm: openi/gpt"), "9:5", "no LM provider 'openi'", "openai/gpt"),
     "unknown bundled model": (swap("bundled/nano", "bundled/micro"), "2:1", "bundled", "nano"),
     "bad address of a server": (swap("lm: bundled/nano", "lm: {model: openai/x, api_base: 'localhost:80'}"), "2:1", "address", "http://"),
 }  # fmt: skip

@@ -10,6 +10,7 @@ import asyncio
 import base64
 from array import array
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from workbench.errors import LMError, SpecError
@@ -21,6 +22,7 @@ BATCH = 64
 
 Ask = Callable[[LM, Request], Awaitable[Settled]]
 Vector = Sequence[float]
+Call = tuple[tuple[Message, ...], Settled]
 
 
 class Embeddings(LM):
@@ -52,34 +54,37 @@ class Embedder:
 
     def __init__(self, lm: LM, ask: Ask):
         self.lm, self.ask = Embeddings(lm), ask
-        self._known: dict[tuple[str, ...], asyncio.Future[list[Vector]]] = {}
+        self._known: dict[tuple[str, ...], asyncio.Future[tuple[list[Vector], Call]]] = {}
 
-    async def __call__(self, texts: Sequence[str]) -> tuple[list[Vector], list[tuple[tuple[Message, ...], Settled]]]:
-        """(a vector for each text, the calls that were made for them). Raises LMError, and BudgetSpent.
+    async def __call__(self, texts: Sequence[str]) -> tuple[list[Vector], list[Call]]:
+        """(a vector for each text, the calls for them: cached ones where somebody else sent them, at what they cost then,
+        so that who was first looks no dearer than others). Raises LMError, and BudgetSpent.
 
         A request holds BATCH of the texts in their order, and nothing else decides what it holds: which of them somebody
         asked for before hangs on who was faster, and a resumed run would send other requests. One that somebody else has
         sent is waited for. What failed is forgotten, and may be asked for again.
         """
-        found, paid = list[Vector](), list[tuple[tuple[Message, ...], Settled]]()
+        found, calls = list[Vector](), list[Call]()
         for start in range(0, len(texts), BATCH):
             batch = tuple(texts[start : start + BATCH])
             flying = self._known.get(batch)
+            first = flying is None
             if flying is None:
                 flying = self._known[batch] = asyncio.get_running_loop().create_future()
                 try:
-                    vectors, call = await self._fetch(batch)
+                    made = await self._fetch(batch)
                 except BaseException as error:
                     del self._known[batch]
                     flying.set_exception(error if isinstance(error, Exception) else LMError("provider", "interrupted"))
                     flying.exception()  # who waits for it hears of it; nobody need be waiting
                     raise
-                flying.set_result(vectors)
-                paid.append(call)
-            found += await asyncio.shield(flying)
-        return found, paid
+                flying.set_result(made)
+            vectors, (messages, settled) = await asyncio.shield(flying)
+            calls.append((messages, settled if first else replace(settled, cached=True)))
+            found += vectors
+        return found, calls
 
-    async def _fetch(self, texts: Sequence[str]) -> tuple[list[Vector], tuple[tuple[Message, ...], Settled]]:
+    async def _fetch(self, texts: Sequence[str]) -> tuple[list[Vector], Call]:
         messages: tuple[Message, ...] = tuple({"role": "user", "content": text} for text in texts)
         settled = await self.ask(self.lm, Request(messages, max_tokens=1))
         if settled.error is not None:

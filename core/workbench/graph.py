@@ -105,6 +105,7 @@ class Schedule:
         self._before = {n: list(graph.predecessors(n)) for n in self.order}
         self._sources: dict[str, dict[str, list[str]]] = {n: graph.nodes[n]["sources"] for n in self.order}
         self._chain = all(a in self._before[b] for a, b in zip(self.order, self.order[1:], strict=False))
+        self._several = {field: names for field, names in writers_of(nodes).items() if len(names) > 1}
         self._optional = {n for n in self.order if trees[n].get("optional")}
 
     async def run(
@@ -146,8 +147,21 @@ class Schedule:
             raise next((e for e in errors if not isinstance(e, NodeError)), errors[0])
 
     def merged(self, written: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-        """All fields that were written; of several writers the last one in the file counts."""
-        return {field: value for name in self.nodes for field, value in written.get(name, {}).items()}
+        """All fields that were written; of several writers the last one in the file counts, or who refined what that
+        one wrote."""
+        values = {field: value for name in self.nodes for field, value in written.get(name, {}).items()}
+        for field, writers in self._several.items():
+            wrote = [name for name in writers if field in written.get(name, ())]
+            if wrote:
+                values[field] = written[self._last(field, wrote)][field]
+        return values
+
+    def _last(self, field: str, wrote: list[str]) -> str:
+        name, rest = wrote[-1], wrote[:-1]
+        while (refiner := next((n for n in rest if name in self._sources[n].get(field, ())), None)) is not None:
+            name = refiner
+            rest.remove(refiner)
+        return name
 
     def _inputs(self, name: str, given: Mapping[str, Any], written: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         inputs = {}

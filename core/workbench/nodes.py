@@ -134,6 +134,9 @@ def node_tree(raw: Mapping[str, Any], fail: Callable[[tuple[str | int, ...], str
         if others and plugins().set_aside:
             hint += f" Plugins that failed to load: {', '.join(sorted(plugins().set_aside))}."
         raise fail((others[0],) if others else (), "no node kind is named here", hint)
+    for key in ("optional", "enabled"):
+        if not isinstance(raw.get(key, True), bool):
+            raise fail((key,), f"{key} must be true or false, not {raw[key]!r}", None)
     kind = kinds[0]
     cls = node_class(kind)
     if kind in rest:

@@ -181,7 +181,7 @@ class Runtime:
     policy: PolicySpec = field(default_factory=lambda: PolicySpec())
     consent: Consent | None = None
     _sandbox: Sandbox | None = None
-    _embedders: dict[str, Embedder] = field(default_factory=dict)
+    _embedders: dict[tuple[str, str], Embedder] = field(default_factory=dict)
     _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def sandbox(self) -> Sandbox:
@@ -228,9 +228,11 @@ class Runtime:
     def embedder(self, spec: LMSpec, role: str) -> Embedder:
         """The vectors of a language model, shared by all who ask. Raises SpecError for one that cannot embed."""
         lm = self.pool.get(spec)
-        if lm.identity not in self._embedders:
-            self._embedders[lm.identity] = Embedder(lm, lambda lm, request: self.ledger.call(lm, request, role, spec))
-        return self._embedders[lm.identity]
+        if (lm.identity, role) not in self._embedders:
+            self._embedders[lm.identity, role] = Embedder(
+                lm, lambda lm, request: self.ledger.call(lm, request, role, spec)
+            )
+        return self._embedders[lm.identity, role]
 
 
 class Program:

@@ -144,7 +144,7 @@ class Store:
                 "update agent-workbench"
             )
         tables = {name for (name,) in self.conn.execute("select name from sqlite_master where type = 'table'")}
-        if version == 0 and tables and "_sqlite_migrations" not in tables:
+        if tables and "_sqlite_migrations" not in tables:
             raise StoreError(f"{self.path} is a database of something else; name another with --db")
         self.conn.execute("pragma journal_mode=wal")  # stays with the file, so not before it is known as ours
         if version < SCHEMA_VERSION:

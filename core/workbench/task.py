@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
 from pydantic import ValidationError
 
 from workbench.data import Dataset, Example, input_signature, make_examples, split_examples
 from workbench.errors import PluginError, SpecError, suggest
+from workbench.lm import CanEmbed
 from workbench.metric import Metric, parse_call
-from workbench.nodes import check_nodes, enabled, input_fields, node_tree
+from workbench.nodes import NodeKind, check_nodes, enabled, input_fields, node_tree
 from workbench.plugins import plugins
 from workbench.policy import Inherited
-from workbench.spec import DataSpec, Spec
+from workbench.spec import DataSpec, LMSpec, Spec
 from workbench.workflow import Workflow, digest
 from workbench.yamlsource import Source
 
@@ -44,6 +46,7 @@ def load_task(spec: Spec, source: Source, base: Path) -> Task:
 
     inherited: list[Inherited] = []
     workflow = load_workflow(spec, source, base, (), inherited)
+    check_node_lms(workflow, source)
     spec = spec.model_copy(update={"policy": with_inherited(spec.policy, inherited)})
     metric = load_metric(spec, source, base)
     dataset = load_data(spec, source, base)
@@ -53,24 +56,50 @@ def load_task(spec: Spec, source: Source, base: Path) -> Task:
     return Task(spec, source, workflow, _with_warnings(dataset, inputs), metric, inputs)
 
 
-def check_lms(spec: Spec, source: Source) -> None:
+class HasLMs(Protocol):
+    lm: LMSpec
+    roles: Any  # LMSpec by role
+
+
+def check_lms(spec: HasLMs, source: Source) -> None:
     """Refuse names that no provider serves, and settings that a provider does not take, before anything runs."""
+    for path, lm in ((("lm",), spec.lm), *((("roles", role), lm) for role, lm in spec.roles.items())):
+        _check_lm(path, lm, source)
+
+
+def check_node_lms(workflow: Workflow, source: Source) -> None:
+    """The same for the models that nodes name under `lm` and `embedder`, those inside others too."""
+    from workbench.runtime import lm_spec
+
+    def walk(path: tuple[str, ...], node: NodeKind, top: bool) -> None:
+        for key in ("lm", "embedder"):
+            if value := getattr(node.config, key, None):
+                _check_lm((*path, key) if top else path, lm_spec(value), source, embeds=key == "embedder")
+        for child in node.children().values():
+            walk(path, child, False)
+
+    for name, node in enabled(workflow).items():
+        walk(("nodes", name), node, True)
+
+
+def _check_lm(path: tuple[str, ...], lm: LMSpec, source: Source, embeds: bool = False) -> None:
     from workbench.runtime import make_lm, split_model
 
-    for path, lm in ((("lm",), spec.lm), *((("roles", role), lm) for role, lm in spec.roles.items())):
-        prefix, _ = split_model(lm.model)
-        try:
-            if prefix != "*":
-                make_lm(lm)
-            elif "/" not in lm.model.strip("/"):
-                raise SpecError(f"no LM provider serves '{lm.model}'",
-                                hint="Write provider/model. " + suggest(lm.model, plugins().names("lms")))  # fmt: skip
-            else:
-                _check_provider(lm.model)
-        except PluginError as error:
-            raise source.error(path, str(error)) from error
-        except SpecError as error:
-            raise source.error(path, error.message, error.hint) from error
+    try:
+        if split_model(lm.model)[0] != "*":
+            made = make_lm(lm)
+            if embeds and not isinstance(made, CanEmbed):
+                raise SpecError(f"{lm.model} cannot embed texts", hint="Name a model behind openai/, local/, ollama/, "
+                                "hosted_vllm/, hf: or litellm/ as embedder.")  # fmt: skip
+        elif "/" not in lm.model.strip("/"):
+            raise SpecError(f"no LM provider serves '{lm.model}'",
+                            hint="Write provider/model. " + suggest(lm.model, plugins().names("lms")))  # fmt: skip
+        else:
+            _check_provider(lm.model)
+    except PluginError as error:
+        raise source.error(path, str(error)) from error
+    except SpecError as error:
+        raise source.error(path, error.message, error.hint) from error
 
 
 def _check_provider(model: str) -> None:

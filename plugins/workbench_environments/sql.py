@@ -93,8 +93,9 @@ class Sql(Environment):
 
     @classmethod
     def call(cls, action: str) -> Mapping[str, Any]:
-        """The statement without fence and leading comments, and its first word."""
-        statement = re.sub(r"\A(?s:\s+|--[^\n]*(?:\n|\Z)|/\*.*?(?:\*/|\Z))*", "", _statement(action))
+        """The statement without fence and what SQLite skips before it (blanks, semicolons, comments), and its first
+        word."""
+        statement = re.sub(r"\A(?s:[\s;\ufeff]+|--[^\n]*(?:\n|\Z)|/\*.*?(?:\*/|\Z))*", "", _statement(action))
         return {"action": statement, "verb": (re.findall(r"\A\w+", statement) or [""])[0].lower()}
 
     def _cut(self, text: str) -> str:

@@ -42,7 +42,13 @@ class SubWorkflow(NodeKind):
 
     def __init__(self, name: str, config: Any, base: Any):
         super().__init__(name, config, base)
-        self.graph  # bad settings are told when the file is read  # noqa: B018
+        try:
+            self.graph  # bad settings are told when the file is read  # noqa: B018
+        except RecursionError:
+            from workbench.errors import SpecError
+
+            raise SpecError(f"{config.file} and the files that it refers to hold each other as sub-workflows",
+                            hint="Write the nodes out in one of them.", path=("file",)) from None  # fmt: skip
 
     @property
     def trees(self) -> Mapping[str, Mapping[str, Any]]:

@@ -81,6 +81,10 @@ def verl(workflow: Workflow, path: Path | None, *, task: Task) -> None:
         _write_rows([_row(node, e, target, weights) for e in part], folder / f"{name}.parquet")
         for name, part in (("train", task.dataset.train), ("val", task.dataset.val))
     )
+    for part in settings.rewards:
+        if part.kind not in ("metric", "tool_n1", "exact_match") or part.field:
+            raise SpecError(f"verl cannot be told the reward {part.kind}{' of a field' if part.field else ''}",
+                            hint="Give grpo `rewards` of tool_n1 or exact_match, of the whole answer.")  # fmt: skip
     rewards = [part.model_dump() for part in settings.rewards]
     if any(r["kind"] == "metric" for r in rewards):
         rewards = [{**r, "kind": _kind_of_metric(task)} if r["kind"] == "metric" else r for r in rewards]
@@ -101,7 +105,13 @@ vllm.needs_task = verl.needs_task = True  # type: ignore[attr-defined]
 def weights_of(workflow: Workflow, task: Task) -> str:
     """The folder or hub id of the weights of the workflow's language model. Raises SpecError."""
     changed = workflow.tree.get("lm")
-    spec: LMSpec = lm_spec(changed) if changed else task.spec.lm
+    own = [lm_spec(node["lm"]) for name, node in workflow.nodes.items() if name in enabled(workflow) and node.get("lm")]
+    everyone = len(own) == len(enabled(workflow))  # nobody is left who would use the workflow's own model
+    specs = [*own, *([] if everyone else [lm_spec(changed) if changed else task.spec.lm])]
+    if len({s.model for s in specs}) > 1:
+        raise SpecError(f"the nodes use several models: {', '.join(dict.fromkeys(s.model for s in specs))}",
+                        hint="One is exported at a time: give all nodes the same `lm`, or none of their own.")  # fmt: skip
+    spec: LMSpec = specs[0]
     lm = make_lm(spec)
     if not isinstance(lm, HasWeights):
         raise SpecError(
@@ -113,6 +123,8 @@ def weights_of(workflow: Workflow, task: Task) -> str:
 def _folder(path: Path | None) -> Path:
     if path is None:
         raise SpecError("this export is a folder", hint="Name it with --out FOLDER.")
+    if path.exists() and not path.is_dir():
+        raise SpecError(f"{path} is a file, and this export is a folder", hint="Name another with --out FOLDER.")
     path.mkdir(parents=True, exist_ok=True)
     return path
 
@@ -196,6 +208,16 @@ def verl_settings(settings: GRPO, objective: Objective, weights: str, folder: Pa
     if mode is None or objective.aggregate not in _AGGREGATE or objective.constraints or objective.step_weight:
         raise SpecError(f"verl has no loss for the algorithm {settings.algorithm} as it is set",
                         hint="Take grpo, dapo, lite_ppo, gspo or cispo.")  # fmt: skip
+    lost = [name for name, there in (
+        ("a divergence in the reward", objective.beta and objective.kl_place == "reward"),
+        ("resets of the reference", settings.made_course().reset_after), ("refill", settings.course.refill),
+        ("replay", settings.made_course().replay), ("a growing horizon", settings.made_course().horizon),
+        ("a curriculum", settings.made_course().curriculum), ("stages", settings.stages), ("policies", settings.policies),
+    ) if there]  # fmt: skip
+    if lost:
+        raise SpecError(
+            f"verl's settings have no place for {', '.join(lost)}", hint="Leave them out to export the rest."
+        )
     course, learning = settings.made_course(), settings.learning
     in_loss = bool(objective.beta) and objective.kl_place == "loss"
     actor: dict[str, Any] = {

@@ -75,7 +75,7 @@ class Imitates(Trains):
         from workbench_grpo.learner import Learner
 
         learner = Learner(policy, self.objective(), self.learning)
-        top, added = learner.rate, self.added(study, policy)
+        top, added, done = learner.rate, self.added(study, policy), 0
         course = Course.model_validate({"tasks": self.tasks, "rollouts": self.rollouts})
         for round_ in range(self.rounds):
             if not self.affords(study, source, course, round_):
@@ -97,7 +97,8 @@ class Imitates(Trains):
                     rows = [row for rows in order[start : start + self.batch] for row in rows]
                     if self.falling:
                         learner.rate = top * (1 - (epoch + start / len(order)) / self.epochs)
-                    await asyncio.to_thread(learner.step, rows, [1.0] * len(rows), round_)
+                    await asyncio.to_thread(learner.step, rows, [1.0] * len(rows), round_, done=done)
+                    done += 1
                 if (epoch + 1) % self.evaluate_every == 0 or epoch + 1 == self.epochs:
                     done = round_ * self.epochs + epoch + 1
                     await source.offer(await asyncio.to_thread(policy.save, weights), done)

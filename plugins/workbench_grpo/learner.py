@@ -54,10 +54,12 @@ class Learner:
         """No more steps will come."""
 
     def step(
-        self, rows: Sequence[Row], advantages: Sequence[float], version: int, rate: float | None = None
-    ) -> dict[str, float]:
+        self, rows: Sequence[Row], advantages: Sequence[float], version: int, rate: float | None = None,
+        done: int | None = None,
+    ) -> dict[str, float]:  # fmt: skip
         """Update the weights. version: of the policy as it is; rows that an older one drew are weighed by their own
-        log-probabilities. rate: in place of the learning rate. Returns figures; a step whose gradient is not finite
+        log-probabilities. rate: in place of the learning rate. done: updates before this one, for the
+        warm-up, where they are not the version. Returns figures; a step whose gradient is not finite
         changes nothing and is counted."""
         s, figures = self.learning, defaultdict[str, list[float]](list)
         batch = collate(rows, self.policy.device)
@@ -73,7 +75,7 @@ class Learner:
         if not several:
             old = None  # of the first and only update this is the policy itself, exactly
         for group in self.optimizer.param_groups:
-            group["lr"] = (rate or self.rate) * min(1.0, (version + 1) / max(1, s.warmup))
+            group["lr"] = (rate or self.rate) * min(1.0, ((version if done is None else done) + 1) / max(1, s.warmup))
         shuffle = random.Random(version)
         for _ in range(s.epochs):
             order = list(range(len(rows)))

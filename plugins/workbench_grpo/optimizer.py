@@ -184,6 +184,9 @@ class GRPO(Trains):
             raise ValueError(f"two policies have the address {', '.join(sorted(twice))}; give each an LM of its own")
         if wrong := [name for name in self.policies if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name)]:
             raise ValueError(f"'{wrong[0]}' is no name for a policy: letters, digits and _, beginning with a letter")
+        heats = [self.learning, *(p.learning for p in self.policies.values() if p.learning)]
+        if self.made_course().replay and any(s.temperature != 1.0 for s in heats):
+            raise ValueError("replay needs `learning: {temperature: 1}`: what was drawn keeps its probabilities at 1")
         if self.policies and self.address != "lm":
             raise ValueError("give either `address` or `policies`, which hold an address each")
         return self
@@ -225,6 +228,7 @@ class GRPO(Trains):
             weights=weights,
             seed=number,
             at=at,
+            rate=lambda step: source.at(step, "rate"),
             tell=study.tell,
         )
         if study.best_evaluation is not None:

@@ -17,6 +17,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers.utils import logging as hf_logging
 
+from workbench.errors import PluginError
 from workbench.generate import Generator, Row
 from workbench_grpo.forward import log_probabilities
 from workbench_grpo.rollouts import Batch
@@ -43,6 +44,7 @@ class Policy:
             kind = dtype or ("bfloat16" if lora and on_gpu else "float32")
             loaded = Generator.load(base, device=device, dtype=kind, revision=revision)
             self.model: Any = loaded.model
+            _check_head(self.model.config)
             self.tokenizer, self._lock = loaded.tokenizer, threading.RLock()
         if lora is not None:
             from peft import LoraConfig, get_peft_model
@@ -140,6 +142,15 @@ class _OwnGenerator(Generator):
     def generate(self, rows: list[Row]) -> None:
         with self.policy.active():
             super().generate(rows)
+
+
+def _check_head(config: Any) -> None:
+    """What is trained are the output matrix's logits: refuse models that cap or scale them before drawing."""
+    changed = [n for n in ("final_logit_softcapping", "logit_scale", "logits_scaling") if getattr(config, n, None) not in (None, 1, 1.0)]  # fmt: skip
+    if changed:
+        raise PluginError(
+            f"models of the type {config.model_type} cannot be trained here: {changed[0]} changes their logits"
+        )
 
 
 def digest_of(weights: Mapping[str, torch.Tensor]) -> str:

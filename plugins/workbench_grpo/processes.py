@@ -98,11 +98,12 @@ class LeadingLearner(Learner):
         super().renew()
 
     def step(
-        self, rows: Sequence[Row], advantages: Sequence[float], version: int, rate: float | None = None
-    ) -> dict[str, float]:
-        _tell("step", self.number, list(rows), list(advantages), version, rate)
+        self, rows: Sequence[Row], advantages: Sequence[float], version: int, rate: float | None = None,
+        done: int | None = None,
+    ) -> dict[str, float]:  # fmt: skip
+        _tell("step", self.number, list(rows), list(advantages), version, rate, done)
         LeadingLearner.busy = True
-        figures = super().step(rows, advantages, version, rate)
+        figures = super().step(rows, advantages, version, rate, done)
         LeadingLearner.busy = False
         return figures
 

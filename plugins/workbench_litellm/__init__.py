@@ -5,5 +5,5 @@ import workbench
 
 @workbench.hookimpl
 def register_lms(register):
-    register("*", "workbench_litellm.bridge:anything")
-    register("litellm", "workbench_litellm.bridge:anything")
+    register("*", "workbench_litellm.provider:anything")
+    register("litellm", "workbench_litellm.provider:anything")

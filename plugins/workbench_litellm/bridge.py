@@ -51,22 +51,6 @@ _KINDS: tuple[tuple[type[Exception], str], ...] = (
 )
 
 
-def anything(model: str, settings: Any) -> DSPyLM:
-    """Any model string of LiteLLM or DSPy; after `litellm/`, what follows is the model string."""
-    explicit = re.match(r"litellm[/:](.+)", settings.model)
-    return DSPyLM(explicit[1] if explicit else settings.model, settings)
-
-
-def _providers() -> set[str]:
-    """The prefixes that LiteLLM knows."""
-    import litellm
-
-    return {str(getattr(name, "value", name)) for name in litellm.provider_list}
-
-
-anything.providers = _providers  # type: ignore[attr-defined]  (asked where a name looks mistyped)
-
-
 class DSPyLM:
     """An LM over `dspy.LM`, with DSPy's cache, retries and history off: the ledger has its own.
 

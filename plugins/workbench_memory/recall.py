@@ -53,7 +53,8 @@ class RecallConfig(NodeConfig):
 
 
 class Recall(NodeKind):
-    """Retrieves memories for an input and writes them into one text field. It calls no language model."""
+    """Retrieves memories for an input and writes them into one text field. With the policy `embedding` it asks a model for
+    vectors; otherwise it calls none."""
 
     Config = RecallConfig
     primary = "signature"

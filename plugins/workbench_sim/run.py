@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from workbench.errors import WorkbenchError
+from workbench.errors import SpecError, WorkbenchError
 from workbench.evaluate import Evaluation
 from workbench.lm import Request, Response
 from workbench.run import Options, optimize
@@ -216,8 +216,11 @@ def run_many(jobs: Sequence[tuple[str, Any, int, int]], processes: int = 1, keep
     def settle(name: str, result: Result) -> None:
         known[name] = result
         if keep is not None and result.error is None:  # what failed or was stopped is run again
+            with keep.open("a+b") as raw:  # a kill may have left half a line
+                raw.seek(max(0, raw.seek(0, 2) - 1))
+                cut = raw.read() not in (b"", b"\n")
             with keep.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"job": name, "result": asdict(result)}) + "\n")
+                file.write("\n" * cut + json.dumps({"job": name, "result": asdict(result)}) + "\n")
 
     if processes == 1 or len(left) < 2:
         for name in left:
@@ -237,9 +240,16 @@ def _named(job: tuple[str, Any, int, int]) -> str:
 
 
 def _kept(file: Path | None) -> dict[str, Result]:
-    """Results by job; a last line that was cut by a kill is left out."""
+    """Results by job; a last line that was cut by a kill is left out. Raises SpecError for a file of something else."""
     known: dict[str, Result] = {}
-    for line in file.read_text(encoding="utf-8").splitlines() if file is not None and file.exists() else ():
+    lines = (
+        file.read_text(encoding="utf-8", errors="replace").splitlines() if file is not None and file.exists() else []
+    )
+    if lines and not lines[0].startswith('{"job": '):
+        raise SpecError(
+            f"{file} holds no results of a bench, which would be added to it", hint="Name another with --keep."
+        )
+    for line in lines:
         try:
             row = json.loads(line)
             known[row["job"]] = Result(**row["result"])

@@ -133,10 +133,11 @@ def _listed(value: Any) -> list[Any]:
 
 def check_machine(config: StatesConfig, outputs: tuple[str, ...]) -> None:
     """Refuse machines that cannot work. Raises SpecError with the path of the fault inside the node."""
-    for name, state in config.states.items():
+    for name in config.states:
         if not re.fullmatch(r"[A-Za-z_]\w{0,63}", name) or name == END:
             hint = "end stands for the end of the machine." if name == END else "Use letters, digits and _."
             raise SpecError(f"'{name}' cannot name a state", hint=hint, path=("states", name))
+    for name, state in config.states.items():
         for i, step in enumerate(state.next):
             _check_transition(config, outputs, step, ("states", name, "next", i))
             if i and state.next[i - 1].when.always:

@@ -70,6 +70,12 @@ def _api(entry: Any, path: Path) -> Api:
     if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
         raise SpecError(f"{path}: a tool has no name: {str(entry)[:100]}", path=("apis",))
     given = entry.get("parameters", entry.get("input_parameters", {})) or {}
+    if isinstance(given, list):  # API-Bank's ["None"]
+        given = {}
+    if not isinstance(given, dict):
+        raise SpecError(
+            f"{path}: the parameters of {entry.get('name')} are no JSON Schema: {str(given)[:60]}", path=("apis",)
+        )
     schema = _schema(given if "properties" in given else {"properties": given, "required": list(given)})
     return Api(entry["name"], str(entry.get("description") or ""), schema, str(entry.get("source") or ""))
 

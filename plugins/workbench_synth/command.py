@@ -12,7 +12,13 @@ from workbench.cli import echo_json, visible
 
 @click.command("synthesize")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), default="rows.jsonl", show_default=True, help="Where rows go.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default="rows.jsonl",
+    show_default=True,
+    help="Where rows go.",
+)
 @click.option("--rows", type=click.IntRange(1), help="Rows wanted, in place of the file's.")
 @click.option("--calls", type=click.IntRange(1), help="Ceiling of calls, in place of the file's.")
 @click.option("--seed", type=int, help="In place of the file's.")
@@ -24,11 +30,12 @@ def synthesize_command(file: Path, out: Path, rows: int | None, calls: int | Non
 
     After a kill, the same command goes on: what was paid for is in the database.
     """
-    from workbench_synth.synthesize import synthesize, write_rows
+    from workbench_synth.synthesize import synthesize
 
     given: dict[str, Any] = {"rows": rows, "seed": seed, "budget": {"calls": calls} if calls else None}
-    found = synthesize(file, database=db, changes={k: v for k, v in given.items() if v is not None})
-    write_rows(found.rows, out)
+    found = synthesize(file, database=db, changes={k: v for k, v in given.items() if v is not None}, out=out)
+    if not found.rows:
+        click.echo(f"No row passed the checks, so {out} was not written.", err=True)
     if as_json:
         return echo_json({**found.as_dict(), "out": str(out)})
     click.echo(f"{len(found.rows)} rows in {out}, from {found.requests} requests ({found.spent['calls']} calls)")

@@ -9,6 +9,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from workbench.spec import BudgetSpec, LMSpec, spec_error
 from workbench.strict import Strict
+from workbench.task import check_lms
 from workbench.yamlsource import Source, load_yaml_file
 
 
@@ -67,6 +68,8 @@ def load_synthesis(path: Path) -> tuple[Synthesis, Source]:
     """Read and check the file. Raises SpecError with line and column."""
     source = load_yaml_file(path)
     try:
-        return Synthesis.model_validate(source.value), source
+        spec = Synthesis.model_validate(source.value)
     except ValidationError as error:
         raise spec_error(source, error, Synthesis) from None
+    check_lms(spec, source)
+    return spec, source

@@ -21,6 +21,7 @@ from typing import Any
 
 from workbench.errors import BudgetSpent, LMError, NodeError
 from workbench.ledger import Ledger
+from workbench.loop import run_course
 from workbench.runtime import LMPool, Runtime, make_request
 from workbench.store import RunLock, Store, dumps, now
 from workbench.workflow import digest
@@ -62,11 +63,12 @@ class Found:
 
 
 def synthesize(path: Path, *, database: str = "workbench.db", changes: Mapping[str, Any] | None = None,
-               pool: LMPool | None = None) -> Found:  # fmt: skip
+               pool: LMPool | None = None, out: Path | None = None) -> Found:  # fmt: skip
     """Rows for the tools of a file, at most as many as it wants and as the budget pays for.
 
     changes: settings in place of those of the file (rows, seed, budget). The same settings on the same database go on
-    with a synthesis that was killed: what was paid for answers from the journal. Raises SpecError and StoreError.
+    with a synthesis that was killed: what was paid for answers from the journal. out: where rows are written before the
+    synthesis counts as done. Raises SpecError and StoreError.
     """
     spec, source = load_synthesis(path)
     spec = Synthesis.model_validate({**spec.model_dump(), **(changes or {})})
@@ -79,9 +81,14 @@ def synthesize(path: Path, *, database: str = "workbench.db", changes: Mapping[s
     try:
         run_id, run, earlier = _run_of(store, spec, source.text, settings)
         with RunLock(store, run):
-            return asyncio.run(
-                _Course(spec, apis, base, Ledger(store, run_id, spec.budget, earlier_seconds=earlier), pool).go()
+            ledger = Ledger(store, run_id, spec.budget, earlier_seconds=earlier)
+            found = run_course(_Course(spec, apis, base, ledger, pool).go())
+            if out is not None and found.rows:  # what a file holds is worth more than nothing
+                write_rows(found.rows, out)
+            store.execute(
+                "update runs set status = ?, finished = ? where id = ?", f"synthesized ({found.status})", now(), run_id
             )
+            return found
     finally:
         store.close()
 
@@ -123,6 +130,9 @@ class _Course:
                 answers = await asyncio.gather(
                     *(self._ask("proposer", *r[:2]) for r in requests), return_exceptions=True
                 )
+                self.ledger.store.write(
+                    "update runs set seconds = ? where id = ?", self.ledger.seconds, self.ledger.run_id
+                )
                 for (_, number, api, shown), answer in zip(requests, answers, strict=True):
                     if isinstance(answer, BaseException):
                         raise answer
@@ -133,10 +143,6 @@ class _Course:
             await self.runtime.aclose()
             self.ledger.close()
         self.found.spent = self.ledger.summary()
-        self.ledger.store.execute(
-            "update runs set status = ?, finished = ? where id = ?", f"synthesized ({self.found.status})", now(),
-            self.ledger.run_id,
-        )  # fmt: skip
         return self.found
 
     def _wanted(self) -> int:
@@ -285,5 +291,5 @@ def write_rows(rows: Sequence[Mapping[str, Any]], out: Path) -> None:
     """Write the rows whole or not at all."""
     out.parent.mkdir(parents=True, exist_ok=True)
     part = out.with_name(f".{out.name}.{os.getpid()}.part")
-    part.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+    part.write_text("".join(dumps(row) + "\n" for row in rows), encoding="utf-8")
     os.replace(part, out)

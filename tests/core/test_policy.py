@@ -290,7 +290,7 @@ def test_an_action_is_asked_about_like_a_call(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("action", "verb"),
     [("select 1", "select"), ("```sql\nDROP table t;\n```", "drop"), ("/* select */ -- x\n delete from t", "delete"),
-     ("submit", "submit"), ("", ""), ("/* never ends", "")],
+     (";;\ufeff drop table t", "drop"), ("submit", "submit"), ("", ""), ("/* never ends", "")],
 )  # fmt: skip
 def test_fences_and_comments_do_not_hide_a_statement(action: str, verb: str) -> None:
     from workbench.environment import environment_class

@@ -226,6 +226,20 @@ def test_of_several_writers_the_file_decides_and_not_who_is_faster(slow: str, in
 
 
 @pytest.mark.parametrize("inner", [False, True])
+def test_who_refines_a_field_has_the_last_word_wherever_it_stands(inner: bool, tmp_path: Path) -> None:
+    async def polished(inputs: Any, ctx: Context) -> dict[str, Any]:
+        return {"y": f"polished {inputs['y']}"}
+
+    DOES["draft"], DOES["polish"] = (lambda inputs, ctx: _writes(inputs, ctx, 0.0, "draft")), polished
+    nodes: dict[str, Any] = {
+        "polish": {"planted": "polish", "reads": ["y"], "writes": ["y"], "needs": "draft"},
+        "draft": {"planted": "draft", "reads": ["x"], "writes": ["y"]},
+    }
+    found = outcome(tmp_path, {"all": {"kind": "workflow", "nodes": nodes}} if inner else nodes)
+    assert found.prediction == {"y": "polished draft"}
+
+
+@pytest.mark.parametrize("inner", [False, True])
 @pytest.mark.parametrize("slow", ["one", "two"])
 def test_what_an_optional_writer_does_not_give_comes_from_the_one_before(
     slow: str, inner: bool, tmp_path: Path

@@ -59,10 +59,12 @@ def test_a_newer_schema_is_refused_and_left_alone(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_a_database_of_something_else_is_refused_and_left_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_database_of_something_else_is_refused_and_left_alone(version: int, tmp_path: Path) -> None:
     path = tmp_path / "customers.db"
     other = sqlite3.connect(path)
     other.execute("create table customers (name text)")
+    other.execute(f"pragma user_version={version}")
     other.close()
     before = path.read_bytes()
     with pytest.raises(StoreError, match="customers.db is a database of something else; name another with --db"):

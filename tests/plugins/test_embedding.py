@@ -98,7 +98,7 @@ def test_faults_are_typed_errors(fault: str, kind: str, server: Any) -> None:
 
 
 def test_litellm_gives_vectors_too(server: Any) -> None:
-    from workbench_litellm.bridge import anything
+    from workbench_litellm.provider import anything
 
     vectors, tokens = embed(anything("openai/m", settings(server.base)), TEXTS)
     assert vectors == [letters(t) for t in TEXTS] and tokens == 9
@@ -159,7 +159,13 @@ def test_the_nearest_by_vectors_are_recalled_and_each_text_is_paid_once(tmp_path
     shown = [o.trace.spans[0].notes["recalled"][-1] for o in outcomes]
     assert shown == [0, 1, 0, 2] and "label: aab" in outcomes[0].prediction["notes"]
     assert script.asked == [[e["inputs"]["text"] for e in STORE], ["aaaabb"], ["yxxx"], ["zz"]]
-    assert [len(o.trace.calls) for o in outcomes] == [2, 1, 0, 1] and not script.requests
+    assert [[c.cached for c in o.trace.calls] for o in outcomes] == [
+        [False] * 2,
+        [True, False],
+        [True] * 2,
+        [True, False],
+    ]
+    assert not script.requests
     assert all("vectors)" in c.response.text for o in outcomes for c in o.trace.calls), "no vectors in traces"
 
 
@@ -187,7 +193,7 @@ def test_what_a_request_holds_does_not_hang_on_who_asked_before(tmp_path: Path) 
             *(ask(texts) for texts in (["aab", "xxy"], ["xxy"], ["aab", "xxy"], ["xxy", "zzz"]))
         )
         assert [vectors for vectors, _ in found][2] == [array("f", letters(t)) for t in ("aab", "xxy")]
-        assert [len(paid) for _, paid in found] == [1, 1, 0, 1]
+        assert [[call.cached for _, call in calls] for _, calls in found] == [[False], [False], [True], [False]]
         store.close()
 
     asyncio.run(course())

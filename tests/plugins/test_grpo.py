@@ -193,9 +193,9 @@ def test_turns_of_an_agent_become_rows_of_exactly_the_tokens_that_were_drawn(
     seen: list[Row] = []
     real = Learner.step
 
-    def watched(self: Learner, rows: Any, values: Any, version: int) -> dict[str, float]:
+    def watched(self: Learner, rows: Any, *args: Any, **more: Any) -> dict[str, float]:
         seen.extend(rows)
-        return real(self, rows, values, version)
+        return real(self, rows, *args, **more)
 
     monkeypatch.setattr(Learner, "step", watched)
     nodes = {

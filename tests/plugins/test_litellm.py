@@ -19,7 +19,7 @@ from workbench.lm import LM, Request, Response
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # raised while dspy and its dependencies are imported
-    from workbench_litellm import bridge
+    from workbench_litellm import provider
 
 # LiteLLM warns about its own pydantic models, and about an event loop that its import looks for.
 pytestmark = [
@@ -37,7 +37,7 @@ def settings(model: str = "litellm/openai/local", **values: Any) -> Any:
 
 
 def ask(server: ChatServer, engine: str, request: Request = HELLO, **values: Any) -> Response:
-    lm = bridge.anything("", settings(api_base=server.base, extra={"engine": engine}, **values))
+    lm = provider.anything("", settings(api_base=server.base, extra={"engine": engine}, **values))
 
     async def run() -> Response:
         try:
@@ -63,7 +63,7 @@ def test_answers_once(engine):
         assert response == Response("hello there", "stop", 11, 7, usd=0.0)
         assert server.requests == 1
         assert server.bodies[0]["temperature"] == 0.0
-    assert isinstance(bridge.anything("", settings(api_base=server.base)), LM)
+    assert isinstance(provider.anything("", settings(api_base=server.base)), LM)
 
 
 FAULTS = {
@@ -147,7 +147,7 @@ def test_hanging_server_can_be_cancelled():
     with ChatServer("slowloris") as server, pytest.raises(TimeoutError):
 
         async def run() -> None:
-            lm = bridge.anything("", settings(api_base=server.base, extra={"engine": "lm15"}))
+            lm = provider.anything("", settings(api_base=server.base, extra={"engine": "lm15"}))
             try:
                 async with asyncio.timeout(0.5):
                     await lm.complete(HELLO)
@@ -175,17 +175,23 @@ def test_keys(monkeypatch):
 
 
 def test_names_identity_and_price():
-    lm = bridge.anything("claude-sonnet-4-5", settings("anthropic/claude-sonnet-4-5"))
+    lm = provider.anything("claude-sonnet-4-5", settings("anthropic/claude-sonnet-4-5"))
     assert lm.identity == "anthropic/claude-sonnet-4-5@default"
-    assert bridge.anything("", settings("litellm:gemini/x")).model == "gemini/x"
+    assert provider.anything("", settings("litellm:gemini/x")).model == "gemini/x"
     assert lm.price(1_000_000, 1_000_000) == pytest.approx(18.0)
-    assert bridge.anything("", settings("x/y", price={"input": 1, "output": 2})).price(10**6, 10**6) == 3.0
-    assert bridge.anything("", settings("x/y", api_base="https://h.example.org/v1")).price(1, 1) is None
-    assert "secret" not in bridge.anything("", settings("x/y", api_base="https://u:secret@h/v1?k=secret")).identity
+    assert provider.anything("", settings("x/y", price={"input": 1, "output": 2})).price(10**6, 10**6) == 3.0
+    assert provider.anything("", settings("x/y", api_base="https://h.example.org/v1")).price(1, 1) is None
+    assert "secret" not in provider.anything("", settings("x/y", api_base="https://u:secret@h/v1?k=secret")).identity
     with pytest.raises(SpecError, match="names no provider"):
-        bridge.anything("", settings("gpt"))
+        provider.anything("", settings("gpt"))
 
 
 def test_registering_imports_neither_dspy_nor_litellm():
     code = "import sys, workbench_litellm; assert not {'dspy', 'litellm'} & sys.modules.keys()"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_the_prefixes_read_from_litellms_source_are_those_that_it_knows() -> None:
+    import litellm
+
+    assert provider.anything.providers() == {str(getattr(n, "value", n)) for n in litellm.provider_list}

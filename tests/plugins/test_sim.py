@@ -96,11 +96,12 @@ def test_a_bench_that_was_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.Mo
     kept, jobs = tmp_path / "kept.jsonl", [("facets", "random", 200, 0), ("facets", "random", 200, 1)]
     whole = run_many(jobs, keep=kept)
     lines = kept.read_text().splitlines()
-    kept.write_text(f"{lines[0]}\n{lines[1][:40]}\n")
+    kept.write_text(f"{lines[0]}\n{lines[1][:40]}")
     ran: list[Any] = []
     monkeypatch.setattr("workbench_sim.run._run_job", lambda job: ran.append(job) or run_world(
         WORLDS[job[0]], job[1], calls=job[2], seed=job[3]))  # fmt: skip
     assert run_many(jobs, keep=kept) == whole and ran == jobs[1:]
+    assert run_many(jobs, keep=kept) == whole and ran == jobs[1:], "and the file has both now"
 
 
 def ask(text: str, world: str = "rules", draws: int = 200) -> list[str]:

@@ -196,6 +196,18 @@ def test_documents_of_the_shared_data_are_read(tmp_path: Path) -> None:
     assert all(a.description for a in load_apis("toole.json", [], tmp_path))
 
 
+def test_rows_that_cannot_be_written_are_not_paid_for_again(tmp_path: Path) -> None:
+    path, db, writer = write(tmp_path), str(tmp_path / "a.db"), Writer()
+    with pytest.raises(IsADirectoryError):
+        synthesize(path, database=db, pool=writer.script, out=tmp_path)
+    paid = len(writer.script.requests)
+    found = synthesize(path, database=db, pool=writer.script, out=tmp_path / "rows.jsonl")
+    assert len(writer.script.requests) == paid > 0
+    assert [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()] == found.rows
+    write_rows([{"question": "half a pair: \ud83d"}], tmp_path / "odd.jsonl")
+    assert (tmp_path / "odd.jsonl").exists()
+
+
 def test_the_rows_are_data_of_a_workflow(tmp_path: Path) -> None:
     found = synthesize(write(tmp_path), database=str(tmp_path / "a.db"), pool=Writer().script)
     assert isinstance(found, Found)
