@@ -109,7 +109,11 @@ class Rule(Strict):
 
 
 class PolicySpec(Strict):
-    """Rules in order: the first that counts decides; where none does, the default."""
+    """Rules in order: the first that counts decides; where none does, the default.
+
+    Actions in an environment are calls, too: of a tool with the environment's name, with the arguments `action` (its text)
+    and `verb` (its first word), e.g. {deny: sql, when: {verb: {one_of: [delete, drop, update]}}}.
+    """
 
     default: Verdict = Field(default="allow", description="for calls that no rule is about")
     rules: list[Rule] = Field(default_factory=list, description="rules in their order")

@@ -179,6 +179,24 @@ def test_it_follows_and_precedes_other_optimizers(tmp_path: Path) -> None:
     assert by == ["baseline", "bootstrap", "grpo", "random"]
 
 
+def test_rates_of_stages_reach_the_learner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    needs_torch()
+    from workbench_grpo.learner import Learner
+
+    rates: list[Any] = []
+    real = Learner.step
+
+    def watched(self: Learner, rows: Any, values: Any, version: int, rate: Any = None, *args: Any) -> dict[str, float]:
+        rates.append((version, rate))
+        return real(self, rows, values, version, rate, *args)
+
+    monkeypatch.setattr(Learner, "step", watched)
+    stages = [{"start": 1, "rate": 5e-4}, {"start": 3, "rewards": [{"kind": "metric"}]}]
+    report = run(tmp_path, optimizers=[{"grpo": {**SMALL, "stages": stages}}])
+    assert report.status == "finished" and dict(rates).items() <= {0: None, 1: 5e-4, 2: 5e-4, 3: None}.items()
+    assert {1, 2} & dict(rates).keys(), "steps of the first stage learned something"
+
+
 def test_turns_of_an_agent_become_rows_of_exactly_the_tokens_that_were_drawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
