@@ -66,7 +66,10 @@ class SubWorkflow(NodeKind):
             return SpecError(f"{self.config.file}: {message}", hint=hint)
 
         file = (Path(self.base) / self.config.file).resolve()
-        spec = load_spec(file)[0]
+        try:
+            spec = load_spec(file)[0]
+        except SpecError as error:  # its own place, which is in another file, is part of the message
+            raise SpecError(str(error), path=("file",)) from None
         inherited: list[Inherited] = []
         try:
             trees = {n: expand(tree, file.parent, fail, (file,), inherited) for n, tree in spec.nodes.items()}

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 import yaml
 
+from workbench.errors import SpecError
 from workbench.export import workflow_tree, write_workflow
 from workbench.run import prepare
 from workbench.workflow import Patch
@@ -61,3 +63,13 @@ def test_addresses_that_an_edit_took_away_leave_the_search_space(tmp_path: Path)
 def test_a_node_that_was_removed_leaves_it_with_its_settings(tmp_path: Path) -> None:
     patch = Patch({"nodes.sort": {"kind": "predict", "signature": "text -> label"}}, unset=("nodes.sum",))
     assert searched(tmp_path, patch) == ["nodes.sort.demos", "nodes.sort.samples"]
+
+
+def test_a_fault_in_the_file_of_a_sub_workflow_is_told_with_its_place_there(tmp_path: Path) -> None:
+    task_in(tmp_path)
+    (tmp_path / "inner.yaml").write_text(FILE + "policy: {defualt: deny}\n")
+    outer = FILE.partition("nodes:")[0] + "nodes:\n  all: {workflow: inner.yaml}\n"
+    (tmp_path / "outer.yaml").write_text(outer)
+    with pytest.raises(SpecError) as raised:
+        prepare(tmp_path / "outer.yaml")
+    assert str(raised.value).startswith(f"{tmp_path / 'outer.yaml'}:7:9: {tmp_path / 'inner.yaml'}:15:10: ")
