@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -14,16 +14,6 @@ from workbench.nodes import NodeKind, make_node, node_tree
 from workbench.signature import parse_signature, with_inputs
 
 T = TypeVar("T")
-
-
-async def gathered(jobs: Iterable[Awaitable[T]]) -> list[T]:
-    """All results. All jobs come to their end before an error is raised: what they have under way is paid, so it is
-    recorded, and a replay sees the same. An error that is no NodeError goes before one that is."""
-    outcomes = await asyncio.gather(*jobs, return_exceptions=True)
-    errors = [o for o in outcomes if isinstance(o, BaseException)]
-    if errors:
-        raise next((e for e in errors if not isinstance(e, NodeError)), errors[0])
-    return cast(list[T], outcomes)
 
 
 async def answers_of(jobs: Iterable[Awaitable[T]], fatal: Collection[str] = ()) -> list[T]:

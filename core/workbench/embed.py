@@ -25,13 +25,18 @@ Vector = Sequence[float]
 Call = tuple[tuple[Message, ...], Settled]
 
 
+def check_embeds(lm: LM, name: str) -> None:
+    """Raises SpecError for a language model that cannot embed texts."""
+    if not isinstance(lm, CanEmbed):
+        raise SpecError(f"{name} cannot embed texts", hint="Name a model behind openai/, local/, ollama/, "
+                        "hosted_vllm/, hf: or litellm/ as embedder.")  # fmt: skip
+
+
 class Embeddings(LM):
     """A language model that can embed as one that the ledger can call: messages are texts, the answer is their vectors."""
 
     def __init__(self, lm: LM):
-        if not isinstance(lm, CanEmbed):
-            raise SpecError(f"{lm.identity} cannot embed texts", hint="Name a model behind openai/, local/, ollama/, "
-                            "hosted_vllm/, hf: or litellm/ as embedder.")  # fmt: skip
+        check_embeds(lm, lm.identity)
         self.lm: Any = lm  # both LM and CanEmbed
         self.identity, self.concurrency = f"{lm.identity} (vectors)", lm.concurrency
 

@@ -88,9 +88,14 @@ def _search_of(task: Task, workflow: Workflow) -> list[str]:
 def write_workflow(task: Task, workflow: Workflow, out: Path, report: Report | None = None) -> None:
     """Write the file. It is made whole under another name first: no crash leaves half a file."""
     out = out.resolve()
-    out.parent.mkdir(parents=True, exist_ok=True)
     text = "".join(f"# {line}".rstrip() + "\n" for line in (report.headline() if report else ()))
     text += dump_yaml(workflow_tree(task, workflow, out.parent))
+    write_whole(out, text)
+
+
+def write_whole(out: Path, text: str) -> None:
+    """Write a file whole or not at all, and its folder where there is none."""
+    out.parent.mkdir(parents=True, exist_ok=True)
     part = out.with_name(f".{out.name}.{os.getpid()}.part")
     part.write_text(text, encoding="utf-8")
     os.replace(part, out)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from workbench.errors import NodeError, SpecError, suggest
+from workbench.loop import gathered
 
 if TYPE_CHECKING:
     import networkx
@@ -141,10 +142,7 @@ class Schedule:
 
         for name in self.order:
             tasks[name] = asyncio.create_task(after(name))
-        outcomes = await asyncio.gather(*tasks.values(), return_exceptions=True)
-        errors = [o for o in outcomes if isinstance(o, BaseException)]
-        if errors:
-            raise next((e for e in errors if not isinstance(e, NodeError)), errors[0])
+        await gathered(tasks.values())
 
     def merged(self, written: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         """All fields that were written; of several writers the last one in the file counts, or who refined what that

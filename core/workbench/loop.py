@@ -1,11 +1,13 @@
-"""The event loop of a run."""
+"""The event loop of a run, and jobs that run at once in it."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Coroutine, Iterable
+from typing import Any, TypeVar, cast
+
+from workbench.errors import NodeError
 
 T = TypeVar("T")
 
@@ -22,3 +24,13 @@ def run_course(course: Coroutine[Any, Any, T]) -> T:
         return asyncio.run(course)
     finally:
         gc.set_threshold(*before)
+
+
+async def gathered(jobs: Iterable[Awaitable[T]]) -> list[T]:
+    """All results. All jobs come to their end before an error is raised: what they have under way is paid, so it is
+    recorded, and a replay sees the same. An error that is no NodeError goes before one that is."""
+    outcomes = await asyncio.gather(*jobs, return_exceptions=True)
+    errors = [o for o in outcomes if isinstance(o, BaseException)]
+    if errors:
+        raise next((e for e in errors if not isinstance(e, NodeError)), errors[0])
+    return cast(list[T], outcomes)

@@ -23,7 +23,7 @@ from workbench.nodes import NodeKind, enabled
 from workbench.plugins import plugins
 from workbench.policy import PolicySpec
 from workbench.sandbox import LEVELS, Sandbox, SandboxError, open_sandbox
-from workbench.spec import LMSpec
+from workbench.spec import LMSpec, named_lm
 from workbench.workflow import Workflow, canonical
 
 #: Asks a person whether a tool may be called with these arguments.
@@ -162,7 +162,7 @@ def make_lm(spec: LMSpec) -> LM:
 
 def lm_spec(value: Any) -> LMSpec:
     """A name or a mapping of settings as an LMSpec; equal settings give one object."""
-    return _lm_spec(canonical({"model": value} if isinstance(value, str) else value))
+    return _lm_spec(canonical(named_lm(value)))
 
 
 @lru_cache(maxsize=256)

@@ -152,6 +152,16 @@ class DomainSpec(Strict):
 Objective = Literal["score", "usd", "tokens", "latency", "calls"]
 
 
+def named_lm(value: Any) -> Any:
+    """The settings of a language model for which its name alone is written."""
+    return {"model": value} if isinstance(value, str) else value
+
+
+def named_lms(value: Any) -> Any:
+    """The same for a mapping of language models."""
+    return {k: named_lm(v) for k, v in value.items()} if isinstance(value, dict) else value
+
+
 class Spec(Strict):
     """A whole workflow file."""
 
@@ -194,17 +204,8 @@ class Spec(Strict):
             raise ValueError(f"pick: {self.pick} needs a second objective, e.g. objectives: [score, tokens]")
         return self
 
-    @field_validator("lm", mode="before")
-    @classmethod
-    def _lm_name(cls, value: Any) -> Any:
-        return {"model": value} if isinstance(value, str) else value
-
-    @field_validator("roles", mode="before")
-    @classmethod
-    def _role_names(cls, value: Any) -> Any:
-        if isinstance(value, dict):
-            return {k: {"model": v} if isinstance(v, str) else v for k, v in value.items()}
-        return value
+    _lm_name = field_validator("lm", mode="before")(named_lm)
+    _role_names = field_validator("roles", mode="before")(named_lms)
 
     @field_validator("search", mode="before")
     @classmethod

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 from pydantic import ValidationError
 
 from workbench.data import Dataset, Example, input_signature, make_examples, split_examples
+from workbench.embed import check_embeds
 from workbench.errors import PluginError, SpecError, suggest
-from workbench.lm import CanEmbed
 from workbench.metric import Metric, parse_call
 from workbench.nodes import NodeKind, check_nodes, enabled, input_fields, node_tree
 from workbench.plugins import plugins
@@ -88,9 +88,8 @@ def _check_lm(path: tuple[str, ...], lm: LMSpec, source: Source, embeds: bool = 
     try:
         if split_model(lm.model)[0] != "*":
             made = make_lm(lm)
-            if embeds and not isinstance(made, CanEmbed):
-                raise SpecError(f"{lm.model} cannot embed texts", hint="Name a model behind openai/, local/, ollama/, "
-                                "hosted_vllm/, hf: or litellm/ as embedder.")  # fmt: skip
+            if embeds:
+                check_embeds(made, lm.model)
         elif "/" not in lm.model.strip("/"):
             raise SpecError(f"no LM provider serves '{lm.model}'",
                             hint="Write provider/model. " + suggest(lm.model, plugins().names("lms")))  # fmt: skip

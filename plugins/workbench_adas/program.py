@@ -18,8 +18,8 @@ from typing import Any
 from pydantic import Field
 
 from workbench import plain
-from workbench.children import gathered
 from workbench.errors import NodeError, SpecError
+from workbench.loop import gathered
 from workbench.nodes import NodeConfig, SignatureNode
 from workbench.runtime import Context
 from workbench.signature import parse_signature

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from workbench.spec import BudgetSpec, LMSpec, spec_error
+from workbench.spec import BudgetSpec, LMSpec, named_lm, named_lms, spec_error
 from workbench.strict import Strict
 from workbench.task import check_lms
 from workbench.yamlsource import Source, load_yaml_file
@@ -43,19 +43,8 @@ class Synthesis(Strict):
     concurrency: int = Field(4, ge=1, le=256, description="requests under way at once")
     seed: int = Field(0, description="of which tools and questions are shown")
 
-    @field_validator("lm", mode="before")
-    @classmethod
-    def _lm_name(cls, value: Any) -> Any:
-        return {"model": value} if isinstance(value, str) else value
-
-    @field_validator("roles", mode="before")
-    @classmethod
-    def _role_names(cls, value: Any) -> Any:
-        return (
-            {k: {"model": v} if isinstance(v, str) else v for k, v in value.items()}
-            if isinstance(value, dict)
-            else value
-        )
+    _lm_name = field_validator("lm", mode="before")(named_lm)
+    _role_names = field_validator("roles", mode="before")(named_lms)
 
     @model_validator(mode="after")
     def _something(self) -> Synthesis:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import random
 import re
 import secrets
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import BudgetSpent, LMError, NodeError
+from workbench.export import write_whole
 from workbench.ledger import Ledger
 from workbench.loop import run_course
 from workbench.runtime import LMPool, Runtime, make_request
@@ -289,7 +289,4 @@ def overlap(a: frozenset[str], b: frozenset[str]) -> float:
 
 def write_rows(rows: Sequence[Mapping[str, Any]], out: Path) -> None:
     """Write the rows whole or not at all."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    part = out.with_name(f".{out.name}.{os.getpid()}.part")
-    part.write_text("".join(dumps(row) + "\n" for row in rows), encoding="utf-8")
-    os.replace(part, out)
+    write_whole(out, "".join(dumps(row) + "\n" for row in rows))

@@ -15,9 +15,9 @@ from typing import Any
 
 from pydantic import Field
 
-from workbench.children import gathered
 from workbench.errors import LMError
 from workbench.evaluate import INFRASTRUCTURE
+from workbench.loop import gathered
 from workbench.runtime import Context
 from workbench_teams.members import Answer, TeamConfig, TeamNode, none_answered
 

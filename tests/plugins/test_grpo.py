@@ -290,6 +290,16 @@ def calls_in(folder: Path) -> int:
         return 0
 
 
+def kill_after(calls: int, job: subprocess.Popen[bytes], folder: Path, *, seconds: float) -> None:
+    """kill -9 as soon as so many calls of a policy are journalled, which must be so within these seconds."""
+    deadline = time.monotonic() + seconds
+    while calls_in(folder) < calls and job.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+    os.kill(job.pid, signal.SIGKILL)
+    job.wait()
+
+
 def test_killed_at_any_time_and_resumed_it_ends_with_the_same_weights(tmp_path: Path) -> None:
     """kill -9 while drawing the first, second and last step; the journal and the checkpoints do the rest."""
     needs_torch()
@@ -297,13 +307,7 @@ def test_killed_at_any_time_and_resumed_it_ends_with_the_same_weights(tmp_path: 
     killed = tmp_path / "killed"
     again = False
     for calls in (3, 20, 37, 58):  # 16 to a step: within the first, second, third and last
-        job = start(killed, again)
-        deadline = time.monotonic() + 100
-        while calls_in(killed) < calls and job.poll() is None:
-            assert time.monotonic() < deadline
-            time.sleep(0.002)
-        os.kill(job.pid, signal.SIGKILL)
-        job.wait()
+        kill_after(calls, start(killed, again), killed, seconds=100)
         again = True
     report = run(killed, again=True)
     assert candidates(killed) == candidates(tmp_path / "whole")

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,7 @@ from pydantic import ValidationError
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "contrib" / "bench"))
 
-from tests.plugins.test_grpo import calls_in, needs_torch, run  # noqa: E402
+from tests.plugins.test_grpo import kill_after, needs_torch, run  # noqa: E402
 
 from workbench_grpo.optimizer import GRPO  # noqa: E402
 
@@ -143,12 +141,7 @@ def test_two_policies_that_were_killed_end_with_the_same_weights(tmp_path: Path)
     for calls in (5, 40):  # 16 to a step: within the first and the last
         code = KILLED.format(root=str(ROOT), folder=str(killed), again=again)
         job = subprocess.Popen([sys.executable, "-W", "ignore", "-c", code], stderr=subprocess.DEVNULL)
-        deadline = time.monotonic() + 300
-        while calls_in(killed) < calls and job.poll() is None:
-            assert time.monotonic() < deadline
-            time.sleep(0.005)
-        os.kill(job.pid, signal.SIGKILL)
-        job.wait()
+        kill_after(calls, job, killed, seconds=300)
         again = True
     run(killed, again=True, **common)
     assert trained(killed) == trained(tmp_path / "whole") and len(trained(killed)) == 2
