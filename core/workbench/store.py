@@ -10,9 +10,10 @@ texts         large texts once, by hash
 events        what happened, in order
 artifacts     files that a run wrote
 
-An answer is on disk before anyone sees it: it goes through `write`. One thread commits (synchronous=FULL) what has
-gathered while it was busy with the commit before, so that many calls share the wait for the disk and the event loop
-never waits for it.
+An answer is in the file before anyone sees it: it goes through `write`, which commits what one turn of the event loop
+has brought. No death of the process, however it comes, can take it any more. The commit does not wait for the disk
+(synchronous=NORMAL): a thread sees to that `SYNC_EVERY` seconds later, so a loss of power can take the last moment with
+it, and leaves a whole database behind.
 """
 
 from __future__ import annotations
@@ -23,17 +24,18 @@ import itertools
 import json
 import os
 import sqlite3
-import threading
 import time
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from workbench.errors import StoreError
 
 SCHEMA_VERSION = 1
+
+T = TypeVar("T")
 
 _M001_INITIAL = """
 create table runs (
@@ -84,25 +86,11 @@ def _migrations() -> Any:
     return migrations
 
 
-#: SQLite takes at least so many values in one statement.
-_MOST_VALUES = 30_000
+#: Seconds until what was committed is on the disk for good.
+SYNC_EVERY = 0.1
 
-
-def _merged(rows: Iterable[tuple[str, tuple[Any, ...]]]) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """Rows in their order, those of one `insert ... values (...)` after another as one statement.
-
-    Each statement lets go of the interpreter's lock and has to get it back, for which a busy event loop lets it wait.
-    """
-    for sql, group in itertools.groupby(rows, key=lambda row: row[0]):
-        head, mark, form = sql.rpartition(" values ")
-        if not (mark and head.startswith("insert") and form.find(")") == len(form) - 1):
-            yield from group
-            continue
-        left = [values for _, values in group]
-        step = max(1, _MOST_VALUES // max(1, len(left[0])))
-        for start in range(0, len(left), step):
-            some = left[start : start + step]
-            yield sql + f", {form}" * (len(some) - 1), tuple(itertools.chain.from_iterable(some))
+#: Seconds to wait for another process that is writing, and between two looks.
+PATIENCE, LOOK_EVERY = 10.0, 0.01
 
 
 class Store:
@@ -114,15 +102,17 @@ class Store:
             raise StoreError(f"there is no run database at {self.path}; name another with --db")
         self._pending: list[tuple[str, tuple[Any, ...]]] = []
         self._batch: asyncio.Future[None] | None = None
-        self._busy = False
-        self._lock = threading.Lock()  # one thread at a time on the writing connection
+        self._waiting_since: float | None = None  # for another process that is writing
         self._thread: ThreadPoolExecutor | None = None
+        self._sync: Future[None] | None = None
+        self._sync_is_due = False
         self._known_texts: dict[str, None] = {}
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with _alone_in(self.path.parent):
                 self.conn = self._connect()
                 self._prepare()
+            self.conn.execute("pragma busy_timeout=0")  # the event loop must not stand still: we wait ourselves
             self._reader = self._connect()
         except (sqlite3.Error, OSError) as error:
             raise StoreError(f"cannot use the run database {self.path}: {error}{_what_to_do(error)}") from error
@@ -130,7 +120,7 @@ class Store:
     def _connect(self) -> sqlite3.Connection:
         conn = sqlite3.connect(self.path, timeout=10, isolation_level=None, check_same_thread=False)
         conn.row_factory = sqlite3.Row
-        for pragma in ("synchronous=full", "foreign_keys=on", "busy_timeout=10000"):
+        for pragma in ("synchronous=normal", "foreign_keys=on", "busy_timeout=10000"):
             conn.execute(f"pragma {pragma}")
         return conn
 
@@ -154,90 +144,104 @@ class Store:
     # Writing
 
     def write(self, sql: str, *values: Any) -> asyncio.Future[None]:
-        """Queue one row; the future is done when it is on disk. An error reaches all who wait for the same commit."""
+        """Queue one row; the future is done when it is committed. An error reaches all who wait for the same commit."""
         if self._batch is None:
             loop = asyncio.get_running_loop()
             self._batch = loop.create_future()
-            if not self._busy:
-                loop.call_soon(self._start_commit)
+            loop.call_soon(self._commit_queued, loop)
         self._pending.append((sql, values))
         return self._batch
 
-    def _start_commit(self) -> None:
-        """Hand what is queued to the writing thread; when it is done, hand it what has gathered since."""
-        rows, self._pending = self._pending, []
-        batch, self._batch = self._batch, None
-        if not rows or batch is None:
+    def _commit_queued(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Commit what this turn of the loop has queued; while another process is writing, look again a little later."""
+        if self._batch is None:
+            return  # flushed meanwhile
+        try:
+            self._commit(self._pending)
+        except sqlite3.Error as error:
+            if self._is_patient(error):
+                loop.call_later(LOOK_EVERY, self._commit_queued, loop)
+                return
+            self._told(self._failure(error))
+        else:
+            self._told(None)
+            if not self._sync_is_due:
+                self._sync_is_due = True
+                loop.call_later(SYNC_EVERY, self._start_sync)
+
+    def _told(self, error: StoreError | None) -> None:
+        """The queue is empty; those who wait for it learn how it went."""
+        batch, self._batch, self._pending, self._waiting_since = self._batch, None, [], None
+        if batch is None or batch.done() or batch.get_loop().is_closed():
             return
-        self._busy = True
+        if error is None:
+            batch.set_result(None)
+        else:
+            batch.set_exception(error)
+            batch.exception()  # those who wait are told; nobody waiting is no second fault
+
+    def _commit(self, rows: list[tuple[str, tuple[Any, ...]]]) -> None:
+        """All rows in their order, or none. Raises sqlite3.Error."""
+        if self._sync is not None and self._sync.done():
+            self._sync, sync = None, self._sync
+            sync.result()
+        if len(rows) == 1:  # is a transaction by itself
+            self.conn.execute(*rows[0])
+        if len(rows) < 2:
+            return
+        try:
+            self.conn.execute("begin immediate")
+            for sql, group in itertools.groupby(rows, key=lambda row: row[0]):
+                self.conn.executemany(sql, [values for _, values in group])
+            self.conn.execute("commit")
+        except sqlite3.Error:
+            if self.conn.in_transaction:
+                self.conn.execute("rollback")
+            raise
+
+    def _is_patient(self, error: sqlite3.Error) -> bool:
+        """Whether another process is writing, and has not been for too long."""
+        if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_BUSY:
+            return False
+        self._waiting_since = self._waiting_since or time.monotonic()
+        return time.monotonic() - self._waiting_since < PATIENCE
+
+    def _patiently(self, work: Callable[[], T]) -> T:
+        while True:
+            try:
+                found = work()
+                self._waiting_since = None
+                return found
+            except sqlite3.Error as error:
+                if not self._is_patient(error):
+                    self._waiting_since = None
+                    raise self._failure(error) from error
+                time.sleep(LOOK_EVERY)
+
+    def _start_sync(self) -> None:
+        """Have the thread bring to the disk what was committed."""
+        self._sync_is_due = False
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="workbench-store")
-        loop = asyncio.get_running_loop()
-
-        def done(error: StoreError | None) -> None:
-            self._busy = False
-            if self._batch is not None:
-                self._start_commit()
-            if batch.done():
-                return
-            if error is None:
-                batch.set_result(None)
-            else:
-                batch.set_exception(error)
-                batch.exception()  # those who wait are told; nobody waiting is no second fault
-
-        def work() -> None:
-            error = self._commit(rows)
-            with suppress(RuntimeError):  # the loop is closed: the rows are safe, and nobody waits
-                loop.call_soon_threadsafe(done, error)
-
-        self._thread.submit(work)
-
-    def _commit(self, rows: list[tuple[str, tuple[Any, ...]]]) -> StoreError | None:
-        if not rows:
-            return None
-        statements = list(_merged(rows))
-        with self._lock:
-            try:
-                if len(statements) == 1:  # is a transaction by itself
-                    self.conn.execute(*statements[0])
-                    return None
-                self.conn.execute("begin immediate")
-                for sql, values in statements:
-                    self.conn.execute(sql, values)
-                self.conn.execute("commit")
-                return None
-            except sqlite3.Error as error:
-                if self.conn.in_transaction:
-                    self.conn.execute("rollback")
-                self._known_texts.clear()
-                return self._failure(error)
+        self._sync = self._thread.submit(_bring_to_disk, self.path.with_name(f"{self.path.name}-wal"))
 
     def _failure(self, error: sqlite3.Error) -> StoreError:
+        self._known_texts.clear()  # some of them may have been in what was rolled back
         return StoreError(f"cannot write to {self.path}: {error}; what was recorded before is safe{_what_to_do(error)}")
 
     def flush(self) -> None:
-        """Commit what is queued, now, after what the writing thread was handed before."""
-        rows, self._pending = self._pending, []
-        batch, self._batch = self._batch, None
-        error = self._commit(rows) if self._thread is None else self._thread.submit(self._commit, rows).result()
-        if batch is not None and not batch.done() and not batch.get_loop().is_closed():
-            if error is None:
-                batch.set_result(None)
-            else:
-                batch.set_exception(error)
-                batch.exception()
-        if error is not None:
-            raise error
+        """Commit what is queued, now."""
+        try:
+            self._patiently(lambda: self._commit(self._pending))
+        except StoreError as error:
+            self._told(error)
+            raise
+        self._told(None)
 
     def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
         """One statement, committed at once after what is queued."""
         self.flush()
-        with self._lock:
-            try:
-                return self.conn.execute(sql, values)
-            except sqlite3.Error as error:
-                raise self._failure(error) from error
+        return self._patiently(lambda: self.conn.execute(sql, values))
 
     def text(self, text: str) -> str:
         """Keep a large text once; returns its hash. The row joins the next batch."""
@@ -278,6 +282,8 @@ class Store:
     def close(self) -> None:
         try:
             self.flush()
+            if self.conn.total_changes:
+                self._start_sync()
         finally:
             if self._thread is not None:
                 self._thread.shutdown(wait=True)
@@ -329,6 +335,20 @@ class RunLock:
         except OSError:
             return True
         return False
+
+
+def _bring_to_disk(path: Path) -> None:
+    """Raises sqlite3.OperationalError, since the disk is SQLite's business."""
+    try:
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+    except FileNotFoundError:
+        pass  # all of it is in the database, which SQLite itself has brought to the disk
+    except OSError as error:
+        raise sqlite3.OperationalError(f"disk I/O error: {error}") from error
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import sqlite3
 import subprocess
@@ -18,7 +19,7 @@ import pytest
 
 from workbench.errors import StoreError
 from workbench.run import Options, optimize, resume
-from workbench.store import SCHEMA_VERSION, RunLock, Store, _merged, dumps
+from workbench.store import SCHEMA_VERSION, RunLock, Store, dumps
 from workbench.testing import SimulatedLM, SimulatedPool
 from workbench.testing.simulated import write_task
 
@@ -151,6 +152,7 @@ def test_a_reader_beside_a_writer_sees_whole_commits_in_order(store: Store) -> N
             await asyncio.gather(*pair)
             row = store.row("select count(*) from events")
             assert row is not None and row[0] == 2 * n + 2, "what was awaited can be read"
+            await asyncio.sleep(0.002)  # or all is written before the reader looks again
 
     thread = threading.Thread(target=look)
     thread.start()
@@ -163,26 +165,93 @@ def test_a_reader_beside_a_writer_sees_whole_commits_in_order(store: Store) -> N
     assert kinds(store.path) == [f"{n}{x}" for n in range(100) for x in "ab"]
 
 
-def test_flush_comes_after_what_the_writing_thread_has(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The thread may be slow to begin; what is flushed later must not overtake it."""
-    commit = store._commit
-
-    def slow(rows: list[Any]) -> StoreError | None:
-        if rows and rows[0][1][0] == "first":
-            time.sleep(0.1)
-        return commit(rows)
-
-    monkeypatch.setattr(store, "_commit", slow)
-
+def test_flushing_and_executing_keep_the_order(store: Store) -> None:
     async def course() -> None:
         store.write(EVENT, "first", "")
-        await asyncio.sleep(0.02)  # handed to the thread
-        store.write(EVENT, "second", "")
+        await asyncio.sleep(0)
+        first = store.write(EVENT, "second", "")
         store.flush()
+        assert first.done()
         assert [r[0] for r in store.rows("select kind from events order by id")] == ["first", "second"]
         store.write(EVENT, "third", "")
-        store.execute(EVENT, "fourth", "")
-        assert [r[0] for r in store.rows("select kind from events order by id")][-2:] == ["third", "fourth"]
+        store.write(NEW_RUN, "third and a half")
+        store.write(EVENT, "fourth", "")
+        store.execute(EVENT, "fifth", "")
+        assert [r[0] for r in store.rows("select kind from events order by id")][-3:] == ["third", "fourth", "fifth"]
+
+    asyncio.run(course())
+
+
+def test_the_loop_goes_on_while_another_process_writes(store: Store) -> None:
+    other = sqlite3.connect(store.path, isolation_level=None)
+
+    async def course() -> int:
+        other.execute("begin immediate")
+        done, turns = store.write(EVENT, "waited", ""), 0
+        while turns < 20:
+            await asyncio.sleep(0.01)
+            turns += 1
+            assert not done.done()
+        later = store.write(EVENT, "later", "")
+        other.execute("commit")
+        await asyncio.wait_for(asyncio.gather(done, later), 5)
+        return turns
+
+    begun = time.monotonic()
+    assert asyncio.run(course()) == 20 and time.monotonic() - begun < 3
+    assert kinds(store.path) == ["waited", "later"]
+
+
+def test_patience_with_another_process_ends(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workbench.store.PATIENCE", 0.1)
+    other = sqlite3.connect(store.path, isolation_level=None)
+    other.execute("begin immediate")
+    told = r"run\.db: database is locked.*another process is writing to it: wait for it"
+
+    async def course() -> None:
+        with pytest.raises(StoreError, match=told):
+            await store.write(EVENT, "never", "")
+        queued = store.write(EVENT, "neither", "")
+        with pytest.raises(StoreError, match=told):
+            store.execute(EVENT, "nor this", "")
+        with pytest.raises(StoreError, match=told):
+            await queued
+        other.execute("rollback")
+        await store.write(EVENT, "now", "")
+
+    asyncio.run(course())
+    assert kinds(store.path) == ["now"]
+
+
+def test_what_was_committed_goes_to_the_disk_behind(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    real = os.fsync
+
+    def fsync(handle: int) -> None:
+        synced.append(os.fstat(handle).st_ino)
+        real(handle)
+
+    monkeypatch.setattr("workbench.store.os.fsync", fsync)
+    monkeypatch.setattr("workbench.store.SYNC_EVERY", 0.02)
+    wal = store.path.with_name("run.db-wal").stat().st_ino
+
+    async def course() -> None:
+        for n in range(30):
+            await store.write(EVENT, str(n), "")
+        assert not synced, "nobody waits for the disk"
+        await asyncio.sleep(0.1)
+        assert synced == [wal], "one wait of the thread for all of them"
+        await asyncio.sleep(0.1)
+        assert len(synced) == 1, "nothing was written since"
+
+        def broken(handle: int) -> None:
+            raise OSError(5, "Input/output error")
+
+        monkeypatch.setattr("workbench.store.os.fsync", broken)
+        await store.write(EVENT, "on its way", "")
+        await asyncio.sleep(0.1)
+        with pytest.raises(StoreError, match=r"disk I/O error.*Input/output error.*make room"):
+            await store.write(EVENT, "told", "")
 
     asyncio.run(course())
 
@@ -399,24 +468,3 @@ def test_a_lock_file_that_its_holder_removes_is_no_lock(store: Store, monkeypatc
     monkeypatch.setattr(fcntl, "flock", flock)
     with RunLock(store, "r"), pytest.raises(StoreError, match="in use"):
         RunLock(store, "r").__enter__()
-
-
-def test_rows_of_one_insert_are_written_as_one_statement_in_their_order() -> None:
-    insert, other = "insert or replace into t values (?, 'x', ?)", "update t set a = ?"
-    rows = [(insert, (1, 2)), (insert, (3, 4)), (other, (5,)), (insert, (6, 7))]
-    assert list(_merged(rows)) == [
-        ("insert or replace into t values (?, 'x', ?), (?, 'x', ?)", (1, 2, 3, 4)),
-        (other, (5,)),
-        (insert, (6, 7)),
-    ]
-    odd = ("insert into t values (?) on conflict (a) do update set a = (a + 1)", (1,))
-    assert list(_merged([odd, odd])) == [odd, odd]
-    many = [("insert into t values (?, ?)", (i, i)) for i in range(20_000)]
-    parts = list(_merged(many))
-    assert [len(values) for _, values in parts] == [30_000, 10_000]
-    assert [v for _, values in parts for v in values] == [v for _, values in many for v in values]
-    connection = sqlite3.connect(":memory:")
-    connection.execute("create table t (a, b)")
-    for sql, values in parts:
-        connection.execute(sql, values)
-    assert connection.execute("select count(*), sum(a) from t").fetchone() == (20_000, sum(range(20_000)))
