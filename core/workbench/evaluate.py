@@ -105,17 +105,20 @@ class Evaluator:
         replica: int = 0,
         race: Race | None = None,
         traces: bool = False,
+        draws: Sequence[int] = (),
     ) -> Evaluation:
         """Score a workflow. Raises BudgetSpent if the budget ends before every asked example is done."""
         program = self.program(workflow)
         if race is None:
-            results = await self.gather(len(examples), lambda i: self.run_one(program, examples[i], replica, traces))
+            results = await self.gather(
+                len(examples), lambda i: self.run_one(program, examples[i], replica, traces, draws)
+            )
             return Evaluation(workflow, split, tuple(results), True, replica)
         results: list[Result] = []
         for start in range(0, len(examples), self.block):
             part = examples[start : start + self.block]
             results += await self.gather(
-                len(part), lambda i, part=part: self.run_one(program, part[i], replica, traces)
+                len(part), lambda i, part=part: self.run_one(program, part[i], replica, traces, draws)
             )
             if len(results) < len(examples) and race([r.score or 0.0 for r in results]):
                 return Evaluation(workflow, split, tuple(results), False, replica)
@@ -147,9 +150,10 @@ class Evaluator:
             raise next((e for e in stop if not isinstance(e, BudgetSpent)), stop[0])
         return results
 
-    async def run_one(self, program: Program, example: Example, replica: int = 0, traces: bool = False) -> Result:
+    async def run_one(self, program: Program, example: Example, replica: int = 0, traces: bool = False,
+                      draws: Sequence[int] = ()) -> Result:  # fmt: skip
         """Run and score one example. A failure of the workflow or the metric is a Result, not an exception."""
-        outcome = await program.run(example, replica)
+        outcome = await program.run(example, replica, draws)
         calls = outcome.trace.calls
         cost = {
             "calls": len(calls),

@@ -59,6 +59,11 @@ class NodeKind:
         """The most LM calls that one run of it makes, retries not counted."""
         return 0
 
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """Roles besides the task's whose model it asks; the file must name one for each."""
+        return ()
+
     def advice(self) -> list[str]:
         """What `validate` and `estimate` should tell about these settings, e.g. that they cost more than they save."""
         return []

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -86,13 +87,13 @@ class Trace:
 
     @property
     def rollout(self) -> list[dict[str, Any]]:
-        """The calls that were recorded at token level, one dict each, in order: what training learns from."""
+        """The task's calls that were recorded at token level, one dict each, in order: what training learns from."""
         return [
             {
                 "agent": span.agent or span.node, "turn": span.turn or 0, "prompt_ids": c.response.prompt_ids,
                 "token_ids": c.response.token_ids, "logprobs": c.response.logprobs, "text": c.response.text,
             }
-            for span in self.spans for c in span.calls if c.response.token_ids is not None
+            for span in self.spans for c in span.calls if c.role == "task" and c.response.token_ids is not None
         ]  # fmt: skip
 
 
@@ -248,13 +249,18 @@ class Program:
         """The most LM calls for one example, retries not counted."""
         return sum(node.max_calls for node in self.nodes.values())
 
-    async def run(self, example: Example, replica: int = 0) -> Outcome:
-        """Run all nodes, independent ones at the same time. A failing node ends the example as a failure."""
+    async def run(self, example: Example, replica: int = 0, draws: Sequence[int] = ()) -> Outcome:
+        """Run all nodes, independent ones at the same time. A failing node ends the example as a failure.
+
+        draws: replicas of the calls by their places (`Context`), the last for all later ones; else `replica` for all.
+        """
         trace, begun = Trace(example.id), time.perf_counter()
+        places = {name: place for place, name in enumerate(self.nodes)}
         written: dict[str, Mapping[str, Any]] = {}
 
         async def step(name: str, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
-            return await Context(self, example.id, trace, name, replica).run_node(self.nodes[name], inputs)
+            context = Context(self, example.id, trace, name, replica, draws=draws, place=places[name])
+            return await context.run_node(self.nodes[name], inputs)
 
         failure = message = None
         try:
@@ -266,14 +272,17 @@ class Program:
 
 class Context:
     """What a running node may use. `node` is its path, e.g. `vote.of`. policies: of the files of workflows around it, which
-    hold besides the run's own."""
+    hold besides the run's own. draws: replicas of calls by their places. A call's place is that of its node in the file,
+    and one more for each call of the task's role and of the same replica that the node made before: it does not hang on
+    who of several is faster."""
 
     def __init__(self, program: Program, example: str, trace: Trace, node: str, replica: int = 0,
-                 policies: tuple[PolicySpec, ...] = ()):  # fmt: skip
+                 policies: tuple[PolicySpec, ...] = (), draws: Sequence[int] = (), place: int = 0):  # fmt: skip
         self.program, self.example, self.trace, self.node, self.replica = program, example, trace, node, replica
-        self.policies = policies
+        self.policies, self.draws, self.place = policies, draws, place
         self._span: Span | None = None
         self._effects = 0
+        self._asked = Counter[int]()
 
     @property
     def span(self) -> Span:
@@ -322,7 +331,7 @@ class Context:
         holds in it, too."""
         policies = self.policies if policy is None else (*self.policies, policy)
         child = Context(self.program, self.example, self.trace, f"{self.node}.{name}", self.replica * 1000 + replica,
-                        policies)  # fmt: skip
+                        policies, [draw * 1000 + replica for draw in self.draws], self.place)  # fmt: skip
         return await child.run_node(node, inputs, agent)
 
     async def complete(
@@ -341,7 +350,12 @@ class Context:
         """
         runtime = self.program.runtime
         spec = lm or runtime.lm_spec(role, self.program.workflow)
-        request = make_request(spec, messages, self.replica * 1000 + replica, settings)
+        own = self.replica
+        if self.draws:
+            asked = self._asked[replica] if role == "task" else max(0, self._asked[replica] - 1)
+            own = self.draws[min(self.place + asked, len(self.draws) - 1)]
+            self._asked[replica] += role == "task"
+        request = make_request(spec, messages, own * 1000 + replica, settings)
         response, paid = await runtime.complete(spec, request, role)
         self.span.calls.append(
             CallRecord(request.messages, response, role, spec.model, paid.cached, paid.usd, paid.seconds)

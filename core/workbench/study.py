@@ -78,12 +78,15 @@ class Study:
         race: Race | bool = False,
         traces: bool = False,
         replica: int = 0,
+        draws: Sequence[int] = (),
     ) -> Evaluation:
         """Score a candidate on examples (default: val).
 
         race: stop early when it is clearly worse than the best so far (True), or by a rule of your own; the
         evaluation then has complete=False and cannot win. traces: keep each result's trace. replica: another
-        number draws fresh samples wherever there is sampling. Raises BudgetSpent at the ceiling, and its kind
+        number draws fresh samples wherever there is sampling. draws: with a replica above 0, the replicas of the
+        calls of a run by their places, so that runs can share their first calls and part later (`Context`): a tree,
+        of which each call is paid once. Raises BudgetSpent at the ceiling, and its kind
         ShareSpent before an evaluation that could pass the limit of a narrowed study.
         """
         on_val = examples is None
@@ -95,7 +98,7 @@ class Study:
         self._within_limits(self.worst_calls(workflow, rows))
         rule = race if callable(race) else self._race() if race and on_val else None
         evaluation = await self.evaluator.evaluate(
-            workflow, rows, split="val" if on_val else "train", race=rule, traces=traces, replica=replica
+            workflow, rows, split="val" if on_val else "train", race=rule, traces=traces, replica=replica, draws=draws
         )
         if on_val and replica == 0:
             await self._record(evaluation)

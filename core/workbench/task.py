@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -46,7 +46,7 @@ def load_task(spec: Spec, source: Source, base: Path) -> Task:
 
     inherited: list[Inherited] = []
     workflow = load_workflow(spec, source, base, (), inherited)
-    check_node_lms(workflow, source)
+    check_node_lms(workflow, spec.roles, source)
     spec = spec.model_copy(update={"policy": with_inherited(spec.policy, inherited)})
     metric = load_metric(spec, source, base)
     dataset = load_data(spec, source, base)
@@ -67,14 +67,19 @@ def check_lms(spec: HasLMs, source: Source) -> None:
         _check_lm(path, lm, source)
 
 
-def check_node_lms(workflow: Workflow, source: Source) -> None:
-    """The same for the models that nodes name under `lm` and `embedder`, those inside others too."""
+def check_node_lms(workflow: Workflow, roles: Collection[str], source: Source) -> None:
+    """The same for the models that nodes name under `lm` and `embedder`, those inside others too, and for the roles that
+    they ask."""
     from workbench.runtime import lm_spec
 
     def walk(path: tuple[str, ...], node: NodeKind, top: bool) -> None:
         for key in ("lm", "embedder"):
             if value := getattr(node.config, key, None):
                 _check_lm((*path, key) if top else path, lm_spec(value), source, embeds=key == "embedder")
+        for role in node.roles:
+            if role not in roles:
+                raise source.error(path, f"this node asks a model of the role `{role}`, and the file names none",
+                                   f"Write e.g. roles: {{{role}: openai/gpt-4.1}}.")  # fmt: skip
         for child in node.children().values():
             walk(path, child, False)
 

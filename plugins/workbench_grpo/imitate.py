@@ -4,7 +4,8 @@
 runs; see `lessons.py`. `dpo`: of two rollouts of one row the better is made likelier than the worse, relative to the
 weights at the start (Rafailov et al., arXiv 2305.18290; pairs from generate, rank, select, train as in Optima, arXiv
 2410.08115). Departure from common practice: TRL's trainers take texts and tokenize them again; here the very tokens that
-were drawn are learned, and those of tools are masked.
+were drawn are learned, and those of tools are masked. With `tree`, runs share their first calls, and single answers are
+chosen by what the runs through them earned; see `trees.py`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from workbench import Patch, Study
 from workbench.data import Example
@@ -28,6 +29,7 @@ from workbench_grpo.objective import Objective
 from workbench_grpo.optimizer import StudySource, Trains
 from workbench_grpo.rewards import Rollout, score
 from workbench_grpo.settings import Course
+from workbench_grpo.trees import Tree, by_state, valued
 
 if TYPE_CHECKING:
     from workbench_grpo.policy import Policy
@@ -41,6 +43,7 @@ class Imitates(Trains):
     rounds: int = Field(1, ge=1, le=100, description="times to draw with the weights so far, choose and train")
     rollouts: int = Field(8, ge=1, le=256, description="runs of the workflow on each training row in a round")
     tasks: int = Field(100, ge=1, description="training rows in a round at most")
+    tree: Tree | None = Field(None, description="runs that share their first calls, in place of `rollouts`")
     epochs: int = Field(2, ge=1, le=100, description="passes over what was chosen")
     evaluate_every: int = Field(1, ge=1, description="epochs between two candidates; the last is always one")
     batch: int = Field(4, ge=1, description="training rows whose chosen rollouts make one update")
@@ -57,7 +60,8 @@ class Imitates(Trains):
                      round_: int) -> list[list[Row]]:  # fmt: skip
         """What is learned in a round: rows of tokens, by training row."""
         groups = await source.rollouts(tasks, course, round_)
-        chosen = [rows for group in groups if (rows := self.choose(_rows(source, group, round_)))]
+        found = [_rows(source, group, round_) for group in groups]
+        chosen = [some for rows in found if (some := self.choose(valued(rows) if self.tree else _once(rows)))]
         count = sum(map(len, chosen))
         study.tell(f"round {round_ + 1}: {count} of {sum(map(len, groups))} rollouts to learn from", rows=count)
         return chosen
@@ -76,7 +80,11 @@ class Imitates(Trains):
 
         learner = Learner(policy, self.objective(), self.learning)
         top, added, done = learner.rate, self.added(study, policy), 0
-        course = Course.model_validate({"tasks": self.tasks, "rollouts": self.rollouts})
+        course = Course.model_validate(
+            {"tasks": self.tasks, "rollouts": self.tree.leaves if self.tree else self.rollouts}
+        )
+        if self.tree is not None:
+            source.tree, source.merge = self.tree, False
         for round_ in range(self.rounds):
             if not self.affords(study, source, course, round_):
                 return
@@ -108,8 +116,8 @@ class Imitates(Trains):
 
 
 def _rows(source: StudySource, group: Sequence[Rollout], round_: int) -> list[Row]:
-    """Rows of all scored rollouts of a training row, equal ones once."""
-    return _once(row for rollout in group if rollout.reward is not None for row in source.rows(rollout, round_))
+    """Rows of all scored rollouts of a training row."""
+    return [row for rollout in group if rollout.reward is not None for row in source.rows(rollout, round_)]
 
 
 def _once(rows: Iterable[Row]) -> list[Row]:
@@ -159,6 +167,15 @@ class SFT(Imitates):
         except re.error as error:
             raise ValueError(f"'{value}' is no regular expression: {error}") from None
         return value
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> SFT:
+        others = {"source": self.source != "own", "errors": self.errors != "learn", "splice": self.splice}
+        if self.tree is not None and any(others.values()):
+            raise ValueError(
+                f"`tree` chooses single answers of the model's own, so not with `{max(others, key=others.__getitem__)}`"
+            )
+        return self
 
     def objective(self) -> Objective:
         return Objective.model_validate({"surrogate": "likelihood", "aggregate": "token"})
@@ -275,8 +292,13 @@ class DPO(Imitates):
         })  # fmt: skip
 
     def choose(self, rows: Sequence[Row]) -> list[Row]:
-        """The best and the worst of each agent, if they differ."""
+        """The best and the worst of each agent, if they differ; in a tree, those of each state, if far enough apart."""
         chosen = []
+        if self.tree is not None:
+            for ranked in by_state(rows).values():
+                if (ranked[-1].reward or 0.0) - (ranked[0].reward or 0.0) >= max(self.tree.gap, 1e-9):
+                    chosen += [ranked[-1], ranked[0]]
+            return chosen
         for agent in dict.fromkeys(row.agent for row in rows):
             ranked = sorted((row for row in rows if row.agent == agent), key=lambda row: row.reward or 0.0)
             if ranked[0].reward != ranked[-1].reward:

@@ -18,6 +18,7 @@ from workbench.runtime import lm_spec
 from workbench.spec import LMSpec
 from workbench_grpo.rewards import Guards, Part, Rollout, score
 from workbench_grpo.settings import Course, Learning, Lora, Stage
+from workbench_grpo.trees import Tree
 
 if TYPE_CHECKING:
     from workbench_grpo.policy import Policy
@@ -70,12 +71,16 @@ class StudySource:
         self.stages = stages
         self.study, self.roles, self.rewards, self.guards = study, roles, rewards, guards
         self.merge, self.race = merge, race
+        self.tree: Tree | None = None  # in place of runs that share nothing
         self.largest_tokens, self.longest_seconds = 0.0, 0.0
 
     async def rollouts(self, tasks: Sequence[Example], course: Course, step: int) -> list[list[Rollout]]:
         study, workflow = self.study, self.workflow_at(step, course)
         tokens, seconds = study.ledger.spent.tokens, study.ledger.seconds
-        runs = [study.evaluate(workflow, tasks, traces=True, replica=k) for k in range(course.rollouts)]
+        runs = [
+            study.evaluate(workflow, tasks, traces=True, replica=k, draws=self.tree.draws(k) if self.tree else ())
+            for k in range(course.rollouts)
+        ]
         found = await asyncio.gather(*runs, return_exceptions=True)
         if errors := [e for e in found if isinstance(e, BaseException)]:
             raise next((e for e in errors if not isinstance(e, BudgetSpent)), errors[0])
@@ -163,8 +168,11 @@ class StudySource:
     def affords(self, course: Course, step: int) -> bool:
         """Room for another step, and for a candidate after it: weights that nobody evaluates are worth nothing."""
         study, rows = self.study, list(self.study.train)
-        drawn = min(course.tasks, len(rows)) * course.rollouts
-        calls = study.worst_calls(self.workflow_at(step, course), rows[:1]) * drawn
+        drawn, workflow = min(course.tasks, len(rows)), self.workflow_at(step, course)
+        if self.tree is not None:
+            calls = drawn * self.tree.calls([node.max_calls for node in enabled(workflow).values()])
+        else:
+            calls = study.worst_calls(workflow, rows[:1]) * drawn * course.rollouts
         best = study.best_evaluation
         tokens = best.objectives["tokens"] * len(study.val) if best else 0.0
         return (

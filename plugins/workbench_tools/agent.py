@@ -23,6 +23,7 @@ from workbench.runtime import Context
 from workbench.signature import parse_signature
 from workbench.tools import Tool, call_tool, calls_in, check_policy, described, load_tool, sandboxed
 from workbench_tools.toolset import LAZY, REGISTER, Shown, ToolIndex, check_wrapper, crossover, prompt_characters
+from workbench_tools.user import RULES, SimulatedUser, UserConfig, said_to_user
 
 _RULES = """\
 You can use tools. To call one, answer with exactly one line:
@@ -90,6 +91,7 @@ class AgentConfig(NodeConfig):
                                          "the tool's own description")  # fmt: skip
     wrappers: dict[str, str] = Field(default_factory=dict, description="by tool: Python that defines wrap(result, arguments), "
                                      "run in the sandbox; the model sees what it returns")  # fmt: skip
+    user: UserConfig | None = Field(None, description="a simulated user, with whom the agent may talk")
     max_steps: int = Field(6, ge=1, le=100, description="answers of the model at most, tool calls included")
     native: bool = Field(False, description="pass tool definitions to the server instead of describing them in words")
     temperature: float | None = Field(None, ge=0, le=2, description="sampling temperature")
@@ -134,8 +136,17 @@ class Agent(SignatureNode):
             check_wrapper(source, ("wrappers", tool))
 
     @property
+    def inputs(self) -> tuple[str, ...]:
+        known = self.config.user.knows if self.config.user else ()
+        return tuple(dict.fromkeys((*super().inputs, *known)))
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        return ("user",) if self.config.user else ()
+
+    @property
     def max_calls(self) -> int:
-        return self.config.max_steps + bool(self.config.queries)
+        return self.config.max_steps * (2 if self.config.user else 1) + bool(self.config.queries)
 
     @cached_property
     def head(self) -> str:
@@ -160,6 +171,9 @@ class Agent(SignatureNode):
 
     def system(self, shown: Shown) -> str:
         """Instructions, and, unless they go to the server natively, the tools and how to call them."""
+        return self._with_tools(shown) + (RULES if self.config.user else "")
+
+    def _with_tools(self, shown: Shown) -> str:
         if self.config.native or not self.tools:
             return self.head
         form = "\n".join(f"{f.name}: ..." for f in self.signature.outputs)
@@ -187,10 +201,16 @@ class Agent(SignatureNode):
             messages.append({"role": "user", "content": self._question(demo)})
             messages.append({"role": "assistant", "content": self._answer(demo)})
         messages.append({"role": "user", "content": self._question(inputs)})
+        user = SimulatedUser(self.config.user, inputs, self._question(inputs)) if self.config.user else None
         for step in range(self.config.max_steps):
             ctx.span.turn = step
             response = await self._ask(messages, shown, ctx)
             calls = calls_in(response)
+            if user and not calls and (said := said_to_user(response.text)):
+                text, over = await user.replies(said, ctx)
+                text += "\n(The user has ended the conversation. Give the answer.)" if over else ""
+                messages += [_said(response), {"role": "user", "content": text.strip()}]
+                continue
             if not calls:
                 try:
                     return plain.parse(self.signature, response.text, response.finish == "length")[0]
@@ -221,7 +241,7 @@ class Agent(SignatureNode):
         return Shown(self.tools, self.index.nearest(texts, c.nearest), lazy)
 
     def _question(self, values: Mapping[str, Any]) -> str:
-        return "\n".join(f"{n}: {plain.as_text(values.get(n, ''))}" for n in self.inputs)
+        return "\n".join(f"{n}: {plain.as_text(values.get(n, ''))}" for n in super().inputs)
 
     def _answer(self, values: Mapping[str, Any]) -> str:
         return "\n".join(f"{n}: {plain.as_text(values[n])}" for n in self.outputs if n in values)

@@ -301,7 +301,8 @@ def test_a_trace_is_a_rollout_where_the_provider_gives_tokens(tmp_path: Path) ->
         return {"y": "a"}
 
     async def plain(inputs: Any, ctx: Context) -> Any:
-        await ctx.complete([{"role": "user", "content": "three"}], logprobs=True, role="judge")
+        await ctx.complete([{"role": "user", "content": "three"}], logprobs=True)
+        await ctx.complete([{"role": "user", "content": "four"}], logprobs=True, role="judge")  # nobody's to learn
         return {}
 
     DOES["speak"], DOES["plain"] = speak, plain
@@ -311,12 +312,13 @@ def test_a_trace_is_a_rollout_where_the_provider_gives_tokens(tmp_path: Path) ->
         common = {**tokens, "text": "a"}
         assert found.trace.rollout == [{"agent": "seller", "turn": 3, **common}, {"agent": "p", "turn": 0, **common}]
         assert [(c.role, c.messages[0]["content"], c.lm) for c in found.trace.calls] == [
-            ("task", "one", "openai/fake"), ("task", "two", "openai/fake"), ("judge", "three", "openai/fake"),
+            ("task", "one", "openai/fake"), ("task", "two", "openai/fake"), ("task", "three", "openai/fake"),
+                ("judge", "four", "openai/fake"),
         ]  # fmt: skip
         span = found.trace.spans[0].as_dict()
         assert (span["agent"], span["turn"], span["notes"]) == ("seller", 3, {"fallback": True})
         assert [c["text"] for c in span["calls"]] == ["a", "a"] and "error" not in span
-    assert len(lm.requests) == 3
+    assert len(lm.requests) == 4
 
 
 def test_a_slow_model_ends_at_the_deadline(tmp_path: Path) -> None:

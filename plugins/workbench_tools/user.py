@@ -1,0 +1,78 @@
+"""A simulated user with whom an agent talks: a language model of the role `user`, which knows what the agent must find out.
+
+Source: MUA-RL (arXiv 2508.18669), where a model plays the user while an agent is trained, and tau-bench (arXiv 2406.12045).
+What the user says reaches the agent as messages of its user, so that training masks it as it masks results of tools.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from workbench import plain
+from workbench.errors import NodeError, SpecError
+from workbench.runtime import Context
+
+#: For the agent, after its rules.
+RULES = """
+To say something to the user, answer with exactly one line:
+say: TEXT
+You will then be told what the user says."""
+
+_SAID = re.compile(r"(?im)^\s*say:\s*(\S.*)$")
+
+_PLAY = (
+    "You play a user who talks to an assistant. Say one short thing at a time, as a person would. Tell only what you are "
+    "asked for, and nothing that you do not know. When you have what you came for, or when it cannot be had, say {done}."
+)
+
+
+class UserConfig(BaseModel):
+    """Settings of the simulated user of an agent."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    knows: list[str] = Field(default_factory=list, description="fields of the row that only the user sees")
+    instructions: str = Field("", description="how the user is and what it wants, in words")
+    done: str = Field("DONE", min_length=1, description="the word by which the user ends the conversation")
+    temperature: float | None = Field(None, ge=0, le=2, description="sampling temperature of the user")
+    max_tokens: int = Field(200, ge=1, description="tokens of what the user says at once")
+
+
+def said_to_user(text: str) -> str | None:
+    """What a reply of the agent says to the user; None for any other reply."""
+    found = _SAID.search(text)
+    return found.group(1).strip() if found else None
+
+
+class SimulatedUser:
+    """One conversation. opening: what the user said first, if anything."""
+
+    def __init__(self, config: UserConfig, inputs: Mapping[str, Any], opening: str):
+        self.config = config
+        known = [f"{name}: {plain.as_text(inputs.get(name, ''))}" for name in config.knows]
+        play = "\n".join([_PLAY.format(done=config.done), config.instructions, *known])
+        self._messages: list[dict[str, str]] = [{"role": "system", "content": play.replace("\n\n", "\n").strip()}]
+        if opening.strip():
+            # Templates want turns to alternate, beginning with the other side.
+            self._messages += [{"role": "user", "content": "How can I help you?"},
+                               {"role": "assistant", "content": opening}]  # fmt: skip
+
+    async def replies(self, said: str, ctx: Context) -> tuple[str, bool]:
+        """(what the user says to that, whether the conversation is over). Raises SpecError where no model plays it."""
+        spec = ctx.program.runtime.roles.get("user")
+        if spec is None:
+            raise SpecError("an agent with `user` needs a model that plays it", hint="Write e.g. roles: {user: openai/gpt-4.1}.",
+                            path=("roles",))  # fmt: skip
+        self._messages.append({"role": "user", "content": said})
+        response = await ctx.complete(self._messages, lm=spec, role="user", temperature=self.config.temperature,
+                                      max_tokens=self.config.max_tokens)  # fmt: skip
+        if response.finish in ("refusal", "empty"):
+            raise NodeError("user", f"the model that plays the user gave no text ({response.finish})")
+        self._messages.append({"role": "assistant", "content": response.text})
+        ctx.note(user=[*ctx.span.notes.get("user", []), {"told": said[:500], "said": response.text[:500]}])
+        over = self.config.done in response.text
+        return response.text.replace(self.config.done, "").strip(), over
