@@ -201,7 +201,7 @@ class Store:
 
     def _is_patient(self, error: sqlite3.Error) -> bool:
         """Whether another process is writing, and has not been for too long."""
-        if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_BUSY:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_BUSY:  # the lower byte: whatever the reason
             return False
         self._waiting_since = self._waiting_since or time.monotonic()
         return time.monotonic() - self._waiting_since < PATIENCE
