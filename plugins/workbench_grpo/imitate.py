@@ -15,7 +15,7 @@ import random
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -48,6 +48,12 @@ class Imitates(Trains):
     evaluate_every: int = Field(1, ge=1, description="epochs between two candidates; the last is always one")
     batch: int = Field(4, ge=1, description="training rows whose chosen rollouts make one update")
     falling: bool = Field(False, description="let the learning rate fall on a line to 0 over the updates of a round")
+
+    @model_validator(mode="after")
+    def _drawn_in_one_way(self) -> Self:
+        if self.tree is not None and "rollouts" in self.model_fields_set:
+            raise ValueError(f"give either `rollouts` or `tree`, which takes {self.tree.leaves} runs of each row")
+        return self
 
     def objective(self) -> Objective:
         raise NotImplementedError

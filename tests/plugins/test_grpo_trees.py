@@ -131,6 +131,8 @@ def test_pairs_are_of_one_state_and_far_enough_apart() -> None:
 def test_what_does_not_go_with_a_tree_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match=f"`tree` .* not with `{next(iter(wrong))}`"):
         SFT.model_validate({"tree": {}, **wrong})
+    with pytest.raises(ValidationError, match="either `rollouts` or `tree`, which takes 27 runs"):
+        DPO.model_validate({"tree": {}, "rollouts": 4})
 
 
 def test_a_tree_of_a_workflow_is_drawn_and_learned_from(tmp_path: Path) -> None:
