@@ -80,6 +80,34 @@ def test_a_run_whose_library_changed_is_not_resumed(tmp_path: Path) -> None:
         resume("last", database=tmp_path / "run.db", pool=lm)
 
 
+@pytest.mark.parametrize("changed", ["inner.yaml", "deeper.yaml", "policy", "inner policy"])
+def test_a_run_whose_inner_workflow_or_inherited_policy_changed_is_not_resumed(changed: str, tmp_path: Path) -> None:
+    """None of them is part of the workflow's hash. A larger budget is no reason to look away."""
+    from workbench.nodes import _make_node
+
+    files = {
+        "library.yaml": HEAD + PROGRAM,
+        "inner.yaml": HEAD
+        + "  first: {predict: 'text -> word', instructions: first}\n  deep: {workflow: deeper.yaml}\n",
+        "deeper.yaml": HEAD + "  last: {predict: 'text, word -> note', instructions: last}\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    nodes = {"all": {"workflow": "inner.yaml"}, "sort": {"agent": "text -> label", "functions": "library.yaml#nodes.c"}}
+    report, lm = plant(tmp_path, lambda r: 0.3, {"random": {"trials": 1}}, calls=60, nodes=nodes)
+    assert report.status == "budget" and resume("last", database=tmp_path / "run.db", pool=lm).status == "budget"
+    file = {"policy": "library.yaml", "inner policy": "inner.yaml"}.get(changed, changed)
+    ruled, reworded = (
+        files[file] + "policy: {default: deny}\n",
+        files[file].replace("instructions: ", "instructions: not "),
+    )
+    (tmp_path / file).write_text(ruled if "policy" in changed else reworded)
+    _make_node.cache_clear()  # another process would read the files again
+    for options in (None, Options([("budget.calls", 5000)])):
+        with pytest.raises(StoreError, match="refers to has changed"):
+            resume("last", database=tmp_path / "run.db", pool=lm, options=options)
+
+
 def test_references_hold_inside_a_workflow_of_another_file(tmp_path: Path) -> None:
     deep = tmp_path / "deep"
     deep.mkdir()

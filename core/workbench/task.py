@@ -13,7 +13,7 @@ from workbench.data import Dataset, Example, input_signature, make_examples, spl
 from workbench.embed import check_embeds
 from workbench.errors import PluginError, SpecError, suggest
 from workbench.metric import Metric, parse_call
-from workbench.nodes import NodeKind, check_nodes, enabled, input_fields, node_tree
+from workbench.nodes import NodeKind, all_nodes, check_nodes, enabled, input_fields, node_tree
 from workbench.plugins import plugins
 from workbench.policy import Inherited
 from workbench.spec import DataSpec, LMSpec, Spec
@@ -37,6 +37,13 @@ class Task:
         """Changes when any row or its split changes; a run cannot be resumed on other data."""
         d = self.dataset
         return digest([[dict(e.fields) for e in part] for part in (d.train, d.val, d.test)])
+
+    @property
+    def referred_hash(self) -> str:
+        """Changes with what other workflow files add to this one and the workflow's own hash does not tell: the nodes of
+        sub-workflows, and policies."""
+        inherited = [one.model_dump(mode="json") for one in self.spec.policy.inherited]
+        return digest([inherited, *(f for node in all_nodes(self.workflow) if (f := node.referred()) is not None)])
 
 
 def load_task(spec: Spec, source: Source, base: Path) -> Task:
