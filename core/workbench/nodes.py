@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -62,6 +62,10 @@ class NodeKind:
     def advice(self) -> list[str]:
         """What `validate` and `estimate` should tell about these settings, e.g. that they cost more than they save."""
         return []
+
+    def called(self) -> Collection[str]:
+        """Names of the tools that it may call, as the rules of `policy:` know them."""
+        return ()
 
     def children(self) -> Mapping[str, NodeKind]:
         """Nodes inside this one, by the setting that holds them."""

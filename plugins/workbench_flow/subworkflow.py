@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -107,6 +107,10 @@ class SubWorkflow(NodeKind):
 
     def children(self) -> Mapping[str, NodeKind]:
         return {node.name: node for node in self.nodes.values()} if self.config.file is None else {}
+
+    def called(self) -> Collection[str]:
+        inner = with_inner(self.nodes.values()) if self.config.file is not None else ()
+        return {name for node in inner for name in node.called()}
 
     def referred(self) -> Any:
         if self.config.file is None:
