@@ -11,7 +11,7 @@ from tests.planted import plant
 from workbench.cli import cli, main
 from workbench.errors import SpecError, StoreError
 from workbench.overrides import apply_overrides
-from workbench.run import Options, resume
+from workbench.run import Options, prepare, resume
 from workbench.yamlsource import load_yaml
 
 
@@ -106,6 +106,49 @@ def test_a_run_whose_inner_workflow_or_inherited_policy_changed_is_not_resumed(c
     for options in (None, Options([("budget.calls", 5000)])):
         with pytest.raises(StoreError, match="refers to has changed"):
             resume("last", database=tmp_path / "run.db", pool=lm, options=options)
+
+
+@pytest.mark.parametrize(("key", "meant"), [("optinal", "optional"), ("enabld", "enabled"), ("need", "needs")])
+def test_a_mistyped_key_of_a_node_is_known_whatever_its_kind(key: str, meant: str, tmp_path: Path) -> None:
+    (tmp_path / "w.yaml").write_text(f"{HEAD}  c: {{predict: 'text -> label', {key}: true}}\n")
+    with pytest.raises(SpecError, match=f"unknown key '{key}'") as raised:
+        prepare(tmp_path / "w.yaml")
+    assert raised.value.hint == f"Did you mean '{meant}'?"
+
+
+def test_the_providers_that_are_named_are_those_that_one_can_write(tmp_path: Path) -> None:
+    (tmp_path / "w.yaml").write_text(f"{HEAD}{PROGRAM}lm: zzzz\n")
+    with pytest.raises(SpecError, match="no LM provider serves 'zzzz'") as raised:
+        prepare(tmp_path / "w.yaml")
+    known = str(raised.value.hint).partition("Known: ")[2].rstrip(".").split(", ")
+    assert "bundled" in known and "openai" in known and not {"*", "policy"} & set(known)
+
+
+def test_an_export_says_what_it_wrote_and_leaves_no_empty_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from workbench import history
+
+    plant(tmp_path, lambda r: 0.3, {"random": {"trials": 1}}, calls=400)
+    database = ["--db", str(tmp_path / "run.db")]
+    file = tmp_path / "best.yaml"
+    done = CliRunner().invoke(cli, ["export", "last", "--out", str(file), *database])
+    assert done.output == f"wrote {file}\n" and file.is_file()
+    refuse = True
+
+    def exporter(workflow: object, out: Path) -> None:
+        out.mkdir(parents=True)
+        if refuse:
+            raise SpecError("not this one")
+        (out / "serve.sh").write_text("")
+
+    get = history.plugins().get
+    monkeypatch.setattr(history.plugins(), "get", lambda hook, name: exporter if name == "x" else get(hook, name))
+    words = ["export", "last", "--format", "x", "--out", str(tmp_path / "new" / "folder"), *database]
+    assert isinstance(CliRunner().invoke(cli, words).exception, SpecError)
+    assert not (tmp_path / "new").exists()
+    refuse = False
+    assert CliRunner().invoke(cli, words).output == f"wrote {tmp_path / 'new' / 'folder'}: serve.sh\n"
 
 
 def test_references_hold_inside_a_workflow_of_another_file(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def check_node_lms(workflow: Workflow, source: Source) -> None:
 
 
 def _check_lm(path: tuple[str, ...], lm: LMSpec, source: Source, embeds: bool = False) -> None:
-    from workbench.runtime import make_lm, split_model
+    from workbench.runtime import lm_prefixes, make_lm, split_model
 
     try:
         if split_model(lm.model)[0] != "*":
@@ -99,7 +99,7 @@ def _check_lm(path: tuple[str, ...], lm: LMSpec, source: Source, embeds: bool = 
                 check_embeds(made, lm.model)
         elif "/" not in lm.model.strip("/"):
             raise SpecError(f"no LM provider serves '{lm.model}'",
-                            hint="Write provider/model. " + suggest(lm.model, plugins().names("lms")))  # fmt: skip
+                            hint="Write provider/model. " + suggest(lm.model, lm_prefixes()))  # fmt: skip
         else:
             _check_provider(lm.model)
     except PluginError as error:
@@ -113,7 +113,9 @@ def _check_provider(model: str) -> None:
     then: it may take seconds to load. Raises SpecError."""
     import difflib
 
-    prefix, mine = model.partition("/")[0], [n for n in plugins().names("lms") if n != "*"]
+    from workbench.runtime import lm_prefixes
+
+    prefix, mine = model.partition("/")[0], lm_prefixes()
     near = difflib.get_close_matches(prefix, mine, n=1, cutoff=0.75)
     if not near:
         return
