@@ -11,7 +11,7 @@ from tests.planted import plant
 from workbench.cli import cli, main
 from workbench.errors import SpecError, StoreError
 from workbench.overrides import apply_overrides
-from workbench.run import Options, resume
+from workbench.run import Options, prepare, resume
 from workbench.yamlsource import load_yaml
 
 
@@ -78,6 +78,77 @@ def test_a_run_whose_library_changed_is_not_resumed(tmp_path: Path) -> None:
     library.write_text((HEAD + PROGRAM).replace("SOMETHING", "another"))
     with pytest.raises(StoreError, match="refers to has changed"):
         resume("last", database=tmp_path / "run.db", pool=lm)
+
+
+@pytest.mark.parametrize("changed", ["inner.yaml", "deeper.yaml", "policy", "inner policy"])
+def test_a_run_whose_inner_workflow_or_inherited_policy_changed_is_not_resumed(changed: str, tmp_path: Path) -> None:
+    """None of them is part of the workflow's hash. A larger budget is no reason to look away."""
+    from workbench.nodes import _make_node
+
+    files = {
+        "library.yaml": HEAD + PROGRAM,
+        "inner.yaml": HEAD
+        + "  first: {predict: 'text -> word', instructions: first}\n  deep: {workflow: deeper.yaml}\n",
+        "deeper.yaml": HEAD + "  last: {predict: 'text, word -> note', instructions: last}\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    nodes = {"all": {"workflow": "inner.yaml"}, "sort": {"agent": "text -> label", "functions": "library.yaml#nodes.c"}}
+    report, lm = plant(tmp_path, lambda r: 0.3, {"random": {"trials": 1}}, calls=60, nodes=nodes)
+    assert report.status == "budget" and resume("last", database=tmp_path / "run.db", pool=lm).status == "budget"
+    file = {"policy": "library.yaml", "inner policy": "inner.yaml"}.get(changed, changed)
+    ruled, reworded = (
+        files[file] + "policy: {default: deny}\n",
+        files[file].replace("instructions: ", "instructions: not "),
+    )
+    (tmp_path / file).write_text(ruled if "policy" in changed else reworded)
+    _make_node.cache_clear()  # another process would read the files again
+    for options in (None, Options([("budget.calls", 5000)])):
+        with pytest.raises(StoreError, match="refers to has changed"):
+            resume("last", database=tmp_path / "run.db", pool=lm, options=options)
+
+
+@pytest.mark.parametrize(("key", "meant"), [("optinal", "optional"), ("enabld", "enabled"), ("need", "needs")])
+def test_a_mistyped_key_of_a_node_is_known_whatever_its_kind(key: str, meant: str, tmp_path: Path) -> None:
+    (tmp_path / "w.yaml").write_text(f"{HEAD}  c: {{predict: 'text -> label', {key}: true}}\n")
+    with pytest.raises(SpecError, match=f"unknown key '{key}'") as raised:
+        prepare(tmp_path / "w.yaml")
+    assert raised.value.hint == f"Did you mean '{meant}'?"
+
+
+def test_the_providers_that_are_named_are_those_that_one_can_write(tmp_path: Path) -> None:
+    (tmp_path / "w.yaml").write_text(f"{HEAD}{PROGRAM}lm: zzzz\n")
+    with pytest.raises(SpecError, match="no LM provider serves 'zzzz'") as raised:
+        prepare(tmp_path / "w.yaml")
+    known = str(raised.value.hint).partition("Known: ")[2].rstrip(".").split(", ")
+    assert "bundled" in known and "openai" in known and not {"*", "policy"} & set(known)
+
+
+def test_an_export_says_what_it_wrote_and_leaves_no_empty_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from workbench import history
+
+    plant(tmp_path, lambda r: 0.3, {"random": {"trials": 1}}, calls=400)
+    database = ["--db", str(tmp_path / "run.db")]
+    file = tmp_path / "best.yaml"
+    done = CliRunner().invoke(cli, ["export", "last", "--out", str(file), *database])
+    assert done.output == f"wrote {file}\n" and file.is_file()
+    refuse = True
+
+    def exporter(workflow: object, out: Path) -> None:
+        out.mkdir(parents=True)
+        if refuse:
+            raise SpecError("not this one")
+        (out / "serve.sh").write_text("")
+
+    get = history.plugins().get
+    monkeypatch.setattr(history.plugins(), "get", lambda hook, name: exporter if name == "x" else get(hook, name))
+    words = ["export", "last", "--format", "x", "--out", str(tmp_path / "new" / "folder"), *database]
+    assert isinstance(CliRunner().invoke(cli, words).exception, SpecError)
+    assert not (tmp_path / "new").exists()
+    refuse = False
+    assert CliRunner().invoke(cli, words).output == f"wrote {tmp_path / 'new' / 'folder'}: serve.sh\n"
 
 
 def test_references_hold_inside_a_workflow_of_another_file(tmp_path: Path) -> None:

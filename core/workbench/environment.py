@@ -134,7 +134,7 @@ class Episode:
     def __init__(self, name: str, settings: Mapping[str, Any], base: Path, task: Mapping[str, Any], effect: Effect,
                  check: Check):  # fmt: skip
         self.name, self.settings, self.base, self.task, self.effect = name, dict(settings), base, dict(task), effect
-        self.check, self.tool = check, re.split(r"[.:]", name)[-1]
+        self.check, self.tool = check, tool_name(name)
 
     async def start(self) -> Position:
         """The position after a reset."""
@@ -227,6 +227,11 @@ def _told(environment: Environment, step: Step, reward: float, observed: list[An
         "hints": None if hints is None else list(hints), "snapshot": json.loads(json.dumps(snapshot)),
         "key": key, "same": key if snapshot is None else digest([environment.identity(), step.done]),
     }  # fmt: skip
+
+
+def tool_name(name: str) -> str:
+    """The name by which the rules of `policy:` know an environment's actions."""
+    return re.split(r"[.:]", name)[-1]
 
 
 def environment_class(name: str, base: Path) -> type[Environment]:

@@ -50,7 +50,7 @@ def build_graph(nodes: Mapping[str, NodeKind], trees: Trees, fail: Fail) -> netw
             before = [n for n in reversed(others) if place[n] < place[name]]
             if not before and others and field in node.outputs:
                 open_ends.append((name, field))
-            sources = _until_sure(before or ([] if field in node.outputs else others), trees)
+            sources = first_sure(before or ([] if field in node.outputs else others), trees)
             graph.nodes[name]["sources"][field] = sources
             graph.add_edges_from((source, name) for source in sources)
     if not networkx.is_directed_acyclic_graph(graph):  # much faster than looking for a cycle that is not there
@@ -73,8 +73,8 @@ def writers_of(nodes: Mapping[str, NodeKind]) -> dict[str, list[str]]:
     return found
 
 
-def _until_sure(names: list[str], trees: Trees) -> list[str]:
-    """Up to the first that is not optional: what comes behind it is never read."""
+def first_sure(names: list[str], trees: Trees) -> list[str]:
+    """Names up to the first that is not optional: what comes behind it is never read."""
     sure = next((i for i, name in enumerate(names) if not trees[name].get("optional")), len(names))
     return names[: sure + 1]
 

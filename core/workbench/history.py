@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -108,5 +108,18 @@ def export_candidate(store: Store, run: str, candidate: str | None, form: str, o
         out.write_text(text, encoding="utf-8")
         return None
     exporter = plugins().get("exporters", form)
-    exporter(workflow, out, **({"task": task} if getattr(exporter, "needs_task", False) else {}))
+    there = {folder for folder in ((out, *out.parents) if out else ()) if folder.exists()}
+    try:
+        exporter(workflow, out, **({"task": task} if getattr(exporter, "needs_task", False) else {}))
+    except BaseException:
+        _leave_no_empty_folder(out, there)
+        raise
     return None
+
+
+def _leave_no_empty_folder(out: Path | None, there: Collection[Path]) -> None:
+    """Remove the folders that an export made and put nothing into."""
+    for folder in (out, *out.parents) if out else ():
+        if folder in there or not folder.is_dir() or any(folder.iterdir()):
+            return
+        folder.rmdir()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -68,9 +68,18 @@ class NodeKind:
         """What `validate` and `estimate` should tell about these settings, e.g. that they cost more than they save."""
         return []
 
+    def called(self) -> Collection[str]:
+        """Names of the tools that it may call, as the rules of `policy:` know them."""
+        return ()
+
     def children(self) -> Mapping[str, NodeKind]:
         """Nodes inside this one, by the setting that holds them."""
         return {}
+
+    def referred(self) -> Any:
+        """What it has read from other workflow files and its settings do not hold, as plain JSON values; None for nothing. A
+        run in which that has changed is not resumed."""
+        return None
 
     def diagram(self) -> networkx.DiGraph | None:
         """What is inside, as `workbench show --mermaid` draws it; None for a node that is one box.
@@ -231,14 +240,14 @@ def learnable(workflow: Workflow, kind: str | None = None) -> dict[str, str]:
 
 def all_nodes(workflow: Workflow) -> Iterator[NodeKind]:
     """The enabled nodes and those inside them."""
+    return with_inner(enabled(workflow).values())
 
-    def walk(node: NodeKind) -> Iterator[NodeKind]:
+
+def with_inner(nodes: Iterable[NodeKind]) -> Iterator[NodeKind]:
+    """Nodes and those inside them."""
+    for node in nodes:
         yield node
-        for child in node.children().values():
-            yield from walk(child)
-
-    for node in enabled(workflow).values():
-        yield from walk(node)
+        yield from with_inner(node.children().values())
 
 
 def node_at(workflow: Workflow, address: str) -> NodeKind:

@@ -148,6 +148,14 @@ def strictest(verdicts: Iterable[tuple[Verdict, str]]) -> tuple[Verdict, str]:
     return max(verdicts, key=lambda found: ("allow", "ask", "deny").index(found[0]))
 
 
+def refusal(tool: str, verdict: Verdict, why: str) -> str | None:
+    """What is told of a call that is refused where nobody is there to ask; None for one that is allowed."""
+    reason = f": {why}" if why else ""
+    if verdict == "ask":
+        return f"{tool} needs a person's consent, and nobody is here to ask{reason}"
+    return f"{tool} is not allowed here{reason}" if verdict == "deny" else None
+
+
 def _arguments(arguments: Mapping[str, Any], name: str) -> list[Any]:
     """What a name may mean, as far as it is there: an argument of that name, and inside an argument that is an object."""
     found = [arguments[name]] if name in arguments else []

@@ -49,8 +49,9 @@ def optimize(
         cursor = store.execute(
             "insert into runs (run, name, status, started, file, spec, options, data_hash, seed, host, pid, version) "
             "values (?, ?, 'running', ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            run, spec.name, now(), str(Path(path).resolve()), source.text, dumps(options.as_dict()), task.data_hash,
-            spec.seed, os.uname().nodename, os.getpid(), _version(),
+            run, spec.name, now(), str(Path(path).resolve()), source.text,
+            dumps({**options.as_dict(), "referred": task.referred_hash}), task.data_hash, spec.seed, os.uname().nodename,
+            os.getpid(), _version(),
         )  # fmt: skip
         assert cursor.lastrowid is not None
         chosen = list(optimizers) if optimizers is not None else named
@@ -84,7 +85,9 @@ def resume(
         if task.data_hash != row["data_hash"]:
             raise StoreError(f"the data of run {row['run']} have changed since it started; start a new run")
         first = store.row("select hash from candidates where run_id = ? order by seq limit 1", row["id"])
-        if first and first["hash"] != task.workflow.hash and not (options and options.sets):
+        same = not first or first["hash"] == task.workflow.hash
+        same &= stored.get("referred") in (None, task.referred_hash)  # None: begun by a version that kept none
+        if not same and all(address.startswith("budget.") for address, _ in (options.sets if options else ())):
             raise StoreError(f"a file that the workflow of run {row['run']} refers to has changed since it started; "
                              "start a new run")  # fmt: skip
         chosen = list(optimizers) if optimizers is not None else named

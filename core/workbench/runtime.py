@@ -151,8 +151,14 @@ def split_model(model: str) -> tuple[str, str]:
         if found and prefix in known:
             return prefix, rest
     if "*" not in known:
-        raise PluginError(f"no LM provider serves '{model}'; known prefixes: {', '.join(known)}")
+        raise PluginError(f"no LM provider serves '{model}'; known prefixes: {', '.join(lm_prefixes())}")
     return "*", model
+
+
+def lm_prefixes() -> list[str]:
+    """The prefixes of providers that people write; not that of who serves all the others, nor those that an optimizer sets
+    while it trains."""
+    return [name for name in plugins().names("lms") if name not in ("*", "policy")]
 
 
 def make_lm(spec: LMSpec) -> LM:

@@ -270,6 +270,8 @@ def spec_error(
     shown = repr(given) if len(repr(given)) <= 60 else repr(given)[:57] + "..."
     if kind == "extra_forbidden":
         known = _fields_at(model, first["loc"][:-1])
+        if prefix[:1] == ("nodes",) and len(prefix) == 2 and len(first["loc"]) == 1:
+            known = [*known, *NODE_KEYS]
         return source.error(path, f"unknown key '{first['loc'][-1]}'", suggest(str(first["loc"][-1]), known))
     if kind == "missing":
         parent = path[:-1] if path and path[-1] == first["loc"][-1] else path

@@ -13,7 +13,7 @@ from workbench.data import Dataset, Example, input_signature, make_examples, spl
 from workbench.embed import check_embeds
 from workbench.errors import PluginError, SpecError, suggest
 from workbench.metric import Metric, parse_call
-from workbench.nodes import NodeKind, check_nodes, enabled, input_fields, node_tree
+from workbench.nodes import NodeKind, all_nodes, check_nodes, enabled, input_fields, node_tree
 from workbench.plugins import plugins
 from workbench.policy import Inherited
 from workbench.spec import DataSpec, LMSpec, Spec
@@ -37,6 +37,13 @@ class Task:
         """Changes when any row or its split changes; a run cannot be resumed on other data."""
         d = self.dataset
         return digest([[dict(e.fields) for e in part] for part in (d.train, d.val, d.test)])
+
+    @property
+    def referred_hash(self) -> str:
+        """Changes with what other workflow files add to this one and the workflow's own hash does not tell: the nodes of
+        sub-workflows, and policies."""
+        inherited = [one.model_dump(mode="json") for one in self.spec.policy.inherited]
+        return digest([inherited, *(f for node in all_nodes(self.workflow) if (f := node.referred()) is not None)])
 
 
 def load_task(spec: Spec, source: Source, base: Path) -> Task:
@@ -88,7 +95,7 @@ def check_node_lms(workflow: Workflow, roles: Collection[str], source: Source) -
 
 
 def _check_lm(path: tuple[str, ...], lm: LMSpec, source: Source, embeds: bool = False) -> None:
-    from workbench.runtime import make_lm, split_model
+    from workbench.runtime import lm_prefixes, make_lm, split_model
 
     try:
         if split_model(lm.model)[0] != "*":
@@ -97,7 +104,7 @@ def _check_lm(path: tuple[str, ...], lm: LMSpec, source: Source, embeds: bool = 
                 check_embeds(made, lm.model)
         elif "/" not in lm.model.strip("/"):
             raise SpecError(f"no LM provider serves '{lm.model}'",
-                            hint="Write provider/model. " + suggest(lm.model, plugins().names("lms")))  # fmt: skip
+                            hint="Write provider/model. " + suggest(lm.model, lm_prefixes()))  # fmt: skip
         else:
             _check_provider(lm.model)
     except PluginError as error:
@@ -111,7 +118,9 @@ def _check_provider(model: str) -> None:
     then: it may take seconds to load. Raises SpecError."""
     import difflib
 
-    prefix, mine = model.partition("/")[0], [n for n in plugins().names("lms") if n != "*"]
+    from workbench.runtime import lm_prefixes
+
+    prefix, mine = model.partition("/")[0], lm_prefixes()
     near = difflib.get_close_matches(prefix, mine, n=1, cutoff=0.75)
     if not near:
         return

@@ -107,23 +107,20 @@ async def sandboxed(ctx: Context, tool: Tool, arguments: Mapping[str, Any]) -> A
 async def check_policy(ctx: Context, tool: str, arguments: Mapping[str, Any]) -> None:
     """Raises NodeError("policy") for a call that the workflow file refuses, or the file of an inner workflow that makes it,
     or that a person who is asked refuses."""
-    from workbench.policy import strictest
+    from workbench.policy import refusal, strictest
 
     runtime = ctx.program.runtime
     verdict, why = strictest(policy.verdict(tool, arguments) for policy in (runtime.policy, *ctx.policies))
-    reason = f": {why}" if why else ""
-    if verdict == "deny":
-        raise NodeError("policy", f"{tool} is not allowed here{reason}")
-    if verdict == "ask":
-        consent = runtime.consent
-        if consent is None:
-            raise NodeError("policy", f"{tool} needs a person's consent, and nobody is here to ask{reason}")
+    consent = runtime.consent
+    if verdict == "ask" and consent is not None:
 
         async def ask() -> bool:
             return await asyncio.to_thread(consent, tool, arguments)
 
         if not await ctx.effect("consent", [tool, dict(arguments)], ask):
-            raise NodeError("policy", f"the user did not allow {tool}{reason}")
+            raise NodeError("policy", f"the user did not allow {tool}{f': {why}' if why else ''}")
+    elif refused := refusal(tool, verdict, why):
+        raise NodeError("policy", refused)
 
 
 @lru_cache(maxsize=512)

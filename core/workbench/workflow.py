@@ -45,6 +45,11 @@ class Patch:
     def between(cls, here: Workflow, there: Workflow, note: str = "") -> Patch:
         """What makes `there` of `here`."""
         changed, gone = _changes(here.tree, there.tree)
+        names = [n for n in (*here.nodes, *there.nodes) if n in there.nodes]
+        moved = Workflow({**there.tree, "nodes": {n: there.nodes[n] for n in dict.fromkeys(names)}}, there.base)
+        if moved != there:  # a node that is written anew stands last, and here it matters where it stands
+            changed = {k: v for k, v in changed.items() if not k.startswith("nodes.")} | {"nodes": there.nodes}
+            gone = [address for address in gone if not address.startswith("nodes.")]
         return cls(changed, tuple(gone), note)
 
     def inverse(self, workflow: Workflow) -> Patch:
@@ -68,7 +73,30 @@ class Workflow:
 
     @cached_property
     def hash(self) -> str:
-        return digest({k: v for k, v in self.tree.items() if k != "name"})
+        """Of everything but the name; of the order of nodes as far as it decides who reads what."""
+        content = {k: v for k, v in self.tree.items() if k != "name"}
+        order = self._order()
+        return digest([content, order] if order else content)
+
+    def _order(self) -> list[list[str]]:
+        """Who writes and reads each field that several nodes write, in the order of the file, which settles who gets whose
+        value; and the order of nodes in sub-workflows, as it is."""
+        from workbench.errors import WorkbenchError
+        from workbench.graph import writers_of
+        from workbench.nodes import enabled
+
+        trees = self.tree.get("nodes")
+        if not isinstance(trees, dict) or not trees:
+            return []
+        try:
+            nodes = enabled(self)
+        except (WorkbenchError, ValueError, LookupError, TypeError, AttributeError):
+            nodes = {}  # no workflow that could run, but a value all the same
+        shared = {f: set(names) for f, names in writers_of(nodes).items() if len(names) > 1}
+        met = [
+            [n for n, node in nodes.items() if n in names or f in node.inputs] for f, names in sorted(shared.items())
+        ]
+        return [*met, *_inner_orders(list(trees.values()))]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Workflow) and self.hash == other.hash
@@ -130,6 +158,18 @@ class Workflow:
 
         check_nodes(self)  # which leaves the graph here
         return vars(self)["graph"]
+
+
+def _inner_orders(value: Any) -> Iterator[list[str]]:
+    """The order of keys of each mapping of several that is called `nodes`."""
+    if isinstance(value, list):
+        for item in value:
+            yield from _inner_orders(item)
+    elif isinstance(value, dict):
+        for key in sorted(value):
+            if key == "nodes" and isinstance(value[key], dict) and len(value[key]) > 1:
+                yield list(value[key])
+            yield from _inner_orders(value[key])
 
 
 def _edit(tree: Any, path: list[str], value: Any, address: str) -> Any:

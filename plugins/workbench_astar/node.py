@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -69,6 +69,9 @@ class AStar(NodeKind):
                 if tool not in self.tools:
                     raise SpecError(f"a plan has the tool '{tool}', which is none of this node's",
                                     hint=suggest(tool, self.tools), path=("plans", i, "tools"))  # fmt: skip
+
+    def called(self) -> Collection[str]:
+        return self.tools
 
     @property
     def inputs(self) -> tuple[str, ...]:

@@ -20,6 +20,9 @@ from workbench.environment import Environment, Step
 MOST = 10_000  # rows of a result
 WORK = 20_000_000  # steps of SQLite's machine a statement; a clock would make episodes differ
 VALUE = 1_000_000  # bytes of a text, a blob or a row that a statement makes
+#: Steps times the length of the longest value: what a statement that puts rows aside (to sort, group or compare them) can
+#: hold at once, in memory and in temporary files, and what any other can work through.
+HELD, MADE = 200 * WORK, 12_800 * WORK
 RESULT = 10_000_000  # bytes of a result
 PAGES = 16_384  # of a database: 64 MB at SQLite's own page size
 _DENIED = {sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH, sqlite3.SQLITE_PRAGMA}
@@ -93,9 +96,8 @@ class Sql(Environment):
 
     @classmethod
     def call(cls, action: str) -> Mapping[str, Any]:
-        """The statement without fence and what SQLite skips before it (blanks, semicolons, comments), and its first
-        word."""
-        statement = re.sub(r"\A(?s:[\s;\ufeff]+|--[^\n]*(?:\n|\Z)|/\*.*?(?:\*/|\Z))*", "", _statement(action))
+        """The statement without fence and what SQLite skips before it, and its first word."""
+        statement = _bare(_statement(action))
         return {"action": statement, "verb": (re.findall(r"\A\w+", statement) or [""])[0].lower()}
 
     def _cut(self, text: str) -> str:
@@ -149,6 +151,11 @@ def _statement(action: str) -> str:
     return (fenced.group(1) if fenced else action).strip().rstrip(";").strip()
 
 
+def _bare(statement: str) -> str:
+    """A statement without what SQLite skips before it: blanks, semicolons, comments."""
+    return re.sub(r"\A(?s:[\s;\ufeff]+|--[^\n]*(?:\n|\Z)|/\*.*?(?:\*/|\Z))*", "", statement)
+
+
 def _reads(statement: str) -> bool:
     return re.match(r"(?is)\s*(select|values|with|explain)\b", statement) is not None
 
@@ -181,21 +188,56 @@ def _clocked(connection: sqlite3.Connection) -> sqlite3.Connection:
 
 
 def _run(connection: sqlite3.Connection, statement: str) -> list[tuple[Any, ...]]:
-    """The rows of a statement. Raises ValueError if it fails, reaches for files, draws at random, or takes too much."""
-    work = iter(range(WORK // 100_000))
+    """The rows of a statement. Raises ValueError if it fails, reaches for files, draws at random, or takes too much.
+
+    SQLite bounds neither what a sorter holds nor how long work with large values takes, only steps and the length of a value.
+    So their product is bounded: a statement has all steps while values are short; if one is longer, it begins anew with
+    a quarter of them for values four times as long. This gives the same on every machine, as a clock or a look at memory
+    would not.
+    """
     longest = connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, VALUE)
     connection.set_authorizer(_allowed)
-    connection.set_progress_handler(lambda: next(work, None) is None, 100_000)
+    product = length = WORK
     try:
-        with closing(connection.execute(statement)) as rows:
-            return _fetched(rows)
+        product = HELD if _puts_aside(connection, statement) else MADE
+        length = product // WORK
+        while True:
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(length, VALUE))
+            try:
+                return _within(connection, statement, product // length)
+            except sqlite3.DataError as error:
+                if length >= VALUE or "too big" not in str(error):
+                    raise
+                length *= 4
     except (sqlite3.Error, sqlite3.Warning) as error:
         words = str(error).replace("not authorized", "that is not allowed here")
+        if words == "interrupted" and length > product // WORK:
+            words = "it works through too many large values at once; ask for fewer or shorter rows"
         raise ValueError("it takes too long" if words == "interrupted" else words) from None
     finally:
         connection.set_authorizer(None)
-        connection.set_progress_handler(None, 0)
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, longest)  # a dump writes a blob in twice its bytes
+
+
+def _within(connection: sqlite3.Connection, statement: str, steps: int) -> list[tuple[Any, ...]]:
+    """The rows of a statement. Raises sqlite3.OperationalError("interrupted") if it takes more steps."""
+    often = 200
+    left = iter(range(often))
+    connection.set_progress_handler(lambda: next(left, None) is None, max(1, steps // often))
+    try:
+        with closing(connection.execute(statement)) as rows:
+            return _fetched(rows)
+    finally:
+        connection.set_progress_handler(None, 0)
+
+
+def _puts_aside(connection: sqlite3.Connection, statement: str) -> bool:
+    """Whether SQLite runs it with a sorter or a table of its own. Raises what is wrong with the statement."""
+    statement = _bare(statement)
+    if re.match(r"(?i)explain\b", statement):
+        return False
+    with closing(connection.execute(f"explain {statement}")) as rows:
+        return any(row[1] in ("SorterOpen", "OpenEphemeral", "OpenAutoindex") for row in rows)
 
 
 def _allowed(action: int, _table: str | None, name: str | None, *_: str | None) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from workbench.children import child_node
 from workbench.graph import Schedule, build_graph, fields_from_outside
-from workbench.nodes import NodeConfig, NodeKind
+from workbench.nodes import NodeConfig, NodeKind, with_inner
 from workbench.policy import Inherited, PolicySpec
 from workbench.runtime import Context
 
@@ -107,6 +107,17 @@ class SubWorkflow(NodeKind):
 
     def children(self) -> Mapping[str, NodeKind]:
         return {node.name: node for node in self.nodes.values()} if self.config.file is None else {}
+
+    def called(self) -> Collection[str]:
+        inner = with_inner(self.nodes.values()) if self.config.file is not None else ()
+        return {name for node in inner for name in node.called()}
+
+    def referred(self) -> Any:
+        if self.config.file is None:
+            return None
+        trees, policy = self.read
+        inner = [found for node in with_inner(self.nodes.values()) if (found := node.referred()) is not None]
+        return [list(trees.items()), policy.model_dump(mode="json"), inner]
 
     @property
     def inputs(self) -> tuple[str, ...]:

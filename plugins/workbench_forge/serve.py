@@ -1,4 +1,5 @@
-"""Functions as the tools of an MCP server on stdin and stdout. Each call runs in the sandbox.
+"""Functions as the tools of an MCP server on stdin and stdout. Each call runs in the sandbox, if the policy of the file
+allows it.
 
 Source: the Model Context Protocol, tools and the stdio transport, by the Python SDK (mcp 2).
 """
@@ -12,6 +13,7 @@ from typing import Any
 
 from workbench.errors import SpecError
 from workbench.library import Function
+from workbench.policy import refusal
 from workbench.sandbox import Outcome, Sandbox, open_sandbox
 
 
@@ -67,10 +69,15 @@ async def serve(functions: Sequence[Function], name: str) -> None:
 async def called(
     tools: dict[str, Function], sandbox: Sandbox, name: str, arguments: dict[str, Any]
 ) -> tuple[str, Any, bool]:
-    """A tool's result as text and as an object, and whether it is an error."""
+    """A tool's result as text and as an object, and whether it is an error. Rules are about the function's own name, as
+    in a run; there is nobody to ask here."""
     function = tools.get(name)
     if function is None:
         return f"there is no tool '{name}'; tools: {', '.join(tools)}", None, True
+    if function.policy is not None:
+        refused = refusal(function.name, *function.policy.verdict(function.name, arguments))
+        if refused is not None:
+            return refused, None, True
     found: Outcome = await sandbox.call(function.source, function.name, arguments, timeout=function.timeout)
     if not found.ok:
         line = f" in line {found.line}" if found.line else ""

@@ -64,6 +64,7 @@ def vllm(workflow: Workflow, path: Path | None, *, task: Task) -> None:
             f"#   vllm serve {shlex.quote(str(about['base_model_name_or_path']))} --enable-lora --max-lora-rank {about['r']} "
             f"--lora-modules {shlex.quote(f'{name}={adapter}')}",
         ]  # fmt: skip
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "serve.sh").write_text("\n".join(lines) + "\n", encoding="utf-8")
     (folder / "serve.sh").chmod(0o755)
     lm = {"model": f"openai/{name}", "api_base": "http://127.0.0.1:8000/v1"}
@@ -77,10 +78,9 @@ def verl(workflow: Workflow, path: Path | None, *, task: Task) -> None:
     settings = _settings(task)
     target = _target(task, settings)
     node = _node(workflow)
-    prompt_tokens = max(
-        _write_rows([_row(node, e, target, weights) for e in part], folder / f"{name}.parquet")
-        for name, part in (("train", task.dataset.train), ("val", task.dataset.val))
-    )
+    data = {"train": task.dataset.train, "val": task.dataset.val}
+    rows = {name: [_row(node, e, target, weights) for e in part] for name, part in data.items()}
+    prompt_tokens = max((len(row["extra_info"]["prompt_ids"]) for part in rows.values() for row in part), default=0)
     for part in settings.rewards:
         if part.kind not in ("metric", "tool_n1", "exact_match") or part.field:
             raise SpecError(f"verl cannot be told the reward {part.kind}{' of a field' if part.field else ''}",
@@ -90,9 +90,12 @@ def verl(workflow: Workflow, path: Path | None, *, task: Task) -> None:
         rewards = [{**r, "kind": _kind_of_metric(task)} if r["kind"] == "metric" else r for r in rewards]
     objective = settings.made_objective()
     text = _PLUGIN.format(objective=objective.model_dump(mode="json", exclude_defaults=True), rewards=rewards)
-    (folder / "workbench_verl.py").write_text(text, encoding="utf-8")
     longest = getattr(getattr(node.config, "decoding", None), "max_tokens", None) or task.spec.lm.max_tokens or 512
     tree = verl_settings(settings, objective, weights, folder.resolve(), prompt_tokens, longest, task.spec.name)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, part in rows.items():
+        _write_rows(part, folder / f"{name}.parquet")
+    (folder / "workbench_verl.py").write_text(text, encoding="utf-8")
     (folder / "verl.yaml").write_text(dump_yaml(tree), encoding="utf-8")
     command = '#!/bin/sh\ncd "$(dirname "$0")"\nexec python3 -m verl.trainer.main_ppo --config-path "$PWD" --config-name verl "$@"\n'
     (folder / "run.sh").write_text(command, encoding="utf-8")
@@ -121,11 +124,11 @@ def weights_of(workflow: Workflow, task: Task) -> str:
 
 
 def _folder(path: Path | None) -> Path:
+    """The folder that is to be written, which is made only when nothing can be refused any more."""
     if path is None:
         raise SpecError("this export is a folder", hint="Name it with --out FOLDER.")
     if path.exists() and not path.is_dir():
         raise SpecError(f"{path} is a file, and this export is a folder", hint="Name another with --out FOLDER.")
-    path.mkdir(parents=True, exist_ok=True)
     return path
 
 
@@ -188,8 +191,7 @@ def _tokenizer(weights: str) -> Any:
     return _TOKENIZERS[weights]
 
 
-def _write_rows(rows: list[dict[str, Any]], path: Path) -> int:
-    """Write parquet. Returns the tokens of the longest prompt."""
+def _write_rows(rows: list[dict[str, Any]], path: Path) -> None:
     try:
         import pyarrow
         import pyarrow.parquet as parquet
@@ -197,7 +199,6 @@ def _write_rows(rows: list[dict[str, Any]], path: Path) -> int:
         raise SpecError("this export needs pyarrow: pip install 'agent-workbench[parquet]'") from None
     if rows:
         parquet.write_table(pyarrow.Table.from_pylist(rows), path)
-    return max((len(row["extra_info"]["prompt_ids"]) for row in rows), default=0)
 
 
 def verl_settings(settings: GRPO, objective: Objective, weights: str, folder: Path, prompt_tokens: int, longest: int,

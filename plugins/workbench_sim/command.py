@@ -112,6 +112,8 @@ def _row(world: str, optimizer: str, budget: int, runs: Sequence[Any], reference
 
     score, (low, high) = mean_and_interval([r.accuracy for r in runs])
     regret, (least, most) = mean_and_interval([r.best - r.accuracy for r in runs])
+    low, least = max(0.0, low), max(0.0, least)  # with few seeds Student's t reaches beyond what there can be
+    high, most = min(1.0, high), min(1.0, most)
     row: dict[str, Any] = {
         "world": world, "optimizer": optimizer, "budget": budget, "seeds": len(runs),
         "score": {"mean": score, "ci95": [low, high]}, "regret": {"mean": regret, "ci95": [least, most]},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -82,6 +82,9 @@ class State(NodeKind):
     @property
     def all_tools(self) -> list[Tool]:
         return [*self.tools.values(), *([self.runs] if self.runs else [])]
+
+    def called(self) -> Collection[str]:
+        return [tool.name for tool in self.all_tools]
 
     @property
     def inputs(self) -> tuple[str, ...]:

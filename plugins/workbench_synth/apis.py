@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from workbench.errors import SpecError
+from workbench.errors import SpecError, suggest
 from workbench.tools import Tool, load_tool
+from workbench.yamlsource import Source, load_yaml
 
 #: Names of types in documents of APIs, as JSON Schema has them.
 TYPES = {"str": "string", "int": "integer", "float": "number", "double": "number", "bool": "boolean", "list": "array",
@@ -50,17 +52,78 @@ def load_apis(file: str | None, tools: list[str], base: Path) -> list[Api]:
 
 def _read(path: Path) -> list[Api]:
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        raw = json.loads(text)
     except (OSError, UnicodeDecodeError) as error:
         raise SpecError(f"cannot read {path}: {error}", path=("apis",)) from None
     except json.JSONDecodeError as error:
         raise SpecError(f"{path} is no JSON: {error}", path=("apis",)) from None
+    places, names = _places(text, path), list(raw) if isinstance(raw, dict) else []
     if isinstance(raw, dict):
         raw = [{"name": name, **(about if isinstance(about, dict) else {"description": about})} for name, about in raw.items()]  # fmt: skip
     if not isinstance(raw, list):
         raise SpecError(f"{path} holds no tools", hint='Write {"NAME": {"description": ..., "parameters": {...}}}.',
                         path=("apis",))  # fmt: skip
-    return [_api(entry, path) for entry in raw]
+    apis: list[Api] = []
+    for place, entry in zip(names or range(len(raw)), raw, strict=True):
+        try:
+            api = _api(entry, path)
+            if any(api.name == other.name for other in apis):
+                raise _Wrong(f"a second tool is named '{api.name}'", hint="Give it a name of its own, or leave it out.")
+            apis.append(_checked(api))
+        except _Wrong as error:
+            if places is None:
+                raise SpecError(f"{path}: {error.message}", hint=error.hint) from None
+            raise places.error((place,), error.message, error.hint) from None
+    return apis
+
+
+class _Wrong(SpecError):
+    """What is wrong with a tool, whose place is not known yet."""
+
+
+def _places(text: str, path: Path) -> Source | None:
+    """Where everything stands in the file; None where our reader does not read it. Raises SpecError for a key that stands
+    twice, of which JSON's reader keeps the last."""
+    try:
+        return load_yaml(text, str(path))
+    except SpecError as error:
+        if "a second time" in error.message:
+            raise
+        return None
+
+
+def _checked(api: Api) -> Api:
+    """The tool. Raises _Wrong for a type that JSON Schema has not, and a source without the function."""
+    if unknown := next(_unknown(api.schema, "parameters"), None):
+        raise _Wrong(
+            f"'{api.name}': {unknown[0]} has the unknown type '{unknown[1]}'", hint=suggest(unknown[1], _PYTHON)
+        )
+    if api.source:
+        try:
+            made = {n.name for n in ast.parse(api.source).body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)}
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            raise _Wrong(f"'{api.name}': its source is no Python: {error}") from None
+        if api.name not in made:
+            raise _Wrong(f"'{api.name}': its source defines no function of that name", hint=suggest(api.name, made))
+    return api
+
+
+def _unknown(schema: Any, place: str) -> Iterator[tuple[str, str]]:
+    """(place, type) of each type in a schema that JSON Schema has not."""
+    if not isinstance(schema, Mapping):
+        return
+    kinds = schema.get("type") or []
+    for kind in [kinds] if isinstance(kinds, str) else kinds:
+        if kind not in _PYTHON:
+            yield place, str(kind)
+    properties = schema.get("properties")
+    for name, part in properties.items() if isinstance(properties, Mapping) else ():
+        yield from _unknown(part, f"{place}.{name}")
+    yield from _unknown(schema.get("items"), f"{place}.items")
+    options = schema.get("anyOf")
+    for option in options if isinstance(options, list) else ():
+        yield from _unknown(option, place)
 
 
 def _api(entry: Any, path: Path) -> Api:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -112,6 +112,9 @@ class Captain(SignatureNode):
                 if tool not in self.tools:
                     raise SpecError(f"there is no tool '{tool}'", hint=suggest(tool, list(self.tools)),
                                     path=("library", expert, "tools"))  # fmt: skip
+
+    def called(self) -> Collection[str]:
+        return self.tools
 
     @property
     def max_calls(self) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Literal
@@ -156,6 +156,9 @@ class Agent(SignatureNode):
     @cached_property
     def index(self) -> ToolIndex:
         return ToolIndex(list(self.tools.values()), self.config.asked)
+
+    def called(self) -> Collection[str]:
+        return self.tools
 
     def advice(self) -> list[str]:
         if self.config.register_ != "lazy" or self.config.nearest:

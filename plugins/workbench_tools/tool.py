@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from pydantic import Field
@@ -34,6 +34,9 @@ class ToolNode(NodeKind):
         self.tool = load_tool(config.tool, base)
         required = self.tool.schema.get("required", [])
         self.arguments = config.arguments or {n: n for n in required if n not in config.constants}
+
+    def called(self) -> Collection[str]:
+        return [self.tool.name]
 
     @property
     def inputs(self) -> tuple[str, ...]:

@@ -9,12 +9,12 @@ plain back-up, as SWE-Search and the search half of Agent Q do. Departures, with
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
-from workbench.environment import Episode, Position, environment_class, open_environment
+from workbench.environment import Episode, Position, environment_class, open_environment, tool_name
 from workbench.errors import NodeError
 from workbench.nodes import NodeKind
 from workbench.runtime import Context, lm_spec
@@ -39,6 +39,9 @@ class TreeSearch(NodeKind):
         self.help = environment_class(config.environment, base).help
         open_environment(config.environment, config.settings, base).close()
         self.judge = python_object(config.value, base) if config.value.startswith("python:") else None
+
+    def called(self) -> Collection[str]:
+        return [tool_name(self.config.environment)]
 
     @property
     def inputs(self) -> tuple[str, ...]:

@@ -82,6 +82,45 @@ def test_name_folder_and_lineage_are_no_content() -> None:
     assert same[0] != "something else" and plain({"a": 1}) != plain({"a": True}) != plain({"a": 1.0})
 
 
+WRITERS = {
+    "draft": {"kind": "predict", "signature": "text -> label"},
+    "final": {"kind": "predict", "signature": "text -> label", "instructions": "Think."},
+    "thank": {"kind": "predict", "signature": "label -> thanks"},
+    "greet": {"kind": "predict", "signature": "text -> greeting"},
+}
+
+
+def ordered(*names: str) -> Workflow:
+    return Workflow({"name": "w", "nodes": {name: WRITERS[name] for name in names}})
+
+
+def test_the_order_of_nodes_counts_where_it_decides_who_reads_what() -> None:
+    given = ordered("draft", "final", "thank", "greet")
+    assert given == ordered("greet", "draft", "final", "thank"), (
+        "who only writes what nobody else does may stand anywhere"
+    )
+    assert ordered("draft", "thank", "greet") == ordered("greet", "thank", "draft"), "one writer is read from anywhere"
+    for other in (ordered("final", "draft", "thank", "greet"), ordered("draft", "thank", "final", "greet")):
+        assert dict(other.graph.nodes["thank"]["sources"]) != dict(given.graph.nodes["thank"]["sources"])
+        assert other != given and other.tree == given.tree
+
+
+def test_the_order_of_nodes_in_a_sub_workflow_counts() -> None:
+    def inner(*names: str) -> Workflow:
+        return Workflow({"name": "w", "nodes": {"all": {"kind": "workflow", "nodes": dict(ordered(*names).nodes)}}})
+
+    assert inner("draft", "final") != inner("final", "draft")
+
+
+def test_undoing_puts_a_node_back_where_it_stood() -> None:
+    given = ordered("draft", "final", "thank")
+    patch = Patch(unset=("nodes.draft",))
+    undone = given.patched(patch).patched(patch.inverse(given))
+    assert undone == given and list(undone.nodes) == list(given.nodes)
+    turned = ordered("final", "draft", "thank")
+    assert given.patched(Patch.between(given, turned)) == turned
+
+
 def test_hashes_stay_what_they_are() -> None:
     """They are in databases: a change here makes old runs unreadable."""
     assert digest({"b": [1, 2.5, None], "a": "ü"}) == digest(json.loads('{"a": "ü", "b": [1, 2.5, null]}'))

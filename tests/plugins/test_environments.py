@@ -277,8 +277,8 @@ def test_a_database_is_scored_by_rows_or_by_effect_and_never_by_emptying_it(base
         ("with recursive n(i) as (select 1 union all select i + 1 from n) select zeroblob(900000) from n", "more than 10000000"),
         ("insert into t with recursive n(i) as (select 1 union all select i + 1 from n limit 20) "
          "select 1, zeroblob(900000) from n returning b", "more than 10000000"),
-        ("insert into t with recursive n(i) as (select 1 union all select i + 1 from n) select 1, zeroblob(900000) from n", "full"),
-        ("create temp table u as with recursive n(i) as (select 1 union all select i + 1 from n) select zeroblob(900000) from n", "full"),
+        ("insert into t with recursive n(i) as (select 1 union all select i + 1 from n) select 1, zeroblob(900000) from n", "too many"),
+        ("create temp table u as select zeroblob(900000) from t a, t b, t c, t d, t e", "full"),
     ],
 )  # fmt: skip
 def test_a_statement_neither_exhausts_the_process_nor_draws(statement: str, told: str, base: Path) -> None:
@@ -289,6 +289,49 @@ def test_a_statement_neither_exhausts_the_process_nor_draws(statement: str, told
     assert observation.startswith("error:") and told in observation
     assert world.snapshot()["changes"] == before["changes"] == [], "nothing that a restore would do again"
     assert world.step("select count(*) from t").observation == "(3,)"
+    world.close()
+
+
+MANY = "with recursive n(i) as (select 1 union all select i + 1 from n limit 900) "
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        MANY + "select count(*) from (select i, hex(zeroblob(400000)) as h from n order by h, i limit 899)",
+        MANY
+        + ", m as materialized (select i, hex(zeroblob(400000)) from n) select count(*) from m a join m b on a.i = b.i",
+        "with recursive n(i, b) as (select 1, zeroblob(900000) union select i + 1, zeroblob(900000) from n limit 900) "
+        "select count(*) from n",
+        MANY
+        + "insert into t select i, length(h) from (select i, hex(zeroblob(400000)) as h from n order by h, i limit 899)",
+    ],
+    ids=["order by", "materialized", "union", "insert"],
+)
+def test_what_is_put_aside_to_be_sorted_or_compared_is_bounded(statement: str, base: Path) -> None:
+    """720 MB each, which SQLite keeps in memory and in temporary files, both without bound of its own."""
+    world = made("sql", base)
+    world.reset({"schema": SCRIPT, "gold_sql": "select 1"})
+    seen = world.step(statement).observation
+    assert seen == "error: it works through too many large values at once; ask for fewer or shorter rows"
+    assert world.step("select count(*) from t").observation == "(3,)", "nothing was inserted"
+    world.close()
+
+
+def test_large_values_and_many_rows_may_be_sorted_each_for_itself(base: Path) -> None:
+    world = made("sql", base)
+    world.reset({"schema": SCRIPT, "gold_sql": "select 1"})
+    many = MANY.replace("900", "50000") + "select i from n order by -i limit 1"
+    large = (
+        MANY.replace("900", "9")
+        + "select length(h) from (select hex(zeroblob(400000)) as h, i from n order by h, i) limit 1"
+    )
+    added = MANY.replace("900", "9") + "insert into t select i, hex(zeroblob(40000)) from n order by -i"
+    assert [world.step(s).observation for s in (many, large, added)] == [
+        "(50000,)",
+        "(800000,)",
+        "done, 9 rows changed",
+    ]
     world.close()
 
 

@@ -19,7 +19,7 @@ from workbench.errors import SpecError
 from workbench.lm import Request
 from workbench.run import prepare
 from workbench.schema import json_schema
-from workbench_forge.serve import tool_names
+from workbench_forge.serve import called, tool_names
 
 pytestmark = needs_kernel
 
@@ -218,6 +218,34 @@ def test_the_server_lists_its_tools_and_bears_wrong_calls(library: Path) -> None
             assert not good.is_error and good.structured_content == {"said": "HEY!"}
 
     asyncio.run(course())
+
+
+def test_the_policies_of_a_file_and_of_its_library_hold_for_what_is_served(library: Path) -> None:
+    """Deny, and ask where nobody can be asked, are refused with the reason; also under the name of the node."""
+    from workbench.library import read_library
+    from workbench.sandbox import open_sandbox
+
+    def ruled(file: Path, *rules: dict[str, Any]) -> None:
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"policy": {"rules": rules}}))
+
+    ruled(library, {"deny": "double", "when": {"x": {"min": 100}}, "why": "small numbers only"})
+    nodes = {"solve": {"agent": "question -> answer", "functions": ["library.yaml#nodes.solve"]},
+             "other": {"agent": "question -> answer", "functions": [DOUBLE]}}  # fmt: skip
+    served = write(library.parent, "served.yaml", nodes)
+    ruled(served, {"ask": "shout"})
+
+    async def course() -> list[tuple[str, Any, bool]]:
+        sandbox, tools = await open_sandbox(), tool_names(read_library(served))
+        calls = [("solve_double", {"x": 100}), ("shout", {"text": "hey"}), ("solve_double", {"x": 3})]
+        try:
+            return [await called(tools, sandbox, name, arguments) for name, arguments in calls]
+        finally:
+            await sandbox.aclose()
+
+    denied, asked, allowed = asyncio.run(course())
+    assert denied == ("double is not allowed here: small numbers only", None, True)
+    assert asked == ("shout needs a person's consent, and nobody is here to ask", None, True)
+    assert allowed == ("6", {"result": 6}, False)
 
 
 def test_nothing_to_serve_is_refused(library: Path) -> None:

@@ -122,3 +122,4 @@ def test_what_cannot_be_exported_is_said(tmp_path: Path, grpo: Any, settings: An
     task = task_of(tmp_path, grpo, **settings)
     with pytest.raises(SpecError, match=message):
         verl(task.workflow, tmp_path / "out", task=task)
+    assert not (tmp_path / "out").exists(), "nothing is left of what was refused"

@@ -69,6 +69,15 @@ def test_the_mean_and_its_interval() -> None:
     assert mean == pytest.approx(0.7) and low == pytest.approx(0.7 - 4.303 * 0.1 / 3**0.5, abs=1e-3) and high > mean
 
 
+def test_an_interval_of_two_seeds_stays_within_what_there_can_be() -> None:
+    from workbench_sim.command import _row
+    from workbench_sim.run import Result
+
+    runs = [Result(0.2, 100, False), Result(0.9, 100, False)]
+    row = _row("rules", "random", 400, runs, runs)
+    assert row["score"]["ci95"] == [0.0, 1.0] and row["regret"]["ci95"] == [0.0, 1.0]
+
+
 def test_several_processes_give_what_one_gives() -> None:
     jobs = [("facets", "random", 200, 0), ("rules", "rewrite", 260, 1)]
     assert run_many(jobs, 2) == run_many(jobs)

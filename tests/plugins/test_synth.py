@@ -219,3 +219,27 @@ def test_the_rows_are_data_of_a_workflow(tmp_path: Path) -> None:
 
     task = prepare(tmp_path / "workflow.yaml")[2]
     assert task.inputs == ("question", "tools") and task.dataset.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "message"),
+    [
+        ('[{"name": "add"},\n {"name": "add"}]', None, "a second tool is named 'add'"),
+        ('{"add": {},\n "add": {}}', (2, 2), "a second time"),
+        ('{"add": {"parameters": {"a": {"type": "int"}}},\n "sub": {"parameters": {"a": {"type": "strnig"}}}}', (2, 2),
+         "'sub': parameters.a has the unknown type 'strnig'"),
+        ('{"add": {"source": "def plus(a): return a"}}', (1, 2), "'add': its source defines no function of that name"),
+        ('{"add": {"source": "def add(a) return a"}}', (1, 2), "'add': its source is no Python"),
+    ],
+)  # fmt: skip
+def test_wrong_descriptions_of_tools_are_refused_at_their_place(
+    text: str, place: tuple[int, int] | None, message: str, tmp_path: Path
+) -> None:
+    from workbench.errors import SpecError
+    from workbench_synth.apis import load_apis
+
+    (tmp_path / "apis.json").write_text(text)
+    with pytest.raises(SpecError, match=message) as raised:
+        load_apis("apis.json", [], tmp_path)
+    found = (raised.value.line, raised.value.column)
+    assert found == (place or (None, None)), "a list has no places: our reader of YAML wants a mapping"

@@ -199,4 +199,7 @@ def export_command(run: str, candidate: str | None, form: str, out: Path | None,
 
     text = export_candidate(_store(db), run, candidate, form, out)
     if text is not None:
-        click.echo(text, nl=False)
+        return click.echo(text, nl=False)
+    files = sorted(p.name for p in out.iterdir()) if out is not None and out.is_dir() else []
+    if out is not None:
+        click.echo(visible(f"wrote {out}{': ' + ', '.join(files) if files else ''}"))

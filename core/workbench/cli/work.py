@@ -65,16 +65,25 @@ def _settings(sets: tuple[str, ...], seed: int | None, **budgets: Any) -> list[t
 @_JSON
 def validate_command(file: Path, sets: tuple[str, ...], as_json: bool) -> None:
     """Check a workflow file, its data and its metric, without calling any model."""
+    from workbench.errors import PluginError, SpecError
     from workbench.nodes import all_nodes, learnable
+    from workbench.remarks import remarks
     from workbench.run import prepare
 
-    spec, _, task, optimizers = prepare(file, _settings(sets, None))
+    settings = _settings(sets, None)
+    try:
+        spec, _, task, optimizers = prepare(file, settings)
+    except (SpecError, PluginError) as error:
+        if as_json:
+            echo_json({"ok": False, "errors": [_as_object(error)]})
+        raise
     data = task.dataset
+    warnings = [*data.warnings, *remarks(task)]
     summary = {
-        "name": spec.name, "nodes": list(task.workflow.nodes), "inputs": list(task.inputs),
+        "ok": True, "name": spec.name, "nodes": list(task.workflow.nodes), "inputs": list(task.inputs),
         "rows": {"train": len(data.train), "val": len(data.val), "test": len(data.test)},
         "optimizers": [name for name, _ in optimizers], "learnable": learnable(task.workflow),
-        "warnings": list(data.warnings), "advice": [line for n in all_nodes(task.workflow) for line in n.advice()],
+        "warnings": warnings, "advice": [line for n in all_nodes(task.workflow) for line in n.advice()],
     }  # fmt: skip
     if as_json:
         return echo_json(summary)
@@ -82,10 +91,16 @@ def validate_command(file: Path, sets: tuple[str, ...], as_json: bool) -> None:
     click.echo("Rows: " + ", ".join(f"{k} {v}" for k, v in summary["rows"].items()))
     click.echo("Optimizers: " + ", ".join(summary["optimizers"]))
     click.echo("Can be changed: " + ", ".join(summary["learnable"]))
-    for warning in data.warnings:
-        click.echo(f"Warning: {warning}")
+    for warning in warnings:
+        click.echo(f"Warning: {visible(warning)}")
     for line in summary["advice"]:
         click.echo(f"Note: {line}")
+
+
+def _as_object(error: Exception) -> dict[str, Any]:
+    """What is wrong with a file: file, line, column (from 1, null where there is no place), message, hint."""
+    keys = ("file", "line", "column", "message", "hint")
+    return {**dict.fromkeys(keys), "message": str(error), **{k: v for k, v in vars(error).items() if k in keys}}
 
 
 @click.command("estimate")
