@@ -192,7 +192,9 @@ def theirs(
 
     loaded = Generator.load(case.base, device="cpu")
     tokenizer, end = loaded.tokenizer, loaded.tokenizer.eos_token_id
-    texts = [tokenizer.decode(ids).replace("|> ", "|>") for ids in prompts]  # nano's writes a space after special tokens
+    texts = [
+        tokenizer.decode(ids).replace("|> ", "|>") for ids in prompts
+    ]  # nano's writes a space after special tokens
     assert sorted(tokenizer(texts)["input_ids"]) == sorted(prompts), "the two sides would see other prompts"
     plan = Plan(case.longest, ragged)
 
