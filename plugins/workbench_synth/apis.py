@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +19,15 @@ TYPES = {"str": "string", "int": "integer", "float": "number", "double": "number
          "tuple": "array", "dict": "object", "any": None}  # fmt: skip
 _PYTHON: dict[str, Any] = {"string": str, "integer": int, "number": (int, float), "boolean": bool, "array": list,
                            "object": dict, "null": type(None)}  # fmt: skip
+#: What documents of APIs write for types that JSON has not.
+_LOOSE = {
+    "datetime": "string",
+    "date": "string",
+    "time": "string",
+    "file": "string",
+    "json": "object",
+    "tuple": "array",
+}
 
 
 @dataclass(frozen=True)
@@ -150,7 +160,8 @@ def _schema(schema: Any) -> Any:
     out = {k: v for k, v in schema.items() if k != "type"}
     kind = schema.get("type")
     if isinstance(kind, str):
-        kind = TYPES.get(kind.lower(), kind)
+        first = re.split(r"[^a-z]", kind.lower())[0]  # of `List[str]`, `float/int`, `list of dictionaries`
+        kind = TYPES.get(kind.lower()) or TYPES.get(first) or _LOOSE.get(first, kind)
     if kind is not None:
         out["type"] = kind
     for key in ("properties",):
