@@ -5,11 +5,12 @@ Code never runs in the workbench's own process. What comes back is JSON and is t
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from workbench.errors import SpecError
+from workbench.errors import SpecError, suggest
 from workbench.plugins import plugins
 
 #: From strong to none. Below "kernel" there is no real boundary, and only the user can allow that.
@@ -55,8 +56,10 @@ class Sandbox(Protocol):
     async def aclose(self) -> None: ...
 
 
-#: Set by the command line (`--unsafe-sandbox`), never by a workflow file: a stranger's file must not open the door.
+#: Set by the command line (`--unsafe-sandbox`, `--sandbox`), never by a workflow file: a stranger's file must not open
+#: the door.
 _allowed_without_boundary = False
+_chosen: str | None = None
 
 
 def allow_without_boundary(allowed: bool = True) -> None:
@@ -65,16 +68,27 @@ def allow_without_boundary(allowed: bool = True) -> None:
     _allowed_without_boundary = allowed
 
 
-async def open_sandbox() -> Sandbox:
-    """The strongest sandbox that works here, its level measured by attacking it.
+def choose(name: str | None) -> None:
+    """Take this sandbox and no other; None: the strongest. Without it, WORKBENCH_SANDBOX chooses."""
+    global _chosen
+    _chosen = name
 
+
+async def open_sandbox() -> Sandbox:
+    """The chosen sandbox, else the strongest that works here; its level is measured by attacking it.
+
+    One whose `open` has an attribute `at_best`, a level, is not tried where something at least as strong was found.
     Raises SandboxError, with what to install, if none has a real boundary and the user has not allowed that.
     """
     best: Sandbox | None = None
     reasons = []
-    for name in plugins().names("sandboxes"):
+    openers = {name: plugins().get("sandboxes", name) for name in _names()}
+    for name, opener in sorted(openers.items(), key=lambda pair: LEVELS.index(getattr(pair[1], "at_best", LEVELS[0]))):
+        at_best = getattr(opener, "at_best", LEVELS[0])
+        if best is not None and LEVELS.index(best.level) <= LEVELS.index(at_best):
+            break
         try:
-            sandbox: Sandbox = await plugins().get("sandboxes", name)()
+            sandbox: Sandbox = await opener()
         except SandboxError as error:
             reasons.append(f"{name}: {error.message}")
             continue
@@ -91,5 +105,17 @@ async def open_sandbox() -> Sandbox:
         return best
     raise SandboxError(
         f"code is not run here, since nothing would hold it ({'; '.join(reasons) or 'there is no sandbox plugin'})",
-        hint="Use Linux with Landlock and seccomp, or bubblewrap; or take the risk with --unsafe-sandbox.",
+        hint="Use Linux with Landlock and seccomp, or bubblewrap; or Deno (workbench sandbox install); or take the risk with "
+        "--unsafe-sandbox.",
     )
+
+
+def _names() -> list[str]:
+    """The sandboxes to try. Raises SandboxError if the chosen one is not there."""
+    known = plugins().names("sandboxes")
+    chosen = _chosen or os.environ.get("WORKBENCH_SANDBOX")
+    if not chosen:
+        return known
+    if chosen not in known:
+        raise SandboxError(f"there is no sandbox '{chosen}'", hint=suggest(chosen, known))
+    return [chosen]

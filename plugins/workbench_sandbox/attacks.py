@@ -6,14 +6,11 @@ import asyncio
 import os
 import socket
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from workbench.sandbox import Outcome
-
-if TYPE_CHECKING:
-    from workbench_sandbox.linux import LinuxSandbox
+from workbench.sandbox import Outcome, Sandbox
 
 
 @dataclass(frozen=True)
@@ -53,7 +50,11 @@ ATTACKS = [
                                      "return libc.ptrace(16, pid, 0, 0) == 0")),
     Attack("the environment of others", _body("return open(f'/proc/{pid}/environ', 'rb').read().hex()")),
     Attack("its own environment", _body("return [k for k in os.environ if k not in ('LC_CTYPE',)]")),
-    Attack("10 GB of memory", _body("return len(bytearray(10 << 30))"), _is("memory", "crashed")),
+    # Where a pointer has 32 bits, 10 GB are no number of bytes: an error. What fills memory has time even on a busy
+    # machine, since the limit must stop it, and not the clock.
+    Attack("10 GB of memory", _body("return len(bytearray(10 << 30))"), _is("memory", "crashed", "error")),
+    Attack("memory bit by bit", _body("kept = []", "while True: kept.append(bytearray(1 << 26))"),
+           _is("memory", "crashed"), 120.0),
     Attack("raising its limits", _body("import resource",
                                        "resource.setrlimit(resource.RLIMIT_AS, (1 << 40, 1 << 40))", "return True")),
     Attack("an endless loop", _body("while True: pass"), _is("timeout"), 0.3),
@@ -64,7 +65,32 @@ ATTACKS = [
 ]  # fmt: skip
 
 
-async def self_test(sandbox: LinuxSandbox) -> list[str]:
+_GUARDED = ("js", "pyodide", "pyodide_js", "_pyodide", "_pyodide_core")
+_UNGUARD = f"for name in [n for n in sys.modules if n.partition('.')[0] in {_GUARDED}]: del sys.modules[name]"
+#: Ways out of Pyodide by way of the JavaScript in which it is embedded.
+JAVASCRIPT = [
+    Attack("JavaScript, imported", _body("import js", "return js.Deno.readTextFileSync(secret)")),
+    Attack("JavaScript, evaluated", _body(_UNGUARD, "from pyodide.code import run_js",
+                                          "return run_js('Deno').readTextFileSync(secret)")),
+    Attack("JavaScript, by Pyodide's own functions", _body(
+        _UNGUARD, "import pyodide_js", "return str(pyodide_js._module.constructor.constructor('return Deno.readTextFileSync')()(secret))",
+    )),
+    Attack("JavaScript, by objects in memory", _body(
+        "import gc", "for thing in gc.get_objects():", "    if 'JsProxy' in type(thing).__name__ or 'JsProxy' in str(type(thing).__mro__):",
+        "        try: return str(thing.constructor.constructor('return Deno.readTextFileSync')()(secret))",
+        "        except Exception as error: pass",
+    )),
+    Attack("JavaScript, by C", _body(
+        "import ctypes", "f = ctypes.CDLL(None).emscripten_run_script_string", "f.restype = ctypes.c_char_p",
+        "return f(b'typeof Deno').decode()",
+    )),
+    Attack("memory beside its own", _body("os.chmod('/tmp', 0o777)", "for i in range(1000):",
+                                          "    open(f'/tmp/{i}', 'wb').write(bytes(1 << 26))", "return True"),
+           _is("memory", "crashed"), 120.0),
+]  # fmt: skip
+
+
+async def self_test(sandbox: Sandbox, attacks: Sequence[Attack] = ATTACKS) -> list[str]:
     """The names of the attacks that got through."""
     with tempfile.TemporaryDirectory() as folder, socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
@@ -74,8 +100,8 @@ async def self_test(sandbox: LinuxSandbox) -> list[str]:
             file.write("secret")
         arguments: dict[str, Any] = {"secret": secret, "port": listening.getsockname()[1], "pid": os.getpid()}
         outcomes = await asyncio.gather(
-            *(sandbox.call(a.source, "attack", arguments, timeout=a.timeout) for a in ATTACKS)
+            *(sandbox.call(a.source, "attack", arguments, timeout=a.timeout) for a in attacks)
         )
         fine = await sandbox.call("def attack(secret, port, pid): return 6 * 7", "attack", arguments)
-    missed = [a.name for a, o in zip(ATTACKS, outcomes, strict=True) if not a.stopped(o)]
+    missed = [a.name for a, o in zip(attacks, outcomes, strict=True) if not a.stopped(o)]
     return missed if fine.value == 42 else [*missed, f"nothing: it cannot compute ({fine.kind}: {fine.message})"]

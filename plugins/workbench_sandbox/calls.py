@@ -16,6 +16,8 @@ from typing import Any, NoReturn
 
 from workbench.sandbox import Outcome
 
+#: MB of memory, bytes printed, bytes of a result.
+LIMITS = {"memory": 512, "output": 1 << 20, "result": 1 << 20}
 KINDS = ("ok", "error", "forbidden", "timeout", "memory", "output", "bad_result", "crashed")
 PRINTED = 4096  # bytes of what a call prints that are given back
 LONGEST_MESSAGE = 2000
@@ -102,7 +104,7 @@ class Running:
         if end["late"]:
             return Outcome("timeout", message=f"no result within {timeout:g} s", printed=printed, seconds=seconds)
         if not self.answer:
-            kind, message = _crash(int(end["status"]))
+            kind, message = the_end(os.waitstatus_to_exitcode(int(end["status"])))
             return Outcome(kind, message=message, printed=printed, seconds=seconds)
         return read_answer(bytes(self.answer), printed, seconds)
 
@@ -144,10 +146,8 @@ def _check_depth(value: Any) -> None:
     raise ValueError(f"more than {DEEPEST} lists or objects in each other")
 
 
-def _crash(status: int) -> tuple[str, str]:
-    if os.WIFSIGNALED(status):
-        number = os.WTERMSIG(status)
-        if number == signal.SIGXCPU:
-            return "timeout", "used up its processor time"
-        return "crashed", f"ended by signal {number}"
-    return "crashed", f"ended with code {os.WEXITSTATUS(status)} and no result"
+def the_end(code: int) -> tuple[str, str]:
+    """Kind and message of a call that ended without an answer; code: its exit code, below 0 the signal that ended it."""
+    if code == -signal.SIGXCPU:
+        return "timeout", "used up its processor time"
+    return "crashed", f"ended by signal {-code}" if code < 0 else f"ended with code {code} and no result"

@@ -21,12 +21,10 @@ from typing import Any
 
 from workbench.sandbox import Outcome, SandboxError
 from workbench_sandbox.attacks import self_test
-from workbench_sandbox.calls import Running
+from workbench_sandbox.calls import LIMITS, Running
 
 HERE = Path(__file__).parent
-#: MB of memory, bytes printed, bytes of a result; calls at once.
-LIMITS = {"memory": 512, "output": 1 << 20, "result": 1 << 20}
-AT_ONCE = 2 * (os.cpu_count() or 1)
+AT_ONCE = 2 * (os.cpu_count() or 1)  # calls
 GRACE = 5.0  # seconds after a call's own timeout, before the zygote itself is given up
 
 

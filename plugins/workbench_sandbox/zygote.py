@@ -22,16 +22,13 @@ import signal
 import socket
 import sys
 import time
-import traceback
-import types
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import confine  # noqa: E402
+import runner  # noqa: E402
 
 sys.path.pop(0)
 
-NAME = "<source>"
-LONGEST_MESSAGE = 2000
 NOBODY = 65534
 
 
@@ -166,43 +163,7 @@ def _child(request_fd: int, answer: int, printed: int, timeout: float, config: d
 
     random.seed(0)  # the same call gives the same result
     sys.setrecursionlimit(1000)
-    _answer(_run(request))
-
-
-def _run(request: dict) -> dict:
-    try:
-        module = sys.modules["forged"] = types.ModuleType("forged")  # dataclasses look their module up
-        exec(compile(request["source"], NAME, "exec"), module.__dict__)
-        function = getattr(module, request["function"], None)
-        if not callable(function):
-            return {"kind": "error", "message": f"the source defines no function '{request['function']}'"}
-        value = function(**request["arguments"])
-        try:
-            return {"kind": "ok", "value": json.loads(json.dumps(value, allow_nan=False))}
-        except (TypeError, ValueError, RecursionError) as error:
-            return {"kind": "bad_result", "message": f"the result is not JSON: {error}"[:LONGEST_MESSAGE]}
-    except MemoryError:
-        return {"kind": "memory", "message": "out of memory"}
-    except BaseException as error:  # SystemExit and KeyboardInterrupt are its own affair too
-        kind = "forbidden" if isinstance(error, PermissionError) or _no_threads(error) else "error"
-        return {"kind": kind, "line": _line(error), "message": f"{type(error).__name__}: {error}"[:LONGEST_MESSAGE]}
-    finally:
-        try:
-            sys.stdout.flush()
-            sys.stderr.flush()
-        except (OSError, ValueError):
-            pass
-
-
-def _no_threads(error: BaseException) -> bool:
-    return isinstance(error, RuntimeError) and "can't start new thread" in str(error)
-
-
-def _line(error: BaseException) -> int | None:
-    if isinstance(error, SyntaxError) and error.filename == NAME:
-        return error.lineno
-    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == NAME]
-    return lines[-1] if lines else None
+    _answer(runner.run(request))
 
 
 def _answer(body: dict) -> None:

@@ -30,8 +30,18 @@ def _allow_unsafe(ctx: click.Context, param: click.Parameter, value: bool) -> No
     allow_without_boundary(value)
 
 
-_UNSAFE = click.option("--unsafe-sandbox", is_flag=True, expose_value=False, callback=_allow_unsafe,
-                       help="Run code of models even where only resource limits hold it.")  # fmt: skip
+def _choose_sandbox(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    from workbench.sandbox import choose
+
+    choose(value)
+
+
+_SANDBOXES = (
+    click.option("--sandbox", metavar="NAME", expose_value=False, callback=_choose_sandbox, envvar="WORKBENCH_SANDBOX",
+                 help="Run code of models in this sandbox (`workbench sandbox list`); default: the strongest that works."),
+    click.option("--unsafe-sandbox", is_flag=True, expose_value=False, callback=_allow_unsafe,
+                 help="Run code of models even where only resource limits hold it."),
+)  # fmt: skip
 _BUDGETS = (
     click.option("--budget-calls", type=click.IntRange(min=1), help="Ceiling on LM calls, retries included."),
     click.option("--budget-usd", type=click.FloatRange(min=0, min_open=True), help="Ceiling on dollars."),
@@ -40,7 +50,15 @@ _BUDGETS = (
 
 
 def _budgets(command: Any) -> Any:
-    for option in reversed(_BUDGETS):
+    return _with(_BUDGETS, command)
+
+
+def _sandboxes(command: Any) -> Any:
+    return _with(_SANDBOXES, command)
+
+
+def _with(options: tuple[Any, ...], command: Any) -> Any:
+    for option in reversed(options):
         command = option(command)
     return command
 
@@ -121,7 +139,7 @@ def estimate_command(file: Path, sets: tuple[str, ...], as_json: bool) -> None:
 
 
 @click.command("run")
-@_UNSAFE
+@_sandboxes
 @_FILE
 @click.option("--input", "inputs", multiple=True, metavar="FIELD=VALUE", help="An input of the workflow.")
 @click.option("--example", type=int, help="Run this row of val instead (counted from 0).")
@@ -161,7 +179,7 @@ def _asked(tool: str, arguments: Mapping[str, Any]) -> bool:
 
 
 @click.command("eval")
-@_UNSAFE
+@_sandboxes
 @_FILE
 @click.option("--split", type=click.Choice(["train", "val", "test"]), default="val", show_default=True)
 @_SET
@@ -187,7 +205,7 @@ def eval_command(file: Path, split: str, sets: tuple[str, ...], seed: int | None
 
 
 @click.command("optimize")
-@_UNSAFE
+@_sandboxes
 @_FILE
 @_SET
 @_SEED
@@ -210,7 +228,7 @@ def optimize_command(file: Path, sets: tuple[str, ...], seed: int | None, db: st
 
 
 @click.command("resume")
-@_UNSAFE
+@_sandboxes
 @click.argument("run", default="last")
 @_DB
 @click.option("--out", default=None, help="Where to write the better workflow (default: as first asked).")

@@ -1,0 +1,61 @@
+"""`workbench sandbox`: list the sandboxes with the level that each reaches here, and get what the one of WebAssembly needs."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import click
+
+from workbench.cli import echo_json, visible
+
+_JSON = click.option("--json", "as_json", is_flag=True, help="End with one line of JSON on stdout.")
+
+
+@click.group("sandbox")
+def sandbox_command() -> None:
+    """List sandboxes, and install what the one named `wasm` needs."""
+
+
+@sandbox_command.command("list")
+@_JSON
+def list_command(as_json: bool) -> None:
+    """Open and attack each sandbox: the level that it reaches here, or why it cannot be had. Choose one with --sandbox."""
+    from workbench.plugins import plugins
+
+    rows = [asyncio.run(_measure(name)) for name in plugins().names("sandboxes")]
+    if as_json:
+        return echo_json(rows)
+    for row in rows:
+        click.echo(
+            visible(f"{row['name']}: " + (f"level {row['level']}" if row["level"] else f"none: {row['reason']}"))
+        )
+
+
+async def _measure(name: str) -> dict[str, Any]:
+    from workbench.plugins import plugins
+    from workbench.sandbox import SandboxError
+
+    try:
+        sandbox = await plugins().get("sandboxes", name)()
+    except SandboxError as error:
+        return {"name": name, "level": None, "reason": error.message}
+    await sandbox.aclose()
+    return {"name": name, "level": sandbox.level, "reason": ""}
+
+
+@sandbox_command.command("install")
+@click.option("--file", type=click.Path(path_type=Path, exists=True, dir_okay=False),
+              help="The package, got elsewhere; default: it is fetched from the registry of npm.")  # fmt: skip
+def install_command(file: Path | None) -> None:
+    """Get Pyodide for the sandbox `wasm`: one version, 6.5 MB from registry.npmjs.org, checked by its hash."""
+    from workbench_sandbox.pyodide import VERSION, fetch, find_deno, home, install
+    from workbench_sandbox.wasm import memory_state
+
+    deno, folder = find_deno(), home()
+    install(file.read_bytes() if file else fetch(), folder)
+    asyncio.run(memory_state(deno, folder))
+    click.echo(
+        visible(f"Pyodide {VERSION} is in {folder}. Try it with workbench sandbox list; use it with --sandbox wasm.")
+    )

@@ -1,0 +1,22 @@
+"""python launch.py COMMAND ...: give up what the system lets a process give up, then become the command.
+
+No file can be written, whatever the command thinks it may; it dumps no core, uses no endless processor time, and dies
+with the workbench. An end of address space is not set: V8 reserves far more than it uses.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+
+LONGEST = 700  # seconds of processor time: the longest timeout, loading, and some more
+
+if sys.platform == "linux":
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    import confine
+
+    confine.die_with_parent()
+for what, limit in ((resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_CORE, 0), (resource.RLIMIT_CPU, LONGEST)):
+    resource.setrlimit(what, (limit, limit))
+os.execv(sys.argv[1], sys.argv[1:])

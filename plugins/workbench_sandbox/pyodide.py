@@ -1,0 +1,102 @@
+"""Where Deno and Pyodide are, and how Pyodide comes here: from the registry of npm, one version, checked by its hash.
+
+Nothing is fetched but by `workbench sandbox install`.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import os
+import re
+import shutil
+import subprocess
+import tarfile
+import tempfile
+import urllib.request
+from pathlib import Path
+
+from workbench.sandbox import SandboxError
+
+VERSION = "314.0.7"
+ADDRESS = f"https://registry.npmjs.org/pyodide/-/pyodide-{VERSION}.tgz"
+SHA512 = "0YvXxEhfEdpLfb/XkM2BFAeMROq0iMUX2bzzH9pOttyMcWkwq+HbE5uyuGD82LN7y2q+SNvi/6V5JEsOlD2R1A=="
+FILES = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")
+LARGEST = 64 << 20  # bytes: the file has 6.5 MB
+OLDEST_DENO = (2, 9)
+INSTALL_DENO = "pip install 'agent-workbench[wasm]'"
+INSTALL = "workbench sandbox install"
+
+
+def home() -> Path:
+    """The folder of Pyodide's files: WORKBENCH_PYODIDE, else one in ~/.cache/workbench."""
+    given = os.environ.get("WORKBENCH_PYODIDE")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return (Path(given) if given else cache / "workbench" / f"pyodide-{VERSION}").absolute()
+
+
+def find_pyodide() -> Path:
+    """The folder with all files of this version. Raises SandboxError with what to run."""
+    folder = home()
+    missing = [name for name in FILES if not (folder / name).is_file()]
+    if missing:
+        raise SandboxError(f"there is no Pyodide {VERSION} in {folder} ({missing[0]} is missing); run {INSTALL}")
+    return folder
+
+
+def find_deno() -> str:
+    """Deno's program. Raises SandboxError if there is none or it is too old."""
+    try:
+        from deno import find_deno_bin  # type: ignore[import-not-found]
+
+        program = str(find_deno_bin())
+    except (ImportError, FileNotFoundError):
+        program = shutil.which("deno") or ""
+    if not program:
+        raise SandboxError(f"Deno is not installed; run {INSTALL_DENO}")
+    try:
+        said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=60,
+                              env={"DENO_DIR": "/dev/null/none", "DENO_NO_UPDATE_CHECK": "1"}).stdout  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SandboxError(f"{program} cannot be started: {error}") from None
+    found = re.match(r"deno (\d+)\.(\d+)", said)
+    if found is None or (int(found[1]), int(found[2])) < OLDEST_DENO:
+        raise SandboxError(f"{program} is {said.splitlines()[0] if said else 'no Deno'}, and {'.'.join(map(str, OLDEST_DENO))} "
+                           f"or newer is needed; run {INSTALL_DENO}")  # fmt: skip
+    return program
+
+
+def fetch(address: str = ADDRESS) -> bytes:
+    """The package as the registry has it. Raises SandboxError."""
+    try:
+        with urllib.request.urlopen(address, timeout=60) as answer:
+            return answer.read(LARGEST + 1)
+    except (OSError, ValueError) as error:
+        raise SandboxError(f"{address} could not be fetched: {error}",
+                           hint=f"Get it on another machine and run {INSTALL} --file pyodide-{VERSION}.tgz") from None  # fmt: skip
+
+
+def install(package: bytes, folder: Path) -> None:
+    """Put Pyodide's files into the folder, which is there whole or not at all. Raises SandboxError if the package is
+    not the one that is expected."""
+    found = base64.b64encode(hashlib.sha512(package).digest()).decode()
+    if found != SHA512:
+        raise SandboxError(f"this is not Pyodide {VERSION}: its SHA-512 is {found[:16]}... and not {SHA512[:16]}...",
+                           hint=f"Use the file from {ADDRESS}")  # fmt: skip
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
+            whole = Path(temporary) / "whole"
+            whole.mkdir()
+            with tarfile.open(fileobj=io.BytesIO(package)) as archive:
+                for name in FILES:
+                    member = archive.extractfile(f"package/{name}")
+                    assert member is not None, "the hash is that of a package which has it"
+                    (whole / name).write_bytes(member.read())
+            if folder.exists():
+                os.rename(folder, Path(temporary) / "before")
+            os.rename(whole, folder)
+    except OSError as error:
+        raise SandboxError(f"Pyodide cannot be put into {folder}: {error}",
+                           hint="Set WORKBENCH_PYODIDE to a folder that you may write.") from None  # fmt: skip

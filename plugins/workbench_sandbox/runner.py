@@ -1,0 +1,51 @@
+"""Runs one function of a source that nobody trusts, and says what came of it. Inside the sandbox, whichever it is.
+
+Needs the standard library alone: the zygote imports it, and Pyodide has its text.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+import types
+
+NAME = "<source>"
+LONGEST_MESSAGE = 2000
+
+
+def run(request: dict) -> dict:
+    """The answer to {"source", "function", "arguments"}: kind, and value, message or line."""
+    try:
+        module = sys.modules["forged"] = types.ModuleType("forged")  # dataclasses look their module up
+        exec(compile(request["source"], NAME, "exec"), module.__dict__)
+        function = getattr(module, request["function"], None)
+        if not callable(function):
+            return {"kind": "error", "message": f"the source defines no function '{request['function']}'"}
+        value = function(**request["arguments"])
+        try:
+            return {"kind": "ok", "value": json.loads(json.dumps(value, allow_nan=False))}
+        except (TypeError, ValueError, RecursionError) as error:
+            return {"kind": "bad_result", "message": f"the result is not JSON: {error}"[:LONGEST_MESSAGE]}
+    except MemoryError:
+        return {"kind": "memory", "message": "out of memory"}
+    except BaseException as error:  # SystemExit and KeyboardInterrupt are its own affair too
+        kind = "forbidden" if isinstance(error, PermissionError) or _no_threads(error) else "error"
+        return {"kind": kind, "line": _line(error), "message": f"{type(error).__name__}: {error}"[:LONGEST_MESSAGE]}
+    finally:
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        except (OSError, ValueError):
+            pass
+
+
+def _no_threads(error: BaseException) -> bool:
+    return isinstance(error, RuntimeError) and "can't start new thread" in str(error)
+
+
+def _line(error: BaseException) -> int | None:
+    if isinstance(error, SyntaxError) and error.filename == NAME:
+        return error.lineno
+    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == NAME]
+    return lines[-1] if lines else None

@@ -1,0 +1,269 @@
+"""The sandbox of WebAssembly: Python compiled to it (Pyodide), run by Deno without any permission. Level `wasm`.
+
+Each call has a process of its own, which served nobody before and nobody after. Some wait ready, since a new one takes
+half a second; where one is used, another is begun.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from workbench.sandbox import Outcome, SandboxError
+from workbench_sandbox.attacks import ATTACKS, JAVASCRIPT, self_test
+from workbench_sandbox.calls import LIMITS, PRINTED, read_answer, the_end
+from workbench_sandbox.pyodide import find_deno, find_pyodide
+from workbench_sandbox.watch import exceeds
+
+HERE = Path(__file__).parent
+AT_ONCE = min(4, os.cpu_count() or 1)
+READY = 2  # processes that wait for a call, about 220 MB each
+OVERHEAD = 384  # MB that Deno and Pyodide need beside the memory of the guest's Python
+START = 300.0  # seconds until a process is ready: half a second of processor time, on a machine that may be busy
+SEALED = [  # Deno asks nobody, loads nothing from elsewhere, and grants nothing
+    "--quiet", "--no-prompt", "--no-remote", "--no-npm", "--cached-only", "--no-config", "--no-lock", "--no-code-cache",
+    "--node-modules-dir=none", "--deny-write", "--deny-net", "--deny-env", "--deny-run", "--deny-ffi", "--deny-sys", "--deny-import",
+]  # fmt: skip
+#: Nothing is kept between calls: Deno's own store (localStorage, caches) is where no file can be.
+ENVIRONMENT = {"DENO_DIR": "/dev/null/none", "DENO_NO_UPDATE_CHECK": "1", "DENO_NO_PACKAGE_JSON": "1", "NO_COLOR": "1"}
+
+
+class _Opener:
+    """`await open_wasm()`: the sandbox, once its self-test has passed. Raises SandboxError."""
+
+    at_best = "wasm"  # so it is not tried where something stronger works
+
+    async def __call__(self) -> WasmSandbox:
+        sandbox = await prepared()
+        try:
+            await sandbox.start()
+            missed = await self_test(sandbox, [*ATTACKS, *JAVASCRIPT])
+            if missed:
+                raise SandboxError(f"did not stop {', '.join(missed)}")
+        except BaseException:
+            await sandbox.aclose()
+            raise
+        return sandbox
+
+
+open_wasm = _Opener()
+
+
+async def prepared(**limits: int) -> WasmSandbox:
+    """The sandbox, not yet started or tested. Raises SandboxError with what is missing and how to get it."""
+    if sys.platform not in ("linux", "darwin"):
+        raise SandboxError(f"there is no way to watch the memory of a process on {sys.platform}")
+    deno, pyodide = find_deno(), find_pyodide()
+    return WasmSandbox(deno, pyodide, await memory_state(deno, pyodide), **limits)
+
+
+def command(deno: str, readable: Path, script: Path, *arguments: str, megabytes: int = LIMITS["memory"]) -> list[str]:
+    """A script under Deno that may read one folder and nothing else."""
+    engine = f"--disallow-code-generation-from-strings,--wasm-max-mem-pages={megabytes * 16},--max-old-space-size=256"
+    allowed = f"--allow-read={str(readable).replace(',', ',,')}"
+    return [sys.executable, "-I", "-S", str(HERE / "launch.py"), deno, "run", *SEALED, allowed, f"--v8-flags={engine}",
+            str(script), *arguments]  # fmt: skip
+
+
+async def memory_state(deno: str, pyodide: Path) -> Path:
+    """The file with the memory of a Python that is ready to serve, made if there is none. Raises SandboxError."""
+    parts = [(HERE / name).read_bytes() for name in ("runner.py", "prepare.py", "harness.mjs")]
+    state = pyodide / f"state-{hashlib.sha256(b''.join(parts)).hexdigest()[:16]}.bin"
+    if state.exists():
+        return state
+    process = await asyncio.create_subprocess_exec(
+        *command(deno, pyodide, HERE / "harness.mjs", "make", str(pyodide)), stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd="/",
+        env=ENVIRONMENT, start_new_session=True,
+    )  # fmt: skip
+    try:
+        memory, said = await asyncio.wait_for(process.communicate(b"\n".join(parts[:2])), START)
+    except TimeoutError:
+        memory, said = b"", b"it took too long"
+    finally:
+        await _end(process)
+    if process.returncode or not memory:
+        raise SandboxError(f"Pyodide in {pyodide} does not start: {_last_line(said)}")
+    part = state.with_suffix(f".{os.getpid()}")
+    try:
+        part.write_bytes(memory)
+        os.replace(part, state)
+    except OSError as error:
+        raise SandboxError(f"{state} cannot be written: {error.strerror}; let somebody who may write there run "
+                           "workbench sandbox install") from None  # fmt: skip
+    return state
+
+
+class WasmSandbox:
+    """Processes for one call each. Belongs to the event loop in which it was started."""
+
+    name = "wasm"
+    level = "wasm"
+
+    def __init__(self, deno: str, pyodide: Path, state: Path, **limits: int):
+        self.limits = {**LIMITS, **limits}
+        self._command = command(
+            deno, pyodide, HERE / "harness.mjs", "serve", str(pyodide), str(state), str(self.limits["output"]),
+            megabytes=self.limits["memory"],
+        )  # fmt: skip
+        self._ready: deque[asyncio.Task[Guest]] = deque()
+        self._slots = asyncio.Semaphore(AT_ONCE)
+
+    async def start(self) -> None:
+        """Wait for the first process that is ready. Raises SandboxError with what it said."""
+        self._fill()
+        await asyncio.shield(self._ready[0])
+
+    def _fill(self) -> None:
+        while len(self._ready) < READY:
+            self._ready.append(asyncio.create_task(Guest.begin(self._command)))
+
+    async def call(self, source: str, function: str, arguments: Mapping[str, Any], *, timeout: float = 5.0) -> Outcome:
+        """Run source, call its function with the arguments (JSON), give back its result (JSON). Never raises for what
+        the code does; raises SandboxError if no process can be started, TypeError for arguments that are no JSON."""
+        request = json.dumps({"source": source, "function": function, "arguments": dict(arguments)}).encode()
+        async with self._slots:
+            guest = await self._next()
+            try:
+                return await guest.serve(request, timeout, self.limits)
+            finally:
+                await guest.aclose()
+
+    async def _next(self) -> Guest:
+        """A process that is ready. One that ended while it waited is the system's doing, not the code's."""
+        for _ in range(READY + 1):
+            self._fill()
+            task = self._ready.popleft()
+            try:
+                guest = await asyncio.shield(task)
+            except asyncio.CancelledError:
+                self._ready.appendleft(task)  # somebody else may have it
+                raise
+            self._fill()
+            if guest.process.returncode is None:
+                return guest
+            await guest.aclose()
+        raise SandboxError("the processes of the sandbox end before they are used")
+
+    async def aclose(self) -> None:
+        waiting, self._ready = self._ready, deque()
+        for task in waiting:
+            task.cancel()
+        for found in await asyncio.gather(*waiting, return_exceptions=True):
+            if isinstance(found, Guest):
+                await found.aclose()
+
+
+class _Condemned(Exception):
+    """What a guest wrote is too much. Arguments: the kind of outcome, the message."""
+
+
+class Guest:
+    """One process, ready for one call."""
+
+    def __init__(self, process: Process):
+        self.process = process
+        self.answer, self.printed, self.printed_size = bytearray(), bytearray(), 0
+
+    @classmethod
+    async def begin(cls, command: list[str]) -> Guest:
+        """Start a process and wait until it is ready. Raises SandboxError."""
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command, stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd="/", env=ENVIRONMENT, start_new_session=True
+            )
+        except OSError as error:
+            raise SandboxError(f"{error.filename} cannot be started: {error.strerror}") from None
+        assert process.stdout is not None and process.stderr is not None
+        try:
+            if await asyncio.wait_for(process.stdout.readline(), START) == b"ready\n":
+                return cls(process)
+            raise SandboxError(f"Pyodide does not start: {_last_line(await process.stderr.read(1 << 16))}")
+        except TimeoutError:
+            await _end(process)
+            raise SandboxError(f"Pyodide was not ready within {START:g} s") from None
+        except BaseException:
+            await _end(process)
+            raise
+
+    async def serve(self, request: bytes, timeout: float, limits: Mapping[str, int]) -> Outcome:
+        """What the call gave."""
+        assert self.process.stdin is not None
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        self.process.stdin.write(request)
+        self.process.stdin.close()
+        taking = [self._take_answer(limits["result"]), self._take_printed(limits["output"])]
+        tasks: list[asyncio.Task[Any]] = [asyncio.create_task(t) for t in taking]
+        reading = asyncio.gather(*tasks)
+        watching = asyncio.create_task(exceeds(self.process.pid, (limits["memory"] + OVERHEAD) << 20))
+        try:
+            await asyncio.wait({reading, watching}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            seconds = loop.time() - begun
+            printed = self.printed.decode("utf-8", "replace")
+            if reading.done() and (fault := reading.exception()) is not None:
+                if not isinstance(fault, _Condemned):
+                    raise fault
+                return Outcome(*fault.args, printed=printed, seconds=seconds)
+            if watching.done():
+                message = f"the process held {watching.result() >> 20} MB"
+                return Outcome("memory", message=message, printed=printed, seconds=seconds)
+            if not reading.done():
+                return Outcome("timeout", message=f"no result within {timeout:g} s", printed=printed, seconds=seconds)
+            if not self.answer:
+                kind, message = the_end(await self.process.wait())
+                return Outcome(kind, message=message, printed=printed, seconds=seconds)
+            return read_answer(bytes(self.answer), printed, seconds)
+        finally:
+            begun_here: list[asyncio.Future[Any]] = [*tasks, reading, watching]
+            for future in begun_here:
+                future.cancel()
+            await asyncio.gather(*begun_here, return_exceptions=True)
+
+    async def _take_answer(self, most: int) -> None:
+        assert self.process.stdout is not None
+        while data := await self.process.stdout.read(1 << 16):
+            self.answer += data
+            if len(self.answer) > most:
+                raise _Condemned("bad_result", None, f"more than {most} bytes")
+
+    async def _take_printed(self, most: int) -> None:
+        assert self.process.stderr is not None
+        while data := await self.process.stderr.read(1 << 16):
+            self.printed_size += len(data)
+            self.printed += data[: PRINTED - len(self.printed)]
+            if self.printed_size > most:
+                raise _Condemned("output", None, f"printed more than {most} bytes")
+
+    async def aclose(self) -> None:
+        await _end(self.process)
+
+
+async def _end(process: Process) -> None:
+    """Kill a process, if it still runs, and let go of all that it held."""
+    if process.returncode is None:
+        try:
+            os.kill(
+                process.pid, signal.SIGKILL
+            )  # process.kill() may take the exit code from asyncio, which warns of it
+        except ProcessLookupError:
+            pass
+    if process.stdin is not None:
+        process.stdin.close()
+    for pipe in (process.stdout, process.stderr):  # what they still hold, or they are not closed
+        while pipe is not None and await pipe.read(1 << 16):
+            pass
+    await process.wait()
+
+
+def _last_line(said: bytes) -> str:
+    lines = [line for line in said.decode("utf-8", "replace").strip().splitlines() if not line.startswith("    at ")]
+    return lines[-1][:300] if lines else "it said nothing"
