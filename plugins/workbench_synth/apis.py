@@ -16,18 +16,10 @@ from workbench.yamlsource import Source, load_yaml
 
 #: Names of types in documents of APIs, as JSON Schema has them.
 TYPES = {"str": "string", "int": "integer", "float": "number", "double": "number", "bool": "boolean", "list": "array",
-         "tuple": "array", "dict": "object", "any": None}  # fmt: skip
+         "tuple": "array", "dict": "object", "json": "object", "datetime": "string", "date": "string", "time": "string",
+         "file": "string", "any": None}  # fmt: skip
 _PYTHON: dict[str, Any] = {"string": str, "integer": int, "number": (int, float), "boolean": bool, "array": list,
                            "object": dict, "null": type(None)}  # fmt: skip
-#: What documents of APIs write for types that JSON has not.
-_LOOSE = {
-    "datetime": "string",
-    "date": "string",
-    "time": "string",
-    "file": "string",
-    "json": "object",
-    "tuple": "array",
-}
 
 
 @dataclass(frozen=True)
@@ -161,7 +153,7 @@ def _schema(schema: Any) -> Any:
     kind = schema.get("type")
     if isinstance(kind, str):
         first = re.split(r"[^a-z]", kind.lower())[0]  # of `List[str]`, `float/int`, `list of dictionaries`
-        kind = TYPES.get(kind.lower()) or TYPES.get(first) or _LOOSE.get(first, kind)
+        kind = TYPES.get(first, kind)
     if kind is not None:
         out["type"] = kind
     for key in ("properties",):
