@@ -78,12 +78,13 @@ def fact_rows(rows: int, seed: int = 2029) -> list[Row]:
 
 def tool_calls(rows: int, seed: int = 2031) -> list[dict[str, Any]]:
     """Tickets whose answer is a call. `calls` is right: the team of the open problem. `draft` is what a hasty annotator
-    wrote: of two problems he took either, so that learning from him teaches the form and half of the matter."""
+    wrote: of two problems he took the settled one in two cases of three. So his calls teach the form, and as the right
+    team is among what he took, also what a reward can choose from."""
     rng = Random(seed)
     found: dict[str, dict[str, Any]] = {}
     while len(found) < rows:
         ticket = make_ticket(rng, {}, held=True, side_share=0.85)
-        taken = rng.choice([ticket.labels["main"], ticket.labels["side"]])
+        taken = rng.choice([ticket.labels["main"], ticket.labels["side"], ticket.labels["side"]])
         calls = [{"name": "route", "arguments": {"team": ticket.labels["main"]}}]
         draft = json.dumps({"name": "route", "arguments": {"team": taken}}, separators=(",", ":"))
         found[ticket.text] = {"text": ticket.text, "calls": calls,

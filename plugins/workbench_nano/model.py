@@ -13,6 +13,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from workbench_nano.network import Array, Cache, Network
+from workbench_nano.threads import OneThread
 
 WEIGHTS = Path(__file__).with_name("weights")
 ROLES = ("system", "user", "assistant")
@@ -21,6 +22,7 @@ BATCH_ROWS = 64
 BATCH_TOKENS = 12_000
 KEPT_PREFIX_TOKENS = 12_000  # about 100 MB of keys and values
 KEPT_TEXTS = 20_000
+ONE_THREAD = OneThread()
 
 
 @dataclass
@@ -190,18 +192,19 @@ class Nano:
         order = [index[job.suffix] for job in jobs]
         logits, active = logits[order], jobs
         cache = cache.rows(order).room(max(job.most for job in jobs))
-        while True:
-            tokens = [self._choose(job, row, top_p) for job, row in zip(active, logits, strict=True)]
-            for job, token in zip(active, tokens, strict=True):
-                self._advance(job, token, stops)
-            alive = [i for i, job in enumerate(active) if not job.done]
-            if not alive:
-                return
-            if len(alive) < len(active):
-                active, cache = [active[i] for i in alive], cache.rows(alive)
-            step = np.array([[tokens[i]] for i in alive])
-            states = self.network.forward(step, np.ones(len(alive), np.int64), cache, prefix)
-            logits = self.network.logits(states[:, 0])
+        with ONE_THREAD:  # a token for each row: small products
+            while True:
+                tokens = [self._choose(job, row, top_p) for job, row in zip(active, logits, strict=True)]
+                for job, token in zip(active, tokens, strict=True):
+                    self._advance(job, token, stops)
+                alive = [i for i, job in enumerate(active) if not job.done]
+                if not alive:
+                    return
+                if len(alive) < len(active):
+                    active, cache = [active[i] for i in alive], cache.rows(alive)
+                step = np.array([[tokens[i]] for i in alive])
+                states = self.network.forward(step, np.ones(len(alive), np.int64), cache, prefix)
+                logits = self.network.logits(states[:, 0])
 
     def _choose(self, job: Job, logits: Array, top_p: float) -> int:
         logits = logits.astype(np.float64)

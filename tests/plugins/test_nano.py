@@ -221,3 +221,32 @@ def test_effect_of_steps(nano: Nano):
     worked = texts(nano, [chat(STEPS, f"question: {r['question']}\nsteps:") for r in data])
     by_steps = share([t.rpartition(": ")[2] for t in worked], wanted)
     assert by_steps > at_once + 0.05, (at_once, by_steps)
+
+
+def test_answers_are_drawn_with_one_thread_of_blas_which_then_has_its_threads_again(
+    nano: Nano, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from threadpoolctl import ThreadpoolController
+
+    from workbench_nano.model import ONE_THREAD
+
+    blas = ThreadpoolController().select(user_api="blas")
+
+    def threads() -> list[int]:
+        return [library["num_threads"] for library in blas.info()]
+
+    if not threads():
+        pytest.skip("threadpoolctl knows no setting of this BLAS")
+    seen: list[list[int]] = []
+    advance = nano._advance
+    monkeypatch.setattr(nano, "_advance", lambda *args: (seen.append(threads()), advance(*args)))
+    with blas.limit(limits=2):
+        before = threads()
+        nano.generate([chat("Sort the ticket.", "text: my invoice is wrong")], max_tokens=3)
+        assert seen and all(count == 1 for counts in seen for count in counts)
+        assert threads() == before
+        with ONE_THREAD:  # two at once, as two models in one process: the last to leave gives them back
+            with ONE_THREAD:
+                pass
+            assert set(threads()) == {1}
+        assert threads() == before
