@@ -87,7 +87,7 @@ def resume(
         first = store.row("select hash from candidates where run_id = ? order by seq limit 1", row["id"])
         same = not first or first["hash"] == task.workflow.hash
         same &= stored.get("referred") in (None, task.referred_hash)  # None: begun by a version that kept none
-        if not same and all(address.startswith("budget.") for address, _ in (options.sets if options else ())):
+        if not same and all(address.partition(".")[0] == "budget" for address, _ in (options.sets if options else ())):
             raise StoreError(f"a file that the workflow of run {row['run']} refers to has changed since it started; "
                              "start a new run")  # fmt: skip
         chosen = list(optimizers) if optimizers is not None else named

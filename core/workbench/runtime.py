@@ -255,17 +255,25 @@ class Program:
         """The most LM calls for one example, retries not counted."""
         return sum(node.max_calls for node in self.nodes.values())
 
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """Nodes by the order in which they can run; where several can, that of the file decides."""
+        import networkx
+
+        known = {name: i for i, name in enumerate(self.nodes)}
+        order = networkx.lexicographical_topological_sort(self.workflow.graph.subgraph(known), key=known.__getitem__)
+        return {name: place for place, name in enumerate(order)}
+
     async def run(self, example: Example, replica: int = 0, draws: Sequence[int] = ()) -> Outcome:
         """Run all nodes, independent ones at the same time. A failing node ends the example as a failure.
 
         draws: replicas of the calls by their places (`Context`), the last for all later ones; else `replica` for all.
         """
         trace, begun = Trace(example.id), time.perf_counter()
-        places = {name: place for place, name in enumerate(self.nodes)}
         written: dict[str, Mapping[str, Any]] = {}
 
         async def step(name: str, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
-            context = Context(self, example.id, trace, name, replica, draws=draws, place=places[name])
+            context = Context(self, example.id, trace, name, replica, draws=draws, place=self.places[name])
             return await context.run_node(self.nodes[name], inputs)
 
         failure = message = None
@@ -278,7 +286,7 @@ class Program:
 
 class Context:
     """What a running node may use. `node` is its path, e.g. `vote.of`. policies: of the files of workflows around it, which
-    hold besides the run's own. draws: replicas of calls by their places. A call's place is that of its node in the file,
+    hold besides the run's own. draws: replicas of calls by their places. A call's place is that of its node (`Program.places`),
     and one more for each call of the task's role and of the same replica that the node made before: it does not hang on
     who of several is faster."""
 

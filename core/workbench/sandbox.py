@@ -69,8 +69,10 @@ def allow_without_boundary(allowed: bool = True) -> None:
 
 
 def choose(name: str | None) -> None:
-    """Take this sandbox and no other; None: the strongest. Without it, WORKBENCH_SANDBOX chooses."""
+    """Take this sandbox and no other; None: the strongest. Without it, WORKBENCH_SANDBOX chooses. Raises SandboxError."""
     global _chosen
+    if name is not None:
+        _known(name)
     _chosen = name
 
 
@@ -112,10 +114,12 @@ async def open_sandbox() -> Sandbox:
 
 def _names() -> list[str]:
     """The sandboxes to try. Raises SandboxError if the chosen one is not there."""
-    known = plugins().names("sandboxes")
     chosen = _chosen or os.environ.get("WORKBENCH_SANDBOX")
-    if not chosen:
-        return known
-    if chosen not in known:
-        raise SandboxError(f"there is no sandbox '{chosen}'", hint=suggest(chosen, known))
-    return [chosen]
+    return [_known(chosen)] if chosen else plugins().names("sandboxes")
+
+
+def _known(name: str) -> str:
+    known = plugins().names("sandboxes")
+    if name not in known:
+        raise SandboxError(f"there is no sandbox '{name}'", hint=suggest(name, known))
+    return name

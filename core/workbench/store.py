@@ -26,11 +26,11 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+from workbench.behind import Behind
 from workbench.errors import StoreError
 
 SCHEMA_VERSION = 1
@@ -103,9 +103,7 @@ class Store:
         self._pending: list[tuple[str, tuple[Any, ...]]] = []
         self._batch: asyncio.Future[None] | None = None
         self._waiting_since: float | None = None  # for another process that is writing
-        self._thread: ThreadPoolExecutor | None = None
-        self._sync: Future[None] | None = None
-        self._sync_is_due = False
+        self._behind = Behind(self.path.with_name(f"{self.path.name}-wal"), SYNC_EVERY)
         self._known_texts: dict[str, None] = {}
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -145,29 +143,28 @@ class Store:
 
     def write(self, sql: str, *values: Any) -> asyncio.Future[None]:
         """Queue one row; the future is done when it is committed. An error reaches all who wait for the same commit."""
+        loop = asyncio.get_running_loop()
+        if self._batch is not None and self._batch.get_loop() is not loop:
+            self.flush()  # what an event loop left that has ended
         if self._batch is None:
-            loop = asyncio.get_running_loop()
             self._batch = loop.create_future()
-            loop.call_soon(self._commit_queued, loop)
+            loop.call_soon(self._commit_queued)
         self._pending.append((sql, values))
         return self._batch
 
-    def _commit_queued(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _commit_queued(self) -> None:
         """Commit what this turn of the loop has queued; while another process is writing, look again a little later."""
         if self._batch is None:
             return  # flushed meanwhile
         try:
             self._commit(self._pending)
-        except sqlite3.Error as error:
+        except Exception as error:
             if self._is_patient(error):
-                loop.call_later(LOOK_EVERY, self._commit_queued, loop)
-                return
-            self._told(self._failure(error))
+                self._batch.get_loop().call_later(LOOK_EVERY, self._commit_queued)
+            else:
+                self._told(self._failure(error))
         else:
             self._told(None)
-            if not self._sync_is_due:
-                self._sync_is_due = True
-                loop.call_later(SYNC_EVERY, self._start_sync)
 
     def _told(self, error: StoreError | None) -> None:
         """The queue is empty; those who wait for it learn how it went."""
@@ -181,25 +178,38 @@ class Store:
             batch.exception()  # those who wait are told; nobody waiting is no second fault
 
     def _commit(self, rows: list[tuple[str, tuple[Any, ...]]]) -> None:
-        """All rows in their order, or none. Raises sqlite3.Error."""
-        if self._sync is not None and self._sync.done():
-            self._sync, sync = None, self._sync
-            sync.result()
+        """All rows in their order, or none. Raises sqlite3.Error, StoreError, and what SQLite's types cannot hold."""
+        self._check_disk()
+        if not rows:
+            return
+        try:
+            self._insert(rows)
+        except UnicodeEncodeError:  # a text of somebody else's, an error's say, with half a pair of surrogates
+            self._insert([(sql, tuple(_storable(v) if isinstance(v, str) else v for v in values)) for sql, values in rows])  # fmt: skip
+        self._behind.written()
+
+    def _insert(self, rows: list[tuple[str, tuple[Any, ...]]]) -> None:
         if len(rows) == 1:  # is a transaction by itself
             self.conn.execute(*rows[0])
-        if len(rows) < 2:
             return
         try:
             self.conn.execute("begin immediate")
             for sql, group in itertools.groupby(rows, key=lambda row: row[0]):
                 self.conn.executemany(sql, [values for _, values in group])
             self.conn.execute("commit")
-        except sqlite3.Error:
+        except BaseException:  # an interrupt, too: no transaction is left open
             if self.conn.in_transaction:
                 self.conn.execute("rollback")
             raise
 
-    def _is_patient(self, error: sqlite3.Error) -> bool:
+    def _check_disk(self) -> None:
+        """Raises StoreError, once, if what was committed before did not come to the disk."""
+        if (error := self._behind.error) is not None:
+            self._behind.error = None
+            raise StoreError(f"cannot bring {self._behind.path} to the disk: {error}; a loss of power may now take what was "
+                             "recorded last; make room on that disk or use another, then go on with workbench resume")  # fmt: skip
+
+    def _is_patient(self, error: Exception) -> bool:
         """Whether another process is writing, and has not been for too long."""
         if getattr(error, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_BUSY:  # the lower byte: whatever the reason
             return False
@@ -212,21 +222,16 @@ class Store:
                 found = work()
                 self._waiting_since = None
                 return found
-            except sqlite3.Error as error:
+            except Exception as error:
                 if not self._is_patient(error):
                     self._waiting_since = None
                     raise self._failure(error) from error
                 time.sleep(LOOK_EVERY)
 
-    def _start_sync(self) -> None:
-        """Have the thread bring to the disk what was committed."""
-        self._sync_is_due = False
-        if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, thread_name_prefix="workbench-store")
-        self._sync = self._thread.submit(_bring_to_disk, self.path.with_name(f"{self.path.name}-wal"))
-
-    def _failure(self, error: sqlite3.Error) -> StoreError:
+    def _failure(self, error: Exception) -> StoreError:
         self._known_texts.clear()  # some of them may have been in what was rolled back
+        if isinstance(error, StoreError):
+            return error
         return StoreError(f"cannot write to {self.path}: {error}; what was recorded before is safe{_what_to_do(error)}")
 
     def flush(self) -> None:
@@ -241,7 +246,9 @@ class Store:
     def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
         """One statement, committed at once after what is queued."""
         self.flush()
-        return self._patiently(lambda: self.conn.execute(sql, values))
+        cursor = self._patiently(lambda: self.conn.execute(sql, values))
+        self._behind.written()
+        return cursor
 
     def text(self, text: str) -> str:
         """Keep a large text once; returns its hash. The row joins the next batch."""
@@ -282,11 +289,10 @@ class Store:
     def close(self) -> None:
         try:
             self.flush()
-            if self.conn.total_changes:
-                self._start_sync()
+            self._behind.close()
+            self._check_disk()
         finally:
-            if self._thread is not None:
-                self._thread.shutdown(wait=True)
+            self._behind.close()
             self._reader.close()
             self.conn.close()
 
@@ -335,20 +341,6 @@ class RunLock:
         except OSError:
             return True
         return False
-
-
-def _bring_to_disk(path: Path) -> None:
-    """Raises sqlite3.OperationalError, since the disk is SQLite's business."""
-    try:
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-    except FileNotFoundError:
-        pass  # all of it is in the database, which SQLite itself has brought to the disk
-    except OSError as error:
-        raise sqlite3.OperationalError(f"disk I/O error: {error}") from error
 
 
 @contextmanager

@@ -90,7 +90,7 @@ class Workflow:
             return []
         try:
             nodes = enabled(self)
-        except (WorkbenchError, ValueError, LookupError, TypeError, AttributeError):
+        except (WorkbenchError, ValueError, LookupError, TypeError, AttributeError, OSError, ImportError):
             nodes = {}  # no workflow that could run, but a value all the same
         shared = {f: set(names) for f, names in writers_of(nodes).items() if len(names) > 1}
         met = [

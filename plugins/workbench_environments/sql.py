@@ -24,6 +24,7 @@ VALUE = 1_000_000  # bytes of a text, a blob or a row that a statement makes
 #: hold at once, in memory and in temporary files, and what any other can work through.
 HELD, MADE = 200 * WORK, 12_800 * WORK
 RESULT = 10_000_000  # bytes of a result
+PATTERN = 1_000  # bytes of a pattern of LIKE and GLOB
 PAGES = 16_384  # of a database: 64 MB at SQLite's own page size
 _DENIED = {sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH, sqlite3.SQLITE_PRAGMA}
 _DRAWS = {"random", "randomblob"}  # a database that is put back must be the same one
@@ -178,8 +179,39 @@ def _at(name: str, before: int, *values: Any) -> Any:
         return plain.execute(f"select {name}({', '.join('?' * len(values))})", values).fetchone()[0]
 
 
+def _instr(text: Any, part: Any) -> int | None:
+    """SQLite's own takes the product of the lengths, within one step of its machine, so that counting steps bounds nothing."""
+    if text is None or part is None:
+        return None
+    if not (isinstance(text, bytes) and isinstance(part, bytes)):
+        text, part = _as_text(text), _as_text(part)
+    return text.find(part) + 1
+
+
+def _replace(text: Any, old: Any, new: Any) -> Any:
+    """As `_instr`: SQLite's result in a time that grows with the lengths, not with their product."""
+    if text is None or old is None or new is None:
+        return None
+    text, old, new = _as_text(text), _as_text(old), _as_text(new)
+    if not old:
+        return text
+    if len(text) + text.count(old) * len(new) > VALUE:
+        raise ValueError("string or blob too big")
+    return text.replace(old, new)
+
+
+def _as_text(value: Any) -> str:
+    """As SQLite casts a value to text."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return value if isinstance(value, str) else str(value)
+
+
 def _clocked(connection: sqlite3.Connection) -> sqlite3.Connection:
-    """The connection with a clock that stands still."""
+    """The connection with a clock that stands still, and with functions whose work is bounded."""
+    connection.create_function("instr", 2, _instr, deterministic=True)
+    connection.create_function("replace", 3, _replace, deterministic=True)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, PATTERN)
     for name, before in _CLOCKS.items():
         connection.create_function(name, -1, partial(_at, name, before), deterministic=True)
     for name, value in (("current_timestamp", NOW), ("current_date", NOW[:10]), ("current_time", NOW[11:])):

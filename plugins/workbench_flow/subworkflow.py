@@ -108,6 +108,11 @@ class SubWorkflow(NodeKind):
     def children(self) -> Mapping[str, NodeKind]:
         return {node.name: node for node in self.nodes.values()} if self.config.file is None else {}
 
+    @property
+    def roles(self) -> tuple[str, ...]:
+        inner = with_inner(self.nodes.values()) if self.config.file is not None else ()
+        return tuple(dict.fromkeys(role for node in inner for role in node.roles))
+
     def called(self) -> Collection[str]:
         inner = with_inner(self.nodes.values()) if self.config.file is not None else ()
         return {name for node in inner for name in node.called()}

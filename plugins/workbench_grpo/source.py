@@ -170,7 +170,8 @@ class StudySource:
         study, rows = self.study, list(self.study.train)
         drawn, workflow = min(course.tasks, len(rows)), self.workflow_at(step, course)
         if self.tree is not None:
-            calls = drawn * self.tree.calls([node.max_calls for node in enabled(workflow).values()])
+            program = study.evaluator.program(workflow)
+            calls = drawn * self.tree.calls([program.nodes[name].max_calls for name in program.places])
         else:
             calls = study.worst_calls(workflow, rows[:1]) * drawn * course.rollouts
         best = study.best_evaluation
@@ -217,5 +218,5 @@ def _decoding(tree: Any, prefix: str) -> Iterator[tuple[str, str]]:
         for key, value in tree.items():
             if key in ("temperature", "top_p") and isinstance(value, int | float):
                 yield f"{prefix}.{key}", key
-            elif key not in ("demos", "lm"):
+            elif key not in ("demos", "lm", "user"):  # a simulated user stays as it is
                 yield from _decoding(value, f"{prefix}.{key}")

@@ -28,7 +28,7 @@ class Tree(BaseModel):
 
     branches: int = Field(3, ge=2, le=16, description="answers that are drawn to each of the first calls of a run")
     depth: int = Field(3, ge=1, le=8, description="calls that branch; later ones belong to one run alone")
-    gap: float = Field(0.3, ge=0, description="dpo: the least difference in worth between two answers of a pair")
+    gap: float = Field(0.3, ge=0, le=1, description="dpo: the least difference in worth between two answers of a pair")
 
     @model_validator(mode="after")
     def _bounded(self) -> Tree:

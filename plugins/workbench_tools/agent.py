@@ -120,6 +120,9 @@ class Agent(SignatureNode):
         self.tools |= {f.name: f.tool() for f in config.functions}
         if config.register_ == "lazy" and REGISTER in self.tools:
             raise SpecError("with register: lazy no tool may be named 'register'", path=("tools",))
+        if config.user and "say" in self.outputs:
+            raise SpecError("with `user` no output may be named 'say'", hint="That is how the agent speaks.",
+                            path=("agent",))  # fmt: skip
         if config.queries and not config.nearest:
             raise SpecError(
                 "queries find the nearest tools: say how many", hint="Write e.g. nearest: 5.", path=("queries",)

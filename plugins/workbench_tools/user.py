@@ -22,7 +22,7 @@ To say something to the user, answer with exactly one line:
 say: TEXT
 You will then be told what the user says."""
 
-_SAID = re.compile(r"(?im)^\s*say:\s*(\S.*)$")
+_SAID = re.compile(r"(?is)\s*say:\s*(\S.*)")
 
 _PLAY = (
     "You play a user who talks to an assistant. Say one short thing at a time, as a person would. Tell only what you are "
@@ -43,8 +43,8 @@ class UserConfig(BaseModel):
 
 
 def said_to_user(text: str) -> str | None:
-    """What a reply of the agent says to the user; None for any other reply."""
-    found = _SAID.search(text)
+    """What a reply of the agent says to the user, which is all of it; None for any other reply."""
+    found = _SAID.fullmatch(text)
     return found.group(1).strip() if found else None
 
 
@@ -74,5 +74,5 @@ class SimulatedUser:
             raise NodeError("user", f"the model that plays the user gave no text ({response.finish})")
         self._messages.append({"role": "assistant", "content": response.text})
         ctx.note(user=[*ctx.span.notes.get("user", []), {"told": said[:500], "said": response.text[:500]}])
-        over = self.config.done in response.text
-        return response.text.replace(self.config.done, "").strip(), over
+        done = rf"(?<!\w){re.escape(self.config.done)}(?!\w)"  # the word, not a part of one
+        return re.sub(done, "", response.text).strip(), re.search(done, response.text) is not None

@@ -223,7 +223,7 @@ def test_patience_with_another_process_ends(store: Store, monkeypatch: pytest.Mo
     assert kinds(store.path) == ["now"]
 
 
-def test_what_was_committed_goes_to_the_disk_behind(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_committed_goes_to_the_disk_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[int] = []
     real = os.fsync
 
@@ -231,29 +231,90 @@ def test_what_was_committed_goes_to_the_disk_behind(store: Store, monkeypatch: p
         synced.append(os.fstat(handle).st_ino)
         real(handle)
 
-    monkeypatch.setattr("workbench.store.os.fsync", fsync)
-    monkeypatch.setattr("workbench.store.SYNC_EVERY", 0.02)
+    def broken(handle: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("workbench.behind.os.fsync", fsync)
+    monkeypatch.setattr("workbench.store.SYNC_EVERY", 0.3)
+    store = Store(tmp_path / "run.db")
+    store.execute(NEW_RUN, "r")
     wal = store.path.with_name("run.db-wal").stat().st_ino
 
     async def course() -> None:
         for n in range(30):
             await store.write(EVENT, str(n), "")
         assert not synced, "nobody waits for the disk"
-        await asyncio.sleep(0.1)
-        assert synced == [wal], "one wait of the thread for all of them"
-        await asyncio.sleep(0.1)
-        assert len(synced) == 1, "nothing was written since"
-
-        def broken(handle: int) -> None:
-            raise OSError(5, "Input/output error")
-
-        monkeypatch.setattr("workbench.store.os.fsync", broken)
-        await store.write(EVENT, "on its way", "")
-        await asyncio.sleep(0.1)
-        with pytest.raises(StoreError, match=r"disk I/O error.*Input/output error.*make room"):
-            await store.write(EVENT, "told", "")
 
     asyncio.run(course())
+    time.sleep(0.8)
+    assert synced == [wal], "once for all of them, though the event loop has ended, and no more"
+    monkeypatch.setattr("workbench.behind.os.fsync", broken)
+
+    async def told() -> None:
+        await store.write(EVENT, "on its way", "")
+        await asyncio.sleep(0.6)
+        with pytest.raises(StoreError, match=r"cannot bring .*run.db-wal to the disk: .*Input/output error.*make room"):
+            await store.write(EVENT, "told", "")
+        await store.write(EVENT, "last", "")
+
+    asyncio.run(told())
+    with pytest.raises(StoreError, match="a loss of power may now take"):
+        store.close()
+    assert kinds(store.path)[-2:] == ["on its way", "last"]
+
+
+def test_what_sqlite_cannot_hold_is_told_and_the_next_rows_are_kept(store: Store) -> None:
+    async def course() -> None:
+        await store.write(EVENT, "half \ud83d a pair", "")
+        both = store.write(EVENT, "good", ""), store.write(EVENT, "too large", 2**63)
+        for future in both:
+            with pytest.raises(StoreError, match="too large to convert"):
+                await asyncio.wait_for(future, 5)
+        await store.write(EVENT, "next", "")
+
+    asyncio.run(course())
+    assert kinds(store.path) == ["half \\ud83d a pair", "next"]
+
+
+def test_an_interrupt_in_a_commit_leaves_the_queue_as_it_was(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupted:
+        def __init__(self, conn: Any):
+            self.conn = conn
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.conn, name)
+
+        def executemany(self, *args: Any) -> None:
+            self.conn.executemany(*args)
+            store.conn = self.conn
+            raise KeyboardInterrupt
+
+    async def course() -> None:
+        store.conn = Interrupted(store.conn)  # type: ignore[assignment]
+        store.write(EVENT, "first", "")
+        await store.write(EVENT, "second", "")
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(course())
+    store.flush()
+    assert kinds(store.path) == ["first", "second"]
+
+
+def test_a_second_event_loop_takes_over_what_the_first_left(store: Store) -> None:
+    other = sqlite3.connect(store.path, isolation_level=None)
+
+    async def first() -> None:
+        other.execute("begin immediate")
+        store.write(EVENT, "left", "")
+        await asyncio.sleep(0.05)
+        other.execute("commit")
+
+    async def second() -> None:
+        await asyncio.wait_for(store.write(EVENT, "taken over", ""), 5)
+
+    asyncio.run(first())
+    asyncio.run(second())
+    assert kinds(store.path) == ["left", "taken over"]
 
 
 def test_closing_keeps_what_was_queued(tmp_path: Path) -> None:

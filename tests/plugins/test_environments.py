@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import builtins
 import random
+import sqlite3
+import time
 from pathlib import Path
 from typing import Any
 
@@ -386,3 +388,17 @@ def test_the_clock_of_a_database_stands_still(base: Path) -> None:
     assert game.step("select date('1999-12-31', '+1 day'), strftime('%d', 0.5)").observation == "('2000-01-01', '25')"
     assert game.step("select date('nonsense')").observation == "(None,)"
     game.close()
+
+
+def test_functions_whose_work_is_a_product_of_lengths_are_bounded_and_mean_the_same(base: Path) -> None:
+    game = open_environment("sql", {}, base)
+    game.reset({"schema": "create table t (a);", "gold_sql": "select 1"})
+    begun = time.monotonic()
+    game.step("select instr(zeroblob(400000), zeroblob(200000) || x'01')")  # 20 s by SQLite's own
+    assert time.monotonic() - begun < 5
+    plain = sqlite3.connect(":memory:")
+    for what in ("instr('hello', 'l')", "instr(x'0102', x'02')", "instr(12345, '3')", "instr(null, 'a')", "instr('a', '')",
+                 "replace('aXbX', 'X', 'yy')", "replace('a', '', 'b')", "replace(123, 2, 'z')", "replace(1.5, '.', ',')",
+                 "replace(null, 'a', 'b')", "'abc' like 'A%'"):  # fmt: skip
+        assert str(plain.execute(f"select {what}").fetchone()) in game.step(f"select {what}").observation, what
+    assert "error" in game.step(f"select 'a' like '{'%a' * 1000}'").observation.lower()

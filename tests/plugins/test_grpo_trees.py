@@ -77,6 +77,12 @@ def test_shared_calls_are_made_once(tmp_path: Path) -> None:
     assert len({tuple(path) for path in found}) == 9
 
 
+def test_places_are_those_of_running_not_of_the_file(tmp_path: Path) -> None:
+    nodes = {"solve": {"predict": "q, thought -> answer"}, "think": {"predict": "q -> thought"}}
+    found, script = leaves(tmp_path, nodes, tree_of(3, 2))
+    assert len(script.requests) == 3 + 9 and len({tuple(path) for path in found}) == 9
+
+
 def test_turns_of_an_agent_are_places_of_their_own(tmp_path: Path) -> None:
     (tmp_path / "tools.py").write_text("def half(n: int) -> int:\n    'Half of n.'\n    return n // 2\n")
     nodes = {"solve": {"agent": "q -> answer", "tools": ["python:tools.half"]}}

@@ -99,7 +99,10 @@ def test_what_is_chosen_is_taken_and_nothing_else(opened: Any, monkeypatch: pyte
     core.choose("wasm")
     with pytest.raises(SandboxError, match="wasm: no wasm here"):
         opened(linux="strong", wasm="")
-    core.choose("wsam")
+    with pytest.raises(SandboxError, match="no sandbox 'wsam'\n.*Did you mean 'wasm'"):
+        core.choose("wsam")
+    core.choose(None)
+    monkeypatch.setenv("WORKBENCH_SANDBOX", "wsam")
     with pytest.raises(SandboxError, match="no sandbox 'wsam'\n.*Did you mean 'wasm'"):
         opened(linux="strong", wasm="wasm")
 

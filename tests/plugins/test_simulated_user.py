@@ -126,3 +126,37 @@ def test_a_file_that_names_no_model_for_the_user_is_refused_at_once(tmp_path: Pa
         prepare(path, ())
     path.write_text(text + "roles: {user: bundled/nano}\n")
     prepare(path, ())
+
+
+def test_speech_and_farewell_are_told_from_words_that_look_like_them(tmp_path: Path) -> None:
+    from workbench_tools.user import said_to_user
+
+    assert said_to_user(" Say: where do\nyou live? ") == "where do\nyou live?"
+    assert said_to_user("city: Oslo\nsay: it loud") is None and said_to_user("say:") is None
+
+    def abandons(request: Request) -> str:
+        if plays_user(request):
+            return "I have ABANDONED that. Oslo."
+        return "city: Oslo" if "Oslo" in str(request.messages[-1]["content"]) else "say: Where to?"
+
+    outcome, script, _ = talk(tmp_path, abandons)
+    assert outcome.prediction == {"city": "Oslo"}
+    assert script.requests[-1].messages[-1]["content"] == "I have ABANDONED that. Oslo."
+    with pytest.raises(SpecError, match="no output may be named 'say'"):
+        enabled(make_workflow({"n": {**NODE, "agent": "wish -> say"}}, tmp_path))
+
+
+def test_an_inner_workflow_asks_for_the_model_that_plays_its_user(tmp_path: Path) -> None:
+    from workbench.run import prepare
+
+    (tmp_path / "rows.jsonl").write_text(('{"wish": "w", "home": "h", "city": "c"}\n') * 12)
+    head = "lm: bundled/nano\ndata: {file: rows.jsonl, split: {train: 4, val: 4, test: 4}}\nmetric: exact_match(city)\n"
+    tail = "budget: {calls: 100}\noptimize: [random]\n"
+    inner = "nodes:\n  n:\n    agent: wish -> city\n    user: {knows: [home]}\n"
+    (tmp_path / "inner.yaml").write_text(f"name: inner\n{head}{inner}{tail}roles: {{user: bundled/nano}}\n")
+    outer = f"name: outer\n{head}nodes:\n  sub: {{workflow: inner.yaml}}\n{tail}"
+    (tmp_path / "outer.yaml").write_text(outer)
+    with pytest.raises(SpecError, match=r"outer.yaml:6:.*role `user`"):
+        prepare(tmp_path / "outer.yaml", ())
+    (tmp_path / "outer.yaml").write_text(outer + "roles: {user: bundled/nano}\n")
+    prepare(tmp_path / "outer.yaml", ())

@@ -1,0 +1,55 @@
+"""A file that is brought to the disk behind those who write it, by a thread of its own."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+
+class Behind:
+    """Calls fsync on a file, `delay` seconds after it was written and no more often. For any thread and any event loop."""
+
+    def __init__(self, path: Path, delay: float):
+        self.path, self.delay = path, delay
+        self.error: OSError | None = None  # of the last fsync that failed: what was written may not be on the disk
+        self._lock, self._closing = threading.Lock(), threading.Event()
+        self._written = False
+        self._thread: threading.Thread | None = None
+
+    def written(self) -> None:
+        """Something was written just now."""
+        with self._lock:
+            self._written = True
+            if self._thread is None and not self._closing.is_set():
+                self._thread = threading.Thread(target=self._work, name="workbench-behind", daemon=True)
+                self._thread.start()
+
+    def _work(self) -> None:
+        while True:
+            self._closing.wait(self.delay)
+            with self._lock:
+                if not self._written:
+                    self._thread = None
+                    return
+                self._written = False
+            self._sync()
+
+    def _sync(self) -> None:
+        try:
+            handle = os.open(self.path, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+        except FileNotFoundError:
+            pass  # SQLite has taken all of it into the database, and brought that to the disk
+        except OSError as error:
+            self.error = error
+
+    def close(self) -> None:
+        """Wait until all that was written is on the disk; a failure is in `error`."""
+        self._closing.set()
+        thread = self._thread
+        if thread is not None:
+            thread.join()
