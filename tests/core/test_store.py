@@ -529,3 +529,19 @@ def test_a_lock_file_that_its_holder_removes_is_no_lock(store: Store, monkeypatc
     monkeypatch.setattr(fcntl, "flock", flock)
     with RunLock(store, "r"), pytest.raises(StoreError, match="in use"):
         RunLock(store, "r").__enter__()
+
+
+def test_a_second_signal_while_a_run_closes_does_not_take_its_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Slow(SimulatedPool):
+        async def aclose(self) -> None:
+            await super().aclose()
+            raise asyncio.CancelledError  # what a signal makes of whatever is waited for here
+
+    write_task(tmp_path, budget={"calls": 150})
+    report = optimize(tmp_path / "workflow.yaml", database=tmp_path / "run.db", pool=Slow(SimulatedLM()),
+                      options=Options(out=str(tmp_path / "out.yaml")))  # fmt: skip
+    assert report.status == "finished"
+    with sqlite3.connect(tmp_path / "run.db") as db:
+        assert db.execute("select status from runs").fetchone()[0] == "finished"
