@@ -185,7 +185,7 @@ class Spec(Strict):
     search: dict[str, DomainSpec] = Field(
         default_factory=dict, description="what may be changed, by address, and how far"
     )
-    optimize: list[dict[str, dict[str, Any]]] = Field(default_factory=list, description="optimizers in their order, each "
+    optimize: list[dict[str, dict[str, Any]]] = Field(default_factory=list, description="optimizers in their order (none: bootstrap), each "
                                                       "from the winner so far (see optimizers.md)")  # fmt: skip
     rounds: int = Field(1, ge=1, le=100, description="run the list of optimizers so many times, alternating")
     budget: BudgetSpec = Field(default_factory=lambda: BudgetSpec.model_validate({"calls": 1000}),
