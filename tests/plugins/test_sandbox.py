@@ -333,6 +333,7 @@ class Fake:
 
 
 def test_the_strongest_of_all_sandboxes_is_taken_and_the_others_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
     fakes = [Fake(level) for level in ("wasm", "limits-only", "strong", "kernel", "my own level")]
 
     class Table:
@@ -341,6 +342,7 @@ def test_the_strongest_of_all_sandboxes_is_taken_and_the_others_closed(monkeypat
 
         def get(self, kind: str, name: str) -> Any:
             async def opened() -> Fake:
+                tried.append(name)
                 return next(f for f in fakes if f.name == name)
 
             return opened
