@@ -117,7 +117,7 @@ class Ledger:
 
     def _import_intents(self) -> None:
         """Requests that left without a recorded outcome become attempts with unknown outcome."""
-        self.store.flush()  # outcomes that are on their way to the disk are known
+        self.store.flush()  # outcomes that wait for their commit are known
         left: dict[tuple[int, str], list[tuple[str, int, float]]] = defaultdict(list)
         for process, key, role, tokens, usd in self._intents.read():
             left[process, key].append((role, tokens, usd))
@@ -268,7 +268,7 @@ class Ledger:
                 pause = self._pause(attempt, error)
                 limiter.learn(error, pause)
                 if error is None or not (error.retryable and attempt < spec.attempts or error.kind == "auth"):
-                    # The slot is held until the outcome is on disk: what a kill can lose is bounded by the slots.
+                    # The slot is held until the outcome is committed: what a kill can lose is bounded by the slots.
                     return await self._settle(key, role, lm, request, response, error, begun)
             self._failed[key] += 1
             self._count(role, 1, 0, 0, 0.0, 0.0)

@@ -258,11 +258,7 @@ class Program:
     @cached_property
     def places(self) -> dict[str, int]:
         """Nodes by the order in which they can run; where several can, that of the file decides."""
-        import networkx
-
-        known = {name: i for i, name in enumerate(self.nodes)}
-        order = networkx.lexicographical_topological_sort(self.workflow.graph.subgraph(known), key=known.__getitem__)
-        return {name: place for place, name in enumerate(order)}
+        return {name: place for place, name in enumerate(self.schedule.order)}
 
     async def run(self, example: Example, replica: int = 0, draws: Sequence[int] = ()) -> Outcome:
         """Run all nodes, independent ones at the same time. A failing node ends the example as a failure.

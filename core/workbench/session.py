@@ -101,9 +101,8 @@ class Session:
                 self._finish(self._report("failed", error=f"{type(error).__name__}: {error}"))
                 raise
             finally:
-                with suppress(
-                    asyncio.CancelledError
-                ):  # told again to stop while it closes: the report is written all the same
+                # Told again to stop while it closes: the report is written all the same.
+                with suppress(asyncio.CancelledError):
                     await self.runtime.aclose()
             self._finish(report)
             self.ledger.close()

@@ -288,11 +288,12 @@ class Store:
 
     def close(self) -> None:
         try:
-            self.flush()
-            self._behind.close()
+            try:
+                self.flush()
+            finally:
+                self._behind.close()
             self._check_disk()
         finally:
-            self._behind.close()
             self._reader.close()
             self.conn.close()
 

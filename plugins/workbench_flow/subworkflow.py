@@ -109,19 +109,22 @@ class SubWorkflow(NodeKind):
         return {node.name: node for node in self.nodes.values()} if self.config.file is None else {}
 
     @property
+    def _referred_nodes(self) -> list[NodeKind]:
+        """Those of a file, which are no children of this node."""
+        return list(with_inner(self.nodes.values())) if self.config.file is not None else []
+
+    @property
     def roles(self) -> tuple[str, ...]:
-        inner = with_inner(self.nodes.values()) if self.config.file is not None else ()
-        return tuple(dict.fromkeys(role for node in inner for role in node.roles))
+        return tuple(dict.fromkeys(role for node in self._referred_nodes for role in node.roles))
 
     def called(self) -> Collection[str]:
-        inner = with_inner(self.nodes.values()) if self.config.file is not None else ()
-        return {name for node in inner for name in node.called()}
+        return {name for node in self._referred_nodes for name in node.called()}
 
     def referred(self) -> Any:
         if self.config.file is None:
             return None
         trees, policy = self.read
-        inner = [found for node in with_inner(self.nodes.values()) if (found := node.referred()) is not None]
+        inner = [found for node in self._referred_nodes if (found := node.referred()) is not None]
         return [list(trees.items()), policy.model_dump(mode="json"), inner]
 
     @property

@@ -1,4 +1,4 @@
-"""The sandbox of WebAssembly. What needs Deno and Pyodide is skipped where they are not; the rest is tested anywhere."""
+"""The sandbox of WebAssembly: what can be tested without Deno and Pyodide. With them: test_sandbox_wasm_guest.py."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import asyncio
 import base64
 import hashlib
 import io
-import json
 import os
 import signal
 import subprocess
 import sys
 import tarfile
 import textwrap
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,21 +24,9 @@ import workbench.sandbox as core
 from workbench.cli import cli
 from workbench.sandbox import Outcome, SandboxError
 from workbench_sandbox import pyodide, wasm
-from workbench_sandbox.attacks import ATTACKS, JAVASCRIPT, self_test
-from workbench_sandbox.wasm import Guest, WasmSandbox, prepared
+from workbench_sandbox.wasm import Guest, WasmSandbox
 from workbench_sandbox.watch import exceeds, resident
 
-
-def _missing() -> str:
-    try:
-        pyodide.find_deno()
-        pyodide.find_pyodide()
-    except SandboxError as error:
-        return error.message
-    return "" if sys.platform in ("linux", "darwin") else "needs Linux or macOS"
-
-
-needs_wasm = pytest.mark.skipif(bool(_missing()), reason=_missing() or "-")
 needs_posix = pytest.mark.skipif(sys.platform not in ("linux", "darwin"), reason="needs Linux or macOS")
 
 
@@ -358,176 +345,3 @@ def test_what_is_launched_cannot_write_files(tmp_path: Path) -> None:
     assert subprocess.run([*launcher, source], capture_output=True).returncode != 0
     assert (tmp_path / "x").read_bytes() == b""
     assert subprocess.run([*launcher, "print(6 * 7)"], capture_output=True, text=True).stdout == "42\n"
-
-
-# With Deno and Pyodide
-
-
-def inside(job: Callable[[WasmSandbox], Awaitable[Any]]) -> Any:
-    async def course() -> Any:
-        sandbox = await prepared()
-        try:
-            await sandbox.start()
-            return await job(sandbox)
-        finally:
-            await sandbox.aclose()
-
-    return asyncio.run(course())
-
-
-def call(source: str, timeout: float = 20.0, **arguments: Any) -> Outcome:
-    return inside(lambda s: s.call(source, "f", arguments, timeout=timeout))
-
-
-@needs_wasm
-def test_every_attack_is_stopped() -> None:
-    assert inside(lambda s: self_test(s, [*ATTACKS, *JAVASCRIPT])) == []
-
-
-CASES = [
-    ("def f(): return {'a': [1, 2.5, None, 'ü']}", "ok", ""),
-    ("def f(): return 1 / 0", "error", "ZeroDivisionError"),
-    ("def f(:", "error", "SyntaxError"),
-    ("def f(): return float('nan')", "bad_result", "JSON"),
-    ("def f(): return 'x' * 2_000_000", "bad_result", "more than"),
-    ("def f(): return f()", "error", "RecursionError"),
-    ("def f():\n    import os\n    os._exit(3)", "crashed", "no result"),
-    ("def f():\n    import sys\n    sys.exit()", "error", "SystemExit"),
-    ("def f():\n    import threading\n    threading.Thread(target=print).start()", "forbidden", "thread"),
-    ("def f():\n    import subprocess\n    subprocess.run(['true'])", "error", "does not support processes"),
-    ("def f(): return open('/x', 'w').write('x')", "forbidden", "PermissionError"),
-    ("def f():\n    kept = []\n    while True: kept.append(bytearray(1 << 26))", "memory", ""),
-    ("def f():\n    import os\n    return os.write(3, b'x')", "error", "OSError"),
-]
-
-
-@needs_wasm
-def test_each_way_to_fail_is_told_apart() -> None:
-    async def job(sandbox: WasmSandbox) -> list[Outcome]:
-        return await asyncio.gather(*(sandbox.call(source, "f", {}, timeout=30) for source, _, _ in CASES))
-
-    for (source, kind, message), found in zip(CASES, inside(job), strict=True):
-        assert (found.kind, message in found.message) == (kind, True), (source, found)
-
-
-@needs_wasm
-def test_what_is_printed_is_no_answer_and_an_error_has_its_line() -> None:
-    forged = json.dumps({"kind": "ok", "value": "forged"})
-    found = call(f"import os\ndef f():\n    os.write(1, {forged!r}.encode())\n    print({forged!r})\n    return 'true'")
-    assert found.value == "true" and found.printed.count("forged") == 2
-    found = call("def g(x):\n    return x['a']\n\ndef f():\n    return g({})")
-    assert (found.kind, found.line) == ("error", 2) and "KeyError" in found.message
-
-
-@needs_wasm
-def test_ordinary_code_works_and_gives_the_same_each_time() -> None:
-    source = """
-import collections, datetime, decimal, math, random, re, statistics
-from dataclasses import dataclass
-
-@dataclass
-class Point:
-    x: float
-
-def f(text):
-    words = collections.Counter(re.findall(r"[a-z]+", text.lower()))
-    return {
-        "top": words.most_common(1)[0], "root": math.sqrt(2), "day": str(datetime.date(2026, 1, 2)),
-        "mean": statistics.mean([1, 2]), "point": Point(1.5).x, "sum": str(decimal.Decimal("0.1") * 3),
-        "draw": random.random(), "hash": hash("x") % 7,
-    }
-"""
-    one, two = (call(source, text="The cat and the dog \u00fc \U0001f600") for _ in range(2))
-    assert one.ok, one.message
-    assert one.value["top"] == ["the", 2] and one.value["sum"] == "0.3" and one.value["point"] == 1.5
-    assert one.value == two.value
-
-
-@needs_wasm
-def test_nothing_is_kept_between_calls() -> None:
-    mark = """
-import builtins, os, sys
-def f():
-    found = [hasattr(builtins, 'mark'), 'mark' in sys.modules, 'MARK' in os.environ, os.path.exists('/tmp/mark')]
-    builtins.mark = sys.modules['mark'] = sys
-    os.environ['MARK'] = '1'
-    os.chmod('/tmp', 0o777)
-    open('/tmp/mark', 'w').close()
-    return found
-"""
-
-    async def job(sandbox: WasmSandbox) -> list[Any]:
-        return [(await sandbox.call(mark, "f", {}, timeout=20)).value for _ in range(3)]
-
-    assert inside(job) == [[False] * 4] * 3
-
-
-@needs_wasm
-def test_code_of_javascript_would_be_held_by_the_permissions(tmp_path: Path) -> None:
-    """Were Python's walls to fall, there would still be those of Deno: the same command, with a script of an enemy."""
-    secret = tmp_path / "secret"
-    secret.write_text("secret")
-    (tmp_path / "readable").mkdir()
-    script = tmp_path / "enemy.mjs"
-    script.write_text(ENEMY.replace("SECRET", json.dumps(str(secret))))
-    done = subprocess.run(wasm.command(pyodide.find_deno(), tmp_path / "readable", script), env=wasm.ENVIRONMENT, cwd="/",
-                          capture_output=True, text=True, timeout=120)  # fmt: skip
-    told = json.loads(done.stdout)
-    assert len(told) == ENEMY.count("async () =>") and told.pop("alive") == "yes"
-    assert {name: what for name, what in told.items() if not what.startswith("no: ")} == {}
-    assert secret.read_text() == "secret" and not (tmp_path / "x").exists()
-
-
-ENEMY = """
-const tries = {
-  alive: async () => "yes",
-  read: async () => Deno.readTextFileSync(SECRET),
-  read_by_node: async () => (await import("node:fs")).readFileSync(SECRET, "utf8"),
-  list: async () => [...Deno.readDirSync("/")].length,
-  write: async () => Deno.writeTextFileSync(SECRET, "x"),
-  make: async () => Deno.makeTempFileSync(),
-  link: async () => Deno.symlinkSync(SECRET, SECRET + "2"),
-  remove: async () => Deno.removeSync(SECRET),
-  tcp: async () => await Deno.connect({ hostname: "127.0.0.1", port: 9 }),
-  listen: async () => Deno.listen({ port: 0 }).addr.port,
-  fetch: async () => await (await fetch("http://127.0.0.1:8080/")).text(),
-  program: async () => new Deno.Command("/bin/sh", { args: ["-c", "true"] }).outputSync().code,
-  program_by_node: async () => (await import("node:child_process")).execSync("true"),
-  environment: async () => JSON.stringify(Deno.env.toObject()),
-  environment_by_node: async () => JSON.stringify((await import("node:process")).env),
-  signal: async () => Deno.kill(Deno.ppid, "SIGTERM"),
-  library: async () => Deno.dlopen("libc.so.6", { getpid: { parameters: [], result: "i32" } }),
-  store: async () => localStorage.setItem("x", "1"),
-  cache: async () => await caches.open("x"),
-  sqlite: async () => new ((await import("node:sqlite")).DatabaseSync)(SECRET + ".db"),
-  code_from_elsewhere: async () => await import("https://deno.land/std@0.200.0/version.ts"),
-  code_from_npm: async () => await import("npm:left-pad"),
-  code_from_text: async () => new Function("return 1")(),
-  more_rights: async () => {
-    const found = await Deno.permissions.request({ name: "read" });
-    if (found.state !== "granted") throw new Error(found.state);
-  },
-  host: async () => Deno.hostname(),
-  inspector: async () => (await import("node:inspector")).open(0),
-  memory: async () => new WebAssembly.Memory({ initial: 1, maximum: 65536 }).grow(20000),
-};
-const told = {};
-for (const [name, attempt] of Object.entries(tries)) {
-  try { told[name] = String(await attempt()); } catch (error) { told[name] = "no: " + error.message; }
-}
-Deno.stdout.writeSync(new TextEncoder().encode(JSON.stringify(told)));
-Deno.exit(0);
-"""
-
-
-@needs_wasm
-def test_the_chosen_sandbox_is_opened_and_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(core, "_chosen", "wasm")
-
-    async def course() -> tuple[str, Any]:
-        sandbox = await core.open_sandbox()
-        found = await sandbox.call("def f(x): return x + 1", "f", {"x": 1}, timeout=20)
-        await sandbox.aclose()
-        return sandbox.level, found.value
-
-    assert asyncio.run(course()) == ("wasm", 2)

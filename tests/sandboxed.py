@@ -1,0 +1,29 @@
+"""Code for sandboxes, and what must come of it, whatever holds it."""
+
+from __future__ import annotations
+
+from workbench.sandbox import Outcome
+
+ORDINARY = """
+import collections, datetime, decimal, json, math, random, re, statistics, string
+from dataclasses import dataclass
+
+@dataclass
+class Point:
+    x: float
+
+def f(text):
+    words = collections.Counter(re.findall(r"[a-z]+", text.lower()))
+    return {
+        "top": words.most_common(1)[0], "root": math.sqrt(2), "day": str(datetime.date(2026, 1, 2)),
+        "mean": statistics.mean([1, 2]), "point": Point(1.5).x, "sum": str(decimal.Decimal("0.1") * 3),
+        "draw": random.random(), "hash": hash("x") % 7,
+    }
+"""
+
+
+def check_ordinary(one: Outcome, two: Outcome) -> None:
+    """Two calls of ORDINARY with the same text, in which "the" is the most frequent word."""
+    assert one.ok, one.message
+    assert one.value["top"] == ["the", 2] and one.value["sum"] == "0.3" and one.value["point"] == 1.5
+    assert one.value == two.value, "the same call gives the same result"

@@ -1,0 +1,19 @@
+"""What tests of the run database share."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+NEW_RUN = "insert into runs (run, status, started, spec, options) values (?, '', '', '', '')"
+EVENT = "insert into events (run_id, at, kind, data) values (1, '', ?, ?)"
+
+
+def kinds(path: Path) -> list[str]:
+    """What a stranger finds in the database: the events in order."""
+    reader = sqlite3.connect(path)
+    try:
+        assert reader.execute("pragma integrity_check").fetchone()[0] == "ok"
+        return [row[0] for row in reader.execute("select kind from events order by id")]
+    finally:
+        reader.close()
