@@ -255,3 +255,13 @@ def test_a_mistyped_provider_is_told_where_it_stands(model: str, meant: str, tmp
         check_lms(spec, source)
     assert f"Did you mean '{meant}'" in str(raised.value.hint)
     assert (raised.value.line, raised.value.column) == (8, 3)
+
+
+def test_a_single_run_shows_the_row_that_it_took(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text("".join(f'{{"text": "t{i}", "label": "label {i}"}}\n' for i in range(9)))
+    (tmp_path / "workflow.yaml").write_text(HEAD + PROGRAM)
+    words = ["run", str(tmp_path / "workflow.yaml"), "--db", str(tmp_path / "run.db")]
+    taken = prepare(tmp_path / "workflow.yaml", ())[2].dataset.val[1]
+    done = CliRunner().invoke(cli, [*words, "--example", "1"])
+    assert done.output.startswith(f"row 1 of val\n  text: {taken['text']}\n  label: {taken['label']}\n"), done.output
+    assert "of val" not in CliRunner().invoke(cli, [*words, "--input", "text=x"]).output

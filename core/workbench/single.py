@@ -21,8 +21,8 @@ from workbench.task import Task
 
 def run_single(path: Path, inputs: dict[str, str] | None, index: int | None, sets: Sequence[tuple[str, Any]],
                database: str, consent: Consent | None = None) -> dict[str, Any]:  # fmt: skip
-    """Run a workflow on given inputs, or on a row of val; its prediction, failure and spans. consent: asks a person
-    about a tool call that the policy wants to be asked about."""
+    """Run a workflow on given inputs, or on a row of val; that row, the prediction, failure and spans. consent: asks a
+    person about a tool call that the policy wants to be asked about."""
     _, _, task, _ = prepare(path, sets)
     if inputs is not None:
         for name in task.inputs:
@@ -40,8 +40,8 @@ def run_single(path: Path, inputs: dict[str, str] | None, index: int | None, set
     async def job(evaluator: Evaluator) -> dict[str, Any]:
         outcome = await evaluator.program(task.workflow).run(example)
         return {
-            "prediction": dict(outcome.prediction), "failure": outcome.failure, "message": outcome.message,
-            "spans": [span.as_dict() for span in outcome.trace.spans],
+            "row": dict(example.fields), "prediction": dict(outcome.prediction), "failure": outcome.failure,
+            "message": outcome.message, "spans": [span.as_dict() for span in outcome.trace.spans],
         }  # fmt: skip
 
     return _with_evaluator(task, database, "run", job, consent)

@@ -157,6 +157,10 @@ def run_command(
     outcome = run_single(file, values or None, example, _settings(sets, None), db, consent)
     if as_json:
         return echo_json(outcome)
+    if not values:
+        click.echo(click.style(f"row {example or 0} of val", bold=True))
+        for name, value in outcome["row"].items():
+            click.echo(f"  {name}: {visible(value)}")
     for span in outcome["spans"]:
         click.echo(click.style(f"{span['node']} ({span['kind']}, {span['seconds']:.2f} s)", bold=True))
         for call in span["calls"]:
