@@ -129,10 +129,10 @@ class Learner:
         if self.policy.sharded:
             for _ in range(most - len(mine)):
                 self._accompany(batch, chosen)
-        if most:
+        if most:  # else no process has gradients, and the optimizer leaves everything as it is
             total = self._share_gradients(total)
         norm = torch.nn.utils.clip_grad_norm_(list(self.policy.trained.values()), self.learning.max_norm)
-        if self.policy.sharded:
+        if most and self.policy.sharded:
             norm = norm.full_tensor()  # type: ignore[attr-defined]
         if math.isfinite(total) and torch.isfinite(norm):
             self.optimizer.step()
