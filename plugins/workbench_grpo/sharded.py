@@ -153,4 +153,5 @@ class _Pass(torch.nn.Module):
 
 
 def _gathered(t: torch.Tensor) -> torch.Tensor:
-    return t.detach().full_tensor() if isinstance(t, DTensor) else t.detach()
+    t = t.detach()
+    return t.full_tensor() if isinstance(t, DTensor) else t

@@ -22,7 +22,7 @@ pytest.importorskip("transformers")
 
 from pydantic import ValidationError  # noqa: E402
 from safetensors.torch import load_file, save_file  # noqa: E402
-from tests.plugins.test_grpo import calls_in, candidates, run, write  # noqa: E402
+from tests.plugins.test_grpo import calls_in, run, write  # noqa: E402
 from tests.plugins.test_grpo_learner import ADVANTAGES, learner, some_rows  # noqa: E402
 from tests.tiny_lm import save  # noqa: E402
 
@@ -329,10 +329,13 @@ def test_a_run_on_two_processes_is_that_of_one_and_survives_kill_9(tmp_path: Pat
     whole, resumed = (json.loads(found[0][1].strip().splitlines()[-1]) for found in (ends, ended))
     assert whole["spent"]["calls"] == one["spent"]["calls"] and whole["best"]["val"] == one["best"]["val"]
     assert ends[1][1] == ""  # one process reports
-    found = {name: [n for n, _ in candidates(tmp_path / name) if n] for name in ("one", "whole", "killed")}
-    assert len(found["whole"]) == len(found["one"]) == 2 and found["killed"] == found["whole"] != found["one"]
+    # Candidates are named by their bits.
+    found = {name: sorted((tmp_path / name / "run-weights").glob("[0-9a-f]*"), key=lambda p: p.stat().st_mtime)
+             for name in ("one", "whole", "killed")}  # fmt: skip
+    names = {name: [folder.name for folder in folders] for name, folders in found.items()}
+    assert len(names["whole"]) == len(names["one"]) == 2 and names["killed"] == names["whole"] != names["one"]
     assert resumed["best"]["test"] == whole["best"]["test"]
-    last = [load_file(tmp_path / name / "run-weights" / found[name][-1] / "model.safetensors") for name in ("one", "whole")]  # fmt: skip
+    last = [load_file(found[name][-1] / "model.safetensors") for name in ("one", "whole")]
     start = load_file(tmp_path / "base/model.safetensors")
     apart = sum(float((last[0][k] - last[1][k]).abs().sum()) for k in start)
     moved = sum(float((last[0][k] - start[k]).abs().sum()) for k in start)
