@@ -143,7 +143,10 @@ def lead(base: str, out: Path, seen: dict[str, Any]) -> int:
     figures = made.step(some_rows(), [math.inf, *ADVANTAGES[1:]], 0)
     facts["unmoved"] = equal(before, made.snapshot()) and "grad_norm" not in figures
     made.step(some_rows(), ADVANTAGES, 0)
-    facts["moved"] = not equal(before, made.snapshot())
+    after = made.snapshot()
+    facts["moved"] = not equal(before, after)
+    made.step(some_rows(), [0.0] * 8, 0)  # nothing for anyone: AdamW's memory does not go on alone
+    facts["still"] = equal(after, made.snapshot())
     # Back to earlier weights, and the copy that draws with them.
     made.go_back(before)
     facts["back"] = equal(before, made.snapshot()) and equal(before, drawing(made)) and not made.optimizer.state
@@ -258,7 +261,7 @@ def test_each_process_holds_half_of_weights_gradients_and_memory(base: str, out:
 
 
 def test_a_step_that_is_not_finite_is_skipped_in_both(out: Path, facts: dict[str, Any]) -> None:
-    assert facts["unmoved"] and facts["moved"]
+    assert facts["unmoved"] and facts["moved"] and facts["still"]
     for rank in (0, 1):
         assert 1 in json.loads((out / f"seen-{rank}.json").read_text())["skipped"]
 
