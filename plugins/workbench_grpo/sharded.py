@@ -47,7 +47,7 @@ class ShardedPolicy(Policy):
         # In place of autocast, which would keep a bfloat16 copy of all layers for the backward pass.
         mixed = MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False)
         self._pass = _Pass(self.model)
-        names = self.model._no_split_modules or ()
+        names = self.model._no_split_modules or ()  # decoder layers; a type that names none is gathered whole
         layers = [module for module in self.model.modules() if type(module).__name__ in names]
         for module in [*reversed(layers), self._pass]:
             made: Any = fully_shard(
