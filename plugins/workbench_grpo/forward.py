@@ -20,13 +20,17 @@ CHUNK = 4096  # tokens whose logits over the vocabulary are held at once
 PASS_TOKENS = {"cpu": 64, "cuda": 4096}
 
 
-def log_probabilities(model: Any, batch: Batch, *, temperature: float = 1.0) -> tuple[torch.Tensor, torch.Tensor]:
+def log_probabilities(
+    model: Any, batch: Batch, *, temperature: float = 1.0, single: bool = False
+) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
     """Log-probabilities of the tokens after the prompts, and the entropies there (no gradient): (rows, longest).
 
     Only the tokens of the mask are computed, in pieces: the logits of a long batch over a large vocabulary are what
-    fills a GPU first. Elsewhere both are 0.
+    fills a GPU first. Elsewhere both are 0. single: one pass of whole rows, whatever they are: so each weight is used
+    once, and its gradient is whole as soon as the backward pass has left its layer.
     """
-    found = [*(_with_shared_prompts(model, batch) if _shares(model, batch) else _row_by_row(model, batch))]
+    shares = not single and _shares(model, batch)
+    found = [*(_with_shared_prompts(model, batch) if shares else _row_by_row(model, batch, single))]
     states, rows, places = (torch.cat(parts) for parts in zip(*found, strict=True))
     wanted = batch.tokens[rows, places]
     logp, entropy = zip(*(
@@ -55,10 +59,11 @@ def _shares(model: Any, batch: Batch) -> bool:
     return plain and distinct < len(batch.prompts)
 
 
-def _row_by_row(model: Any, batch: Batch) -> Any:
+def _row_by_row(model: Any, batch: Batch, single: bool) -> Any:
     """(states, rows, places) of the drawn tokens, from whole rows."""
     fed = batch.attention.sum(-1) - 1  # the last token decides nothing
-    for index in _passes(fed, batch.ids.device.type):
+    every = torch.arange(len(fed), device=fed.device)
+    for index in [every] if single else _passes(fed, batch.ids.device.type):
         width = max(1, int(fed[index].max()))
         states = model.get_decoder()(
             input_ids=batch.ids[index, :width], attention_mask=batch.attention[index, :width], use_cache=False

@@ -55,6 +55,14 @@ class Imitates(Trains):
             raise ValueError(f"give either `rollouts` or `tree`, which takes {self.tree.leaves} runs of each row")
         return self
 
+    @model_validator(mode="after")
+    def _in_one_process(self) -> Self:
+        if self.learning.fsdp:
+            raise ValueError(
+                "sft and dpo learn in the first process alone, so there is nothing to spread: leave out fsdp"
+            )
+        return self
+
     def objective(self) -> Objective:
         raise NotImplementedError
 

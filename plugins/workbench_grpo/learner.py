@@ -6,6 +6,7 @@ import math
 import random
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,8 @@ class Learner:
     """AdamW on a policy's trained weights.
 
     shared: every process of torch.distributed has one and is given the same steps; each takes its share of the rows, and
-    gradients are summed: since losses are divided by the counts of the whole step, the sum is the whole gradient.
+    gradients are summed: since losses are divided by the counts of the whole step, the sum is the whole gradient. Where
+    the policy is sharded, all methods must be called in all processes, and FSDP sums and spreads the gradients.
     """
 
     def __init__(self, policy: Policy, objective: Objective, learning: Learning, *, shared: bool = False):
@@ -49,6 +51,14 @@ class Learner:
         """Take these weights, with a new optimizer."""
         self.policy.restore(weights)
         self.renew()
+
+    def snapshot(self) -> Weights:
+        """A copy of the whole trained weights."""
+        return self.policy.whole(self.policy.snapshot())
+
+    def save(self, parent: Path) -> Path:
+        """Write the policy as a checkpoint of its own; returns the folder."""
+        return self.policy.save(parent)
 
     def close(self) -> None:
         """No more steps will come."""
@@ -85,6 +95,7 @@ class Learner:
                 chosen = order[k :: s.minibatches]
                 if chosen:
                     self._update(rows, chosen, batch, spread, stale, old, ref, figures)
+        self.policy.changed()
         figures = self._of_all_processes(figures)
         return {name: max(found) if name == "gap" else math.fsum(found) / len(found) for name, found in figures.items()}
 
@@ -94,7 +105,9 @@ class Learner:
         self.optimizer.zero_grad(set_to_none=True)
         tokens, total = float(batch.mask[chosen].sum()), 0.0
         pairs = len(pairs_of([rows[i].reward or 0.0 for i in chosen], [(rows[i].task, rows[i].agent) for i in chosen]))
-        for indices in self._micro_batches(rows, chosen, spread):
+        mine = self._micro_batches(rows, chosen, spread)
+        most = self._most(len(mine))
+        for indices in mine:
             part = batch.part(indices)
             width = part.mask.shape[1]
             cut = [None if t is None else t[indices, :width] for t in (old, ref)]
@@ -113,8 +126,14 @@ class Learner:
             loss.backward()
             total += float(loss.detach())
             self._note(figures, found, logp, entropy, part, fresh)
-        total = self._share_gradients(total)
+        if self.policy.sharded:
+            for _ in range(most - len(mine)):
+                self._accompany(batch, chosen)
+        if most:  # else no process has gradients, and the optimizer leaves everything as it is
+            total = self._share_gradients(total)
         norm = torch.nn.utils.clip_grad_norm_(list(self.policy.trained.values()), self.learning.max_norm)
+        if most and self.policy.sharded:
+            norm = norm.full_tensor()  # type: ignore[attr-defined]
         if math.isfinite(total) and torch.isfinite(norm):
             self.optimizer.step()
             figures["grad_norm"].append(float(norm))
@@ -122,6 +141,12 @@ class Learner:
             self.skipped += 1
         self.optimizer.zero_grad(set_to_none=True)
         figures["loss"].append(total)
+
+    def _accompany(self, batch: Batch, chosen: list[int]) -> None:
+        """A micro-batch that changes nothing, while other processes still have some: layers are gathered by all."""
+        shortest = min(chosen, key=lambda i: int(batch.attention[i].sum()))
+        logp, _ = self.policy.log_probabilities(batch.part([shortest]), self.learning.temperature)
+        (0.0 * logp.sum()).backward()
 
     def _note(self, figures: dict[str, list[float]], found: Mapping[str, float], logp: torch.Tensor,
               entropy: torch.Tensor, part: Batch, fresh: torch.Tensor) -> None:  # fmt: skip
@@ -164,11 +189,19 @@ class Learner:
             found[indices, : logp.shape[1]] = logp
         return found
 
+    def _most(self, count: int) -> int:
+        """The greatest count of all processes."""
+        if self.processes == 1:
+            return count
+        most = torch.tensor(count, device=self.policy.device)
+        dist.all_reduce(most, dist.ReduceOp.MAX)
+        return int(most)
+
     def _share_gradients(self, loss: float) -> float:
         """Sum gradients over all processes; returns the sum of their losses."""
         if self.processes == 1:
             return loss
-        for p in self.policy.trained.values():
+        for p in self.policy.trained.values() if not self.policy.sharded else ():
             if p.grad is None:
                 p.grad = torch.zeros_like(p)
             dist.all_reduce(p.grad)
@@ -195,16 +228,17 @@ class Learner:
             for index, state in self.optimizer.state_dict()["state"].items() for key, value in state.items()
         }  # fmt: skip
         found = {"weights": dict(self.policy.trained), "optimizer": memory or {"empty": torch.zeros(1)}}
-        return found | ({"reference": self.reference} if self.reference is not None else {})
+        found |= {"reference": self.reference} if self.reference is not None else {}
+        return {part: self.policy.whole(weights) for part, weights in found.items()}
 
     def load(self, tensors: Mapping[str, Weights]) -> None:
         """Go on from a checkpoint."""
         self.policy.restore(tensors["weights"])
         if "reference" in tensors:
-            self.reference = {name: t.to(self.policy.device) for name, t in tensors["reference"].items()}
+            self.reference = self.policy.part(tensors["reference"])
         self.renew()
         names, state = list(self.policy.trained), defaultdict[int, dict[str, Any]](dict)
-        for name, value in tensors["optimizer"].items():
+        for name, value in self.policy.part(tensors["optimizer"]).items():
             if "|" in name:
                 parameter, key = name.rsplit("|", 1)
                 state[names.index(parameter)][key] = value

@@ -49,6 +49,16 @@ class Trains(Optimizer):
     )
 
     @model_validator(mode="after")
+    def _fsdp_fits(self) -> Self:
+        for policy in self.made_policies().values():
+            if (policy.learning or self.learning).fsdp and (policy.lora or self.lora) is not None:
+                raise ValueError(
+                    "learning.fsdp spreads what is trained, with its gradients and AdamW's memory, and an adapter has "
+                    "little of these: leave out either `lora` or `fsdp`"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _server_fits(self) -> Self:
         if self.server and any((policy.lora or self.lora) is None for policy in self.made_policies().values()):
             raise ValueError("a server gets an adapter, not all weights: give `lora: {}` as well")
@@ -120,13 +130,13 @@ class Trains(Optimizer):
 
     def _load(self, role: Role, others: list[Role], seed: int) -> Policy:
         """The role's policy; adapters on one base share its weights."""
-        from workbench_grpo.policy import Policy
+        from workbench_grpo.processes import make_policy
 
         extra = {k: v for k, v in role.spec.extra.items() if k in ("device", "dtype", "revision")}
         beside = next((o.policy for o in others if o.lora and role.lora and o.lm.weights == role.lm.weights
                        and o.spec.extra == role.spec.extra), None)  # fmt: skip
-        return Policy(
-            role.lm.weights, lora=role.lora, device=self.device or extra.get("device"), dtype=extra.get("dtype"),
+        return make_policy(
+            role.learning, role.lm.weights, lora=role.lora, device=self.device or extra.get("device"), dtype=extra.get("dtype"),
             revision=extra.get("revision"), seed=seed, name=role.name or "default", beside=beside,
         )  # fmt: skip
 

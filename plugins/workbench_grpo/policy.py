@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,8 @@ Weights = dict[str, torch.Tensor]
 class Policy:
     """A checkpoint with the weights that are trained: all, or those of an adapter. Not for two threads at once, but for
     policies that share a base: these wait for each other."""
+
+    sharded = False
 
     def __init__(self, base: str, *, lora: Lora | None = None, device: str | None = None, dtype: str | None = None,
                  revision: str | None = None, seed: int = 0, name: str = "default", beside: Policy | None = None):  # fmt: skip
@@ -105,6 +107,22 @@ class Policy:
             for name, p in self.trained.items():
                 p.data = kept[name]
 
+    def changed(self) -> None:
+        """The weights were changed: whatever was made of them is made again."""
+
+    # Weights as they are kept here, and as checkpoints and messages to other processes hold them: the same, but for a
+    # policy of which each process holds a share.
+
+    def whole(self, weights: Weights) -> Weights:
+        return weights
+
+    def part(self, weights: Mapping[str, torch.Tensor]) -> Weights:
+        return {name: t.to(self.device) if t.dim() else t for name, t in weights.items()}
+
+    def outline(self, weights: Mapping[str, torch.Tensor]) -> Weights:
+        """What other processes must be sent to make their part of these weights."""
+        return {name: t.cpu() for name, t in weights.items()}
+
     def digest(self) -> str:
         """A name for the trained weights as they are."""
         return digest_of(self.trained)
@@ -112,19 +130,15 @@ class Policy:
     def save(self, parent: Path) -> Path:
         """Write the model as a checkpoint of its own (an adapter merged in, and beside it in `adapter`) under a name
         made from its weights; whole or not at all. Returns the folder."""
-        folder = parent / self.digest()
-        if folder.exists():
-            return folder
-        building = _fresh(parent / f".{folder.name}")
-        hf_logging.disable_progress_bar()
-        whole = self.model
-        if self.lora is not None:
-            self.save_adapter(building / "adapter")
-            whole = copy.deepcopy(self.model).merge_and_unload(adapter_names=[self.name])
-        whole.save_pretrained(building)
-        self.tokenizer.save_pretrained(building)
-        building.rename(folder)
-        return folder
+
+        def write(folder: Path) -> None:
+            whole = self.model
+            if self.lora is not None:
+                self.save_adapter(folder / "adapter")
+                whole = copy.deepcopy(self.model).merge_and_unload(adapter_names=[self.name])
+            whole.save_pretrained(folder)
+
+        return write_model(parent / self.digest(), self.tokenizer, write)
 
     def save_adapter(self, folder: Path) -> Path:
         """Write the adapter alone; returns where it lies."""
@@ -151,6 +165,18 @@ def _check_head(config: Any) -> None:
         raise PluginError(
             f"models of the type {config.model_type} cannot be trained here: {changed[0]} changes their logits"
         )
+
+
+def write_model(folder: Path, tokenizer: Any, write: Callable[[Path], None]) -> Path:
+    """Write a model with its tokenizer, unless it is there; whole or not at all. Returns the folder."""
+    if folder.exists():
+        return folder
+    building = _fresh(folder.with_name(f".{folder.name}"))
+    hf_logging.disable_progress_bar()
+    write(building)
+    tokenizer.save_pretrained(building)
+    building.rename(folder)
+    return folder
 
 
 def digest_of(weights: Mapping[str, torch.Tensor]) -> str:

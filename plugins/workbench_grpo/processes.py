@@ -3,18 +3,22 @@
 The first process owns the run: study, journal, rollouts, candidates, checkpoints. The others hold a copy of each policy
 and do nothing but gradients: they hear of every step, compute their share of its rows, and take the summed gradient, so
 that all copies stay equal to the last bit. They draw nothing, so more processes make updates faster, not rollouts.
+With `learning.fsdp` they hold a share of the weights in place of a copy, and also help to gather and to take in whole ones.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
+from workbench.errors import PluginError
 from workbench_grpo.learner import Learner
 from workbench_grpo.objective import Objective
 from workbench_grpo.policy import Policy, Weights
@@ -59,7 +63,7 @@ def serve() -> None:
         if what == "make":
             number, beside, policy, objective, learning = args
             other = learners[beside].policy if beside is not None else None
-            learners[number] = Learner(Policy(**policy, beside=other), objective, learning, shared=True)
+            learners[number] = Learner(make_policy(learning, **policy, beside=other), objective, learning, shared=True)
         elif what == "drop":
             del learners[args[0]]
         else:
@@ -72,7 +76,8 @@ class LeadingLearner(Learner):
 
     _count = 0
     told = False  # what making a learner does, making the others' does, too
-    #: Within a step; where that raises, the others wait in it for a sum that does not come, and only hear us die.
+    #: Within what all processes do together. Where that raises, the others wait in it for what does not come, and only
+    #: hear us die.
     busy = False
 
     def __init__(self, policy: Policy, objective: Objective, learning: Learning, beside: LeadingLearner | None = None):
@@ -82,6 +87,16 @@ class LeadingLearner(Learner):
         _tell("make", self.number, shared, policy.made_with, objective, learning)
         super().__init__(policy, objective, learning, shared=True)
         self.told = True
+
+    @contextmanager
+    def _together(self, what: str, *args: Any) -> Iterator[None]:
+        _tell(what, self.number, *args)
+        LeadingLearner.busy = True
+        yield
+        LeadingLearner.busy = False
+
+    def _if_sharded(self, what: str, *args: Any) -> AbstractContextManager[None]:
+        return self._together(what, *args) if self.policy.sharded else nullcontext()
 
     def renew(self) -> None:
         if self.told:
@@ -93,29 +108,54 @@ class LeadingLearner(Learner):
         super().reset_reference()
 
     def go_back(self, weights: Weights) -> None:
-        _tell("go_back", self.number, {name: t.cpu() for name, t in weights.items()})
-        self.policy.restore(weights)
-        super().renew()
+        with self._together("go_back", self.policy.outline(weights)):
+            self.policy.restore(weights)
+            super().renew()
 
     def step(
         self, rows: Sequence[Row], advantages: Sequence[float], version: int, rate: float | None = None,
         done: int | None = None,
     ) -> dict[str, float]:  # fmt: skip
-        _tell("step", self.number, list(rows), list(advantages), version, rate, done)
-        LeadingLearner.busy = True
-        figures = super().step(rows, advantages, version, rate, done)
-        LeadingLearner.busy = False
-        return figures
+        with self._together("step", list(rows), list(advantages), version, rate, done):
+            return super().step(rows, advantages, version, rate, done)
 
     def load(self, tensors: Mapping[str, Weights]) -> None:
-        _tell("load", self.number, {part: dict(weights) for part, weights in tensors.items()})
-        self.told = False  # loading renews the optimizer, there as here
-        super().load(tensors)
-        self.told = True
+        parts = ("weights", "optimizer", "reference")
+        tensors = {part: tensors[part] for part in parts if part in tensors}
+        with self._together("load", {part: self.policy.outline(weights) for part, weights in tensors.items()}):
+            self.told = False  # loading renews the optimizer, there as here
+            super().load(tensors)
+            self.told = True
+
+    def tensors(self) -> dict[str, Weights]:
+        with self._if_sharded("tensors"):
+            return super().tensors()
+
+    def snapshot(self) -> Weights:
+        with self._if_sharded("snapshot"):
+            return super().snapshot()
+
+    def save(self, parent: Path) -> Path:
+        with self._if_sharded("save", parent):
+            return super().save(parent)
 
     def close(self) -> None:
         if not LeadingLearner.busy:
             _tell("drop", self.number)
+
+
+def make_policy(learning: Learning, base: str, **how: Any) -> Policy:
+    """A policy of the kind that the settings ask for. Raises PluginError where that needs other processes."""
+    if not learning.fsdp:
+        return Policy(base, **how)
+    if not (dist.is_available() and dist.is_initialized()):
+        raise PluginError(
+            "learning.fsdp spreads the weights over several processes, and there is only this one. Start the run by "
+            "`torchrun --nproc-per-node 2 -m workbench optimize FILE` (resume likewise), or leave fsdp out"
+        )
+    from workbench_grpo.sharded import ShardedPolicy
+
+    return ShardedPolicy(base, **how)
 
 
 def learner_for(policy: Policy, objective: Objective, learning: Learning, others: Sequence[Learner] = ()) -> Learner:

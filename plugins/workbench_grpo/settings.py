@@ -32,6 +32,7 @@ class Learning(BaseModel):
     micro_tokens: int = Field(16384, ge=1, description="tokens in one forward pass, padding included")
     max_tokens: int = Field(256, ge=1, description="for the aggregate `constant`: the longest answer")
     max_norm: float = Field(1.0, gt=0, description="gradients are clipped to this norm")
+    fsdp: bool = Field(False, description="spread weights, gradients and AdamW's memory over all processes (FSDP2)")
     temperature: float = Field(1.0, gt=0, description="at which tokens are drawn, and their log-probabilities counted")
 
 

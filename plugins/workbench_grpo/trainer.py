@@ -253,13 +253,13 @@ class Trainer:
             return
         if score > self.state.best:
             self.state.best, self.state.stale = score, 0
-            self.best_weights = {name: learner.policy.snapshot() for name, learner in self.learners.items()}
+            self.best_weights = {name: learner.snapshot() for name, learner in self.learners.items()}
         else:
             self.state.stale += 1
         self._reset_reference()
 
     def _write(self) -> dict[str, Path]:
-        return {name: learner.policy.save(self.weights) for name, learner in self.learners.items()}
+        return {name: learner.save(self.weights) for name, learner in self.learners.items()}
 
     def _reset_reference(self) -> None:
         """ProRL: a policy that stalls, or has moved far, becomes its own reference, with a fresh optimizer."""
