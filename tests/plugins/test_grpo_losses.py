@@ -207,7 +207,8 @@ def whole_gradient(data: dict[str, Any], objective: Objective, parts: list[list[
     return total
 
 
-ALONE = [a for a in PRESETS if PRESETS[a].objective.get("surrogate") not in ("pairs", "pairwise")]  # a row needs no other
+#: Where a row needs no other.
+ALONE = [a for a in PRESETS if PRESETS[a].objective.get("surrogate") not in ("pairs", "pairwise")]
 SHAPES = [make_objective(a, {"beta": 0.05, "kl_place": "loss"}) for a in ALONE]
 
 
