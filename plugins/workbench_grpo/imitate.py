@@ -15,18 +15,19 @@ import random
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from workbench import Patch, Study
+from workbench import Patch, Study, Workflow
 from workbench.data import Example
 from workbench.errors import SpecError, suggest
 from workbench.nodes import enabled
 from workbench.plugins import plugins
+from workbench.runtime import Program
 from workbench_grpo.lessons import Tokens, drawn_in, general, labelled, mixed, rows_of_lesson, said_in, spliced
 from workbench_grpo.objective import Objective
-from workbench_grpo.optimizer import StudySource, Trains
+from workbench_grpo.optimizer import StudySource, Trains, calls_of
 from workbench_grpo.rewards import Rollout, score
 from workbench_grpo.settings import Course
 from workbench_grpo.trees import Tree, by_state, valued
@@ -55,6 +56,22 @@ class Imitates(Trains):
         if self.tree is not None and "rollouts" in self.model_fields_set:
             raise ValueError(f"give either `rollouts` or `tree`, which takes {self.tree.leaves} runs of each row")
         return self
+
+    def most_calls(self, workflow: Workflow, train: Sequence[Example], val: Sequence[Example]) -> int:
+        tasks = self.rounds * min(self.tasks, len(train))
+        candidates = self.rounds * -(-self.epochs // self.evaluate_every)
+        if not self.draws:
+            return self._calls(workflow, val, 0, 0, candidates)
+        if self.tree is None:
+            runs = tasks * self.rollouts
+            return self._calls(workflow, val, runs, runs * calls_of(workflow), candidates)
+        program = Program(workflow, cast(Any, None))  # it is looked at and never run
+        return self._calls(workflow, val, tasks * self.tree.leaves, tasks * self.tree.calls_of(program), candidates)
+
+    @property
+    def draws(self) -> bool:
+        """Whether the workflow is run to learn from it."""
+        return True
 
     def objective(self) -> Objective:
         raise NotImplementedError
@@ -196,6 +213,10 @@ class SFT(Imitates):
                 f"`tree` chooses single answers of the model's own, so not with `{max(others, key=others.__getitem__)}`"
             )
         return self
+
+    @property
+    def draws(self) -> bool:
+        return self.source != "labels"
 
     def objective(self) -> Objective:
         return Objective.model_validate({"surrogate": "likelihood", "aggregate": "token"})
