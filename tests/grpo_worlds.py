@@ -63,7 +63,7 @@ class TextSource:
 
 def bandit(folder: Path, reward: Reward, *, seed: int = 0, steps: int = 40, rate: float = 3e-3, tasks: int = 4,
            objective: Objective | None = None, course: dict[str, Any] | None = None, crash: int | None = None,
-           checkpoints: str = "course", affords: int = 10**9, texts: str = "abcd",
+           checkpoints: str = "course", affords: int = 10**9, texts: str = "abcd", learning: dict[str, Any] | None = None,
            world: type[TextSource] = TextSource, **more: Any) -> Trainer:  # fmt: skip
     """Train a tiny model. crash: stop dead at this step, as a kill would. affords: steps that the budget allows. more:
     for the trainer."""
@@ -74,7 +74,9 @@ def bandit(folder: Path, reward: Reward, *, seed: int = 0, steps: int = 40, rate
     engine = LocalEngine(policy.generator)
     source = world(engine, reward, seed=seed)
     source.steps_left = affords
-    learner = Learner(policy, objective or make_objective("grpo"), Learning(rate=rate))  # type: ignore[call-arg]
+    learner = Learner(
+        policy, objective or make_objective("grpo"), Learning.model_validate({"rate": rate, **(learning or {})})
+    )
     settings = Course.model_validate({"steps": steps, "tasks": tasks, "rollouts": 8, "evaluate_every": 1000,
                                       "save_every": 1000, **(course or {})})  # fmt: skip
     told: list[str] = []

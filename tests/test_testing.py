@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 from pydantic import Field
@@ -110,9 +111,28 @@ class Peeking(Optimizer):
         return study.best
 
 
+class Understating(Optimizer):
+    """Says that it takes one call, and takes a pass over val."""
+
+    def most_calls(self, workflow: Workflow, train: Any, val: Any) -> int | None:
+        return 1
+
+    async def optimize(self, study: Study) -> Workflow:
+        await study.evaluate(study.workflow.patched({"nodes.sort.instructions": "Label it"}))
+        return study.best
+
+
+class Frank(Understating):
+    """Says what it takes."""
+
+    def most_calls(self, workflow: Workflow, train: Any, val: Any) -> int | None:
+        return len(val)
+
+
 @pytest.mark.parametrize(
     ("bad", "check"),
     [
+        (Understating, checks.check_keeps_to_its_estimate),
         (Undocumented, checks.check_is_documented),
         (Greedy, checks.check_honours_any_budget),
         (GlobalRandom, checks.check_is_deterministic),
@@ -129,6 +149,10 @@ class Peeking(Optimizer):
 def test_bad_optimizer_is_caught(bad: type[Optimizer], check) -> None:
     with pytest.raises(AssertionError):
         check(bad())
+
+
+def test_what_an_optimizer_takes_may_be_said() -> None:
+    checks.check_keeps_to_its_estimate(Frank())
 
 
 def test_the_ledger_holds_the_ceiling_even_if_the_optimizer_does_not_care() -> None:

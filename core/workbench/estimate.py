@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from workbench.data import Example
 from workbench.lm import estimate_tokens
 from workbench.nodes import all_nodes, enabled
+from workbench.study import Optimizer
 from workbench.task import Task
 
 
-def estimate(task: Task) -> dict[str, Any]:
-    """Worst-case calls, tokens per example as far as they can be guessed, and the smallest gain that can be shown."""
+def estimate(task: Task, optimizers: Sequence[tuple[str, Optimizer]] = ()) -> dict[str, Any]:
+    """Worst-case calls, tokens per example as far as they can be guessed, and the smallest gain that can be shown.
+
+    optimizers: with their names, as `run.prepare` gives them. `most_calls` is of the whole run, None where one of them does
+    not say what it takes."""
     data, budget = task.dataset, task.spec.budget
     calls = sum(node.max_calls for node in enabled(task.workflow).values())
     baseline, proof = calls * len(data.val), 2 * calls * len(data.test)
@@ -21,11 +26,21 @@ def estimate(task: Task) -> dict[str, Any]:
         f"{calls} call(s) an example at most, about {tokens} input tokens each.",
         f"Baseline on val: {baseline} calls. Sealed test of baseline and winner: {proof} calls.",
     ]
+    search = [(name, made.most_calls(task.workflow, data.train, data.val)) for name, made in optimizers]
+    known = sum(most for _, most in search if most is not None)
+    total = baseline + proof + known if optimizers and all(most is not None for _, most in search) else None
+    lines += [f"{name}: at most {most} calls." for name, most in search if most is not None]
+    if total is not None:
+        lines.append(f"In all at most {total} calls.")
     if budget.calls is not None:
         rest = max(0, budget.calls - baseline - proof)
-        lines.append(
-            f"Of {budget.calls} calls, {rest} are left for search: about {rest // max(1, baseline)} candidates."
-        )
+        if known > rest:
+            lines.append(f"Warning: of {budget.calls} calls {rest} are left for search, which may take {known}.")
+        elif total is None:
+            rest -= known
+            lines.append(
+                f"Of {budget.calls} calls, {rest} are left for search: about {rest // max(1, baseline)} candidates."
+            )
     lines += [f"Warning: {line}" for line in too_small(task)]
     lines.append(
         f"With {len(data.test)} test rows, gains of about {smallest:.2f} and more can be shown "
@@ -34,6 +49,7 @@ def estimate(task: Task) -> dict[str, Any]:
     lines += [line for node in all_nodes(task.workflow) for line in node.advice()]
     return {
         "calls_per_example": calls, "baseline_calls": baseline, "proof_calls": proof, "input_tokens": tokens,
+        "optimizer_calls": [{"optimizer": name, "calls": most} for name, most in search], "most_calls": total,
         "smallest_gain": smallest, "lines": lines,
     }  # fmt: skip
 

@@ -35,6 +35,11 @@ class Optimizer(BaseModel):
         """Search, and return the workflow to go on with: usually `study.best`."""
         raise NotImplementedError
 
+    def most_calls(self, workflow: Workflow, train: Sequence[Example], val: Sequence[Example]) -> int | None:
+        """The most calls that `optimize` takes from this workflow on these rows where no budget ends it, its evaluations on
+        val included, retries left out; None where its settings do not say. `workbench estimate` adds it up."""
+        return None
+
 
 @dataclass
 class Progress:

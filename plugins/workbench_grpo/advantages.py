@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -146,6 +146,39 @@ def token_advantages(
     mean = spread.sum() / mask.sum().clamp(min=1.0)
     spread_out = (((spread - mean) ** 2 * mask).sum() / (mask.sum() - 1).clamp(min=1.0)).sqrt()
     return (spread - mean) / (spread_out + 1e-8) * mask
+
+
+def answers_of(rows: Sequence[Row], objective: Objective) -> list[tuple[Hashable, Hashable]]:
+    """(group, answer) of each row, for losses of pairs of whole answers: all rows of one rollout in a group are one answer,
+    or each row is (`count`). The group is None where an answer was not scored: it is compared with none."""
+    found: list[tuple[Hashable, Hashable]] = []
+    for i, row in enumerate(rows):
+        key = tuple(getattr(row, name) for name in objective.group)
+        scored = math.isfinite(_number(row.reward))
+        found.append((key if scored else None, i if objective.count == "row" else (key, row.task, row.rollout)))
+    return found
+
+
+def answer_rewards(
+    values: torch.Tensor, mask: torch.Tensor, answers: Sequence[tuple[Hashable, Hashable]], objective: Objective,
+    old: torch.Tensor | None = None, ref: torch.Tensor | None = None,
+) -> torch.Tensor:  # fmt: skip
+    """Of each row (rows,) what its whole answer earned, less the divergence of all of the answer's drawn tokens. old, ref:
+    log-probabilities (rows, tokens), needed where the divergence is in the reward."""
+    import torch
+
+    names: dict[Hashable, int] = {}
+    which = torch.tensor([names.setdefault(name, len(names)) for _, name in answers], device=values.device)
+
+    def total(of_rows: torch.Tensor) -> torch.Tensor:
+        return of_rows.new_zeros(len(names)).index_add(0, which, of_rows)[which]
+
+    earned = total(values) / total(torch.ones_like(values))
+    if not objective.beta:
+        return earned
+    if old is None or ref is None:
+        raise ValueError("a divergence in the reward needs log-probabilities of the policy and of the reference")
+    return earned - objective.beta * total(((old - ref) * mask).sum(-1))
 
 
 def update_multipliers(

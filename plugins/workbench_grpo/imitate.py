@@ -15,23 +15,25 @@ import random
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from workbench import Patch, Study
+from workbench import Patch, Study, Workflow
 from workbench.data import Example
 from workbench.errors import SpecError, suggest
 from workbench.nodes import enabled
 from workbench.plugins import plugins
+from workbench.runtime import Program
 from workbench_grpo.lessons import Tokens, drawn_in, general, labelled, mixed, rows_of_lesson, said_in, spliced
 from workbench_grpo.objective import Objective
-from workbench_grpo.optimizer import StudySource, Trains
+from workbench_grpo.optimizer import StudySource, Trains, calls_of
 from workbench_grpo.rewards import Rollout, score
 from workbench_grpo.settings import Course
 from workbench_grpo.trees import Tree, by_state, valued
 
 if TYPE_CHECKING:
+    from workbench_grpo.learner import Learner
     from workbench_grpo.policy import Policy
     from workbench_grpo.rollouts import Row
     from workbench_grpo.serve import Engine
@@ -63,6 +65,22 @@ class Imitates(Trains):
             )
         return self
 
+    def most_calls(self, workflow: Workflow, train: Sequence[Example], val: Sequence[Example]) -> int:
+        tasks = self.rounds * min(self.tasks, len(train))
+        candidates = self.rounds * -(-self.epochs // self.evaluate_every)
+        if not self.draws:
+            return self._calls(workflow, val, 0, 0, candidates)
+        if self.tree is None:
+            runs = tasks * self.rollouts
+            return self._calls(workflow, val, runs, runs * calls_of(workflow), candidates)
+        program = Program(workflow, cast(Any, None))  # it is looked at and never run
+        return self._calls(workflow, val, tasks * self.tree.leaves, tasks * self.tree.calls_of(program), candidates)
+
+    @property
+    def draws(self) -> bool:
+        """Whether the workflow is run to learn from it."""
+        return True
+
     def objective(self) -> Objective:
         raise NotImplementedError
 
@@ -89,11 +107,13 @@ class Imitates(Trains):
 
     async def course_of(self, study: Study, policy: Policy, engine: Engine, source: StudySource, folder: Path,
                         weights: Path, number: int) -> None:  # fmt: skip
-        """No checkpoints: a resumed run draws from the journal and trains again, which takes the least of the time."""
+        """A resumed run draws from the journal, and takes the epochs that the record holds in place of training them."""
         from workbench_grpo.learner import Learner
+        from workbench_grpo.record import Record
 
-        learner = Learner(policy, self.objective(), self.learning)
-        top, added, done = learner.rate, self.added(study, policy), 0
+        learner, record = Learner(policy, self.objective(), self.learning), Record(folder / "epochs", weights)
+        added, updates = self.added(study, policy), 0
+        held = True  # the weights are those that come after what was gone through so far
         course = Course.model_validate(
             {"tasks": self.tasks, "rollouts": self.tree.leaves if self.tree else self.rollouts}
         )
@@ -102,7 +122,8 @@ class Imitates(Trains):
         for round_ in range(self.rounds):
             if not self.affords(study, source, course, round_):
                 return
-            if (synced := engine.at(round_)) is not None:
+            # With other weights nothing may be drawn: then all answers are in the journal, or the policy refuses.
+            if held and (synced := engine.at(round_)) is not None:
                 await synced
             tasks = random.Random(f"{number}: tasks {round_}").sample(
                 list(study.train), min(self.tasks, len(study.train))
@@ -110,20 +131,30 @@ class Imitates(Trains):
             chosen = await self.chosen(study, policy, source, tasks, course, round_)
             if not chosen:
                 return
+            record.begin(round_, [*chosen, *added], held=held)
             for epoch in range(self.epochs):
-                more = self.mix(len(chosen), added, random.Random(f"{number}: mixture {round_} {epoch}"))
-                order = random.Random(f"{number}: order {round_} {epoch}").sample(
-                    [*chosen, *more], len(chosen) + len(more)
-                )
-                for start in range(0, len(order), self.batch):
-                    rows = [row for rows in order[start : start + self.batch] for row in rows]
-                    if self.falling:
-                        learner.rate = top * (1 - (epoch + start / len(order)) / self.epochs)
-                    await asyncio.to_thread(learner.step, rows, [1.0] * len(rows), round_, done=done)
-                    done += 1
+                done = round_ * self.epochs + epoch + 1
+                computed = done > record.epochs
+                if computed:
+                    updates = await self._epoch(learner, chosen, added, round_, epoch, updates, number)
+                elif held := done == record.epochs:
+                    updates = record.load(learner)
                 if (epoch + 1) % self.evaluate_every == 0 or epoch + 1 == self.epochs:
-                    done = round_ * self.epochs + epoch + 1
-                    await source.offer(await asyncio.to_thread(policy.save, weights), done)
+                    if computed:
+                        await asyncio.to_thread(record.write, learner, done, updates)
+                    await source.offer(record.candidate(done), done)
+
+    async def _epoch(self, learner: Learner, chosen: Sequence[list[Row]], added: Sequence[list[Row]], round_: int,
+                     epoch: int, updates: int, number: int) -> int:  # fmt: skip
+        """One pass over what was chosen; returns the number of updates so far."""
+        more = self.mix(len(chosen), added, random.Random(f"{number}: mixture {round_} {epoch}"))
+        order = random.Random(f"{number}: order {round_} {epoch}").sample([*chosen, *more], len(chosen) + len(more))
+        for start in range(0, len(order), self.batch):
+            rows = [row for rows in order[start : start + self.batch] for row in rows]
+            rate = learner.rate * (1 - (epoch + start / len(order)) / self.epochs) if self.falling else None
+            await asyncio.to_thread(learner.step, rows, [1.0] * len(rows), round_, rate, updates)
+            updates += 1
+        return updates
 
     def affords(self, study: Study, source: StudySource, course: Course, round_: int) -> bool:
         return source.affords(course, round_)
@@ -190,6 +221,10 @@ class SFT(Imitates):
                 f"`tree` chooses single answers of the model's own, so not with `{max(others, key=others.__getitem__)}`"
             )
         return self
+
+    @property
+    def draws(self) -> bool:
+        return self.source != "labels"
 
     def objective(self) -> Objective:
         return Objective.model_validate({"surrogate": "likelihood", "aggregate": "token"})

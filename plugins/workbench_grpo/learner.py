@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,8 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from workbench_grpo.advantages import token_advantages
-from workbench_grpo.loss import pairs_of, policy_loss, preference_loss
+from workbench_grpo.advantages import answer_rewards, answers_of, token_advantages
+from workbench_grpo.loss import pairs_of, pairwise_loss, policy_loss, preference_loss
 from workbench_grpo.objective import Objective
 from workbench_grpo.policy import Policy, Weights
 from workbench_grpo.rollouts import Batch, Row, collate
@@ -81,18 +81,22 @@ class Learner:
         if self.reference is not None and (self.objective.beta or self.objective.surrogate == "pairs"):
             with self.policy.having(self.reference):
                 ref = self._log_probabilities(batch, rows)
-        spread = token_advantages(values, batch.mask, self.objective, old, ref)
+        if self.objective.surrogate == "pairwise":  # one number an answer, the same on all of its tokens
+            earned = answer_rewards(values, batch.mask, answers_of(rows, self.objective), self.objective, old, ref)
+            spread = earned[:, None].expand_as(batch.mask)
+        else:
+            spread = token_advantages(values, batch.mask, self.objective, old, ref)
         if not several:
             old = None  # of the first and only update this is the policy itself, exactly
         for group in self.optimizer.param_groups:
             group["lr"] = (rate or self.rate) * min(1.0, ((version if done is None else done) + 1) / max(1, s.warmup))
         shuffle = random.Random(version)
         for _ in range(s.epochs):
-            order = list(range(len(rows)))
+            order = self._inseparable(rows, range(len(rows)))
             if s.minibatches > 1:
                 shuffle.shuffle(order)
             for k in range(s.minibatches):
-                chosen = order[k :: s.minibatches]
+                chosen = [i for some in order[k :: s.minibatches] for i in some]
                 if chosen:
                     self._update(rows, chosen, batch, spread, stale, old, ref, figures)
         self.policy.changed()
@@ -104,7 +108,8 @@ class Learner:
         """One step of the optimizer on some rows, in micro-batches."""
         self.optimizer.zero_grad(set_to_none=True)
         tokens, total = float(batch.mask[chosen].sum()), 0.0
-        pairs = len(pairs_of([rows[i].reward or 0.0 for i in chosen], [(rows[i].task, rows[i].agent) for i in chosen]))
+        pairs = len(pairs_of(_rewards(rows, chosen), [(rows[i].task, rows[i].agent) for i in chosen]))
+        answers = answers_of(rows, self.objective)
         mine = self._micro_batches(rows, chosen, spread)
         most = self._most(len(mine))
         for indices in mine:
@@ -117,9 +122,11 @@ class Learner:
             before = torch.where(fresh[:, None], before, part.sampled)
             if self.objective.surrogate == "pairs":
                 assert cut[1] is not None
-                rewards = [rows[i].reward or 0.0 for i in indices]
-                loss, found = preference_loss(logp, cut[1], part.mask, rewards, [(rows[i].task, rows[i].agent) for i in indices],
+                loss, found = preference_loss(logp, cut[1], part.mask, _rewards(rows, indices), [(rows[i].task, rows[i].agent) for i in indices],
                                               self.objective, old=before, pairs=pairs, tokens=tokens)  # fmt: skip
+            elif self.objective.surrogate == "pairwise":
+                loss, found = pairwise_loss(logp, spread[indices, 0], part.mask, [answers[i] for i in indices], self.objective,
+                                            old=before, count=len({answers[i] for i in chosen if answers[i][0] is not None}))  # fmt: skip
             else:
                 loss, found = policy_loss(logp, spread[indices, :width], part.mask, self.objective, old=before,
                                           ref=cut[1], rows=len(chosen), tokens=tokens, max_tokens=self.learning.max_tokens)  # fmt: skip
@@ -160,11 +167,8 @@ class Learner:
     def _micro_batches(self, rows: Sequence[Row], chosen: list[int], spread: torch.Tensor) -> list[list[int]]:
         """Rows of like length together; rows that cannot change anything are left out, though they are counted."""
         s = self.learning
-        if self.objective.surrogate == "pairs":  # whole groups, since pairs are within them
-            by_task: dict[str, list[int]] = defaultdict(list)
-            for i in chosen:
-                by_task[rows[i].task].append(i)
-            return list(by_task.values())[self.rank :: self.processes]
+        if self.objective.surrogate in ("pairs", "pairwise"):
+            return self._inseparable(rows, chosen)[self.rank :: self.processes]
         silent = self.objective.beta == 0.0
         moving = [i for i in chosen if rows[i].drawn and not (silent and not bool(spread[i].any()))]
         moving = sorted(moving, key=lambda i: (len(rows[i].prompt_ids) + len(rows[i].token_ids), i))[self.rank :: self.processes]  # fmt: skip
@@ -176,6 +180,16 @@ class Learner:
             else:
                 parts.append([i])
         return parts
+
+    def _inseparable(self, rows: Sequence[Row], chosen: Iterable[int]) -> list[list[int]]:
+        """Rows that must stay in one micro-batch: each by itself, or whole groups where the loss is of pairs in them."""
+        if self.objective.surrogate not in ("pairs", "pairwise"):
+            return [[i] for i in chosen]
+        names = ("task",) if self.objective.surrogate == "pairs" else self.objective.group
+        groups: dict[Any, list[int]] = defaultdict(list)
+        for i in chosen:
+            groups[tuple(getattr(rows[i], name) for name in names)].append(i)
+        return list(groups.values())
 
     @torch.no_grad()
     def _log_probabilities(self, batch: Batch, rows: Sequence[Row]) -> torch.Tensor:
@@ -244,3 +258,8 @@ class Learner:
                 state[names.index(parameter)][key] = value
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": dict(state), "param_groups": groups})
+
+
+def _rewards(rows: Sequence[Row], indices: Sequence[int]) -> list[float]:
+    """A row that could not be scored has nan, which is neither better nor worse than any other."""
+    return [math.nan if (reward := rows[i].reward) is None else reward for i in indices]

@@ -6,6 +6,8 @@ depend on how the step is split into micro-batches, in which order rows come, or
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
 from collections.abc import Hashable, Sequence
 
 import torch
@@ -88,8 +90,8 @@ def _surrogate(ratio: Tensor, logp: Tensor, advantage: Tensor, objective: Object
         return -torch.sigmoid(heat * (ratio - 1)) * 4 / heat * advantage
     if objective.surrogate == "likelihood":
         return -advantage * logp
-    if objective.surrogate == "pairs":
-        raise ValueError("pairs need whole groups: use preference_loss")
+    if objective.surrogate in ("pairs", "pairwise"):
+        raise ValueError("pairs need whole groups: use preference_loss or pairwise_loss")
     clipped = ratio.clamp(1 - objective.clip_low, 1 + objective.clip_high)
     if objective.delta is not None:
         ratio = ratio.clamp(max=objective.delta)
@@ -140,3 +142,55 @@ def pairs_of(rewards: Sequence[float], groups: Sequence[Hashable]) -> list[tuple
     """(better, worse) for all rows of one group with different rewards."""
     n = range(len(rewards))
     return [(i, j) for i in n for j in n if groups[i] == groups[j] and rewards[i] > rewards[j]]
+
+
+def pairwise_loss(
+    logp: Tensor, reward: Tensor, mask: Tensor, answers: Sequence[tuple[Hashable, Hashable]], objective: Objective, *,
+    old: Tensor | None = None, count: int | None = None,
+) -> tuple[Tensor, dict[str, float]]:  # fmt: skip
+    """P3O: the policy gradient of the difference of two answers' rewards (arXiv 2310.00212).
+
+    logp, mask, old: as for `policy_loss`. reward: (rows,), the reward of the row's whole answer less its divergence from
+    the reference. answers: (group, answer) of each row, see `advantages.answers_of`; rows of one answer are one decision,
+    with one ratio rho. count: answers of the whole step.
+
+    Read: the gradient E rho_1 rho_2 (r_1 - r_2) grad log(pi(y_1) / pi(y_2)) / 2 (Theorem 1), and that both the importance
+    ratio and the gradient are clipped, for the two answers separately (V1) or jointly (V2; section 4.2). Ours, since the
+    formulas of section 4.2 could not be read: the ratio counts without gradient and is kept within
+    [1 - clip_low, 1 + clip_high]; the log-ratio d that it multiplies enters as min(D d, D clip(d, -clip_low, clip_high)),
+    D being the difference of rewards. Jointly, d is that of the better answer less that of the worse, and the ratio is
+    rho_1 rho_2; separately, each answer has its own d, and each rho is kept within the band by itself. Ours, too, is the mean over all pairs of a
+    group, in which each answer of the step weighs the same: at the first update the gradient is that of `rloo`.
+    """
+    old = logp.detach() if old is None else old
+    names: dict[Hashable, int] = {}
+    which = [names.setdefault(name, len(names)) for _, name in answers]
+    apart = torch.where(mask > 0, logp - old, torch.zeros_like(logp)).sum(-1)
+    log_ratio = logp.new_zeros(len(names)).index_add(0, torch.tensor(which, device=logp.device), apart)
+    group_of = {number: group for number, (group, _) in zip(which, answers, strict=True)}
+    worth = dict(zip(which, reward.tolist(), strict=True))
+    pairs = [
+        (i, j) if worth[i] >= worth[j] else (j, i) for i, j in itertools.combinations(group_of, 2)
+        if group_of[i] is not None and group_of[i] == group_of[j]
+    ]  # fmt: skip
+    if not pairs:
+        return 0.0 * log_ratio.sum(), {"pairs": 0.0, "clipped": 0.0}
+    sizes = Counter(group for group in group_of.values() if group is not None)
+    each = [2.0 / (sizes[group_of[i]] - 1) for i, _ in pairs]
+    good, bad = (log_ratio[list(side)] for side in zip(*pairs, strict=True))
+    gap = logp.new_tensor([worth[i] - worth[j] for i, j in pairs])
+    low, high = objective.clip_low, objective.clip_high
+    if objective.pair_clip == "joint":
+        ratio = (good + bad).exp().clamp(1 - low, 1 + high)
+        gained = _pessimistic(gap, good - bad, objective)
+        clipped = good - bad > high
+    else:
+        ratio = good.exp().clamp(1 - low, 1 + high) * bad.exp().clamp(1 - low, 1 + high)
+        gained = _pessimistic(gap, good, objective) + _pessimistic(-gap, bad, objective)
+        clipped = (good > high) | (bad < -low)
+    total = (logp.new_tensor(each) * ratio.detach() * gained / 2).sum() / max(count or sizes.total(), 1)
+    return -total, {"pairs": float(len(pairs)), "clipped": float(clipped.float().mean())}
+
+
+def _pessimistic(gap: Tensor, log_ratio: Tensor, objective: Objective) -> Tensor:
+    return torch.min(gap * log_ratio, gap * log_ratio.clamp(-objective.clip_low, objective.clip_high))

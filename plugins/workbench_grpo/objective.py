@@ -6,9 +6,9 @@ All named algorithms are rows of the table `PRESETS`; nothing else in this plugi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Key = Literal["task", "agent", "turn", "anchor"]
 
@@ -50,7 +50,7 @@ class Objective(BaseModel):
     gamma: float = Field(0.95, gt=0, le=1, description="discount of later step rewards in the step term")
     constraints: dict[str, Constraint] = Field(default_factory=dict, description="costs with ceilings, by their names")
     # Loss
-    surrogate: Literal["clip", "cispo", "sapo", "likelihood", "pairs"] = Field(
+    surrogate: Literal["clip", "cispo", "sapo", "likelihood", "pairs", "pairwise"] = Field(
         "clip", description="form of the policy term"
     )
     ratio: Literal["token", "sequence", "trajectory"] = Field(
@@ -73,6 +73,15 @@ class Objective(BaseModel):
     pair_mean: bool = Field(True, description="for pairs: mean over an answer's tokens; false: their sum, as in DPO")
     pair_best: float = Field(2.5, gt=0, description="for pairs: weight of pairs that a best answer wins")
     pair_trust: float = Field(0.001, ge=0, description="for pairs: weight of the divergence from the last policy")
+    pair_clip: Literal["joint", "separate"] = Field(
+        "joint", description="for pairwise: clip the ratios of a pair's two answers together, or each by itself"
+    )
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> Self:
+        if self.surrogate == "pairwise" and self.beta and self.kl_place == "loss":
+            raise ValueError("`surrogate: pairwise` compares rewards less the divergence: give `kl_place: reward`")
+        return self
 
 
 class Preset(BaseModel):
@@ -83,7 +92,7 @@ class Preset(BaseModel):
     source: str
 
 
-#: Read in code or in text, as the README says for each. p3o is missing: its clipped form could not be confirmed.
+#: Read in code or in text, as the README says for each.
 PRESETS: Mapping[str, Preset] = {
     "grpo": Preset(objective={}, source="arXiv 2402.03300, as in TRL 1.16 with loss_type=grpo"),
     "dr_grpo": Preset(
@@ -140,6 +149,11 @@ PRESETS: Mapping[str, Preset] = {
     "trpa": Preset(
         objective={"surrogate": "pairs", "beta": 1e-3},
         source="arXiv 2504.04524, as in its authors' repository at f372585",
+    ),
+    "p3o": Preset(
+        objective={"surrogate": "pairwise", "scale": "none", "ratio": "trajectory", "kl": "k1", "kl_place": "reward",
+                   "beta": 0.05},
+        source="arXiv 2310.00212, from a digest of its text and its authors' post; the form of its clips is ours",
     ),
 }  # fmt: skip
 

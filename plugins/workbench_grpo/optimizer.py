@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 from pydantic import Field, field_validator, model_validator
 
 from workbench import BudgetSpent, Optimizer, Study, Workflow
+from workbench.data import Example
 from workbench.errors import PluginError, suggest
 from workbench.lm import HasWeights
 from workbench.nodes import enabled
@@ -23,7 +25,7 @@ from workbench.workflow import digest
 from workbench_grpo.objective import PRESETS, Objective, make_objective
 from workbench_grpo.rewards import Guards, Part
 from workbench_grpo.settings import Course, Learning, Lora, PolicySettings, Stage
-from workbench_grpo.source import Role, StudySource
+from workbench_grpo.source import Role, StudySource, max_steps_of
 
 if TYPE_CHECKING:
     from workbench_grpo.policy import Policy
@@ -83,6 +85,13 @@ class Trains(Optimizer):
     def made_policies(self) -> dict[str, PolicySettings]:
         """What is trained, by role; a single policy has no name."""
         return {"": PolicySettings(address=self.address, lora=self.lora, learning=None, rewards=None)}
+
+    def _calls(self, workflow: Workflow, val: Sequence[Example], runs: int, calls: int, candidates: int) -> int:
+        """The most calls of training: so many runs that are scored, which take `calls`, and so many candidates."""
+        stages = [stage.rewards for stage in getattr(self, "stages", ()) if stage.rewards]
+        judged = max(judges(rewards) for rewards in (self.rewards, *stages))
+        judged += sum(judges(policy.rewards or ()) for policy in self.made_policies().values())
+        return calls + runs * judged + candidates * len(val) * calls_of(workflow)
 
     def _role(self, study: Study, name: str, settings: PolicySettings) -> Role | str:
         """The LM to train, or why there is none."""
@@ -201,6 +210,14 @@ class GRPO(Trains):
             raise ValueError("give either `address` or `policies`, which hold an address each")
         return self
 
+    def most_calls(self, workflow: Workflow, train: Sequence[Example], val: Sequence[Example]) -> int:
+        course, longest = self.made_course(), [stage.max_steps for stage in self.stages if stage.max_steps]
+        runs = course.steps * min(course.tasks, len(train)) * course.rollouts
+        if len(train) >= 2 * course.tasks:
+            runs *= 1 + course.refill
+        run = max(calls_of(workflow.patched(max_steps_of(workflow, n))) for n in (*longest, *course.horizon, None))
+        return self._calls(workflow, val, runs, runs * run, -(-course.steps // course.evaluate_every))
+
     def made_policies(self) -> dict[str, PolicySettings]:
         return self.policies or super().made_policies()
 
@@ -248,6 +265,16 @@ class GRPO(Trains):
         finally:
             for learner in learners.values():
                 learner.close()
+
+
+def calls_of(workflow: Workflow) -> int:
+    """The most calls of one run."""
+    return sum(node.max_calls for node in enabled(workflow).values())
+
+
+def judges(rewards: Sequence[Part]) -> int:
+    """The calls of a judge that scoring one run takes."""
+    return sum(part.kind == "judge" for part in rewards)
 
 
 def check_extra(lora: bool = False) -> None:

@@ -127,10 +127,7 @@ class StudySource:
         most = self.at(step, "max_steps")
         if most is None and course.horizon:
             most = course.horizon[min(step // course.horizon_steps, len(course.horizon) - 1)]
-        if most is not None:
-            for name, node in enabled(self.study.workflow).items():
-                if "max_steps" in node.learnable:
-                    changes[f"nodes.{name}.max_steps"] = most
+        changes |= max_steps_of(self.study.workflow, most)
         return self.study.workflow.patched(Patch(changes, note=f"rollouts of step {step + 1}"))
 
     def _heat_at(self, address: str) -> float:
@@ -170,8 +167,7 @@ class StudySource:
         study, rows = self.study, list(self.study.train)
         drawn, workflow = min(course.tasks, len(rows)), self.workflow_at(step, course)
         if self.tree is not None:
-            program = study.evaluator.program(workflow)
-            calls = drawn * self.tree.calls([program.nodes[name].max_calls for name in program.places])
+            calls = drawn * self.tree.calls_of(study.evaluator.program(workflow))
         else:
             calls = study.worst_calls(workflow, rows[:1]) * drawn * course.rollouts
         best = study.best_evaluation
@@ -196,6 +192,12 @@ class StudySource:
         for role in self.roles.values():
             await self.study.evaluator.runtime.pool.release(lm_spec(candidate.get(role.address)))
         return evaluation.score if evaluation.complete else 0.0
+
+
+def max_steps_of(workflow: Workflow, most: int | None) -> dict[str, Any]:
+    """Changes that give this horizon to all agents; none where it is None."""
+    nodes = enabled(workflow).items() if most is not None else ()
+    return {f"nodes.{name}.max_steps": most for name, node in nodes if "max_steps" in node.learnable}
 
 
 def _named(role: Role, folder: Path) -> dict[str, Any]:

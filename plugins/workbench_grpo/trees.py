@@ -16,6 +16,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from workbench.runtime import Program
 from workbench_grpo.rollouts import Row
 
 MOST_LEAVES = 256
@@ -44,6 +45,10 @@ class Tree(BaseModel):
     def draws(self, leaf: int) -> list[int]:
         """The replicas of the calls of a run by their places: runs with the same first branches share them."""
         return [leaf // self.branches ** (self.depth - 1 - level) for level in range(self.depth)]
+
+    def calls_of(self, program: Program) -> int:
+        """The most calls that a tree of runs of a program can take."""
+        return self.calls([program.nodes[name].max_calls for name in program.places])
 
     def calls(self, nodes: Sequence[int]) -> int:
         """The most calls that a tree can take. nodes: the most calls of each node of the workflow, in its order."""

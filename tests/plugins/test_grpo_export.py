@@ -110,6 +110,7 @@ def test_rows_settings_and_reward_of_verl(tmp_path: Path) -> None:
     ("grpo", "settings", "message"),
     [
         ({"algorithm": "trpa"}, {}, "no loss for the algorithm trpa"),
+        ({"algorithm": "p3o"}, {}, "no loss for the algorithm p3o"),
         ({"algorithm": "gigpo"}, {}, "no loss for the algorithm gigpo"),
         ({"rewards": [{"kind": "metric"}]}, {"metric": "f1(call, target=text)"}, "cannot be told the metric f1"),
         ({}, {"nodes": {"a": {"predict": "text -> hint"}, "b": {"predict": "hint -> call"}}}, "must be a single predict node"),

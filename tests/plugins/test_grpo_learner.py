@@ -68,7 +68,7 @@ def moved(a: Learner, b: Learner) -> float:
 # A step
 
 
-@pytest.mark.parametrize("algorithm", ["dapo", "grpo", "gspo", "dr_grpo", "reinforce++", "rloo"])
+@pytest.mark.parametrize("algorithm", ["dapo", "grpo", "gspo", "dr_grpo", "reinforce++", "rloo", "p3o"])
 def test_micro_batches_give_the_same_weights(base: str, algorithm: str) -> None:
     # SGD in place of AdamW, whose first step is the gradient's sign: it would make noise of rounding large.
     made = [learner(base, algorithm, micro_tokens=size) for size in (10_000, 24)]

@@ -130,8 +130,8 @@ def estimate_command(file: Path, sets: tuple[str, ...], as_json: bool) -> None:
     from workbench.estimate import estimate
     from workbench.run import prepare
 
-    spec, _, task, _ = prepare(file, _settings(sets, None))
-    found = estimate(task)
+    _, _, task, optimizers = prepare(file, _settings(sets, None))
+    found = estimate(task, optimizers)
     if as_json:
         return echo_json(found)
     for line in found["lines"]:

@@ -30,7 +30,7 @@ def optimizer_checks() -> list[Check]:
     return [
         check_is_documented, check_honours_any_budget, check_never_sees_test_rows, check_is_deterministic,
         check_resumes_exactly, check_survives_failures, check_survives_refusals, check_leaves_its_input_unchanged,
-        check_leaves_global_random_alone,
+        check_leaves_global_random_alone, check_keeps_to_its_estimate,
     ]  # fmt: skip
 
 
@@ -166,6 +166,27 @@ def check_leaves_global_random_alone(optimizer: Optimizer) -> None:
     assert (after == before_numpy).all(), (
         f"{_name(optimizer)} uses numpy's global random: seed a Generator from study.rng"
     )
+
+
+def check_keeps_to_its_estimate(optimizer: Optimizer) -> None:
+    """It takes no more calls than it says that it takes at most, where it says so."""
+    found: list[tuple[int, int]] = []
+
+    class Watched(_Wrapped):
+        async def optimize(self, study: Study) -> Workflow:
+            most, before = self.inner.most_calls(study.workflow, study.train, study.val), study.ledger.spent.calls
+            try:
+                return await super().optimize(study)
+            finally:
+                found.append((study.ledger.spent.calls - before, most))
+
+    if type(optimizer).most_calls is Optimizer.most_calls:
+        return
+    _run(Watched(inner=optimizer), calls=500)
+    for taken, most in found:
+        assert most is None or taken <= most, (
+            f"{_name(optimizer)} took {taken} calls, and most_calls says {most} at most: workbench estimate adds that up"
+        )
 
 
 class _Wrapped(Optimizer):
