@@ -64,7 +64,9 @@ def written(folder: Path) -> list[str]:
 
 def measure(work: Path, seed: int, data: Path | None) -> dict[str, Any]:
     spec = yaml.safe_load(WORKFLOW.read_text(encoding="utf-8"))
-    spec["seed"], spec["data"]["file"] = seed, str(data or WORKFLOW.parent / spec["data"]["file"])
+    spec["seed"] = seed
+    folder = data or WORKFLOW.parent / "data" / "tool_calls"
+    spec["data"] = {split: str(folder / f"{split}.jsonl") for split in ("train", "val", "test")}
     sft, grpo = spec.pop("optimize")
     start = run(work / "start", spec, sft)
     spec["lm"] = start["lm"]
@@ -78,7 +80,7 @@ def measure(work: Path, seed: int, data: Path | None) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--data", type=Path, help="other rows than the workflow's, such as those for tuning")
+    parser.add_argument("--data", type=Path, help="folder of other rows than the workflow's, such as those for tuning")
     parser.add_argument("--work", type=Path, help="keep the runs in this folder")
     parser.add_argument("--threads", type=int, default=min(2, os.cpu_count() or 1), help="of torch")
     options = parser.parse_args()

@@ -76,20 +76,28 @@ def fact_rows(rows: int, seed: int = 2029) -> list[Row]:
     return [fact_row(rng, "both", held=True) for _ in range(rows)]
 
 
-def tool_calls(rows: int, seed: int = 2031) -> list[dict[str, Any]]:
-    """Tickets whose answer is a call. `calls` is right: the team of the open problem. `draft` is what a hasty annotator
-    wrote: of two problems he took the settled one in two cases of three. So his calls teach the form, and as the right
-    team is among what he took, also what a reward can choose from."""
+def tool_calls(seed: int = 2031) -> dict[str, list[dict[str, Any]]]:
+    """Tickets of two problems, and the call that closes the one that is settled, as train, val and test. Some of train
+    have a worked answer, the thought and the call: those whose problems belong to one team, so that they show the form
+    and not which problem counts."""
     rng = Random(seed)
-    found: dict[str, dict[str, Any]] = {}
-    while len(found) < rows:
-        ticket = make_ticket(rng, {}, held=True, side_share=0.85)
-        taken = rng.choice([ticket.labels["main"], ticket.labels["side"], ticket.labels["side"]])
-        calls = [{"name": "route", "arguments": {"team": ticket.labels["main"]}}]
-        draft = json.dumps({"name": "route", "arguments": {"team": taken}}, separators=(",", ":"))
-        found[ticket.text] = {"text": ticket.text, "calls": calls,
-                              "draft": f"<think> {taken} </think><tool_call>{draft}</tool_call>"}  # fmt: skip
-    return list(found.values())
+    known: set[str] = set()
+
+    def draw(count: int, worked: bool) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        while len(found) < count:
+            topics = [rng.choice(list(w.TOPICS))] if worked else None
+            ticket = make_ticket(rng, {}, topics=topics, held=True, side_share=1.0)
+            if ticket.text not in known:
+                known.add(ticket.text)
+                team = ticket.labels["side"]
+                call = {"name": "close", "arguments": {"team": team}}
+                said = f"<think> {team} </think><tool_call>{json.dumps(call, separators=(',', ':'))}</tool_call>"
+                found.append({"text": ticket.text, "calls": [call]} | ({"worked": said} if worked else {}))
+        return found
+
+    train = draw(100, True) + draw(240, False)
+    return {"train": train, "val": draw(60, False), "test": draw(150, False)}
 
 
 def overlap(tickets: list[Ticket], others: list[Row], episodes: int = 40_000) -> dict[str, int]:
@@ -137,7 +145,8 @@ def main() -> None:
             print(f"<|{message['role']}|> {message['content']}")
         print()
     if options.tool_calls:
-        write(options.out / "tool_calls.jsonl", tool_calls(ROWS))
+        for split, found in tool_calls().items():
+            write(options.out / "tool_calls" / f"{split}.jsonl", found)
     if options.quickstart:
         tickets = quickstart_tickets(ROWS)
         sums, facts, services = sum_rows(ROWS), fact_rows(ROWS), service_rows(ROWS)
