@@ -76,7 +76,7 @@ def fact_rows(rows: int, seed: int = 2029) -> list[Row]:
     return [fact_row(rng, "both", held=True) for _ in range(rows)]
 
 
-def tool_calls(seed: int = 2031) -> dict[str, list[dict[str, Any]]]:
+def tool_calls(seed: int = 9300) -> dict[str, list[dict[str, Any]]]:
     """Tickets of two problems, and the call that closes the one that is settled, as train, val and test. Some of train
     have a worked answer, the thought and the call: those whose problems belong to one team, so that they show the form
     and not which problem counts."""

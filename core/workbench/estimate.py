@@ -16,7 +16,7 @@ def estimate(task: Task, optimizers: Sequence[tuple[str, Optimizer]] = ()) -> di
     """Worst-case calls, tokens per example as far as they can be guessed, and the smallest gain that can be shown.
 
     optimizers: with their names, as `run.prepare` gives them. `most_calls` is of the whole run, None where one of them does
-    not say what it takes."""
+    not say what it takes, or the metric asks a model: how often, it does not say."""
     data, budget = task.dataset, task.spec.budget
     calls = sum(node.max_calls for node in enabled(task.workflow).values())
     baseline, proof = calls * len(data.val), 2 * calls * len(data.test)
@@ -26,12 +26,17 @@ def estimate(task: Task, optimizers: Sequence[tuple[str, Optimizer]] = ()) -> di
         f"{calls} call(s) an example at most, about {tokens} input tokens each.",
         f"Baseline on val: {baseline} calls. Sealed test of baseline and winner: {proof} calls.",
     ]
+    rounds, asks = task.spec.rounds, getattr(task.metric, "needs_lm", False)
     search = [(name, made.most_calls(task.workflow, data.train, data.val)) for name, made in optimizers]
+    search = [(name, None if most is None or asks else rounds * most) for name, most in search]
     known = sum(most for _, most in search if most is not None)
     total = baseline + proof + known if optimizers and all(most is not None for _, most in search) else None
-    lines += [f"{name}: at most {most} calls." for name, most in search if most is not None]
+    if asks:
+        lines.append("The metric asks a model as well; its calls come on top.")
+    in_rounds = f" in {rounds} rounds" if rounds > 1 else ""
+    lines += [f"{name}: at most {most} calls{in_rounds}." for name, most in search if most is not None]
     if total is not None:
-        lines.append(f"In all at most {total} calls.")
+        lines.append(f"In all at most {total} calls, retries left out.")
     if budget.calls is not None:
         rest = max(0, budget.calls - baseline - proof)
         if known > rest:

@@ -113,6 +113,8 @@ class Imitates(Trains):
 
         learner, record = Learner(policy, self.objective(), self.learning), Record(folder / "epochs", weights)
         added, updates = self.added(study, policy), 0
+        if record.epochs:
+            study.tell(f"{record.epochs} epochs were trained before and are not trained again", epochs=record.epochs)
         held = True  # the weights are those that come after what was gone through so far
         course = Course.model_validate(
             {"tasks": self.tasks, "rollouts": self.tree.leaves if self.tree else self.rollouts}
@@ -215,6 +217,8 @@ class SFT(Imitates):
 
     @model_validator(mode="after")
     def _goes_together(self) -> SFT:
+        if self.labels and self.source != "labels":
+            raise ValueError("`labels` name fields of the data to learn from: give `source: labels` as well")
         others = {"source": self.source != "own", "errors": self.errors != "learn", "splice": self.splice}
         if self.tree is not None and any(others.values()):
             raise ValueError(
@@ -245,6 +249,7 @@ class SFT(Imitates):
                      round_: int) -> list[list[Row]]:  # fmt: skip
         tokens, nodes = tokens_of(policy), trained_nodes(study, self.address)
         if self.source == "labels":
+            self._check_labels(study)
             lessons = [labelled(study.workflow, task, {**study.targets, **self.labels}, nodes) for task in tasks]
             chosen = [_once(row for lesson in some for row in rows_of_lesson(lesson, tokens)) for some in lessons]
             count = sum(map(len, chosen))
@@ -260,6 +265,14 @@ class SFT(Imitates):
         count = sum(map(len, chosen))
         study.tell(f"round {round_ + 1}: {count} rows of {sum(map(len, groups))} rollouts to learn from", rows=count)
         return [rows for rows in chosen if rows]
+
+    def _check_labels(self, study: Study) -> None:
+        outputs = sorted({output for node in enabled(study.workflow).values() for output in node.outputs})
+        for output, field in self.labels.items():
+            if output not in outputs:
+                raise SpecError(f"labels: no node writes '{output}'; outputs: {', '.join(outputs)}")
+            if not any(field in row for row in study.train):
+                raise SpecError(f"labels: no row of train has a field '{field}'")
 
     def _of_group(self, group: Sequence[Rollout], tokens: Tokens, nodes: Collection[str], round_: int) -> Iterator[Row]:
         """Rows of the runs on one training row: of the good ones, and of wrong ones that a good one mends."""

@@ -81,6 +81,11 @@ class Objective(BaseModel):
     def _goes_together(self) -> Self:
         if self.surrogate == "pairwise" and self.beta and self.kl_place == "loss":
             raise ValueError("`surrogate: pairwise` compares rewards less the divergence: give `kl_place: reward`")
+        unread = {"ratio", "kl", "aggregate"} & self.model_fields_set if self.surrogate == "pairwise" else ()
+        if unread:
+            raise ValueError(
+                f"`surrogate: pairwise` has no use for {', '.join(sorted(unread))}: it compares whole answers"
+            )
         return self
 
 
@@ -151,8 +156,7 @@ PRESETS: Mapping[str, Preset] = {
         source="arXiv 2504.04524, as in its authors' repository at f372585",
     ),
     "p3o": Preset(
-        objective={"surrogate": "pairwise", "scale": "none", "ratio": "trajectory", "kl": "k1", "kl_place": "reward",
-                   "beta": 0.05},
+        objective={"surrogate": "pairwise", "scale": "none", "kl_place": "reward", "beta": 0.05},
         source="arXiv 2310.00212, from a digest of its text and its authors' post; the form of its clips is ours",
     ),
 }  # fmt: skip

@@ -82,6 +82,11 @@ class Trains(Optimizer):
         await self._train(study, roles, number)
         return study.best
 
+    def named_by(self) -> dict[str, Any]:
+        """The settings that a training is named by: not how it is spread, which changes neither rollouts nor checkpoints."""
+        spread = {"learning": {"fsdp"}}
+        return self.model_dump(mode="json", exclude={**spread, "policies": {"__all__": spread}})
+
     def made_policies(self) -> dict[str, PolicySettings]:
         """What is trained, by role; a single policy has no name."""
         return {"": PolicySettings(address=self.address, lora=self.lora, learning=None, rewards=None)}
@@ -118,7 +123,7 @@ class Trains(Optimizer):
         from workbench_grpo.serve import LIVE
 
         identities = [getattr(role.lm, "identity", role.spec.model) for role in roles.values()]
-        name = digest([*identities, study.workflow.hash, study.name, self.model_dump(mode="json"), number])
+        name = digest([*identities, study.workflow.hash, study.name, self.named_by(), number])
         home = study.ledger.store.path
         weights = home.with_name(f"{home.stem}-weights")
         folder = weights / f"run-{study.ledger.run_id}-{re.sub(r'[^A-Za-z0-9]+', '-', study.name)}-{name}"

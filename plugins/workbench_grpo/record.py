@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +37,9 @@ class Record:
                 self.updates, self._keys, self._offered = state["updates"], state["keys"], state["offered"]
         except (OSError, ValueError, KeyError, SafetensorError):
             self.drop()
-        if broken := [name for name, sizes in self._offered.values() if _sizes(weights / name) != sizes]:
-            for name in broken:  # the same weights get the same name again, and would be taken for written
-                shutil.rmtree(weights / name, ignore_errors=True)
+        if broken := [name for name, sizes in self._offered.values() if not _holds(weights / name, sizes)]:
+            for name in broken:
+                _put_aside(weights / name)
             self.drop()
 
     def _clear(self) -> None:
@@ -57,9 +58,11 @@ class Record:
         are those before the round. Raises StoreError where they are not, so that nothing can be trained."""
         key = digest([[_seen(row) for row in rows] for rows in learned])
         if round_ < len(self._keys) and self._keys[round_] != key:
-            if not held:
-                raise StoreError(f"round {round_ + 1} in {self.place} learned from other rows; start a new run")
             self.drop()
+            if not held:
+                raise StoreError(
+                    f"round {round_ + 1} of this training learned from other rows before; resume once more, and it is trained anew"
+                )
         if round_ >= len(self._keys):
             self._keys.append(key)
 
@@ -85,6 +88,19 @@ class Record:
 def _seen(row: Row) -> list[Any]:
     """What of a row training looks at."""
     return [row.prompt_ids, row.token_ids, row.mask, row.logprobs, row.reward, row.task, row.agent, row.version]
+
+
+def _holds(folder: Path, sizes: Mapping[str, int]) -> bool:
+    """Whether all recorded files are there and whole; others may lie beside them."""
+    found = _sizes(folder)
+    return all(found.get(name) == size for name, size in sizes.items())
+
+
+def _put_aside(folder: Path) -> None:
+    """The same weights get the same name again, and would be taken for written; what else lies there is not ours."""
+    if folder.exists():
+        names = (folder.with_name(f"not-whole-{folder.name}-{n}") for n in count(1))
+        folder.rename(next(name for name in names if not name.exists()))
 
 
 def _sizes(folder: Path) -> dict[str, int]:

@@ -9,6 +9,7 @@ Drawing needs whole weights and goes on while the other processes rest, so the f
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,7 +40,7 @@ class ShardedPolicy(Policy):
         self.place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         on_gpu, self.leads = self.place.type == "cuda", dist.get_rank() == 0
         if self.leads:
-            kind = "bfloat16" if on_gpu else dtype
+            kind = dtype or ("bfloat16" if on_gpu else None)
             self.generator = Generator.load(base, device=device, dtype=kind, revision=how.get("revision"))
         group = dist.group.WORLD
         assert group is not None
@@ -135,10 +136,16 @@ class ShardedPolicy(Policy):
         model = self.generator.model
         kept = model.state_dict().keys()
         buffers = {name: b for name, b in model.named_buffers() if name in kept}
-        return write_model(
-            parent / digest_of(weights), self.tokenizer,
-            lambda folder: model.save_pretrained(folder, state_dict={**buffers, **weights}),
-        )  # fmt: skip
+
+        def write(folder: Path) -> None:
+            model.save_pretrained(folder, state_dict={**buffers, **weights})
+            # The model that is asked to save is the copy that draws, and its type is not that of the weights.
+            file = folder / "config.json"
+            config = json.loads(file.read_text(encoding="utf-8"))
+            config["dtype"] = str(next(iter(weights.values())).dtype).removeprefix("torch.")
+            file.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+        return write_model(parent / digest_of(weights), self.tokenizer, write)
 
 
 class _Pass(torch.nn.Module):

@@ -30,7 +30,7 @@ def test_it_is_what_the_runs_of_the_readme_took(sets: list[str], spent: int) -> 
     done = CliRunner().invoke(cli, ["estimate", str(WORKFLOWS / "grpo.yaml"), "--json", *sets])
     found = json.loads(done.output)
     assert spent <= found["most_calls"] <= 1.1 * spent, found
-    assert f"In all at most {found['most_calls']} calls." in found["lines"]
+    assert f"In all at most {found['most_calls']} calls, retries left out." in found["lines"]
 
 
 @pytest.mark.parametrize("name", ["grpo", "sft"])
@@ -66,6 +66,15 @@ def test_settings_count(tmp_path: Path) -> None:
     short = calls(tmp_path, {"grpo": {"course": course}}, nodes=agent)
     grown = calls(tmp_path, {"grpo": {"course": {**course, "horizon": [2, 6]}}}, nodes=agent)
     assert short < grown
+
+
+def test_rounds_and_metrics_that_ask_count(tmp_path: Path) -> None:
+    optimizer = {"grpo": {"course": {"steps": 2, "tasks": 4, "rollouts": 3}}}
+    once, thrice = (estimated(tmp_path, optimizer, rounds=n) for n in (1, 3))
+    assert (once["most_calls"], thrice["most_calls"]) == (12 + 40 + 36, 12 + 40 + 3 * 36)
+    asks = estimated(tmp_path, optimizer, metric="judge(label)")
+    assert asks["most_calls"] is None and not any("at most 36" in line for line in asks["lines"])
+    assert "The metric asks a model as well; its calls come on top." in asks["lines"]
 
 
 def test_what_does_not_say_leaves_the_rest_of_the_budget(tmp_path: Path) -> None:

@@ -262,3 +262,19 @@ def test_a_teacher_is_learned_from_where_it_earned_enough(tmp_path: Path) -> Non
     assert counts and counts[0] > 0 and len(candidates(tmp_path / "a")) == 2
     with pytest.raises(SpecError, match="needs a teacher"):
         run(tmp_path / "b", lm=f"hf:{base}", nodes=nodes, optimizers=[{"sft": sft}], rows=(6, 4, 4))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"source": "labels", "labels": {"sort": "label"}}, "no node writes 'sort'; outputs: label"),
+        ({"source": "labels", "labels": {"label": "worked"}}, "no row of train has a field 'worked'"),
+        ({"labels": {"label": "label"}}, "give `source: labels` as well"),
+    ],
+)
+def test_labels_that_name_nothing_are_refused(settings: dict[str, Any], message: str, tmp_path: Path) -> None:
+    needs_torch()
+    from workbench.errors import SpecError
+
+    with pytest.raises(SpecError, match=re.escape(message)):
+        run(tmp_path, optimizers=[{"sft": settings}])

@@ -137,6 +137,19 @@ def test_what_is_not_whole_is_trained_again(tmp_path: Path, steps: list[int], ha
     assert steps == []
 
 
+def test_what_lies_beside_the_weights_is_left_there(tmp_path: Path, steps: list[int]) -> None:
+    with pytest.raises(Killed):
+        learn(tmp_path, kill=2, rounds=1)
+    steps.clear()
+    own = only(tmp_path, "[0-9a-f]*")[0] / "model.gguf"
+    own.write_bytes(b"the user's")
+    learn(tmp_path, again=True, rounds=1)
+    assert steps == [] and own.read_bytes() == b"the user's"
+    cut(tmp_path)
+    learn(tmp_path, again=True, rounds=1)
+    assert steps and [path.read_bytes() for path in (tmp_path / "run-weights").rglob("model.gguf")] == [b"the user's"]
+
+
 def test_other_rows_and_other_settings_are_trained(
     tmp_path: Path, steps: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,10 +168,10 @@ def test_other_rows_and_other_settings_are_trained(
     assert steps == trained
 
 
-def test_rows_that_change_after_the_first_round_are_refused(
+def test_rows_that_change_after_the_first_round_are_told_and_then_trained(
     tmp_path: Path, steps: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The weights before the second round are gone, so it cannot be trained anew; that is said."""
+    """The weights before the second round are gone, so that resume has to begin again."""
     from workbench.errors import StoreError
     from workbench_grpo.imitate import SFT
 
@@ -173,9 +186,11 @@ def test_rows_that_change_after_the_first_round_are_refused(
         return real(self, rows) if count <= 8 else list(rows)[-1:]
 
     monkeypatch.setattr(SFT, "choose", choose)
-    with pytest.raises(StoreError, match="round 2 .* learned from other rows; start a new run"):
+    with pytest.raises(StoreError, match="round 2 .* learned from other rows before; resume once more"):
         learn(tmp_path, again=True)
     assert steps == []
+    count = 0
+    assert learn(tmp_path, again=True).status == "finished" and steps
 
 
 CODE = """

@@ -43,6 +43,7 @@ NONE = [0.0] * 7
 CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any], list[list[float]]]] = {
     "grpo": ("grpo", {"beta": 0.1}, {"epochs": 2, "minibatches": 3, "micro_tokens": 24}, [ADVANTAGES[:7]] * 2),
     "pairs": ("trpa", {}, {"epochs": 2}, [ADVANTAGES + ADVANTAGES[:1]] * 2),
+    "pairwise": ("p3o", {}, {"epochs": 2}, [ADVANTAGES + ADVANTAGES[:1]] * 2),
     "few": ("dapo", {}, {"minibatches": 2}, [[0, 0, 1.0, 0, 0, 0, 0], ADVANTAGES[:7]]),
     "none": ("dapo", {}, {}, [ADVANTAGES[:7], NONE]),
 }

@@ -183,6 +183,7 @@ def check_keeps_to_its_estimate(optimizer: Optimizer) -> None:
     if type(optimizer).most_calls is Optimizer.most_calls:
         return
     _run(Watched(inner=optimizer), calls=500)
+    assert found, f"{_name(optimizer)} was not run"
     for taken, most in found:
         assert most is None or taken <= most, (
             f"{_name(optimizer)} took {taken} calls, and most_calls says {most} at most: workbench estimate adds that up"
