@@ -40,6 +40,7 @@ def swap(old: str, new: str) -> str:
 #: name: (workflow file, place "line:column" or None, part of the message, part of the hint)
 YAML = {
     "unknown top-level key": (swap("metric:", "metrics:"), "4:1", "unknown key 'metrics'", "metric"),
+    "key of another place": (swap("lm: bundled/nano", "calls: 3"), "2:1", "unknown key 'calls'", "write budget: {calls: ...}"),
     "unknown data key": (swap("{file: rows.jsonl,", "{fil: rows.jsonl,"), "3:8", "unknown key 'fil'", "file"),
     "unknown lm key": (swap("lm: bundled/nano", "lm: {model: bundled/nano, temp: 1}"), "2:27", "unknown key 'temp'", "attempts"),
     "unknown budget key": (swap("{calls: 100}", "{call: 100}"), "13:10", "unknown key 'call'", "calls"),

@@ -272,7 +272,14 @@ def spec_error(
         known = _fields_at(model, first["loc"][:-1])
         if prefix[:1] == ("nodes",) and len(prefix) == 2 and len(first["loc"]) == 1:
             known = [*known, *NODE_KEYS]
-        return source.error(path, f"unknown key '{first['loc'][-1]}'", suggest(str(first["loc"][-1]), known))
+        key = str(first["loc"][-1])
+        homes = [name for name in model.model_fields if key in _fields_at(model, (name,))]
+        hint = (
+            f"It belongs into `{homes[0]}`: write {homes[0]}: {{{key}: ...}}."
+            if len(homes) == 1
+            else suggest(key, known)
+        )
+        return source.error(path, f"unknown key '{key}'", hint)
     if kind == "missing":
         parent = path[:-1] if path and path[-1] == first["loc"][-1] else path
         return source.error(

@@ -12,7 +12,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic_core import InitErrorDetails
 
 from workbench import BudgetSpent, Optimizer, Study, Workflow
 from workbench.data import Example
@@ -181,7 +182,10 @@ class GRPO(Trains):
     """
 
     algorithm: str = Field("grpo", description="a row of the table of algorithms in the plugin's README")
-    objective: dict[str, Any] = Field(default_factory=dict, description="changes to the algorithm's objective")
+    objective: Objective = Field(
+        Objective.model_validate({}),
+        description="changes to the algorithm's objective; the defaults shown are those of `grpo`",
+    )
     course: Course = Field(Course.model_validate({}), description="steps, rollouts, candidates, alarms")
     policies: dict[str, PolicySettings] = Field(
         default_factory=dict, description="several policies that are trained together, by role, in place of `address`"
@@ -199,7 +203,12 @@ class GRPO(Trains):
 
     @model_validator(mode="after")
     def _fits(self) -> GRPO:
-        self.made_objective()
+        try:
+            self.made_objective()
+        except ValidationError as error:  # its places are those within `objective`
+            found = [InitErrorDetails(type=e["type"], loc=("objective", *e["loc"]), input=e["input"], ctx=e.get("ctx", {}))
+                     for e in error.errors()]  # fmt: skip
+            raise ValidationError.from_exception_data(error.title, found) from None
         starts = [stage.start for stage in self.stages]
         if starts != sorted(set(starts)):
             raise ValueError(f"stages must begin one after the other, and theirs begin at {starts}")
@@ -223,11 +232,14 @@ class GRPO(Trains):
         run = max(calls_of(workflow.patched(max_steps_of(workflow, n))) for n in (*longest, *course.horizon, None))
         return self._calls(workflow, val, runs, runs * run, -(-course.steps // course.evaluate_every))
 
+    def named_by(self) -> dict[str, Any]:
+        return {**super().named_by(), "objective": self.objective.model_dump(mode="json", exclude_unset=True)}
+
     def made_policies(self) -> dict[str, PolicySettings]:
         return self.policies or super().made_policies()
 
     def made_objective(self) -> Objective:
-        return make_objective(self.algorithm, self.objective)
+        return make_objective(self.algorithm, self.objective.model_dump(exclude_unset=True))
 
     def made_course(self) -> Course:
         """The algorithm's own settings of the course, where the user gives none."""

@@ -93,8 +93,21 @@ def test_every_algorithm_makes_an_objective_and_wrong_ones_are_refused() -> None
     assert GRPO.model_validate({"algorithm": "dapo", "course": {"refill": 0}}).made_course().refill == 0
     with pytest.raises(ValidationError, match="Did you mean 'dapo'"):
         GRPO(algorithm="dappo")
-    with pytest.raises(ValidationError, match="clip_lo"):
-        GRPO(objective={"clip_lo": 0.1})
+    for wrong, place in [({"clip_lo": 0.1}, "clip_lo"), ({"beta": -1}, "beta")]:
+        with pytest.raises(ValidationError) as caught:
+            GRPO.model_validate({"objective": wrong})
+        assert caught.value.errors()[0]["loc"] == ("objective", place)
+    with pytest.raises(ValidationError, match="no use for ratio") as caught:
+        GRPO.model_validate({"algorithm": "p3o", "objective": {"ratio": "token"}})
+    assert caught.value.errors()[0]["loc"] == ("objective",)
+
+
+def test_a_training_is_named_by_what_changes_it() -> None:
+    """The name is that of checkpoints and of the policy in the journal: a new default must not change it."""
+    plain = GRPO().named_by()
+    assert plain["objective"] == {} and "fsdp" not in str(plain)
+    assert GRPO.model_validate({"learning": {"fsdp": True}}).named_by() == plain
+    assert GRPO.model_validate({"objective": {"beta": 0.1}}).named_by() == {**plain, "objective": {"beta": 0.1}}
 
 
 def test_a_model_without_weights_here_is_left_alone_and_that_is_said(tmp_path: Path) -> None:
