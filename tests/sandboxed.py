@@ -22,6 +22,19 @@ def f(text):
 """
 
 
+#: How a call of f ends, alike in every sandbox: source, kind, part of the message.
+ENDS = [
+    ("def f(): return {'a': [1, 2.5, None, 'ü']}", "ok", ""),
+    ("def f(): return 1 / 0", "error", "ZeroDivisionError"),
+    ("def f(:", "error", "SyntaxError"),
+    ("def f(): return float('nan')", "bad_result", "JSON"),
+    ("def f(): return 'x' * 2_000_000", "bad_result", "more than"),
+    ("def f(): return f()", "error", "RecursionError"),
+    ("def f():\n    import sys\n    sys.exit()", "error", "SystemExit"),
+    ("def f():\n    import threading\n    threading.Thread(target=print).start()", "forbidden", "thread"),
+]
+
+
 def check_ordinary(one: Outcome, two: Outcome) -> None:
     """Two calls of ORDINARY with the same text, in which "the" is the most frequent word."""
     assert one.ok, one.message

@@ -65,8 +65,8 @@ def written(folder: Path) -> list[str]:
 def measure(work: Path, seed: int, data: Path | None) -> dict[str, Any]:
     spec = yaml.safe_load(WORKFLOW.read_text(encoding="utf-8"))
     spec["seed"] = seed
-    folder = data or WORKFLOW.parent / "data" / "tool_calls"
-    spec["data"] = {split: str(folder / f"{split}.jsonl") for split in ("train", "val", "test")}
+    spec["data"] = {split: str(data / Path(file).name if data else WORKFLOW.parent / file)
+                    for split, file in spec["data"].items()}  # fmt: skip
     sft, grpo = spec.pop("optimize")
     start = run(work / "start", spec, sft)
     spec["lm"] = start["lm"]

@@ -7,7 +7,7 @@ from typing import Any
 
 from workbench.data import Example
 from workbench.lm import estimate_tokens
-from workbench.nodes import all_nodes, enabled
+from workbench.nodes import all_nodes, calls_of
 from workbench.study import Optimizer
 from workbench.task import Task
 
@@ -18,7 +18,7 @@ def estimate(task: Task, optimizers: Sequence[tuple[str, Optimizer]] = ()) -> di
     optimizers: with their names, as `run.prepare` gives them. `most_calls` is of the whole run, None where one of them does
     not say what it takes, or the metric asks a model: how often, it does not say."""
     data, budget = task.dataset, task.spec.budget
-    calls = sum(node.max_calls for node in enabled(task.workflow).values())
+    calls = calls_of(task.workflow)
     baseline, proof = calls * len(data.val), 2 * calls * len(data.test)
     tokens = _prompt_tokens(task, data.val[:20])
     smallest = detectable_gain(len(data.test))
@@ -61,7 +61,7 @@ def estimate(task: Task, optimizers: Sequence[tuple[str, Optimizer]] = ()) -> di
 
 def too_small(task: Task) -> list[str]:
     """A warning where the budget does not pay for the baseline and the whole sealed test, at worst."""
-    calls = sum(node.max_calls for node in enabled(task.workflow).values())
+    calls = calls_of(task.workflow)
     needed = calls * (len(task.dataset.val) + 2 * len(task.dataset.test))
     most = task.spec.budget.calls
     if most is None or most >= needed:

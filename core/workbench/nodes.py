@@ -219,6 +219,11 @@ def enabled(workflow: Workflow) -> dict[str, NodeKind]:
     }
 
 
+def calls_of(workflow: Workflow) -> int:
+    """The most LM calls for one example, retries not counted."""
+    return sum(node.max_calls for node in enabled(workflow).values())
+
+
 def input_fields(workflow: Workflow) -> list[str]:
     """The fields that the workflow reads from an example: read by a node, written by none before it."""
     return fields_from_outside(workflow.graph)

@@ -20,7 +20,7 @@ from workbench.errors import BudgetSpent, LMError, NodeError, PluginError, SpecE
 from workbench.graph import Schedule
 from workbench.ledger import Ledger, ServerDead, Settled
 from workbench.lm import LM, Message, Request, Response
-from workbench.nodes import NodeKind, enabled
+from workbench.nodes import NodeKind, calls_of, enabled
 from workbench.plugins import plugins
 from workbench.policy import PolicySpec
 from workbench.sandbox import LEVELS, Sandbox, SandboxError, open_sandbox
@@ -252,8 +252,7 @@ class Program:
 
     @cached_property
     def max_calls(self) -> int:
-        """The most LM calls for one example, retries not counted."""
-        return sum(node.max_calls for node in self.nodes.values())
+        return calls_of(self.workflow)
 
     @cached_property
     def places(self) -> dict[str, int]:

@@ -15,19 +15,18 @@ import random
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from workbench import Patch, Study, Workflow
 from workbench.data import Example
 from workbench.errors import SpecError, suggest
-from workbench.nodes import enabled
+from workbench.nodes import calls_of, enabled
 from workbench.plugins import plugins
-from workbench.runtime import Program
 from workbench_grpo.lessons import Tokens, drawn_in, general, labelled, mixed, rows_of_lesson, said_in, spliced
 from workbench_grpo.objective import Objective
-from workbench_grpo.optimizer import StudySource, Trains, calls_of
+from workbench_grpo.optimizer import StudySource, Trains
 from workbench_grpo.rewards import Rollout, score
 from workbench_grpo.settings import Course
 from workbench_grpo.trees import Tree, by_state, valued
@@ -73,8 +72,7 @@ class Imitates(Trains):
         if self.tree is None:
             runs = tasks * self.rollouts
             return self._calls(workflow, val, runs, runs * calls_of(workflow), candidates)
-        program = Program(workflow, cast(Any, None))  # it is looked at and never run
-        return self._calls(workflow, val, tasks * self.tree.leaves, tasks * self.tree.calls_of(program), candidates)
+        return self._calls(workflow, val, tasks * self.tree.leaves, tasks * self.tree.calls_of(workflow), candidates)
 
     @property
     def draws(self) -> bool:

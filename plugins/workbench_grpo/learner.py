@@ -108,8 +108,12 @@ class Learner:
         """One step of the optimizer on some rows, in micro-batches."""
         self.optimizer.zero_grad(set_to_none=True)
         tokens, total = float(batch.mask[chosen].sum()), 0.0
-        pairs = len(pairs_of(_rewards(rows, chosen), [(rows[i].task, rows[i].agent) for i in chosen]))
-        answers = answers_of(rows, self.objective)
+        pairs, answers, scored = 0, [], 0
+        if self.objective.surrogate == "pairs":
+            pairs = len(pairs_of(_rewards(rows, chosen), [(rows[i].task, rows[i].agent) for i in chosen]))
+        elif self.objective.surrogate == "pairwise":
+            answers = answers_of(rows, self.objective)
+            scored = len({answers[i] for i in chosen if answers[i][0] is not None})
         mine = self._micro_batches(rows, chosen, spread)
         most = self._most(len(mine))
         for indices in mine:
@@ -126,7 +130,7 @@ class Learner:
                                               self.objective, old=before, pairs=pairs, tokens=tokens)  # fmt: skip
             elif self.objective.surrogate == "pairwise":
                 loss, found = pairwise_loss(logp, spread[indices, 0], part.mask, [answers[i] for i in indices], self.objective,
-                                            old=before, count=len({answers[i] for i in chosen if answers[i][0] is not None}))  # fmt: skip
+                                            old=before, count=scored)  # fmt: skip
             else:
                 loss, found = policy_loss(logp, spread[indices, :width], part.mask, self.objective, old=before,
                                           ref=cut[1], rows=len(chosen), tokens=tokens, max_tokens=self.learning.max_tokens)  # fmt: skip

@@ -19,7 +19,7 @@ from workbench import BudgetSpent, Optimizer, Study, Workflow
 from workbench.data import Example
 from workbench.errors import PluginError, suggest
 from workbench.lm import HasWeights
-from workbench.nodes import enabled
+from workbench.nodes import calls_of, enabled
 from workbench.runtime import lm_spec
 from workbench.spec import LMSpec
 from workbench.workflow import digest
@@ -282,11 +282,6 @@ class GRPO(Trains):
         finally:
             for learner in learners.values():
                 learner.close()
-
-
-def calls_of(workflow: Workflow) -> int:
-    """The most calls of one run."""
-    return sum(node.max_calls for node in enabled(workflow).values())
 
 
 def judges(rewards: Sequence[Part]) -> int:

@@ -167,7 +167,7 @@ class StudySource:
         study, rows = self.study, list(self.study.train)
         drawn, workflow = min(course.tasks, len(rows)), self.workflow_at(step, course)
         if self.tree is not None:
-            calls = drawn * self.tree.calls_of(study.evaluator.program(workflow))
+            calls = drawn * self.tree.calls_of(workflow)
         else:
             calls = study.worst_calls(workflow, rows[:1]) * drawn * course.rollouts
         best = study.best_evaluation

@@ -16,7 +16,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from workbench.runtime import Program
+from workbench.graph import Schedule
+from workbench.nodes import enabled
+from workbench.workflow import Workflow
 from workbench_grpo.rollouts import Row
 
 MOST_LEAVES = 256
@@ -46,9 +48,11 @@ class Tree(BaseModel):
         """The replicas of the calls of a run by their places: runs with the same first branches share them."""
         return [leaf // self.branches ** (self.depth - 1 - level) for level in range(self.depth)]
 
-    def calls_of(self, program: Program) -> int:
-        """The most calls that a tree of runs of a program can take."""
-        return self.calls([program.nodes[name].max_calls for name in program.places])
+    def calls_of(self, workflow: Workflow) -> int:
+        """The most calls that a tree of runs of a workflow can take."""
+        nodes = enabled(workflow)
+        order = Schedule(nodes, workflow.nodes, workflow.graph).order
+        return self.calls([nodes[name].max_calls for name in order])
 
     def calls(self, nodes: Sequence[int]) -> int:
         """The most calls that a tree can take. nodes: the most calls of each node of the workflow, in its order."""

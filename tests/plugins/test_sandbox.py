@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.sandboxed import ORDINARY, check_ordinary
+from tests.sandboxed import ENDS, ORDINARY, check_ordinary
 
 import workbench.sandbox as core
 from workbench.ledger import Ledger
@@ -101,21 +101,14 @@ def test_most_attacks_get_through_without_the_walls(tmp_path: Path) -> None:
 
 
 CASES = [
-    ("def f(): return {'a': [1, 2.5, None, 'ü']}", "ok", ""),
-    ("def f(): return 1 / 0", "error", "ZeroDivisionError"),
-    ("def f(:", "error", "SyntaxError"),
+    *ENDS,
     ("x = 1", "error", "defines no function 'f'"),
     ("def f(a): return a", "error", "TypeError"),
     ("import numpy_that_is_not\ndef f(): return 1", "error", "ModuleNotFoundError"),
-    ("def f(): return float('nan')", "bad_result", "JSON"),
     ("def f(): return {1, 2}", "bad_result", "JSON"),
     ("def f():\n    a = []\n    a.append(a)\n    return a", "bad_result", "JSON"),
-    ("def f(): return 'x' * 2_000_000", "bad_result", "more than"),
-    ("def f(): return f()", "error", "RecursionError"),
     ("def f():\n    import os\n    os._exit(3)", "crashed", "code 3"),
-    ("def f():\n    import sys\n    sys.exit()", "error", "SystemExit"),
     ("def f():\n    import ctypes\n    ctypes.string_at(0)", "crashed", "signal 11"),
-    ("def f():\n    import threading\n    threading.Thread(target=print).start()", "forbidden", "thread"),
     ("def f():\n    import subprocess\n    subprocess.run(['true'])", "forbidden", "PermissionError"),
     ("def f(): return bytearray(10 << 30)", "memory", ""),
     ("def f():\n    import os\n    os.write(3, b'nonsense')\n    os._exit(0)", "bad_result", "form"),
