@@ -122,6 +122,16 @@ class Understating(Optimizer):
         return study.best
 
 
+class Costly(Optimizer):
+    """Asks a model whether it is ready."""
+
+    async def ready(self, study: Study) -> None:
+        await study.lm("task")([{"role": "user", "content": "text: are you there?\nlabel:"}])
+
+    async def optimize(self, study: Study) -> Workflow:
+        return study.best
+
+
 class Frank(Understating):
     """Says what it takes."""
 
@@ -132,6 +142,7 @@ class Frank(Understating):
 @pytest.mark.parametrize(
     ("bad", "check"),
     [
+        (Costly, checks.check_is_ready_without_a_call),
         (Understating, checks.check_keeps_to_its_estimate),
         (Undocumented, checks.check_is_documented),
         (Greedy, checks.check_honours_any_budget),

@@ -110,6 +110,12 @@ class Ledger:
             self.sent = self._count_sent()
             self._resumed = self.sent.calls > 0
 
+    @property
+    def resumed(self) -> bool:
+        """Whether earlier processes of this run sent anything."""
+        self.open()
+        return self._resumed
+
     def close(self) -> None:
         """Record what was sent and never answered (a run that was stopped at once), and drop the file of intents."""
         if self._open:
@@ -254,11 +260,9 @@ class Ledger:
     async def _pay(self, lm: LM, request: Request, role: str, spec: LMSpec, key: str) -> Settled:
         limiter = self._limiters.setdefault(lm.identity, Limiter(spec.concurrency or lm.concurrency))
         prompt = estimate_tokens((*request.messages, *({"content": tool} for tool in request.tools)))
-        price = lm.price(prompt, request.max_tokens)
-        if price is None and self.budget.usd is not None:
-            raise SpecError(f"budget.usd cannot be kept: the price of {lm.identity} is not known",
-                            hint="Add price: {input: ..., output: ...} (dollars per million tokens) under lm.")  # fmt: skip
-        worst = Spend(1, 0, prompt, request.max_tokens, price or 0.0)
+        if (ready := getattr(lm, "ready", None)) is not None:
+            ready()  # before anything is reserved: what cannot be sent is not counted
+        worst = Spend(1, 0, prompt, request.max_tokens, price_of(lm, prompt, request.max_tokens, self.budget))
         if key not in self._failed:
             self._failed[key] = self._failed_earlier(key, role)
         begun = time.monotonic()
@@ -416,6 +420,15 @@ class Ledger:
                 for role, spend in sorted(self.by_role.items())
             },
         }
+
+
+def price_of(lm: LM, prompt: int, completion: int, budget: BudgetSpec) -> float:
+    """US dollars for so many tokens, 0 where the price is unknown. Raises SpecError if there is a ceiling on dollars then."""
+    price = lm.price(prompt, completion)
+    if price is None and budget.usd is not None:
+        raise SpecError(f"budget.usd cannot be kept: the price of {lm.identity} is not known",
+                        hint="Add price: {input: ..., output: ...} (dollars per million tokens) under lm.")  # fmt: skip
+    return price or 0.0
 
 
 def _response(row: Any) -> Response:

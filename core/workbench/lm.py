@@ -103,6 +103,8 @@ class LM(Protocol):
 
     identity: what the answer depends on besides the request: model, address, revision. No secrets: it is stored.
     concurrency: how many requests may be in flight at first; the ledger lowers it on 429.
+    An LM may also have `ready()`: it raises LMError where nothing could be sent from here, for want of a key. It is asked
+    before a run pays for anything, and before each call, which then does not count.
     An LM that remembers its answers may also have `recall(request, response)`: it is told of those that came from the
     journal, so that a resumed run goes on as the first one did.
     """

@@ -7,11 +7,12 @@ import os
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from pydantic import ValidationError
 
-from workbench.errors import PluginError, StoreError
+from workbench.errors import PluginError, StoreError, WorkbenchError
 from workbench.loop import run_course
 from workbench.overrides import apply_overrides
 from workbench.plugins import plugins
@@ -103,6 +104,16 @@ def prepare(
     """Read and check everything about a workflow file, without calling any model. Raises SpecError."""
     _, source = load_spec(path)
     return _prepare(source, Path(path).resolve().parent, sets)
+
+
+def obstacles(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> list[WorkbenchError]:
+    """What would stop a run of a valid file that began here and now; no model is called."""
+    with TemporaryDirectory() as folder:
+        store = Store(Path(folder) / "run.db")
+        try:
+            return run_course(Session(store, 0, "", task, list(optimizers), Options(), None).obstacles(close=True))
+        finally:
+            store.close()
 
 
 def _prepare(

@@ -20,6 +20,7 @@ from workbench.export import write_workflow
 from workbench.guard import leaks
 from workbench.ledger import CallInfo, Ledger, ServerDead
 from workbench.plugins import plugins
+from workbench.ready import lms_not_ready, lms_of, not_ready
 from workbench.report import Report, build_report
 from workbench.runtime import LMPool, Runtime
 from workbench.store import RunLock, Store, dumps, now
@@ -92,6 +93,8 @@ class Session:
             assert course is not None
             self._catch_signals(course)
             try:
+                if not self.ledger.resumed and (found := await self.obstacles()):
+                    raise found[0]
                 report = await self._course()
             except (Interrupted, asyncio.CancelledError):
                 report = self._report("interrupted")
@@ -107,6 +110,16 @@ class Session:
             self._finish(report)
             self.ledger.close()
             return report
+
+    async def obstacles(self, close: bool = False) -> list[WorkbenchError]:
+        """What would stop the run here, found without a call. A resumed run is not asked: it may need little of it. close:
+        nothing else is asked of this session."""
+        studies = [(self._study(self.task.workflow, i + 1, name), o) for i, (name, o) in enumerate(self.optimizers)]
+        try:
+            return [*lms_not_ready(lms_of(self.task), self.runtime), *await not_ready(self.task, studies)]
+        finally:
+            if close:
+                await self.runtime.aclose()
 
     async def _course(self) -> Report:
         task, status, broken = self.task, "finished", None

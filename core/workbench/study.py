@@ -35,6 +35,13 @@ class Optimizer(BaseModel):
         """Search, and return the workflow to go on with: usually `study.best`."""
         raise NotImplementedError
 
+    async def ready(self, study: Study) -> None:
+        """Raise what would stop `optimize` from the start: a missing package, a setting that the rows do not fit, no sandbox.
+
+        Asked before a run pays for its first call, and by `workbench validate`; it calls no model. The path of a SpecError
+        is that within the optimizer's parameters. study.workflow is where the run begins: others may change it before.
+        """
+
     def most_calls(self, workflow: Workflow, train: Sequence[Example], val: Sequence[Example]) -> int | None:
         """The most calls that `optimize` takes from this workflow on these rows where no budget ends it, its evaluations on
         val included, retries left out; None where its settings do not say. `workbench estimate` adds it up."""

@@ -74,6 +74,9 @@ class Adas(Optimizer):
     shown: int = Field(3000, ge=0, description="characters of examples in a prompt")
     temperature: float = Field(0.8, ge=0, le=2, description="of the proposer")
 
+    async def ready(self, study: Study) -> None:
+        await study.evaluator.runtime.sandbox()
+
     async def optimize(self, study: Study) -> Workflow:
         name, node = self._target(study.workflow)
         rows = list(study.train)[: self.rows]

@@ -42,6 +42,10 @@ class Align(Optimizer):
     shown: int = Field(4000, ge=500, description="characters of results and examples in a prompt")
     temperature: float = Field(0.8, ge=0, le=2, description="of the proposer")
 
+    async def ready(self, study: Study) -> None:
+        if self.write != "descriptions" and learnable(study.workflow, "wrappers"):
+            await study.evaluator.runtime.sandbox()
+
     async def optimize(self, study: Study) -> Workflow:
         places = [a.rpartition(".")[0] for a, what in learnable(study.workflow).items() if what == "wrappers"]
         ask, batches = Proposer(study, self.temperature, max_tokens=800), Batches(study, self.batch)

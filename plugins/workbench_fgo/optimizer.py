@@ -15,7 +15,7 @@ from pydantic import Field, field_validator, model_validator
 
 from workbench import Optimizer, Study, Workflow
 from workbench.data import Example
-from workbench.errors import SpecError
+from workbench.errors import SpecError, suggest
 from workbench.propose import Proposer
 from workbench.study import named_optimizer
 from workbench_fgo.divide import at_random, by_group, failure_of
@@ -65,6 +65,12 @@ class Fgo(Optimizer):
             raise ValueError("`divide: type` needs `by`, the field of the data that holds the type")
         return self
 
+    async def ready(self, study: Study) -> None:
+        if self.divide == "type" and study.train and not any(self.by in row for row in study.train):
+            raise SpecError(f"no training row has the field '{self.by}'", path=("by",),
+                            hint=suggest(str(self.by), study.train[0].fields))  # fmt: skip
+        await named_optimizer(self.inner).ready(study)
+
     async def optimize(self, study: Study) -> Workflow:
         for _ in range(self.rounds if study.train else 0):
             start = study.best
@@ -97,9 +103,6 @@ class Fgo(Optimizer):
             return at_random(rows, self.part_size, study.rng)
         if self.divide == "type":
             by = self.by or ""
-            if not any(by in row for row in rows):
-                raise SpecError(f"fgo: no training row has the field '{by}' named in `by`",
-                                hint=f"Fields: {', '.join(rows[0].fields)}.")  # fmt: skip
             return by_group(rows, self.part_size, study.rng, lambda row: row[by] if by in row else "")
         if not study.affords(start, rows):
             return at_random(rows, self.part_size, study.rng)

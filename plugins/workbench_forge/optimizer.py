@@ -57,6 +57,10 @@ class Forge(Optimizer):
     imports: list[str] = Field(list(HARMLESS), description="modules that a function may import: feedback, no boundary")
     temperature: float = Field(0.8, ge=0, le=2, description="of the proposer")
 
+    async def ready(self, study: Study) -> None:
+        if learnable(study.workflow, "functions") or learnable(study.workflow, "code"):
+            await study.evaluator.runtime.sandbox()
+
     async def optimize(self, study: Study) -> Workflow:
         agents = learnable(study.workflow, "functions") if self.kind != "heuristic" else {}
         programs = learnable(study.workflow, "code") if self.kind != "functions" else {}

@@ -24,7 +24,7 @@ from workbench.data import Example
 from workbench.errors import SpecError, suggest
 from workbench.nodes import calls_of, enabled
 from workbench.plugins import plugins
-from workbench_grpo.lessons import Tokens, drawn_in, general, labelled, mixed, rows_of_lesson, said_in, spliced
+from workbench_grpo.lessons import Lesson, Tokens, drawn_in, general, labelled, mixed, rows_of_lesson, said_in, spliced
 from workbench_grpo.objective import Objective
 from workbench_grpo.optimizer import StudySource, Trains
 from workbench_grpo.rewards import Rollout, score
@@ -224,6 +224,16 @@ class SFT(Imitates):
             )
         return self
 
+    async def ready(self, study: Study) -> None:
+        await super().ready(study)
+        if self.source == "labels":
+            self._check_labels(study)
+        if self.source == "teacher" and "teacher" not in study.evaluator.runtime.roles:
+            raise SpecError("`source: teacher` needs a teacher", hint="Write e.g. roles: {teacher: openai/gpt-4.1}.",
+                            path=("source",))  # fmt: skip
+        if self.mixture is not None:
+            self._general_chats(study, self.mixture)
+
     @property
     def draws(self) -> bool:
         return self.source != "labels"
@@ -247,7 +257,6 @@ class SFT(Imitates):
                      round_: int) -> list[list[Row]]:  # fmt: skip
         tokens, nodes = tokens_of(policy), trained_nodes(study, self.address)
         if self.source == "labels":
-            self._check_labels(study)
             lessons = [labelled(study.workflow, task, {**study.targets, **self.labels}, nodes) for task in tasks]
             chosen = [_once(row for lesson in some for row in rows_of_lesson(lesson, tokens)) for some in lessons]
             count = sum(map(len, chosen))
@@ -268,9 +277,10 @@ class SFT(Imitates):
         outputs = sorted({output for node in enabled(study.workflow).values() for output in node.outputs})
         for output, field in self.labels.items():
             if output not in outputs:
-                raise SpecError(f"labels: no node writes '{output}'; outputs: {', '.join(outputs)}")
-            if not any(field in row for row in study.train):
-                raise SpecError(f"labels: no row of train has a field '{field}'")
+                raise SpecError(f"no node writes '{output}'", hint=suggest(output, outputs), path=("labels", output))
+            if study.train and not any(field in row for row in study.train):
+                raise SpecError(f"no row of train has a field '{field}'", hint=suggest(field, study.train[0].fields),
+                                path=("labels", output))  # fmt: skip
 
     def _of_group(self, group: Sequence[Rollout], tokens: Tokens, nodes: Collection[str], round_: int) -> Iterator[Row]:
         """Rows of the runs on one training row: of the good ones, and of wrong ones that a good one mends."""
@@ -298,10 +308,7 @@ class SFT(Imitates):
 
     async def _taught(self, study: Study, tasks: Sequence[Example]) -> list[list[Rollout]]:
         """Runs of the workflow with the teacher in place of the trained model, scored."""
-        spec = study.evaluator.runtime.roles.get("teacher")
-        if spec is None:
-            raise SpecError("`source: teacher` needs a teacher", hint="Write e.g. roles: {teacher: openai/gpt-4.1}.",
-                            path=("roles",))  # fmt: skip
+        spec = study.evaluator.runtime.roles["teacher"]
         workflow = study.workflow.patched(
             Patch({self.address: spec.model_dump(exclude_defaults=True)}, note="the teacher's runs")
         )
@@ -313,16 +320,19 @@ class SFT(Imitates):
     def added(self, study: Study, policy: Policy) -> list[list[Row]]:
         if self.mixture is None:
             return []
-        place, known = (study.workflow.base / self.mixture.file).resolve(), plugins().names("readers")
+        lessons, tokens = self._general_chats(study, self.mixture), tokens_of(policy)
+        return [rows for lesson in lessons if (rows := rows_of_lesson(lesson, tokens))]
+
+    def _general_chats(self, study: Study, mixture: Mixture) -> list[Lesson]:
+        place, known = (study.workflow.base / mixture.file).resolve(), plugins().names("readers")
         suffix = place.suffix.lstrip(".")
         if suffix not in known or not place.is_file():
-            raise SpecError(f"the mixture's file {place} cannot be read", hint=suggest(suffix, known))
+            hint = suggest(suffix, known) if suffix not in known else "There is no such file."
+            raise SpecError(f"the mixture's file {place} cannot be read", hint=hint, path=("mixture", "file"))
         try:
-            lessons = general(plugins().get("readers", suffix)(str(place), {}))
+            return general(plugins().get("readers", suffix)(str(place), {}))
         except ValueError as error:
-            raise SpecError(f"{place}: {error}") from None
-        tokens = tokens_of(policy)
-        return [rows for lesson in lessons if (rows := rows_of_lesson(lesson, tokens))]
+            raise SpecError(f"{place}: {error}", path=("mixture", "file")) from None
 
     def mix(self, count: int, added: Sequence[list[Row]], rng: random.Random) -> list[list[Row]]:
         return mixed(count, self.mixture.share, added, rng) if self.mixture else []
@@ -344,6 +354,12 @@ class DPO(Imitates):
     """Trains the language model to prefer, of its own rollouts on a row, the better to the worse."""
 
     beta: float = Field(0.1, gt=0, description="temperature of the preference: smaller values move further")
+
+    @model_validator(mode="after")
+    def _has_pairs(self) -> DPO:
+        if self.tree is None and self.rollouts < 2:
+            raise ValueError("dpo learns from two rollouts of a row that differ: give `rollouts` of 2 or more")
+        return self
 
     def objective(self) -> Objective:
         return Objective.model_validate({

@@ -67,6 +67,17 @@ class Trains(Optimizer):
             raise ValueError("a server gets an adapter, not all weights: give `lora: {}` as well")
         return self
 
+    async def ready(self, study: Study) -> None:
+        found = [self._role(study, name, settings) for name, settings in self.made_policies().items()]
+        roles = [role for role in found if isinstance(role, Role)]
+        if len(roles) < len(found):
+            return  # there is nothing to train, as `optimize` will tell
+        check_extra(any(role.lora for role in roles))
+        if spread := [role.learning for role in roles if role.learning.fsdp]:
+            from workbench_grpo.processes import check_processes  # imports torch
+
+            check_processes(spread[0])
+
     async def optimize(self, study: Study) -> Workflow:
         number = study.rng.getrandbits(32)
         roles = {}
@@ -209,6 +220,12 @@ class GRPO(Trains):
             found = [InitErrorDetails(type=e["type"], loc=("objective", *e["loc"]), input=e["input"], ctx=e.get("ctx", {}))
                      for e in error.errors()]  # fmt: skip
             raise ValidationError.from_exception_data(error.title, found) from None
+        objective, course = self.made_objective(), self.made_course()
+        compared = "task" in objective.group and objective.centre != "none" and objective.singleton == "zero"
+        if course.rollouts == 1 and compared and not course.replay and not objective.step_weight:
+            raise ValueError(
+                f"{self.algorithm} compares the rollouts of a row with each other: give course.rollouts of 2 or more"
+            )
         starts = [stage.start for stage in self.stages]
         if starts != sorted(set(starts)):
             raise ValueError(f"stages must begin one after the other, and theirs begin at {starts}")
@@ -218,7 +235,7 @@ class GRPO(Trains):
         if wrong := [name for name in self.policies if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name)]:
             raise ValueError(f"'{wrong[0]}' is no name for a policy: letters, digits and _, beginning with a letter")
         heats = [self.learning, *(p.learning for p in self.policies.values() if p.learning)]
-        if self.made_course().replay and any(s.temperature != 1.0 for s in heats):
+        if course.replay and any(s.temperature != 1.0 for s in heats):
             raise ValueError("replay needs `learning: {temperature: 1}`: what was drawn keeps its probabilities at 1")
         if self.policies and self.address != "lm":
             raise ValueError("give either `address` or `policies`, which hold an address each")

@@ -144,15 +144,20 @@ class LeadingLearner(Learner):
             _tell("drop", self.number)
 
 
-def make_policy(learning: Learning, base: str, **how: Any) -> Policy:
-    """A policy of the kind that the settings ask for. Raises PluginError where that needs other processes."""
-    if not learning.fsdp:
-        return Policy(base, **how)
-    if not (dist.is_available() and dist.is_initialized()):
+def check_processes(learning: Learning) -> None:
+    """Raises PluginError where the settings ask for other processes, and there are none."""
+    if learning.fsdp and not (dist.is_available() and dist.is_initialized()):
         raise PluginError(
             "learning.fsdp spreads the weights over several processes, and there is only this one. Start the run by "
             "`torchrun --nproc-per-node 2 -m workbench optimize FILE` (resume likewise), or leave fsdp out"
         )
+
+
+def make_policy(learning: Learning, base: str, **how: Any) -> Policy:
+    """A policy of the kind that the settings ask for. Raises PluginError where that needs other processes."""
+    check_processes(learning)
+    if not learning.fsdp:
+        return Policy(base, **how)
     from workbench_grpo.sharded import ShardedPolicy
 
     return ShardedPolicy(base, **how)

@@ -110,6 +110,10 @@ class OpenAIChat:
 
         return await self._sent(self._url, body, read)
 
+    def ready(self) -> None:
+        """Raises LMError without the key that the server needs."""
+        self._key()
+
     async def embed(self, texts: Sequence[str]) -> tuple[list[list[float]], int]:
         """One POST {base}/embeddings: a vector for each text, and the tokens read. Raises LMError."""
         body = json.dumps({"model": self.model, "input": list(texts), **self._extra}).encode()

@@ -51,10 +51,12 @@ class Optuna(Optimizer):
             raise ValueError(f"the sampler {value} needs the package {needed}: pip install 'agent-workbench[samplers]'")
         return value
 
+    async def ready(self, study: Study) -> None:
+        if len(study.objectives) > 1 and self.sampler == "cmaes":
+            raise SpecError("the sampler cmaes takes one objective", hint="Use nsga2 or tpe.", path=("sampler",))
+
     async def optimize(self, study: Study) -> Workflow:
         single = len(study.objectives) == 1
-        if not single and self.sampler == "cmaes":
-            raise SpecError("the sampler cmaes takes one objective", hint="Use nsga2 or tpe.")
         searcher = study.searcher(
             sampler=self.sampler,
             startup=self.startup,

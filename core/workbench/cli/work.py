@@ -86,17 +86,21 @@ def validate_command(file: Path, sets: tuple[str, ...], as_json: bool) -> None:
     from workbench.errors import PluginError, SpecError
     from workbench.nodes import all_nodes, learnable
     from workbench.remarks import remarks
-    from workbench.run import prepare
+    from workbench.run import obstacles, prepare
+    from workbench.sandbox import SandboxError
 
     settings = _settings(sets, None)
     try:
         spec, _, task, optimizers = prepare(file, settings)
+        lacking = obstacles(task, optimizers)
+        if wrong := [e for e in lacking if isinstance(e, SpecError) and not isinstance(e, SandboxError)]:
+            raise wrong[0]
     except (SpecError, PluginError) as error:
         if as_json:
             echo_json({"ok": False, "errors": [_as_object(error)]})
         raise
     data = task.dataset
-    warnings = [*data.warnings, *remarks(task)]
+    warnings = [*data.warnings, *remarks(task), *(f"it cannot run here: {error}" for error in lacking)]
     summary = {
         "ok": True, "name": spec.name, "nodes": list(task.workflow.nodes), "inputs": list(task.inputs),
         "rows": {"train": len(data.train), "val": len(data.val), "test": len(data.test)},

@@ -31,6 +31,7 @@ def optimizer_checks() -> list[Check]:
         check_is_documented, check_honours_any_budget, check_never_sees_test_rows, check_is_deterministic,
         check_resumes_exactly, check_survives_failures, check_survives_refusals, check_leaves_its_input_unchanged,
         check_leaves_global_random_alone, check_keeps_to_its_estimate,
+        check_is_ready_without_a_call,
     ]  # fmt: skip
 
 
@@ -190,10 +191,26 @@ def check_keeps_to_its_estimate(optimizer: Optimizer) -> None:
         )
 
 
+def check_is_ready_without_a_call(optimizer: Optimizer) -> None:
+    """What it lacks it finds without a call."""
+    sent: list[int] = []
+
+    class Watched(_Wrapped):
+        async def ready(self, study: Study) -> None:
+            await super().ready(study)
+            sent.append(study.ledger.sent.calls)
+
+    _run(Watched(inner=optimizer), calls=1)
+    assert sent == [0], f"{_name(optimizer)}.ready called a model: it is asked before a run pays for anything"
+
+
 class _Wrapped(Optimizer):
     """An optimizer that looks on while another one works."""
 
     inner: Any = None
+
+    async def ready(self, study: Study) -> None:
+        await self.inner.ready(study)
 
     async def optimize(self, study: Study) -> Workflow:
         return await self.inner.optimize(study)
