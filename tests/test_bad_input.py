@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -243,3 +244,27 @@ def test_two_distributions_with_one_plugin_name_are_both_named(folder: Path) -> 
     done = subprocess.run([sys.executable, "-c", "from workbench.cli import main; main()", "plugins"], env=env,
                           capture_output=True, text=True)  # fmt: skip
     assert done.returncode == 2 and "first" in done.stderr and "second" in done.stderr, done.stderr
+
+
+def test_all_that_is_wrong_is_said_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In nodes and optimizers, each at its place; a key that is missing beside an unknown one is that one, mistyped."""
+    (tmp_path / "rows.jsonl").write_text(ROW * 9)
+    text = swap("    instructions: Sort it.", "    samples: many\n    demoes: []\n  two: {predict: 'text -> more', lm: 3}")
+    text = text.replace("trials: 3", "trials: 0, x: 1").replace("budget:", "  - nothing\nbudget:")
+    (tmp_path / "w.yaml").write_text(text)
+    found = _validate(tmp_path, capsys)
+    assert found == {
+        "9:5": "unknown key 'demoes'", "8:5": "nodes.sort.samples: must be a whole number, not 'many'",
+        "10:34": "nodes.two.lm: must be text, not 3", "14:25": "unknown key 'x'",
+        "14:14": "optimize.0.random.trials: must be greater than or equal to 1, not 0", "15:5": "unknown optimizer 'nothing'.",
+    }  # fmt: skip
+    (tmp_path / "w.yaml").write_text(swap("metric:", "metrics:").replace("calls: 100", "calls: many"))
+    assert list(_validate(tmp_path, capsys)) == ["4:1", "13:10"]
+
+
+def _validate(folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
+    with pytest.raises(SystemExit) as ended:
+        main(["validate", str(folder / "w.yaml"), "--json"])
+    assert ended.value.code == 2
+    errors = json.loads(capsys.readouterr().out)["errors"]
+    return {f"{e['line']}:{e['column']}": e["message"].split(" Known: ")[0] for e in errors}

@@ -228,7 +228,14 @@ def test_a_killed_run_is_not_running(tmp_path: Path) -> None:
     with RunLock(store, store.find_run("last")["run"]):
         assert "running" in CliRunner().invoke(cli, ["runs", "--db", str(tmp_path / "run.db")]).output
     store.close()
-    assert "workbench resume" in CliRunner().invoke(cli, ["show", "--db", str(tmp_path / "run.db")]).output
+    shown = CliRunner().invoke(cli, ["show", "--db", str(tmp_path / "run.db")]).output
+    assert "workbench resume" in shown and "It ended before" in shown
+
+
+def test_an_input_without_a_name_is_refused(tmp_path: Path) -> None:
+    plant(tmp_path, lambda r: 0.3, {"random": {"trials": 1}}, calls=400)
+    found = CliRunner().invoke(cli, ["run", str(tmp_path / "workflow.yaml"), "--input", '{"text": "a"}'])
+    assert found.exit_code == 2 and "is not FIELD=VALUE" in found.output
 
 
 def test_a_budget_that_is_too_small_for_the_proof_is_told_at_the_start(tmp_path: Path) -> None:

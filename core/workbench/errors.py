@@ -24,7 +24,8 @@ class WorkbenchError(Exception):
 class SpecError(WorkbenchError):
     """Something that the user wrote cannot be used.
 
-    `message` says what is wrong, `hint` what to write instead. `line` and `column` count from 1.
+    `message` says what is wrong, `hint` what to write instead. `line` and `column` count from 1. `more`: what else is wrong
+    with the same file, as far as it is known.
     """
 
     def __init__(
@@ -39,12 +40,25 @@ class SpecError(WorkbenchError):
     ):
         self.message, self.file, self.line, self.column = message, file, line, column
         self.hint, self.path = hint, path
+        self.more: tuple[SpecError, ...] = ()
         super().__init__(str(self))
 
     def __str__(self) -> str:
+        return "\n".join([self._alone(), *(error._alone() for error in self.more)])
+
+    def _alone(self) -> str:
         place = ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
         text = f"{place}: {self.message}" if place else self.message
         return f"{text}\n  {self.hint}" if self.hint else text
+
+
+def together(errors: Iterable[SpecError]) -> SpecError:
+    """The first error, with the others and what they know of as its `more`. There must be one."""
+    found = [one for error in errors for one in (error, *error.more)]
+    for error in found:
+        error.more = ()
+    found[0].more = tuple(found[1:])
+    return found[0]
 
 
 class PluginError(WorkbenchError):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from workbench.errors import PluginError, SpecError, suggest
+from workbench.errors import PluginError, SpecError, suggest, together
 from workbench.graph import build_graph, fields_from_outside
 from workbench.plugins import plugins
 from workbench.signature import Signature
@@ -181,15 +181,18 @@ def _make_node(name: str, text: str, base: Path) -> NodeKind:
 
 def check_nodes(workflow: Workflow, source: Any = None) -> None:
     """Make every node and the graph. Raises SpecError, with its place in the file if source is given."""
+    wrong = []
     for name, tree in workflow.nodes.items():
         try:
             make_node(name, tree, workflow.base)
         except ValidationError as error:
             cls = node_class(tree["kind"])
-            raise spec_error(_Placed(source, tree, cls), error, cls.Config, ("nodes", name)) from None
+            wrong.append(spec_error(_Placed(source, tree, cls), error, cls.Config, ("nodes", name)))
         except SpecError as error:
             place = _Placed(source, tree, node_class(tree["kind"]))
-            raise place.error(("nodes", name, *error.path), error.message, error.hint) from None
+            wrong.append(place.error(("nodes", name, *error.path), error.message, error.hint))
+    if wrong:
+        raise together(wrong)
 
     def fail(path: tuple[str | int, ...], message: str, hint: str | None) -> SpecError:
         return SpecError(message, hint=hint, path=path) if source is None else source.error(path, message, hint)

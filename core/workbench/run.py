@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from workbench.errors import PluginError, StoreError, WorkbenchError
+from workbench.errors import PluginError, SpecError, StoreError, WorkbenchError, together
 from workbench.loop import run_course
 from workbench.overrides import apply_overrides
 from workbench.plugins import plugins
@@ -120,9 +120,20 @@ def _prepare(
     source: Source, base: Path, sets: Sequence[tuple[str, Any]]
 ) -> tuple[Spec, Source, Task, list[tuple[str, Optimizer]]]:
     spec, source = check_spec(apply_overrides(source, sets))
-    task = load_task(spec, source, base)
-    check_space(spec.search, task.workflow, source.error, given=tuple(task.dataset.val[0]))
+    try:
+        task = load_task(spec, source, base)
+        check_space(spec.search, task.workflow, source.error, given=tuple(task.dataset.val[0]))
+    except SpecError as error:
+        raise together([error, *_wrong_optimizers(spec, source)]) from error.__cause__
     return spec, source, task, load_optimizers(spec, source)
+
+
+def _wrong_optimizers(spec: Spec, source: Source) -> list[SpecError]:
+    try:
+        load_optimizers(spec, source)
+    except SpecError as error:
+        return [error]
+    return []
 
 
 def _stored(row: Any, sets: Sequence[tuple[str, Any]]) -> tuple[Spec, Source, Task, list[tuple[str, Optimizer]]]:
@@ -137,18 +148,21 @@ def prepare_stored(row: Any) -> Task:
 def load_optimizers(spec: Spec, source: Source) -> list[tuple[str, Optimizer]]:
     """The optimizers of the file with their parameters; bootstrap if it names none."""
     entries = spec.optimize or [{"bootstrap": {}}]
-    made = []
+    made, wrong = [], []
     for index, entry in enumerate(entries):
         ((name, parameters),) = entry.items()
         path = ("optimize", index) if source.has(("optimize", index)) else ("optimize",)
         try:
             cls = plugins().get("optimizers", name)
         except PluginError as error:
-            raise source.error(path, str(error)) from error
+            wrong.append(source.error(path, str(error)))
+            continue
         try:
             made.append((name, cls.model_validate(parameters)))
         except ValidationError as error:
-            raise spec_error(source, error, cls, (*path, name)) from None
+            wrong.append(spec_error(source, error, cls, (*path, name)))
+    if wrong:
+        raise together(wrong)
     return made
 
 

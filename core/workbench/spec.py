@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Protocol, Union, get_args, get_origi
 
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
-from workbench.errors import SpecError, suggest
+from workbench.errors import SpecError, suggest, together
 from workbench.policy import PolicySpec
 from workbench.strict import Strict
 from workbench.yamlsource import Source, load_yaml_file
@@ -261,18 +261,33 @@ class Places(Protocol):
 def spec_error(
     source: Places, error: ValidationError, model: type[BaseModel], prefix: tuple[str | int, ...] = ()
 ) -> SpecError:
-    """The first of pydantic's complaints, in our words, at its place in the file."""
+    """pydantic's complaints in our words, at their places in the file; unknown keys come first."""
     details = sorted(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
-    first = details[0]
-    path = prefix + tuple(part for part in first["loc"] if _in_file(part))
+    # A key that is missing beside one that is unknown is most often that one, mistyped.
+    mistyped = {e["loc"][:-1] for e in details if e["type"] == "extra_forbidden"}
+    details = [e for e in details if e["type"] != "missing" or e["loc"][:-1] not in mistyped]
+    found: dict[Any, SpecError] = {}
+    for detail in details:
+        made = _complaint(source, detail, model, prefix)
+        # Of a union all members complain, each in its own way: of one place the first is enough. Several keys may be missing.
+        place = (made.line, made.column) if made.line else made.path
+        found.setdefault((*place, made.message if detail["type"] == "missing" else ""), made)
+    return together(found.values())
+
+
+def _complaint(source: Places, detail: Any, model: type[BaseModel], prefix: tuple[str | int, ...]) -> SpecError:
+    loc = detail["loc"]
+    if loc and detail["type"].startswith(_MEMBERS.get(loc[-1], "\0")):
+        loc = loc[:-1]  # the member of a union that complains
+    path = prefix + tuple(part for part in loc if _in_file(part))
     name = ".".join(str(part) for part in path) or "the file"
-    kind, given = first["type"], first.get("input")
+    kind, given = detail["type"], detail.get("input")
     shown = repr(given) if len(repr(given)) <= 60 else repr(given)[:57] + "..."
     if kind == "extra_forbidden":
-        known = _fields_at(model, first["loc"][:-1])
-        if prefix[:1] == ("nodes",) and len(prefix) == 2 and len(first["loc"]) == 1:
+        known = _fields_at(model, detail["loc"][:-1])
+        if prefix[:1] == ("nodes",) and len(prefix) == 2 and len(detail["loc"]) == 1:
             known = [*known, *NODE_KEYS]
-        key = str(first["loc"][-1])
+        key = str(detail["loc"][-1])
         homes = [name for name in model.model_fields if key in _fields_at(model, (name,))]
         hint = (
             f"It belongs into `{homes[0]}`: write {homes[0]}: {{{key}: ...}}."
@@ -281,16 +296,19 @@ def spec_error(
         )
         return source.error(path, f"unknown key '{key}'", hint)
     if kind == "missing":
-        parent = path[:-1] if path and path[-1] == first["loc"][-1] else path
+        parent = path[:-1] if path and path[-1] == detail["loc"][-1] else path
         return source.error(
             parent,
-            f"'{first['loc'][-1]}' is missing" + (f" in {'.'.join(map(str, parent))}" if parent else ""),
-            _example_of((*parent, first["loc"][-1])),
+            f"'{detail['loc'][-1]}' is missing" + (f" in {'.'.join(map(str, parent))}" if parent else ""),
+            _example_of((*parent, detail["loc"][-1])),
         )
-    message = first["msg"].removeprefix("Value error, ")
+    message = detail["msg"].removeprefix("Value error, ")
     if kind == "value_error":
         return source.error(path, f"{name}: {message}")
-    return source.error(path, f"{name}: {_plain(kind, first)}, not {shown}", _example_of(path))
+    return source.error(path, f"{name}: {_plain(kind, detail)}, not {shown}", _example_of(path))
+
+
+_MEMBERS = {"str": "string_", "int": "int_", "float": "float_", "bool": "bool_"}
 
 
 def _in_file(part: Any) -> bool:
@@ -314,7 +332,9 @@ def _plain(kind: str, detail: Any) -> str:
     if kind in words:
         return words[kind]
     message = detail["msg"]
-    return message[0].lower() + message[1:].replace("Input should", "should")
+    if message.startswith("Input should "):
+        return f"must {message.removeprefix('Input should ')}"
+    return message[0].lower() + message[1:]
 
 
 _EXAMPLES = {

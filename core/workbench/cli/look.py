@@ -81,6 +81,8 @@ def show_command(run: str, failures: bool, calls: int, tree: bool, mermaid: bool
     click.echo(f"run {row['run']} of {visible(row['name'])}: {found['status']}, started {row['started']}")
     if found["status"] == "killed":
         click.echo(f"Nothing paid for is lost. Go on with: workbench resume {row['run']} --db {db}")
+    if report and found["status"] in ("killed", "running"):
+        click.echo("It ended before, and this is what it reported then:")
     for line in report.get("lines", []) if report else ():
         click.echo(visible(line))
     click.echo("candidates:")

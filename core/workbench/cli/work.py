@@ -67,14 +67,17 @@ def _settings(sets: tuple[str, ...], seed: int | None, **budgets: Any) -> list[t
     """All flags as (address, value)."""
     from workbench.overrides import parse_value
 
-    found = []
-    for text in sets:
-        address, equals, value = text.partition("=")
-        if not equals or not address:
-            raise click.BadParameter(f"'{text}' is not ADDRESS=VALUE", param_hint="--set")
-        found.append((address.strip(), parse_value(value)))
+    pairs = (_pair(text, "ADDRESS=VALUE", "--set") for text in sets)
+    found: list[tuple[str, Any]] = [(address, parse_value(value)) for address, value in pairs]
     found += [("seed", seed)] if seed is not None else []
     return found + [(f"budget.{k}", v) for k, v in budgets.items() if v is not None]
+
+
+def _pair(text: str, form: str, option: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise click.BadParameter(f"'{text}' is not {form}", param_hint=option)
+    return name.strip(), value
 
 
 @click.command("validate")
@@ -83,7 +86,7 @@ def _settings(sets: tuple[str, ...], seed: int | None, **budgets: Any) -> list[t
 @_JSON
 def validate_command(file: Path, sets: tuple[str, ...], as_json: bool) -> None:
     """Check a workflow file, its data and its metric, without calling any model."""
-    from workbench.errors import PluginError, SpecError
+    from workbench.errors import PluginError, SpecError, together
     from workbench.nodes import all_nodes, learnable
     from workbench.remarks import remarks
     from workbench.run import obstacles, prepare
@@ -94,10 +97,10 @@ def validate_command(file: Path, sets: tuple[str, ...], as_json: bool) -> None:
         spec, _, task, optimizers = prepare(file, settings)
         lacking = obstacles(task, optimizers)
         if wrong := [e for e in lacking if isinstance(e, SpecError) and not isinstance(e, SandboxError)]:
-            raise wrong[0]
+            raise together(wrong)
     except (SpecError, PluginError) as error:
         if as_json:
-            echo_json({"ok": False, "errors": [_as_object(error)]})
+            echo_json({"ok": False, "errors": [_as_object(e) for e in (error, *getattr(error, "more", ()))]})
         raise
     data = task.dataset
     warnings = [*data.warnings, *remarks(task), *(f"it cannot run here: {error}" for error in lacking)]
@@ -156,7 +159,7 @@ def run_command(
     """Run the workflow once, and show every step."""
     from workbench.single import run_single
 
-    values = {name: value for name, _, value in (text.partition("=") for text in inputs)}
+    values = dict(_pair(text, "FIELD=VALUE", "--input") for text in inputs)
     consent = _asked if sys.stdin.isatty() else None
     outcome = run_single(file, values or None, example, _settings(sets, None), db, consent)
     if as_json:
