@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ def synthesize_command(file: Path, out: Path, rows: int | None, calls: int | Non
                        as_json: bool) -> None:  # fmt: skip
     """Let a model write rows for the tools of FILE, and keep those that pass all checks.
 
-    After a kill, the same command goes on: what was paid for is in the database.
+    After a kill, the same command goes on: what was paid for is in the database. Exits 1 if no row passed.
     """
     from workbench_synth.synthesize import synthesize
 
@@ -37,10 +38,12 @@ def synthesize_command(file: Path, out: Path, rows: int | None, calls: int | Non
     if not found.rows:
         click.echo(f"No row passed the checks, so {out} was not written.", err=True)
     if as_json:
-        return echo_json({**found.as_dict(), "out": str(out)})
+        echo_json({**found.as_dict(), "out": str(out)})
+        sys.exit(0 if found.rows else 1)
     click.echo(f"{len(found.rows)} rows in {out}, from {found.requests} requests ({found.spent['calls']} calls)")
     for reason, count in found.as_dict()["rejected"].items():
         if count:
             click.echo(visible(f"  left out, {reason}: {count}, e.g. {found.examples[reason]}"))
     if found.status == "budget":
         click.echo("The budget is spent.")
+    sys.exit(0 if found.rows else 1)

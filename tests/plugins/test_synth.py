@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from tests.scripted import Script
 
+from workbench.cli import cli
 from workbench.errors import SpecError
 from workbench.lm import Request
 from workbench_synth.apis import load_apis, misfit
@@ -243,3 +245,12 @@ def test_wrong_descriptions_of_tools_are_refused_at_their_place(
         load_apis("apis.json", [], tmp_path)
     found = (raised.value.line, raised.value.column)
     assert found == (place or (None, None)), "a list has no places: our reader of YAML wants a mapping"
+
+
+def test_a_model_that_writes_no_row_ends_the_command_with_1(tmp_path: Path) -> None:
+    """The bundled model writes names of teams, no rows."""
+    path = write(tmp_path, lm="bundled/nano", budget={"calls": 3})
+    args = ["synthesize", str(path), "--out", str(tmp_path / "rows.jsonl"), "--db", str(tmp_path / "a.db")]
+    found = CliRunner().invoke(cli, args)
+    assert found.exit_code == 1 and "No row passed the checks" in found.output
+    assert not (tmp_path / "rows.jsonl").exists()
