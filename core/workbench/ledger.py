@@ -38,6 +38,10 @@ LARGE = 256
 DEAD_AFTER, DEAD = 20, ("connection", "server", "timeout")
 
 
+#: Ends of an attempt after which the server may have done the work, and may bill it: the worst case counts as sent.
+MAYBE_BILLED = ("timeout", "bad_body")
+
+
 class ServerDead(WorkbenchError):
     """The language model's server does not answer any more; the run can be resumed when it does."""
 
@@ -149,8 +153,8 @@ class Ledger:
             self.run_id,
         )
         open_attempts = self.store.row(
-            "select count(*), coalesce(sum(prompt_tokens), 0), coalesce(sum(usd), 0) from attempts "
-            "where run_id = ? and (outcome is null or key not in (select key from calls where run_id = ?))",
+            "select coalesce(sum(outcome is null or key not in (select key from calls where run_id = ?)), 0), "
+            "coalesce(sum(prompt_tokens), 0), coalesce(sum(usd), 0) from attempts where run_id = ?",
             self.run_id,
             self.run_id,
         )
@@ -162,6 +166,13 @@ class Ledger:
         """Requests that left before a kill and whose outcome nobody knows; they count against the ceiling."""
         row = self.store.row("select count(*) from attempts where run_id = ? and outcome is null", self.run_id)
         return row[0] if row else 0
+
+    @property
+    def maybe_usd(self) -> float:
+        """What calls without an answer may cost besides, at worst: those that timed out, broke off, or were under way in a
+        kill. It counts against the ceiling."""
+        row = self.store.row("select coalesce(sum(usd), 0) from attempts where run_id = ?", self.run_id)
+        return row[0] if row else 0.0
 
     @property
     def seconds(self) -> float:
@@ -313,10 +324,13 @@ class Ledger:
                 error = failure
             except Exception as failure:  # a provider's bug is one failed call, not the end of the run
                 error = LMError("provider", f"{type(failure).__name__}: {failure}")
+            billed = worst if error.kind in MAYBE_BILLED else Spend()
+            self.sent.prompt_tokens += billed.prompt_tokens
+            self.sent.usd += billed.usd
             self.store.write(
                 "insert into attempts (run_id, key, role, process, outcome, message, prompt_tokens, usd) "
-                "values (?, ?, ?, ?, ?, ?, 0, 0)",
-                self.run_id, key, role, self._process, error.kind, str(error)[:500],
+                "values (?, ?, ?, ?, ?, ?, ?, ?)",
+                self.run_id, key, role, self._process, error.kind, str(error)[:500], billed.prompt_tokens, billed.usd,
             )  # fmt: skip
             return None, error
         finally:
@@ -415,6 +429,7 @@ class Ledger:
             **self.spent.as_dict(),
             "seconds": round(self.seconds, 3),
             "unknown": self.unknown,
+            "maybe_usd": self.maybe_usd,
             "by_role": {
                 role: {**spend.as_dict(), "largest_prompt": self.largest_prompt.get(role, 0)}
                 for role, spend in sorted(self.by_role.items())

@@ -135,6 +135,8 @@ class Report:
         )
         if spent["unknown"]:
             text += f"; {spent['unknown']} more were sent before a kill, outcome unknown"
+        if spent.get("maybe_usd", 0.0) > 0:
+            text += f"; up to ${spent['maybe_usd']:.4f} more if the server bills calls whose answers never came"
         others = {role: s for role, s in spent["by_role"].items() if role != "task"}
         return text + "".join(f"; {role}: {s['calls']} calls" for role, s in others.items())
 

@@ -126,6 +126,35 @@ def test_attempts_are_counted_and_recorded(tmp_path: Path) -> None:
     run(course)
 
 
+@pytest.mark.parametrize(
+    ("kind", "billed"), [("timeout", True), ("bad_body", True), ("server", False), ("rate_limit", False)]
+)
+def test_the_worst_case_of_an_attempt_that_may_be_billed_counts_against_the_ceilings(
+    kind: str, billed: bool, tmp_path: Path
+) -> None:
+    """In this process and in a later one; what optimizers see of the budget knows nothing of it."""
+    prompt = estimate_tokens(ask().messages)
+    worst = FakeLM().price(prompt, 10) or 0.0
+
+    async def course() -> None:
+        with journal(tmp_path / "run.db", calls=9, usd=1.0) as ledger:
+            await ledger.call(scripted(failure(kind), reply(prompt=7, completion=3)), ask(), "task", spec(attempts=2))
+            answered, wasted = 7e-3 + 6e-3, billed * worst
+            for _ in range(2):
+                assert ledger.sent.usd == pytest.approx(answered + wasted) and ledger.spent.usd == pytest.approx(
+                    answered
+                )
+                assert ledger.sent.prompt_tokens == 7 + billed * prompt and ledger.sent.calls == 2
+                assert ledger.maybe_usd == ledger.summary()["maybe_usd"] == pytest.approx(wasted)
+                ledger._open = False
+                ledger.open()
+        with journal(tmp_path / "run.db", calls=9, usd=answered + worst + wasted - 1e-6) as ledger:
+            with pytest.raises(BudgetSpent):
+                await ledger.call(scripted(reply()), ask("other"), "task", spec())
+
+    run(course)
+
+
 @pytest.mark.parametrize(("kind", "requests"), [("server", 3), ("bad_body", 3), ("bad_request", 1), ("too_long", 1)])
 def test_only_what_may_mend_is_tried_again_and_the_end_is_journalled(kind: str, requests: int, tmp_path: Path) -> None:
     lm = FakeLM(lambda request: failure(kind))
