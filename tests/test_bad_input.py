@@ -249,7 +249,9 @@ def test_two_distributions_with_one_plugin_name_are_both_named(folder: Path) -> 
 def test_all_that_is_wrong_is_said_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """In nodes and optimizers, each at its place; a key that is missing beside an unknown one is that one, mistyped."""
     (tmp_path / "rows.jsonl").write_text(ROW * 9)
-    text = swap("    instructions: Sort it.", "    samples: many\n    demoes: []\n  two: {predict: 'text -> more', lm: 3}")
+    text = swap(
+        "    instructions: Sort it.", "    samples: many\n    demoes: []\n  two: {predict: 'text -> more', lm: 3}"
+    )
     text = text.replace("trials: 3", "trials: 0, x: 1").replace("budget:", "  - nothing\nbudget:")
     (tmp_path / "w.yaml").write_text(text)
     found = _validate(tmp_path, capsys)
