@@ -6,7 +6,8 @@
 Tasks: `bfcl` (one call of one function, BFCL's simple_python; reward: Tool-N1's binary rule; scored by BFCL's lists of
 allowed values) and `gsm8k` (reward and score: the last number is the answer). Both sides draw the same number of rollouts
 from the same prompts, and are scored by `workbench` on the same sealed rows. Each finished (task, seed) is one line.
-`--resets` adds a prolonged run (preset `prorl`) and tells how often the reference was reset.
+`--minutes` gives both sides the same time in place of the same number of rollouts. `--resets` makes ours a prolonged run
+(preset `prorl`) and tells how often the reference was reset. What steps take, and memory, `trl_speed.py` measures.
 """
 
 from __future__ import annotations
@@ -64,8 +65,9 @@ class Sizes:
     tokens: int
 
 
-REAL = Sizes(200, 60, 150, 100, 16, 8, 256)
-TOY = Sizes(4, 2, 4, 2, 2, 2, 8)
+REAL = {"bfcl": Sizes(140, 40, 150, 100, 16, 8, 256), "gsm8k": Sizes(200, 60, 300, 100, 16, 8, 256)}
+TOY = Sizes(4, 2, 4, 4, 2, 2, 8)
+ENDLESS = 1_000_000  # steps, where time is what ends a training
 
 
 def rows_of(task: str, data: Path, sizes: Sizes, seed: int) -> list[list[dict[str, Any]]]:
@@ -79,6 +81,8 @@ def rows_of(task: str, data: Path, sizes: Sizes, seed: int) -> list[list[dict[st
             found.append({"question": row["inputs"]["question"], "text": solution, "answer": row["labels"]["answer"].replace(",", "")})  # fmt: skip
         elif row["meta"]["category"] == "simple_python":
             found.append(_call_row(row))
+    if len(found) < sizes.train + sizes.val + sizes.test:
+        raise SystemExit(f"{task} has {len(found)} rows, and {sizes.train} + {sizes.val} + {sizes.test} are wanted")
     random.Random(f"{task}:{seed}").shuffle(found)
     ends = [sizes.train, sizes.train + sizes.val, sizes.train + sizes.val + sizes.test]
     return [found[a:b] for a, b in zip([0, *ends[:2]], ends, strict=True)]
@@ -139,10 +143,13 @@ def scores(folder: Path, spec: Mapping[str, Any], lm: str, name: str) -> list[fl
     return _with_evaluator(task, str(folder / f"test-{name}.db"), "eval", job)["scores"]
 
 
-def trl(folder: Path, spec: Mapping[str, Any], lm: str, sizes: Sizes, rate: float, seed: int) -> dict[str, Any]:
+def trl(
+    folder: Path, spec: Mapping[str, Any], lm: str, sizes: Sizes, options: argparse.Namespace, seed: int
+) -> dict[str, Any]:
     """TRL's GRPOTrainer from the same weights on the prompts of the same node."""
     import torch
     from datasets import Dataset
+    from transformers import TrainerCallback
     from trl import GRPOConfig, GRPOTrainer
 
     from workbench.nodes import enabled
@@ -165,16 +172,22 @@ def trl(folder: Path, spec: Mapping[str, Any], lm: str, sizes: Sizes, rate: floa
             return [tool_n1(t, json.loads(wanted)) for t, wanted in zip(texts, columns["calls"], strict=True)]
         return [metrics.solved({"answer": a}, {"text": t}, None) for t, a in zip(texts, columns["answer"], strict=True)]
 
+    class Clock(TrainerCallback):
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            if options.minutes and time.perf_counter() - begun > options.minutes * 60:
+                control.should_training_stop = True
+
     columns = {k: [r[k] if isinstance(r[k], str) else json.dumps(r[k]) for r in rows] for k in keep}
     cuda = torch.cuda.is_available()
     config = GRPOConfig(
         output_dir=str(folder / "trl"), per_device_train_batch_size=sizes.tasks * sizes.rollouts, seed=seed,
-        num_generations=sizes.rollouts, max_completion_length=sizes.tokens, max_steps=sizes.steps, learning_rate=rate,
+        num_generations=sizes.rollouts, max_completion_length=sizes.tokens, learning_rate=options.rate,
+        max_steps=ENDLESS if options.minutes else sizes.steps,
         lr_scheduler_type="constant", beta=0.0, loss_type="grpo", use_cpu=not cuda, bf16=cuda, report_to=[],
         disable_tqdm=True, save_strategy="no", logging_steps=1, temperature=1.0,
     )  # fmt: skip
     begun = time.perf_counter()
-    trainer = GRPOTrainer(model=lm.removeprefix("hf:"), reward_funcs=reward, args=config,
+    trainer = GRPOTrainer(model=lm.removeprefix("hf:"), reward_funcs=reward, args=config, callbacks=[Clock()],
                           train_dataset=Dataset.from_dict({"prompt": prompts, **columns}))  # fmt: skip
     trainer.train()
     seconds = time.perf_counter() - begun
@@ -184,23 +197,25 @@ def trl(folder: Path, spec: Mapping[str, Any], lm: str, sizes: Sizes, rate: floa
 
 
 def one(task: str, options: argparse.Namespace, seed: int) -> dict[str, Any]:
-    sizes = TOY if options.toy else REAL
+    sizes = TOY if options.toy else REAL[task]
     folder = (options.work / f"{task}-{seed}").resolve()
     base = f"hf:{options.model.resolve()}"
     spec = write(folder, task, rows_of(task, options.data, sizes, seed), sizes, seed)
     learning = {"rate": options.rate}
     start = train(folder, spec, base, "sft", {"sft": {"source": "labels", "epochs": 1, "learning": {"rate": 2e-5}}})
     rewards = [{"kind": "metric"}] if task == "gsm8k" else [{"kind": "tool_n1", "target": "calls"}]
-    course = {"steps": sizes.steps, "tasks": sizes.tasks, "rollouts": sizes.rollouts, "evaluate_every": max(1, sizes.steps // 5)}  # fmt: skip
-    course |= {"reset_after": 5, "reset_patience": 1} if options.resets else {}
+    course = {"steps": ENDLESS if options.minutes else sizes.steps, "tasks": sizes.tasks, "rollouts": sizes.rollouts,
+              "evaluate_every": max(1, sizes.steps // 5)}  # fmt: skip
+    course |= {"reset_after": max(1, sizes.steps // 20), "reset_patience": 1} if options.resets else {}
     grpo = {
         "algorithm": "prorl" if options.resets else "grpo",
         "rewards": rewards,
         "course": course,
         "learning": learning,
     }
-    mine = train(folder, spec, start["lm"], "grpo", {"grpo": grpo})
-    their = trl(folder, spec, start["lm"], sizes, options.rate, seed)
+    timed = {**spec, "budget": {"minutes": options.minutes}} if options.minutes else spec
+    mine = train(folder, timed, start["lm"], "grpo", {"grpo": grpo})
+    their = trl(folder, spec, start["lm"], sizes, options, seed)
     found = {name: scores(folder, spec, lm, name)
              for name, lm in (("base", base), ("sft", start["lm"]), ("ours", mine["lm"]), ("trl", their["lm"]))}  # fmt: skip
     return {"task": task, "seed": seed, "model": options.model.name, "scores": found, "told": mine["told"],
@@ -238,6 +253,7 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", default=["bfcl", "gsm8k"], choices=["bfcl", "gsm8k"])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--rate", type=float, default=1e-6)
+    parser.add_argument("--minutes", type=float, help="of training on each side, in place of a number of steps")
     parser.add_argument("--resets", action="store_true", help="a prolonged run with resets of the reference")
     parser.add_argument("--toy", action="store_true", help="tiny random weights and a few rows: shows that it runs")
     options = parser.parse_args()

@@ -25,10 +25,11 @@ from workbench.spec import LMSpec
 from workbench.workflow import digest
 from workbench_grpo.objective import PRESETS, Objective, make_objective
 from workbench_grpo.rewards import Guards, Part
-from workbench_grpo.settings import Course, Learning, Lora, PolicySettings, Stage
+from workbench_grpo.settings import Course, Learning, Lora, Managed, PolicySettings, Stage
 from workbench_grpo.source import Role, StudySource, max_steps_of
 
 if TYPE_CHECKING:
+    from workbench_grpo.managed import ManagedServer
     from workbench_grpo.policy import Policy
     from workbench_grpo.serve import Engine
 
@@ -46,7 +47,9 @@ class Trains(Optimizer):
     lora: Lora | None = Field(None, description="train an adapter in place of all weights")
     address: str = Field("lm", description="the LM that is trained: lm, or that of a node: nodes.NAME.lm")
     device: str | None = Field(None, description="cpu, cuda, ...; by default a GPU if there is one")
-    server: str = Field("", description="address of a vLLM server that draws, with adapters enabled; needs lora")
+    server: str | Managed = Field(
+        "", description="vLLM draws; needs lora. The address of a server with adapters enabled, or {} to start one"
+    )
     race: bool = Field(
         True, description="stop the evaluation of candidates that are clearly worse than the best so far"
     )
@@ -63,7 +66,7 @@ class Trains(Optimizer):
 
     @model_validator(mode="after")
     def _server_fits(self) -> Self:
-        if self.server and any((policy.lora or self.lora) is None for policy in self.made_policies().values()):
+        if self.server != "" and any((policy.lora or self.lora) is None for policy in self.made_policies().values()):
             raise ValueError("a server gets an adapter, not all weights: give `lora: {}` as well")
         return self
 
@@ -73,6 +76,11 @@ class Trains(Optimizer):
         if len(roles) < len(found):
             return  # there is nothing to train, as `optimize` will tell
         check_extra(any(role.lora for role in roles))
+        if isinstance(self.server, Managed):
+            from workbench_grpo.managed import check_command, one_base  # with torch
+
+            check_command(self.server)
+            one_base([role.lm.weights for role in roles])
         if spread := [role.learning for role in roles if role.learning.fsdp]:
             from workbench_grpo.processes import check_processes  # imports torch
 
@@ -97,7 +105,7 @@ class Trains(Optimizer):
     def named_by(self) -> dict[str, Any]:
         """The settings that a training is named by: not how it is spread, which changes neither rollouts nor checkpoints."""
         spread = {"learning": {"fsdp"}}
-        return self.model_dump(mode="json", exclude={**spread, "policies": {"__all__": spread}})
+        return self.model_dump(mode="json", exclude={**spread, "policies": {"__all__": spread}, "server": True})
 
     def made_policies(self) -> dict[str, PolicySettings]:
         """What is trained, by role; a single policy has no name."""
@@ -140,12 +148,14 @@ class Trains(Optimizer):
         weights = home.with_name(f"{home.stem}-weights")
         folder = weights / f"run-{study.ledger.run_id}-{re.sub(r'[^A-Za-z0-9]+', '-', study.name)}-{name}"
         source = StudySource(study, roles, self.rewards, self.guards, race=self.race)
+        server: ManagedServer | None = None
         try:
+            server = await self._started(study, roles, folder)
             for index, role in enumerate(roles.values()):
                 role.key = f"{name}-{role.name}" if role.name else name
                 others = [other for other in roles.values() if other.key in LIVE]
                 role.policy = await asyncio.to_thread(self._load, role, others, number + index)
-                LIVE[role.key] = role.engine = self._engine(role, folder)
+                LIVE[role.key] = role.engine = self._engine(role, folder, server)
             await self.course_for(study, source, folder, weights, number)
         except BudgetSpent as spent:
             study.tell(f"training ends with its budget: {spent}")
@@ -153,6 +163,25 @@ class Trains(Optimizer):
             for role in roles.values():
                 if LIVE.pop(role.key, None) is not None:
                     await role.engine.aclose()
+            if server is not None:
+                await server.aclose()
+
+    async def _started(self, study: Study, roles: dict[str, Role], folder: Path) -> ManagedServer | None:
+        """The server of this training, ready to load adapters."""
+        if not isinstance(self.server, Managed):
+            return None
+        from workbench_grpo.managed import ManagedServer, one_base
+
+        rank = max(role.lora.rank for role in roles.values() if role.lora)
+        server = ManagedServer(one_base([role.lm.weights for role in roles.values()]), self.server,
+                               folder / "server.log", rank=rank, adapters=len(roles))  # fmt: skip
+        study.tell(f"starting a server, which prints to {server.log}")
+        try:
+            await server.start()
+        except BaseException:
+            await server.aclose()
+            raise
+        return server
 
     def _load(self, role: Role, others: list[Role], seed: int) -> Policy:
         """The role's policy; adapters on one base share its weights."""
@@ -166,14 +195,14 @@ class Trains(Optimizer):
             revision=extra.get("revision"), seed=seed, name=role.name or "default", beside=beside,
         )  # fmt: skip
 
-    def _engine(self, role: Role, folder: Path) -> Engine:
-        if self.server:
+    def _engine(self, role: Role, folder: Path, server: ManagedServer | None) -> Engine:
+        if url := server.url if server is not None else self.server:
             from workbench_grpo.vllm import ServerEngine
 
-            return ServerEngine(self.server, role.key, role.policy, folder / "adapters")
-        from workbench_grpo.serve import LocalEngine
+            return ServerEngine(str(url), role.key, role.policy, folder / "adapters")
+        from workbench_grpo.serve import CONCURRENCY, LocalEngine
 
-        return LocalEngine(role.policy.generator, -1)
+        return LocalEngine(role.policy.generator, -1, role.spec.concurrency or CONCURRENCY)
 
     async def course_for(self, study: Study, source: StudySource, folder: Path, weights: Path, number: int) -> None:
         """Train the roles of the source."""

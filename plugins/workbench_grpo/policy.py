@@ -82,9 +82,12 @@ class Policy:
 
     def log_probabilities(self, batch: Batch, temperature: float = 1.0) -> tuple[torch.Tensor, torch.Tensor]:
         """Of the tokens after the prompts, and the entropies there: (rows, longest)."""
-        mixed = torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda")
-        with self.active(), mixed:
+        with self.active(), self.mixed():
             return log_probabilities(self.inner, batch, temperature=temperature)
+
+    def mixed(self) -> torch.autocast:
+        """On a GPU products are in bfloat16, in drawing as in training: else the two would give other probabilities."""
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda")
 
     def snapshot(self) -> Weights:
         """A copy of the trained weights."""
@@ -154,7 +157,7 @@ class _OwnGenerator(Generator):
         self.policy = policy
 
     def generate(self, rows: list[Row]) -> None:
-        with self.policy.active():
+        with self.policy.active(), self.policy.mixed():
             super().generate(rows)
 
 

@@ -36,6 +36,17 @@ class Learning(BaseModel):
     temperature: float = Field(1.0, gt=0, description="at which tokens are drawn, and their log-probabilities counted")
 
 
+class Managed(BaseModel):
+    """A vLLM server that is started with the training and stopped with it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    command: str = Field("vllm serve", description="what starts it; the model and the options below are appended")
+    memory: float = Field(0.45, gt=0, le=1, description="share of the GPU's memory that it may take beside training")
+    start: float = Field(900.0, gt=0, description="seconds until it must be ready")
+    arguments: list[str] = Field(default_factory=list, description="further arguments, e.g. [--max-model-len, '4096']")
+
+
 class PolicySettings(BaseModel):
     """One of several policies that are trained together. What is not given is as for all."""
 

@@ -121,6 +121,8 @@ class StudySource:
                   "timeout": max(LONGEST_CALL, role.spec.timeout)}  # fmt: skip
             if role.spec.max_tokens:
                 lm["max_tokens"] = role.spec.max_tokens
+            if role.spec.concurrency:
+                lm["concurrency"] = role.spec.concurrency
             changes[role.address] = lm
         for address, key in _decoding(self.study.workflow.nodes, "nodes"):
             changes[address] = self._heat_at(address) if key == "temperature" else 1.0

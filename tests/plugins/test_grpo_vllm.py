@@ -1,8 +1,14 @@
-"""Drawing on a server: a stand-in that speaks vLLM's routes (no vLLM runs here), with its weights, stalls and lies."""
+"""Drawing on a server: a stand-in that speaks vLLM's routes (no vLLM runs here), with its weights, stalls and lies; and
+servers that a run starts itself."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,59 +20,18 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("peft")
 
 from tests.tiny_lm import save  # noqa: E402
+from tests.vllm_stand_in import Server  # noqa: E402
 
-from workbench.errors import LMError  # noqa: E402
+from workbench.errors import LMError, PluginError  # noqa: E402
 from workbench.lm import Request  # noqa: E402
+from workbench.run import Options, optimize  # noqa: E402
+from workbench.store import Store  # noqa: E402
 from workbench_grpo.optimizer import GRPO  # noqa: E402
 from workbench_grpo.policy import Policy  # noqa: E402
 from workbench_grpo.settings import Lora  # noqa: E402
 from workbench_grpo.vllm import ServerEngine, SyncError  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-
-
-class Server:
-    """Loads adapters by name and draws with them, as vLLM would. `twist` may change an answer, or stall."""
-
-    def __init__(self, base: str):
-        from peft import PeftModel
-        from transformers import AutoModelForCausalLM
-
-        self.load = lambda place: PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base), place).eval()
-        self.adapters: dict[str, Any] = {}
-        self.asked: list[dict[str, Any]] = []
-        self.twist: Callable[[str, dict[str, Any]], Any] | None = None
-
-    async def handle(self, request: web.Request) -> web.Response:
-        body = await request.json()
-        self.asked.append({"path": request.path, **body})
-        status, answer = 200, dict[str, Any]()
-        if request.path == "/v1/load_lora_adapter":
-            self.adapters[body["lora_name"]] = self.load(body["lora_path"])
-        elif request.path == "/v1/unload_lora_adapter":
-            self.adapters.pop(body["lora_name"])
-        elif body["model"] not in self.adapters:
-            status, answer = 404, {"error": f"The model `{body['model']}` does not exist."}
-        else:
-            answer = self.draw(body)
-        if self.twist is not None:
-            twisted = self.twist(request.path, answer)
-            answer = await twisted if asyncio.iscoroutine(twisted) else twisted
-        if isinstance(answer, int):
-            return web.Response(status=answer, text="planted", headers={"Retry-After": "7"})
-        return web.json_response(answer, status=status)
-
-    @torch.no_grad()
-    def draw(self, body: dict[str, Any]) -> dict[str, Any]:
-        torch.manual_seed(body["seed"])
-        ids, logprobs = list(body["prompt"]), []
-        for _ in range(body["max_tokens"]):
-            scores = torch.log_softmax(self.adapters[body["model"]](torch.tensor([ids])).logits[0, -1], -1)
-            ids.append(int(torch.multinomial(scores.exp(), 1)))
-            logprobs.append(float(scores[ids[-1]]))
-        choice = {"text": "x", "finish_reason": "length", "prompt_token_ids": body["prompt"],
-                  "token_ids": ids[len(body["prompt"]) :], "logprobs": {"token_logprobs": logprobs}}  # fmt: skip
-        return {"model": body["model"], "choices": [choice]}
 
 
 ASK = Request(({"role": "user", "content": "abc"},), temperature=1.0, max_tokens=5)
@@ -215,3 +180,100 @@ def test_a_server_that_is_not_there_is_a_connection_error(tmp_path: Path) -> Non
 def test_a_server_needs_an_adapter() -> None:
     with pytest.raises(ValueError, match="lora"):
         GRPO(server="http://127.0.0.1:8000")
+
+
+# Servers of a run's own
+
+ROOT = Path(__file__).parents[2]
+STAND_IN = f"{sys.executable} -m tests.vllm_stand_in"
+
+
+def optimized(folder: Path, **server: Any) -> tuple[Any, list[str]]:
+    """A run of `grpo` that draws on a server of its own; its report, and what was told."""
+    folder.mkdir(parents=True, exist_ok=True)
+    base = save(folder / "base", 1, positions=512)
+    for name in ("train", "val", "test"):
+        rows = [{"text": f"{name} {i}", "label": "ab"[i % 2]} for i in range(4)]
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    grpo = {
+        "rewards": [{"kind": "length", "tokens": 1}], "guards": {"truncated": "keep", "repeated": 1.0}, "lora": {"rank": 2},
+        "course": {"steps": 2, "tasks": 2, "rollouts": 2, "evaluate_every": 2}, "learning": {"rate": 1e-2},
+        "device": "cpu", "server": {"command": STAND_IN, "start": 120, **server},
+    }  # fmt: skip
+    spec = {
+        "name": "t", "lm": f"hf:{base}", "metric": "exact_match(label)", "optimize": [{"grpo": grpo}], "budget": {"calls": 500},
+        "data": {name: f"{name}.jsonl" for name in ("train", "val", "test")},
+        "nodes": {"sort": {"predict": "text -> label", "decoding": {"max_tokens": 6}}},
+    }  # fmt: skip
+    (folder / "w.yaml").write_text(json.dumps(spec))
+    told: list[str] = []
+    report = optimize(folder / "w.yaml", database=folder / "run.db", options=Options(out=str(folder / "o.yaml")),
+                      listener=lambda event, data: told.append(data["message"]) if event == "optimizer_told" else None)  # fmt: skip
+    return report, told
+
+
+def log_of(folder: Path) -> str:
+    (log,) = folder.glob("run-weights/run-*/server.log")
+    return log.read_text()
+
+
+def running(folder: Path) -> bool:
+    return subprocess.run(["pgrep", "-f", f"vllm_stand_in {folder}"], capture_output=True).returncode == 0
+
+
+def test_a_run_starts_a_server_draws_from_it_and_stops_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    report, told = optimized(tmp_path, arguments=["--max-model-len", "512"])
+    assert report.status == "finished", report.error
+    first, *others = log_of(tmp_path).splitlines()
+    found = json.loads(first)
+    assert found == {"updating": "True", "arguments": [
+        "--enable-lora", "--max-lora-rank", "8", "--max-loras", "2", "--gpu-memory-utilization", "0.45", "--max-model-len", "512",
+    ]}  # fmt: skip
+    steps = [message for message in told if message.startswith("step ")]
+    assert len(steps) == 2 and any("starting a server" in message for message in told)
+    assert not running(tmp_path)
+
+
+def test_a_server_that_cannot_start_ends_the_run_in_its_own_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was paid for until then is kept, and no server is left."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    with pytest.raises(SyncError, match="ended with exit code 1; it said: .*no GPU is here"):
+        optimized(tmp_path / "a", arguments=["--fail"])
+    with pytest.raises(SyncError, match="not ready after 0.3 s"):
+        optimized(tmp_path / "b", start=0.3)
+    assert not running(tmp_path)
+
+
+def test_a_program_that_is_not_there_is_found_before_anything_is_paid(tmp_path: Path) -> None:
+    with pytest.raises(PluginError, match=r"no program 'no-such-server' to start .*\[vllm\]"):
+        optimized(tmp_path, command="no-such-server serve")
+    (row,) = Store(tmp_path / "run.db").rows("select report from runs")
+    assert json.loads(row["report"])["spent"]["calls"] == 0
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells a child that its parent died")
+def test_a_killed_run_takes_its_server_along(tmp_path: Path) -> None:
+    base = save(tmp_path / "base", 1)
+    code = f"""
+import asyncio, os
+from pathlib import Path
+from workbench_grpo.managed import ManagedServer
+from workbench_grpo.settings import Managed
+async def main():
+    server = ManagedServer({str(base)!r}, Managed(command={STAND_IN!r}), Path({str(tmp_path / "log")!r}), rank=2, adapters=1)
+    await server.start()
+    os.kill(os.getpid(), 9)
+asyncio.run(main())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, timeout=200
+    )
+    assert done.returncode == -9
+    for _ in range(100):
+        if not running(tmp_path):
+            return
+        time.sleep(0.1)
+    raise AssertionError("the server outlived the run")
