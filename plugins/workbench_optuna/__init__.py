@@ -1,4 +1,4 @@
-"""The optimizer `optuna`: any search space, any sampler, several objectives, paired pruning."""
+"""`optuna`: any search space, any sampler, several objectives, paired pruning. `tune`: settings of another optimizer."""
 
 from workbench import hookimpl
 
@@ -6,3 +6,4 @@ from workbench import hookimpl
 @hookimpl
 def register_optimizers(register):
     register("optuna", "workbench_optuna.optimizer:Optuna")
+    register("tune", "workbench_optuna.tune:Tune")

@@ -1,0 +1,178 @@
+"""The optimizer `tune`: searches the settings of another optimizer, and stops trials that fall behind.
+
+Each trial is a run of that optimizer from the same start with an equal share of the budget that is left. What it has reached
+on val after each tenth of its share is compared with what earlier trials had reached there (Optuna's MedianPruner, after the
+median stopping rule of Google Vizier, Golovin et al. 2017); a trial that is stopped leaves its share to later ones.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+
+from workbench import Evaluation, Optimizer, Study, Workflow
+from workbench.errors import ShareSpent, suggest
+from workbench.spec import DomainSpec
+from workbench.study import named_optimizer
+
+TENTHS = 10
+
+
+class Behind(ShareSpent):
+    """This trial is stopped: it ends as if its share were used up."""
+
+
+class Tune(Optimizer):
+    """Runs another optimizer several times, with settings that Optuna chooses, and keeps the best workflow of all."""
+
+    optimizer: str | dict[str, dict[str, Any] | None] = Field(
+        "bootstrap", description="what is tuned, as under `optimize:`; its settings there are those of the first trial"
+    )
+    search: dict[str, DomainSpec] = Field(
+        {"max_demos": DomainSpec.model_validate({"int": [1, 16], "log": True})}, min_length=1,
+        description="settings to search, e.g. learning.rate: {float: [1.0e-5, 1.0e-3], log: true}",
+    )  # fmt: skip
+    trials: int = Field(
+        6, ge=1, le=1000, description="runs of the optimizer; each may use an equal share of what is left"
+    )
+    sampler: Literal["tpe", "random", "qmc"] = Field("tpe", description="Optuna's sampler")
+    startup: int = Field(3, ge=1, description="trials before the sampler learns and trials are stopped")
+    prune: bool = Field(True, description="stop trials that have reached less than the median of earlier ones")
+
+    @field_validator("search", mode="before")
+    @classmethod
+    def _short(cls, value: Any) -> Any:
+        return (
+            {k: {"choice": v} if isinstance(v, list) else v for k, v in value.items()}
+            if isinstance(value, dict)
+            else value
+        )
+
+    @model_validator(mode="after")
+    def _made(self) -> Tune:
+        inner = named_optimizer(self.optimizer)
+        if isinstance(inner, Tune):
+            raise ValueError("tune cannot tune itself")
+        for name, domain in self.search.items():
+            _check_setting(type(inner), name)
+            if not (domain.int_ or domain.float_ or domain.choice) or domain.when:
+                raise ValueError(f"{name}: give int, float or choice, without `when`")
+        for ends in (0, -1):
+            self._with({name: _end_of(domain, ends) for name, domain in self.search.items()})
+        return self
+
+    async def ready(self, study: Study) -> None:
+        await named_optimizer(self.optimizer).ready(study)
+
+    async def optimize(self, study: Study) -> Workflow:
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        trials = optuna.create_study(direction="maximize", sampler=self._sampler(study.rng.getrandbits(31)),
+                                     pruner=optuna.pruners.MedianPruner(self.startup))  # fmt: skip
+        for number in range(self.trials):
+            trial = trials.ask()
+            # The first one is what the user wrote: whatever the search finds, that was tried.
+            values = {} if number == 0 else {n: _suggested(trial, n, d) for n, d in self.search.items()}
+            if not study.affords(study.workflow):
+                break
+            made = self._with(values)
+            part = study.narrowed(val=study.val, workflow=study.workflow, share=1 / (self.trials - number),
+                                  name=f"trial {number + 1}")  # fmt: skip
+            watch = _Watch(part, trial, self.prune and number >= self.startup)
+            part.progress.on_evaluation = watch
+            await part.evaluate(part.workflow)  # paid before: from the journal, so that the trial begins with it
+            found = await part.improve(made)
+            watch.report(TENTHS)
+            if study.affords(found) or found.hash in study.progress.complete:
+                await study.evaluate(found)
+            trials.tell(trial, watch.best)
+            shown = ", ".join(f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
+                              for name, value in values.items()) or "as written"  # fmt: skip
+            study.tell(f"trial {number + 1}: {watch.best:.3f} with {shown}{', stopped' if watch.stopped else ''}",
+                       score=watch.best)  # fmt: skip
+        return study.best
+
+    def _sampler(self, seed: int) -> Any:
+        import warnings
+
+        import optuna
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            if self.sampler == "tpe":
+                return optuna.samplers.TPESampler(seed=seed, n_startup_trials=self.startup)
+            made = {"random": optuna.samplers.RandomSampler, "qmc": optuna.samplers.QMCSampler}
+            return made[self.sampler](seed=seed)
+
+    def _with(self, values: Mapping[str, Any]) -> Optimizer:
+        """The optimizer with these settings in place of its own. Raises ValueError for those that it does not take."""
+        entry = {self.optimizer: {}} if isinstance(self.optimizer, str) else self.optimizer
+        ((name, given),) = entry.items()
+        settings: dict[str, Any] = copy.deepcopy(dict(given or {}))
+        for path, value in values.items():
+            here = settings
+            *parents, last = path.split(".")
+            for parent in parents:
+                here = here.setdefault(parent, {})
+            here[last] = value
+        try:
+            return named_optimizer({name: settings})
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"]))
+            raise ValueError(f"{name} does not take {where}: {first['msg']}, given {first['input']!r}") from None
+
+
+class _Watch:
+    """Follows a trial's evaluations: its best so far, by the tenths of its share that are used."""
+
+    def __init__(self, part: Study, trial: Any, stops: bool):
+        self.part, self.trial, self.stops = part, trial, stops
+        self.best, self.stopped, self.reported = 0.0, False, 0
+        self.begun = {what: part.remaining(what) for what in part.limits}
+
+    async def __call__(self, evaluation: Evaluation) -> None:
+        if evaluation.complete:
+            self.best = max(self.best, evaluation.score)
+        used = [1 - self.part.remaining(what) / left for what, left in self.begun.items() if left > 0]
+        self.report(int(TENTHS * max(used, default=0.0)))
+        if self.stops and self.trial.should_prune():
+            self.stopped = True
+            raise Behind("trial", 0, 0)
+
+    def report(self, tenths: int) -> None:
+        for step in range(self.reported + 1, min(tenths, TENTHS) + 1):
+            self.trial.report(self.best, step)
+            self.reported = step
+
+
+def _check_setting(cls: type[Optimizer], path: str) -> None:
+    """Raises ValueError where an optimizer has no setting of that name."""
+    here: Any = cls
+    for part in path.split("."):
+        fields = getattr(here, "model_fields", None)
+        if fields is None:
+            return  # inside free-form settings: trying them tells
+        if part not in fields:
+            raise ValueError(f"there is no setting '{path}'. {suggest(part, fields)}")
+        here = fields[part].annotation
+
+
+def _suggested(trial: Any, name: str, domain: DomainSpec) -> Any:
+    if domain.choice is not None:
+        return domain.choice[trial.suggest_categorical(name, range(len(domain.choice)))]
+    if domain.int_ is not None:
+        low, high = domain.int_
+        return trial.suggest_int(
+            name, low, high, log=domain.log, **({} if domain.log else {"step": int(domain.step or 1)})
+        )
+    assert domain.float_ is not None
+    return trial.suggest_float(name, *domain.float_, log=domain.log, step=domain.step)
+
+
+def _end_of(domain: DomainSpec, end: int) -> Any:
+    return (domain.choice or domain.int_ or domain.float_ or [None])[end]
