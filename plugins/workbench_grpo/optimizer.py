@@ -275,6 +275,7 @@ class GRPO(Trains):
         runs = course.steps * min(course.tasks, len(train)) * course.rollouts
         if len(train) >= 2 * course.tasks:
             runs *= 1 + course.refill
+        runs = min(runs, course.samples or runs)
         run = max(calls_of(workflow.patched(max_steps_of(workflow, n))) for n in (*longest, *course.horizon, None))
         return self._calls(workflow, val, runs, runs * run, -(-course.steps // course.evaluate_every))
 

@@ -85,6 +85,12 @@ class Course(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     steps: int = Field(100, ge=1, description="steps at most; the budget may end it before")
+    samples: int | None = Field(None, ge=1, description="rollouts at most")
+    gpu_seconds: float | None = Field(
+        None,
+        gt=0,
+        description="ends after so many seconds of drawing and learning, times devices; a vLLM server's not counted",
+    )
     tasks: int = Field(8, ge=1, description="training rows in a step")
     rollouts: int = Field(8, ge=1, description="runs of the workflow on each of them; 1 teaches nothing by itself")
     refill: int = Field(

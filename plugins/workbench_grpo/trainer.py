@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
+
+import torch.distributed as dist
 
 from workbench.data import Example
 from workbench.errors import StoreError
@@ -63,6 +66,8 @@ class State:
     known: dict[str, list[float]] = field(default_factory=dict)  # by task: what the curriculum knows of it
     rng: list[Any] = field(default_factory=list)
     ended: bool = False  # by an alarm
+    samples: int = 0  # rollouts that were drawn
+    gpu_seconds: float = field(default=0.0, compare=False)  # of drawing and learning, by all devices together
 
 
 class Trainer:
@@ -90,9 +95,9 @@ class Trainer:
         for step in range(self.course.steps):
             if saved is not None and step == ready:
                 self._load(saved[1], saved[2])
-            if self.state.ended or not self.source.affords(self.course, step):
+            if self.state.ended or self._limited() or not self.source.affords(self.course, step):
                 break
-            computed = step >= ready
+            computed, begun = step >= ready, time.monotonic()
             if computed:
                 synced = self.at(step)
                 if synced is not None:
@@ -105,6 +110,7 @@ class Trainer:
                 silent = f"{figures['silent']:.0%} of the groups without differences"
                 self.tell(f"step {step + 1}: reward {figures['reward']:.3f}, {silent}", **figures)
                 self.state.ended = self._alarmed(figures, step)
+                self.state.gpu_seconds += (time.monotonic() - begun) * devices()
             if (step + 1) % self.course.evaluate_every == 0:
                 await self._offer(computed, saved)
             if computed and (step + 1) % self.course.save_every == 0:
@@ -115,22 +121,42 @@ class Trainer:
             await self._offer(True, saved)
             self._save()
 
+    def _limited(self) -> bool:
+        """Whether a ceiling of this training's own forbids another step."""
+        c, s = self.course, self.state
+        samples = s.samples + c.rollouts * min(c.tasks, len(self.tasks))
+        if c.samples is not None and samples > c.samples:
+            self.tell(f"training ends: {s.samples} samples of {c.samples} are drawn")
+        elif c.gpu_seconds is not None and s.gpu_seconds >= c.gpu_seconds:
+            self.tell(f"training ends: it took {s.gpu_seconds:.0f} GPU seconds of {c.gpu_seconds:g}")
+        else:
+            return False
+        return True
+
     # Drawing
 
     async def _collect(self, step: int) -> list[list[Rollout]]:
         """Groups of rollouts; those that teach nothing are replaced as often as allowed (dynamic sampling)."""
         groups = await self.source.rollouts(self._next_tasks(self.course.tasks), self.course, step)
         self._visited(groups)
+        self.state.samples += sum(map(len, groups))
         for _ in range(self.course.refill):
             useful = [group for group in groups if differs(group)]
             missing = self.course.tasks - len(useful)
-            if missing <= 0 or len(self.tasks) < 2 * self.course.tasks or not self.source.affords(self.course, step):
+            most = self.state.samples + missing * self.course.rollouts
+            if (
+                missing <= 0
+                or len(self.tasks) < 2 * self.course.tasks
+                or most > (self.course.samples or most)
+                or not self.source.affords(self.course, step)
+            ):
                 break
             seen = {group[0].example.id for group in groups}
             others = [task for task in self._next_tasks(missing) if task.id not in seen]
             found = await self.source.rollouts(others, self.course, step) if others else []
             spare = [group for group in groups if not differs(group)]
             self._visited(found)
+            self.state.samples += sum(map(len, found))
             groups = [*useful, *found, *spare][: max(self.course.tasks, len(useful) + len(found))]
         return groups
 
@@ -292,6 +318,11 @@ class Trainer:
                 self.best_weights[name] = parts["best"]
         version, numbers, gauss = self.state.rng
         self.rng.setstate((version, tuple(numbers), gauss))
+
+
+def devices() -> int:
+    """Processes of this training, each with a device of its own; a CPU counts as one."""
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
 def _joined(policy: str, name: str) -> str:

@@ -358,6 +358,21 @@ def test_the_budget_ends_training_with_a_last_candidate(tmp_path: Path) -> None:
     assert [step for step, _ in made.source.offers] == [3, 5]  # type: ignore[attr-defined]
 
 
+def test_ceilings_of_samples_and_gpu_seconds_end_training_with_a_last_candidate(tmp_path: Path) -> None:
+    """Refills count as samples, too; a resumed training goes on from what was used."""
+    few = {"samples": 100, "save_every": 1, "refill": 2}
+    with pytest.raises(KeyboardInterrupt):
+        bandit(tmp_path, sevens, steps=9, tasks=2, texts="abcdefgh", course=few, crash=2)
+    again = bandit(tmp_path, sevens, steps=9, tasks=2, texts="abcdefgh", course=few)
+    whole = bandit(tmp_path, sevens, steps=9, tasks=2, texts="abcdefgh", course=few, checkpoints="whole")
+    for one in (again, whole):
+        assert len(one.source.drawn) <= 100 < one.state.samples + 16 and len(one.source.offers) == 1
+        assert one.told[-1] == f"training ends: {one.state.samples} samples of 100 are drawn"
+    assert again.state.samples == whole.state.samples and again.state.step == whole.state.step < 9
+    timed = bandit(tmp_path, sevens, steps=9, course={"gpu_seconds": 1e-3}, checkpoints="timed")
+    assert timed.state.step == 1 and len(timed.source.offers) == 1 and "GPU seconds of 0.001" in timed.told[-1]
+
+
 def test_replay_puts_an_old_success_into_a_failing_group(tmp_path: Path) -> None:
     """Successes are scarce: with replay their rows come back, at the version that drew them."""
     made = bandit(tmp_path, lambda text: float("7" in text), steps=6, course={"replay": 4})
