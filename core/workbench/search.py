@@ -375,7 +375,7 @@ def _sampler(name: str, seed: int, startup: int) -> Any:
         if name == "nsga2":
             return s.NSGAIISampler(seed=seed, population_size=max(4, startup))
         if name == "qmc":
-            return s.QMCSampler(seed=seed, scramble=True)
+            return s.QMCSampler(seed=seed, scramble=True, warn_independent_sampling=False)
         if name == "random":
             return s.RandomSampler(seed=seed)
     raise SpecError(f"unknown sampler '{name}'", hint=suggest(name, Searcher.SAMPLERS))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,42 @@ def _split(ctx: click.Context, param: click.Parameter, value: str) -> list[str]:
     return list(dict.fromkeys(part.strip() for part in value.split(",") if part.strip()))
 
 
+def _optimizers(ctx: click.Context, param: click.Parameter, value: str) -> dict[str, Any]:
+    """Optimizers as they stand in a workflow file, by what they are called in the table."""
+    import yaml
+    from pydantic import ValidationError
+
+    from workbench.errors import SpecError
+    from workbench.study import named_optimizer
+
+    found: dict[str, Any] = {}
+    for part in re.split(r",(?![^{]*\})(?![^\[]*\])", value):
+        if not part.strip():
+            continue
+        try:
+            entry = yaml.safe_load(part)
+            named_optimizer(entry)
+        except (yaml.YAMLError, ValueError, TypeError) as error:
+            if isinstance(error, ValidationError):
+                first = error.errors()[0]
+                error = ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}, not {first['input']!r}")
+            raise SpecError(f"--optimizers: '{part.strip()}': {error}",
+                            hint="Write e.g. --optimizers 'optuna,{optuna: {sampler: qmc}}'.") from None  # fmt: skip
+        if isinstance(entry, str):
+            found[entry] = entry
+        else:
+            ((name, settings),) = entry.items()
+            shown = ", ".join(f"{k}={v}" for k, v in (settings or {}).items())
+            found[f"{name}({shown})" if shown else name] = entry
+    return found
+
+
 @click.command("bench")
 @click.option("--world", "worlds", default="facets,retrieval,deceptive,settings,rules,conflict,null,null_rules",
               callback=_split, show_default=True, help="Worlds, separated by commas.")  # fmt: skip
-@click.option("--optimizers", default="optuna,bootstrap", callback=_split, show_default=True,
-              help="Optimizers by name. Random search is run with them, as what they are compared with.")  # fmt: skip
+@click.option("--optimizers", default="optuna,bootstrap", callback=_optimizers, show_default=True,
+              help="Optimizers by name, or with parameters: 'optuna,{optuna: {sampler: qmc}}'. Random search is run with "
+              "them, as what they are compared with.")  # fmt: skip
 @click.option("--budget", "budgets", default="200,400,800", callback=_split, show_default=True,
               help="Calls that a run may spend, the proof's 120 included.")  # fmt: skip
 @click.option("--seeds", type=click.IntRange(2, 1000), default=5, show_default=True, help="Runs of each.")
@@ -38,7 +70,7 @@ def _split(ctx: click.Context, param: click.Parameter, value: str) -> list[str]:
 @click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each world and budget instead.")
 def bench_command(
     worlds: list[str],
-    optimizers: list[str],
+    optimizers: dict[str, Any],
     budgets: list[str],
     seeds: int,
     jobs: int,
@@ -52,15 +84,11 @@ def bench_command(
     difference of accuracies to random search on the same seeds, with its 95% interval.
     """
     from workbench.errors import SpecError, suggest
-    from workbench.plugins import plugins
     from workbench_sim.worlds import WORLDS
 
-    for what, names, known in [
-        ("world", worlds, list(WORLDS)), ("optimizer", optimizers, plugins().names("optimizers")),
-    ]:  # fmt: skip
-        for name in names:
-            if name not in known:
-                raise SpecError(f"there is no {what} '{name}'", hint=suggest(name, known))
+    for name in worlds:
+        if name not in WORLDS:
+            raise SpecError(f"there is no world '{name}'", hint=suggest(name, WORLDS))
     if not worlds or not optimizers or not budgets:
         raise SpecError("worlds, optimizers and budgets need at least one each", hint="Write e.g. --budget 200,400.")
     for budget in budgets:
@@ -71,8 +99,8 @@ def bench_command(
         from workbench_sim.plot import check_plot
 
         check_plot(plot)
-    names = [REFERENCE, *(o for o in optimizers if o != REFERENCE)]
-    rows = _rows(worlds, [int(b) for b in budgets], names, seeds, jobs, keep, as_json)
+    runs = {REFERENCE: REFERENCE_RUN, **{name: run for name, run in optimizers.items() if name != REFERENCE}}
+    rows = _rows(worlds, [int(b) for b in budgets], runs, seeds, jobs, keep, as_json)
     if plot is not None:
         from workbench_sim.plot import draw
 
@@ -83,7 +111,7 @@ def bench_command(
 def _rows(
     worlds: Sequence[str],
     budgets: Sequence[int],
-    names: Sequence[str],
+    optimizers: Mapping[str, Any],
     seeds: int,
     jobs: int,
     keep: Path | None,
@@ -93,11 +121,12 @@ def _rows(
     from workbench_sim.run import run_many
 
     rows: list[dict[str, Any]] = []
-    settings = [REFERENCE_RUN if name == REFERENCE else name for name in names]
     for world, budget in itertools.product(worlds, budgets):
-        runs = run_many([(world, run, budget, seed) for run in settings for seed in range(seeds)], jobs, keep)
-        found = {name: runs[i * seeds : (i + 1) * seeds] for i, name in enumerate(names)}
-        group = [_row(world, name, budget, found[name], found[REFERENCE]) for name in names]
+        runs = run_many(
+            [(world, run, budget, seed) for run in optimizers.values() for seed in range(seeds)], jobs, keep
+        )
+        found = {name: runs[i * seeds : (i + 1) * seeds] for i, name in enumerate(optimizers)}
+        group = [_row(world, name, budget, found[name], found[REFERENCE]) for name in optimizers]
         rows += group
         if as_json:
             click.echo(json.dumps(_object(world, budget, seeds, group)))
@@ -135,15 +164,16 @@ def _object(world: str, budget: int, seeds: int, group: Sequence[dict[str, Any]]
 def _table(world: str, group: Sequence[dict[str, Any]], head: bool) -> None:
     from workbench_sim.worlds import WORLDS
 
+    wide = max(16, *(len(row["optimizer"]) for row in group))
     if head:
         click.echo(click.style(f"\n{world}: {WORLDS[world].what}", bold=True))
-        click.echo(f"{'optimizer':<16} {'budget':>6} {'used':>6}  {'regret':<23} {'claimed':>8}  against random")
+        click.echo(f"{'optimizer':<{wide}} {'budget':>6} {'used':>6}  {'regret':<23} {'claimed':>8}  against random")
     for row in group:
         regret, against = row["regret"], row.get("vs_random")
         bar = "█" * round(20 * regret["mean"]) or "·"
         text = f"{against['diff']:+.3f} [{against['ci95'][0]:+.3f}, {against['ci95'][1]:+.3f}]" if against else ""
         interval = f"{regret['mean']:.3f} [{regret['ci95'][0]:.3f}, {regret['ci95'][1]:.3f}]"
-        click.echo(f"{row['optimizer']:<16} {row['budget']:>6} {row['calls']:>6.0f}  {interval:<23} "
+        click.echo(f"{row['optimizer']:<{wide}} {row['budget']:>6} {row['calls']:>6.0f}  {interval:<23} "
                    f"{row['claimed_gain_rate']:>8.0%}  {text:<25} {bar}")  # fmt: skip
         for error in row["errors"]:
             click.echo(f"  failed: {error.splitlines()[0]}")

@@ -143,10 +143,19 @@ def test_the_proposer_takes_over_an_advice() -> None:
     assert all(rules_in(a) == {4: WORDS[4]} for a in ask(text))
 
 
+def test_optimizers_may_have_parameters(tmp_path: Path) -> None:
+    flags = ["--world", "null", "--budget", "200", "--seeds", "2", "--jobs", "1", "--json"]
+    optimizers = "random,{optuna: {sampler: random, trials: 3}},optuna: {trials: 3}"
+    found = CliRunner().invoke(cli, ["bench", *flags, "--optimizers", optimizers])
+    assert found.exit_code == 0, found.output
+    assert list(json.loads(found.stdout)["results"]) == ["random", "optuna(sampler=random, trials=3)", "optuna(trials=3)"]
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [(["--world", "facet"], "Did you mean 'facets'?"), (["--optimizers", "optna"], "Did you mean 'optuna'?"),
      (["--budget", "many"], "'many' is no budget"), (["--budget", "100"], "160 calls"), (["--plot", "a.xyz"], "Known: "),
+     (["--optimizers", "{optuna: {sampler: x}}"], "sampler: Input should be 'tpe'"), (["--optimizers", "{optuna: "], "--optimizers"),
      (["--plot", "/nowhere/a.svg"], "no folder /nowhere"), (["--budget", ""], "--budget 200,400")],
 )  # fmt: skip
 def test_wrong_words_are_named(flags: list[str], message: str) -> None:
