@@ -300,6 +300,7 @@ class GRPO(Trains):
 
         objective, roles = self.made_objective(), source.roles
         source.merge = not objective.step_weight  # step-level credit needs a row for each step
+        source.observed = not source.merge
         source.stages = self.stages
         learners: dict[str, Learner] = {}
         for name, role in roles.items():

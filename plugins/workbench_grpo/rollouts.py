@@ -71,7 +71,8 @@ def rows_of(
     A step whose prompt begins with all tokens of the agent's row so far is appended to that row, with what stands
     between (a tool's result, the next question) masked out. Any other step starts a row of its own: text is never
     tokenized again to make it fit, so every row holds exactly the tokens that the policy saw and drew. merge: False
-    gives each step its own row, which step-level credit (GiGPO) needs.
+    gives each step its own row, which step-level credit (GiGPO) needs. A step's `anchor` names the state that it was taken
+    in; without one, that is its whole prompt.
     """
     rows: list[Row] = []
     last: dict[str, int] = {}  # the row that an agent wrote last
@@ -95,7 +96,7 @@ def rows_of(
         last[agent] = len(rows)
         rows.append(Row(
             prompt, drawn, (1,) * len(drawn), logprobs, earned, task, rollout, agent, int(step["turn"]),
-            anchor_of(prompt), None, costs or {}, version, bool(step.get("truncated")), str(step.get("text", "")), policy,
+            step.get("anchor") or anchor_of(prompt), None, costs or {}, version, bool(step.get("truncated")), str(step.get("text", "")), policy,
         ))  # fmt: skip
     return rows
 

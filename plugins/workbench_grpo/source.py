@@ -16,6 +16,7 @@ from workbench.lm import HasWeights
 from workbench.nodes import enabled
 from workbench.runtime import lm_spec
 from workbench.spec import LMSpec
+from workbench.workflow import digest
 from workbench_grpo.rewards import Guards, Part, Rollout, score
 from workbench_grpo.settings import Course, Learning, Lora, Stage
 from workbench_grpo.trees import Tree
@@ -71,6 +72,7 @@ class StudySource:
         self.stages = stages
         self.study, self.roles, self.rewards, self.guards = study, roles, rewards, guards
         self.merge, self.race = merge, race
+        self.observed = False  # states are what was seen last, not all that was said before
         self.tree: Tree | None = None  # in place of runs that share nothing
         self.largest_tokens, self.longest_seconds = 0.0, 0.0
 
@@ -157,7 +159,8 @@ class StudySource:
                 ):
                     steps[name].append({"agent": span.agent or span.node, "turn": turn, "prompt_ids": r.prompt_ids,
                                         "token_ids": r.token_ids, "logprobs": r.logprobs, "text": r.text,
-                                        "truncated": r.finish == "length"})  # fmt: skip
+                                        "truncated": r.finish == "length",
+                                        "anchor": seen_last(call.messages) if self.observed else None})  # fmt: skip
                     turn += 1
         return [row for name, found in steps.items() for row in rows_of(
             found, reward=earned(rollout, name), task=rollout.example.id, rollout=rollout.replica, version=step,
@@ -194,6 +197,12 @@ class StudySource:
         for role in self.roles.values():
             await self.study.evaluator.runtime.pool.release(lm_spec(candidate.get(role.address)))
         return evaluation.score if evaluation.complete else 0.0
+
+
+def seen_last(messages: Sequence[Mapping[str, Any]]) -> str:
+    """The name of the state that an agent is in, by the last message: what the environment or a tool showed, or the question.
+    (GiGPO's anchor states, arXiv 2505.10978, section 4.2, are observations; whole prompts differ as soon as histories do.)"""
+    return digest([messages[-1].get("role"), messages[-1].get("content")])
 
 
 def max_steps_of(workflow: Workflow, most: int | None) -> dict[str, Any]:

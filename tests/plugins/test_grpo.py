@@ -251,6 +251,41 @@ def test_turns_of_an_agent_become_rows_of_exactly_the_tokens_that_were_drawn(
         assert all(logprob == 0.0 for logprob, m in zip(r.logprobs, r.mask, strict=True) if not m)
 
 
+def test_gigpo_compares_steps_after_the_same_observation_whatever_was_said_before() -> None:
+    """Two rollouts come to one observation by different ways; only where credit is given by steps are they one state."""
+    from types import SimpleNamespace
+
+    from workbench.data import Example
+    from workbench.evaluate import Result
+    from workbench.lm import Response
+    from workbench.runtime import CallRecord, Span, Trace
+    from workbench_grpo.rewards import Guards, Rollout
+    from workbench_grpo.source import StudySource
+
+    task, roles = Example("t", {"text": "go"}), {"": SimpleNamespace(key="k", rewards=None)}
+
+    def rollout(replica: int, way: str) -> Rollout:
+        calls, messages = [], [{"role": "user", "content": "go"}]
+        for turn, (said, shown) in enumerate([(way, "a door"), ("open", "a room")]):
+            response = Response(
+                said, prompt_ids=(1,) * (turn + 1) + (ord(way[0]),) * turn, token_ids=(5,), logprobs=(-1.0,)
+            )
+            calls.append(CallRecord(tuple(messages), response, "task", "policy:k@0", False, 0.0))
+            messages = [*messages, {"role": "assistant", "content": said}, {"role": "user", "content": shown}]
+        return Rollout(task, Result(task, 0.0, trace=Trace("t", [Span("n", "N", {}, calls=calls)])), replica, 1.0)
+
+    made: dict[bool, list[Any]] = {}
+    for observed in (False, True):
+        source = StudySource(SimpleNamespace(), roles, [], Guards.model_validate({}), merge=False)  # type: ignore[arg-type]
+        source.observed = observed
+        made[observed] = [row for k, way in enumerate(["left", "right"]) for row in source.rows(rollout(k, way), 0)]
+    for observed, rows in made.items():
+        (first, second), (other, third) = rows[:2], rows[2:]
+        assert first.anchor == other.anchor and first.anchor != second.anchor and second.prompt_ids != third.prompt_ids
+        assert (second.anchor == third.anchor) == observed
+    assert GRPO(algorithm="gigpo").made_objective().step_weight > 0 == GRPO().made_objective().step_weight
+
+
 @pytest.mark.parametrize("name", ["sft", "dpo"])
 def test_imitation_learns_from_its_own_successes(tmp_path: Path, name: str) -> None:
     """Rollouts of train, the good ones learned from: the same weights for the same seed, and more right on train."""
