@@ -62,7 +62,7 @@ def written(folder: Path) -> list[str]:
     return sorted(p.name for p in (folder / "run-weights").glob("[0-9a-f]*"))
 
 
-def measure(work: Path, seed: int, data: Path | None) -> dict[str, Any]:
+def measure(work: Path, seed: int, data: Path | None, steps: int | None) -> dict[str, Any]:
     spec = yaml.safe_load(WORKFLOW.read_text(encoding="utf-8"))
     spec["seed"] = seed
     spec["data"] = {split: str(data / Path(file).name if data else WORKFLOW.parent / file)
@@ -70,6 +70,8 @@ def measure(work: Path, seed: int, data: Path | None) -> dict[str, Any]:
     sft, grpo = spec.pop("optimize")
     start = run(work / "start", spec, sft)
     spec["lm"] = start["lm"]
+    if steps is not None:
+        grpo["grpo"]["course"]["steps"] = steps
     found = {"seed": seed, "start": start, "grpo": run(work / "grpo", spec, grpo)}
     (part,), course = grpo["grpo"]["rewards"], grpo["grpo"]["course"]
     nothing = {**grpo["grpo"], "rewards": [{**part, "weight": 0.0}],
@@ -81,6 +83,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--data", type=Path, help="folder of other rows than the workflow's, such as those for tuning")
+    parser.add_argument("--steps", type=int, help="of GRPO, in place of the workflow's")
     parser.add_argument("--work", type=Path, help="keep the runs in this folder")
     parser.add_argument("--threads", type=int, default=min(2, os.cpu_count() or 1), help="of torch")
     options = parser.parse_args()
@@ -89,7 +92,7 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     with tempfile.TemporaryDirectory() as scratch:
         for seed in options.seeds:
-            found = measure((options.work or Path(scratch)) / f"seed-{seed}", seed, options.data)
+            found = measure((options.work or Path(scratch)) / f"seed-{seed}", seed, options.data, options.steps)
             print(json.dumps(found), flush=True)
 
 
