@@ -24,10 +24,11 @@ from workbench_fgo.merge import merged
 
 @dataclass(frozen=True)
 class Module:
-    """A workflow that was optimized on some of the training rows."""
+    """A workflow that was optimized on some of the training rows. gain: its score less that of the start, on such rows."""
 
     workflow: Workflow
     rows: list[Example]
+    gain: float = 0.0
 
 
 class Fgo(Optimizer):
@@ -90,8 +91,10 @@ class Fgo(Optimizer):
             name = f"part {number + 1}"
             part = study.narrowed(train=rows, val=rows, workflow=start, share=share / left, name=name)
             if part.affords(start):
-                await part.evaluate(start)
-                modules.append(Module(await part.improve(named_optimizer(self.inner)), rows))
+                before = await part.evaluate(start)
+                made = await part.improve(named_optimizer(self.inner))
+                after = part.best_evaluation or before
+                modules.append(Module(made, rows, after.score - before.score))
         while len(modules) > 1:
             groups = [modules[i : i + self.fan_in] for i in range(0, len(modules), self.fan_in)]
             modules = [await self._merge(study, start, group) for group in groups]
@@ -111,22 +114,29 @@ class Fgo(Optimizer):
 
     async def _merge(self, study: Study, start: Workflow, group: Sequence[Module]) -> Module:
         """The merged module if it is not worse, on rows of all parts, than the best of the group; else that. Where the
-        budget does not allow to compare them, the first one."""
+        budget does not allow to compare them, the one that gained most on its own rows."""
         rows = [row for module in group for row in module.rows]
+        by_gain = sorted(group, key=lambda m: m.gain, reverse=True)
+        gains = {m.workflow: m.gain for m in reversed(by_gain)}
         distinct = list(dict.fromkeys(m.workflow for m in group))
+        first = Module(by_gain[0].workflow, rows, by_gain[0].gain)
         if len(distinct) == 1:
-            return Module(distinct[0], rows)
+            return first
         share = max(1, self.guard_rows // len(group))
         guard = [row for m in group for row in study.rng.sample(m.rows, min(share, len(m.rows)))][: self.guard_rows]
         if study.remaining() < (len(distinct) + 1) * study.worst_calls(start, guard) + 1:
-            return Module(distinct[0], rows)
+            study.tell(f"too few calls are left to merge {len(distinct)} workflows: of these only the one goes on that "
+                       "gained most on its own rows", dropped=len(distinct) - 1, gain=first.gain)  # fmt: skip
+            return first
         scored = [((await study.evaluate(w, guard)).score, w) for w in distinct]
         scored.sort(key=lambda s: s[0], reverse=True)
+        score, best = scored[0]
         for number in range(self.tries):
             proposer = Proposer(study, self.temperature)
             made = await merged(proposer, start, scored, replica=number)
             if made is None or made in distinct or not study.affords(made, guard):
                 continue
-            if (await study.evaluate(made, guard)).score >= scored[0][0]:
-                return Module(made, rows)
-        return Module(scored[0][1], rows)
+            after = (await study.evaluate(made, guard)).score
+            if after >= score:
+                return Module(made, rows, gains[best] + after - score)
+        return Module(best, rows, gains[best])

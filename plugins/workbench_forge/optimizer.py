@@ -4,8 +4,8 @@ Sources: AgentOptimizer (Zhang et al., arXiv 2402.11359, section 3: add, revise,
 functions of `agent` nodes; sampling n programs and keeping the best on train (arXiv 2503.18809) for `code` nodes.
 Departures, each a mended fault of the original implementation: a step's functions are compared with the best ones on
 the same examples, and must then win on val, so that a lucky batch cannot be enthroned; TERMINATE ends the step; the
-histories shown are held to a number of characters; every function must pass an example of its own in the sandbox
-before it costs a call of the task.
+functions and histories shown are held to a number of characters; every function must pass an example of its own in the
+sandbox before it costs a call of the task.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ class Forge(Optimizer):
     max_functions: int = Field(8, ge=1, le=64, description="for agents: functions at most")
     programs: int = Field(8, ge=1, le=1000, description="for code nodes: programs to sample")
     finalists: int = Field(2, ge=1, le=20, description="for code nodes: programs, the best on train, to try on val")
-    shown: int = Field(6000, ge=500, description="characters of examples and histories in a prompt")
+    shown: int = Field(6000, ge=1000, description="characters of functions, failed lists and examples in a prompt, and "
+                       "as many of answers that could not be used")  # fmt: skip
     imports: list[str] = Field(list(HARMLESS), description="modules that a function may import: feedback, no boundary")
     temperature: float = Field(0.8, ge=0, le=2, description="of the proposer")
 
@@ -77,7 +78,7 @@ class Forge(Optimizer):
     # Functions of agents
 
     async def _forge_functions(self, study: Study, address: str) -> None:
-        failures: list[tuple[list[Function], float]] = []
+        failures: list[prompts.Failure] = []
         batches = Batches(study, self.batch)
         misses = 0
         for step in range(self.steps):
@@ -103,19 +104,21 @@ class Forge(Optimizer):
             if study.best.hash == candidate.hash:
                 failures, misses = [], 0
             else:  # the next round starts from the best functions again: that is the roll-back
-                failures = sorted([*failures, (functions, after.score)], key=lambda f: f[1])[-5:]
+                failures.append(prompts.Failure(functions, after.score, before.score))
+                failures = sorted(failures, key=lambda f: f.score - f.best_score)[-5:]
                 misses += 1
 
     async def _edited(
         self, study: Study, address: str, best: Workflow, before: Evaluation,
-        failures: Sequence[tuple[list[Function], float]], step: int,
+        failures: Sequence[prompts.Failure], step: int,
     ) -> list[Function]:  # fmt: skip
         """The best functions after up to `actions` edits."""
-        functions: list[Function] = list(best.get(address, []))
+        given: list[Function] = best.get(address, [])
+        functions = list(given)
         tools = set(getattr(node_at(best, address), "tools", ())) - {f["name"] for f in functions}
         system = prompts.functions_system(self.max_functions, self.imports)
         for slot in range(self.actions):
-            task = prompts.functions_task(functions, before, failures, slot, self.actions, self.shown)
+            task = prompts.functions_task(functions, given, before, failures, slot, self.actions, self.shown)
             messages = [{"role": "system", "content": system}, {"role": "user", "content": task}]
             action = await self._action(study, messages, functions, tools, replica=step * self.actions + slot)
             if action is None:
@@ -143,15 +146,16 @@ class Forge(Optimizer):
         self, study: Study, messages: list[dict[str, str]], read: Callable[[str], Awaitable[T]], replica: int
     ) -> T | None:
         """What `read` makes of an answer. Where it raises Refused the proposer is told why, and asked again."""
+        said: list[tuple[str, str]] = []
         for _ in range(self.tries):
-            text = await Proposer(study, self.temperature, max_tokens=1500).ask(messages, replica)
+            asked = [*messages, *prompts.refused(said, self.tries, self.shown)]
+            text = await Proposer(study, self.temperature, max_tokens=1500).ask(asked, replica)
             if text is None:
                 return None
             try:
                 return await read(text)
             except Refused as error:
-                messages = [*messages, {"role": "assistant", "content": text},
-                            {"role": "user", "content": f"That cannot be used: {error}. Try again."}]  # fmt: skip
+                said.append((text, str(error)))
         return None
 
     # Programs of code nodes

@@ -1,13 +1,18 @@
-"""What the proposer is told. Examples of train alone, and as much of them as `shown` characters hold."""
+"""What the proposer is told: of train alone, and as much as `shown` characters hold.
+
+Of these the functions have at most a half, lists that failed a quarter, and the examples what is left.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from workbench import Evaluation, Workflow
 from workbench.data import Example
 from workbench.propose import short, show_results
+from workbench_forge.actions import Function
 
 _SYSTEM = """\
 You improve the tools of an agent: Python functions that it may call while it solves tasks. After seeing how it did,
@@ -25,22 +30,74 @@ def functions_system(most: int, imports: Sequence[str]) -> str:
     return _SYSTEM.format(most=most, imports=", ".join(imports) or "nothing")
 
 
+@dataclass(frozen=True)
+class Failure:
+    """A list of functions that did not replace the best one. score, best_score: of both on the same batch."""
+
+    functions: Sequence[Function]
+    score: float
+    best_score: float
+
+
 def functions_task(
-    functions: Sequence[dict[str, Any]], before: Evaluation, failures: Sequence[tuple[Sequence[dict[str, Any]], float]],
+    functions: Sequence[Function], best: Sequence[Function], before: Evaluation, failures: Sequence[Failure],
     slot: int, slots: int, shown: int,
 ) -> str:  # fmt: skip
-    parts = [f"The functions now:\n{_list(functions)}", f"Edit {slot + 1} of at most {slots} in this round."]
-    if failures:
-        tried = "\n".join(f"- {', '.join(f['name'] for f in fs) or 'none'}: {score:.2f}" for fs, score in failures)
-        parts.append(f"Lists that did worse than the score {before.score:.2f} of the best one:\n{tried}")
-    parts.append(
-        f"How the agent did with the best functions (score {before.score:.2f}):\n{show_results(before.results, shown)}"
-    )
+    """Asks for one edit of `functions`, which were made of the best ones. before: how the best ones did."""
+    now = "\n".join(_fitted([_written(f) for f in functions], shown // 2)) or "none"
+    tried = "\n".join(_fitted([_failed(f, best) for f in failures], shown // 4))
+    parts = [f"The functions now:\n{now}", f"Edit {slot + 1} of at most {slots} in this round."]
+    if tried:
+        parts.append(f"Lists that were tried and not kept, and how they differ from the best one:\n{tried}")
+    results = show_results(before.results, shown - len(now) - len(tried))
+    parts.append(f"How the agent did with the best functions (score {before.score:.2f}):\n{results}")
     return "\n\n".join(parts)
 
 
-def _list(functions: Sequence[dict[str, Any]]) -> str:
-    return "\n".join(f"### {f['name']}: {f.get('description', '')}\n{f['source']}" for f in functions) or "none"
+def refused(said: Sequence[tuple[str, str]], tries: int, shown: int) -> list[dict[str, str]]:
+    """The newest answers that could not be used, each with the reason: as many as `shown` characters hold, one at least.
+
+    The count in the last one tells this request from the one before where answer and reason are the same.
+    """
+    messages: list[dict[str, str]] = []
+    for number, (text, why) in reversed(list(enumerate(said, 1))):
+        told = f"That cannot be used: {_cut(why, shown // 3)}. Try again: {number} of {tries} tries are used up."
+        if messages and len(text) + len(told) > shown:
+            break
+        answer = _cut(text, shown - len(told))
+        shown -= len(answer) + len(told)
+        messages = [{"role": "assistant", "content": answer}, {"role": "user", "content": told}, *messages]
+    return messages
+
+
+def _written(function: Function) -> str:
+    return f"### {function['name']}: {function.get('description', '')}\n{function['source']}"
+
+
+def _failed(failure: Failure, best: Sequence[Function]) -> str:
+    """The scores, and each function that is another one than in the best list, with its source."""
+    known = {f["name"]: f for f in best}
+    names = {f["name"] for f in failure.functions}
+    lines = [f"- {failure.score:.2f}, where the best list had {failure.best_score:.2f}:"]
+    for f in failure.functions:
+        if f != known.get(f["name"]):
+            done = "revised" if f["name"] in known else "added"
+            lines.append(f"{done} {f['name']}: {f.get('description', '')}\n{f['source']}")
+    lines += [f"removed {name}" for name in known if name not in names]
+    return "\n".join(lines)
+
+
+def _fitted(texts: Sequence[str], most: int) -> list[str]:
+    """The texts, the longest cut, so that all together have `most` characters at most."""
+    kept = list(texts)
+    for done, i in enumerate(sorted(range(len(texts)), key=lambda i: len(texts[i]))):
+        kept[i] = _cut(texts[i], most // (len(texts) - done) - 1)
+        most -= len(kept[i]) + 1  # its line end
+    return kept
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: max(0, most - 1)]}…"
 
 
 def program(
@@ -52,7 +109,8 @@ def program(
     imports: Sequence[str],
 ) -> list[dict[str, str]]:
     """Asks for one program of a `code` node. Rows show the fields that train has: inputs, and outputs where labelled."""
-    rows, size = [], 0
+    present = _cut(node.config.source, shown // 2)
+    rows, size = [], len(present)
     for example in train:
         known = {n: example[n] for n in node.inputs if n in example}
         wanted = {n: example[targets.get(n, n)] for n in node.outputs if targets.get(n, n) in example}
@@ -67,7 +125,7 @@ def program(
         + (f"the value of `{node.outputs[0]}`" if len(node.outputs) == 1 else f"a dict with {', '.join(node.outputs)}")
         + f" (signature: {node.config.code}). It may import {', '.join(imports) or 'nothing'}; "
         "no files, network, processes or threads.\n"
-        f"{workflow.tree.get('description', '')}\nThe present program:\n```python\n{node.config.source}\n```\n"
+        f"{workflow.tree.get('description', '')}\nThe present program:\n```python\n{present}\n```\n"
         "Examples:\n" + "\n".join(rows) + "\nFind the rule, do not list the examples. Answer with one Python block."
     )
     return [{"role": "user", "content": task}]

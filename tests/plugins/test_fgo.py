@@ -15,12 +15,13 @@ from workbench.data import Example
 from workbench.evaluate import Result
 from workbench.propose import Proposer
 from workbench.store import Store
+from workbench.study import named_optimizer
 from workbench_fgo import optimizer as fgo_optimizer
 from workbench_fgo.divide import at_random, by_group, failure_of
 from workbench_fgo.merge import merged, union
 from workbench_fgo.optimizer import Fgo, Module
 from workbench_sim.run import run_world
-from workbench_sim.worlds import WORLDS
+from workbench_sim.worlds import WORLDS, rules_in
 
 ROWS = [Example(str(i), {"text": f"row {i}", "type": "ab"[i % 3 == 0]}) for i in range(25)]
 
@@ -166,14 +167,93 @@ def test_a_merge_that_loses_what_was_learned_is_not_kept(tmp_path: Path, merge: 
     assert found[0].workflow.get("nodes.sort.instructions") == kept and len(found[0].rows) == 40
 
 
-def plant_with(folder: Path, skill: Any, optimizer: Optimizer) -> None:
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+def test_where_calls_are_short_the_one_that_gained_most_goes_on_and_the_loss_is_told(
+    order: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lossy, told, found = Lossy("Merged."), list[tuple[Any, ...]](), list[Module]()
+    monkeypatch.setattr(fgo_optimizer, "Proposer", lambda *a, **k: lossy)
+
+    class Short(Optimizer):
+        """Merges three workflows with fewer calls than comparing them takes."""
+
+        async def optimize(self, study: Study) -> Workflow:
+            start = study.workflow
+            made = [(start, 0.0), (start.patched({"nodes.sort.instructions": "Right."}), 0.5),
+                    (start.patched({"nodes.sort.instructions": "Wrong."}), 0.1)]  # fmt: skip
+            group = [Module(made[i][0], list(study.train[i::3]), made[i][1]) for i in order]
+            assert study.remaining() < 4 * 40
+            study.progress.on_note = lambda *note: told.append(note)
+            found.append(await Fgo(guard_rows=40)._merge(study, start, group))
+            return start
+
+    plant_with(tmp_path, lambda r: 0.5, Short(), calls=250)
+    assert found[0].workflow.get("nodes.sort.instructions") == "Right." and len(found[0].rows) == 40
+    assert found[0].gain == 0.5 and lossy.asked == 0
+    assert [(note[2]["dropped"], note[2]["gain"]) for note in told] == [(2, 0.5)] and "too few calls" in told[0][1]
+
+
+def merges(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[Module], Module]]:
+    """What goes into each merge and what comes out, of all fgo from now on."""
+    seen: list[tuple[list[Module], Module]] = []
+    merge = Fgo._merge
+
+    async def watched(self: Fgo, study: Study, start: Workflow, group: Any) -> Module:
+        made = await merge(self, study, start, group)
+        seen.append((list(group), made))
+        return made
+
+    monkeypatch.setattr(Fgo, "_merge", watched)
+    return seen
+
+
+def test_eight_parts_are_merged_three_at_a_time_in_two_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = merges(monkeypatch)
+    settings = {"part_size": 6, "fan_in": 3, "rounds": 1}
+    found = run_world(WORLDS["rules"], {"fgo": settings}, calls=1200, seed=0)
+    assert found.error is None and [len(group) for group, _ in seen] == [3, 3, 2, 3]
+    assert seen[3][0] == [made for _, made in seen[:3]], "the second step merges what the first one made"
+    assert len({row.id for row in seen[3][1].rows}) == 48
+    parts = [m for group, _ in seen[:3] for m in group]
+    assert all(len(m.rows) == 6 and m.gain >= 0 for m in parts) and max(m.gain for m in parts) > 0
+    rules = [len(rules_in(str(m.workflow.get("nodes.sort.instructions")))) for m in (*parts, seen[3][1])]
+    assert rules[-1] > max(rules[:-1]), "it has rules of several parts"
+
+
+def test_one_part_is_the_inner_optimizer_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, found = merges(monkeypatch), list[Workflow | None]()
+    inner = {"rewrite": {"width": 1, "rounds": 2}}
+
+    class Both(Optimizer):
+        """fgo with a part that holds all rows, and what it runs inside, by themselves."""
+
+        async def optimize(self, study: Study) -> Workflow:
+            start, rows = study.workflow, len(study.train)
+            study.rng = random.Random(7)
+            found.append(await Fgo(part_size=rows, inner=inner)._round(study, start))
+            study.rng = random.Random(7)
+            (part,) = at_random(study.train, rows, study.rng)
+            alone = study.narrowed(train=part, val=part, workflow=start, share=0.6)
+            await alone.evaluate(start)
+            found.append(await alone.improve(named_optimizer(inner)))
+            return start
+
+    def skill(request: Any) -> float:
+        return 0.3 if "Plain." in str(request.messages[0]["content"]) else 0.9
+
+    plant_with(tmp_path, skill, Both(), calls=2000, roles={"proposer": "templates/instructions"})
+    assert found[0] == found[1] and seen == []
+    assert found[0] is not None and found[0].get("nodes.sort.instructions") != "Plain.", "something was learned"
+
+
+def plant_with(folder: Path, skill: Any, optimizer: Optimizer, calls: int = 600, **spec: Any) -> None:
     """`plant` with an optimizer that has no name in a file."""
     from workbench.run import Options, optimize
 
-    plant(folder, skill, "random", calls=130)
+    plant(folder, skill, "random", calls=130, **spec)
     pool = PlantedLM(skill)
     report = optimize(folder / "workflow.yaml", database=folder / "own.db", pool=pool, optimizers=[("own", optimizer)],
-                      options=Options([("budget.calls", 600)], str(folder / "o.yaml")))  # fmt: skip
+                      options=Options([("budget.calls", calls)], str(folder / "o.yaml")))  # fmt: skip
     assert report.status == "finished", report.error
 
 

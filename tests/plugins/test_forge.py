@@ -30,21 +30,31 @@ def text_of(request: Request) -> str:
     return "\n".join(str(m["content"]) for m in request.messages)
 
 
-def run(
-    folder: Path, nodes: dict[str, Any], say: Any, optimizer: Any, calls: int = 2000, seed: int = 0
-) -> tuple[Report, Script]:
+def write(
+    folder: Path, nodes: dict[str, Any], optimizer: Any, calls: int, seed: int = 0,
+    rows: tuple[int, int, int] = (20, 20, 30),
+) -> Path:  # fmt: skip
+    """The task as a workflow file with its data: count the vowels of a word."""
+    folder.mkdir(exist_ok=True)
     draw = random.Random(f"rows {seed}")
-    for name, count in (("train", 20), ("val", 20), ("test", 30)):
+    for name, count in zip(("train", "val", "test"), rows, strict=True):
         words = ["".join(draw.choices("abcdeiou", k=6)) for _ in range(count)]
-        rows = [{"text": w, "answer": sum(c in "aeiou" for c in w)} for w in words]
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+        lines = [{"text": w, "answer": sum(c in "aeiou" for c in w)} for w in words]
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     file = folder / "workflow.yaml"
     file.write_text(json.dumps({
         "name": "planted", "lm": {"model": "openai/planted", "api_base": "http://127.0.0.1:9/v1", "attempts": 1},
         "data": {n: f"{n}.jsonl" for n in ("train", "val", "test")}, "metric": "numeric(answer)", "nodes": nodes,
         "optimize": [optimizer], "budget": {"calls": calls}, "seed": seed,
     }))  # fmt: skip
-    script = Script(say)
+    return file
+
+
+def run(
+    folder: Path, nodes: dict[str, Any], say: Any, optimizer: Any, calls: int = 2000, seed: int = 0,
+    rows: tuple[int, int, int] = (20, 20, 30),
+) -> tuple[Report, Script]:  # fmt: skip
+    file, script = write(folder, nodes, optimizer, calls, seed, rows), Script(say)
     report = optimize(file, database=folder / "run.db", pool=script, options=Options(out=str(folder / "out.yaml")))
     assert report.status in ("finished", "budget"), report.error
     return report, script
