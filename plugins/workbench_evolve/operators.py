@@ -1,8 +1,8 @@
 """How a child is made. Each operator gives (what to set, note), or None where it has nothing to offer.
 
-`draw` and `cross` need no language model. The others ask the proposer, after SE-Agent (arXiv 2508.02085): `revise` one
-individual into a different strategy from its failures, `recombine` two, `refine` with what the whole pool has learned;
-`refine` also stands for the pull to the personal and the global best of SwarmAgentic (arXiv 2506.15672).
+`draw`, `immigrate` and `cross` need no language model. The others ask the proposer. After SE-Agent (arXiv 2508.02085):
+`revise` one individual into a different strategy from its failures, `recombine` two by what each got right and wrong,
+`refine` with what the whole pool has learned. After SwarmAgentic (arXiv 2506.15672): `move` a particle (see `swarm`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from workbench.nodes import learnable, node_at, text_at
 from workbench.propose import Proposer, describe, rewrite_request, show_results, tagged
 from workbench.search import RandomSuggests, Space
 from workbench_evolve.population import Individual
+from workbench_evolve.swarm import Particle, move_between
 
 Child = tuple[dict[str, Any], str] | None
 
@@ -70,11 +71,16 @@ class Breeder:
         other = self._other(parent, [m for m in pool if text_at(m.workflow, address) != text])
         if other is None:
             return None
-        shown = "\n\n".join(f"Score {m.fitness:.2f}:\n{tagged(text_at(m.workflow, address))}" for m in (parent, other))
+        shown = "\n\n".join(
+            f"Instruction {letter}, score {one.fitness:.2f}:\n{tagged(text_at(one.workflow, address))}"
+            f"{_course(one, rival, self.shown // 4)}"
+            for letter, one, rival in (("A", parent, other), ("B", other, parent))
+        )
         task = (
             "Two instructions for one step of a workflow each do well on some tasks. Another language model follows "
-            f"them.\n\n{describe(node_at(parent.workflow, address))}\n\n{shown}\n\nWrite one instruction with what is "
-            "good in both. Answer with the instruction alone, between <prompt> and </prompt>."
+            f"them.\n\n{describe(node_at(parent.workflow, address))}\n\n{shown}\n\nWrite one instruction that does "
+            "right what either does right, and mends what neither does. Answer with the instruction alone, between "
+            "<prompt> and </prompt>."
         )
         made = await self.proposer.prompt([{"role": "user", "content": task}], replica)
         return None if made is None else ({address: made}, f"recombined with {other.workflow.hash[:8]}")
@@ -93,12 +99,27 @@ class Breeder:
         made = await self.proposer.prompt(request, replica)
         return None if made is None else ({address: made}, "refined")
 
+    async def move(self, particle: Particle, pool: Sequence[Individual], replica: int) -> Child:
+        """The next place of a particle; None where the proposer makes a move again that has failed. Settings that are no
+        texts become those of the position, the particle's best, or the best of all, with equal chance."""
+        address, text = self._text_of(particle.position)
+        here, best = particle.position, pool[0]
+        whose = self.study.rng.choice((here, particle.best, best)).workflow
+        texts = learnable(whose, "text")
+        settings = {a: v for a, v in _differences(here.workflow, whose).items() if a not in texts}
+        request = rewrite_request(node_at(here.workflow, address), text, advice=particle.advice(address, best),
+                                  evidence=show_results(here.screened.results, self.shown // 2))  # fmt: skip
+        made = await self.proposer.prompt(request, replica)
+        if made is None or particle.has_failed(move_between(address, text, made)):
+            return None
+        return {**settings, address: made}, "moved"
+
     def _other(self, parent: Individual, pool: Sequence[Individual]) -> Individual | None:
         others = [m for m in pool if m.workflow != parent.workflow]
         return self.study.rng.choice(others) if others else None
 
 
-Operator = Callable[[Individual, Sequence[Individual], int], Awaitable[Child]]
+Operator = Callable[[Any, Sequence[Individual], int], Awaitable[Child]]  # `move` is given a particle, others a parent
 
 
 def operators(breeder: Breeder, proposals: bool) -> Mapping[str, Operator]:
@@ -109,8 +130,21 @@ def operators(breeder: Breeder, proposals: bool) -> Mapping[str, Operator]:
         if len(breeder.space.domains) > 1:
             found |= {"immigrate": breeder.immigrate}
     if breeder.texts and proposals:
-        found |= {"revise": breeder.revise, "recombine": breeder.recombine, "refine": breeder.refine}
+        found |= {"revise": breeder.revise, "recombine": breeder.recombine, "refine": breeder.refine,
+                  "move": breeder.move}  # fmt: skip
     return found | {"cross": breeder.cross} if found else found
+
+
+def _course(one: Individual, rival: Individual, limit: int) -> str:
+    """Excerpts of how an individual did on the screening rows: where it was ahead of the other one, and where it failed,
+    first where the other one did not; at most `limit` characters of each. All are screened on the same rows."""
+    pairs = list(zip(one.screened.results, rival.screened.results, strict=False))
+    ahead = [r for r, s in pairs if (r.score or 0.0) > (s.score or 0.0)]
+    lost = sorted(
+        (p for p in pairs if (p[0].score or 0.0) < 1.0), key=lambda p: (p[0].score or 0.0) - (p[1].score or 0.0)
+    )
+    parts = [("Right where the other one is wrong", ahead), ("Wrong", [r for r, _ in lost])]
+    return "".join(f"\n{title}:\n{text}" for title, rows in parts if (text := show_results(rows, limit)))
 
 
 def _differences(one: Workflow, other: Workflow) -> dict[str, Any]:

@@ -1,10 +1,11 @@
 """Population search over workflows: islands, an archive of unlike ones, and operators that must earn their turns.
 
-Sources: SE-Agent (arXiv 2508.02085: revise, recombine, refine), SwarmAgentic (arXiv 2506.15672: language-driven pull to
-the best), FM Agent (2025: islands with migration), MAP-Elites (arXiv 1504.04909), EvoGit (2025: lineage). Departures:
-they are operators and containers of one search under one budget; a child is first compared with its parent on the same
-few training rows, and goes on to val only if it is not worse; operators are chosen by how often they made such children
-(Thompson sampling), since which of them works depends on the task and the proposer.
+Sources: SE-Agent (arXiv 2508.02085: revise, recombine, refine), SwarmAgentic (arXiv 2506.15672: a swarm of particles,
+see `swarm`), FM Agent (2025: islands with migration), MAP-Elites (arXiv 1504.04909), EvoGit (2025: lineage). Departures:
+they are operators and containers of one search under one budget; a child is first compared with its rival (its parent;
+for a particle its best place so far) on the same few training rows, and goes on to val only if it is not worse; operators
+are chosen by how often they made such children (Thompson sampling), since which of them works depends on the task and the
+proposer.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from workbench.propose import Proposer
 from workbench.search import Given, Space
 from workbench_evolve.operators import Breeder, operators
 from workbench_evolve.population import Archive, Individual, Island, fitness
+from workbench_evolve.swarm import Particle
 
 
 @dataclass
@@ -48,9 +50,7 @@ class Evolve(Optimizer):
     children: int = Field(200, ge=1, le=100_000, description="children at most; the budget may end it before")
     islands: int = Field(2, ge=1, le=32, description="populations that evolve apart")
     population: int = Field(4, ge=2, le=256, description="individuals on an island")
-    migrate: int = Field(
-        8, ge=1, description="after so many children of an island its best one goes to the next island"
-    )
+    migrate: int = Field(8, ge=1, description="after so many turns of an island its best one goes to the next island")
     explore: float = Field(0.5, ge=0, le=1, description="share of parents from the archive of unlike individuals")
     screen: int = Field(
         16,
@@ -71,26 +71,31 @@ class Evolve(Optimizer):
         first = await self._adam(study, rows)
         islands, archive, credit = [Island(self.population, [first]) for _ in range(self.islands)], Archive(), Credit()
         archive.add(first)
+        swarm: dict[int, Particle] = {}  # one of each island, placed where its first move begins
         for number in range(self.children if ways else 0):
-            island = islands[number % self.islands]
-            parent = self._parent(study.rng, island, archive)
+            here, rng = number % self.islands, study.rng
+            parent = self._parent(rng, islands[here], archive)
             pool = sorted({m.workflow.hash: m for i in islands for m in i.members}.values(), key=lambda m: -m.fitness)
-            made, name = (_richest(study, breeder.space) if number == 0 else None), None
+            made, name, particle = (_richest(study, breeder.space) if number == 0 else None), None, None
             if made is None:
-                name = credit.choose(list(ways), study.rng)
-                made = await ways[name](parent, pool, number)
-            child = self._child(parent, made)
+                name = credit.choose(list(ways), rng)
+                if name == "move":
+                    particle = swarm.setdefault(here, Particle(parent, parent))
+                    parent = particle.position
+                made = await ways[name](particle or parent, pool, number)
+            child, rival = self._child(parent, made), particle.best if particle else parent
             if child is not None and not study.affords(child, rows):
                 break
-            born = await self._evaluate(study, child, parent, rows) if child is not None else None
+            born = await self._evaluate(study, child, rival, rows) if child is not None else None
             if name is not None:  # the richest start is no operator's doing
-                credit.book(name, born is not None and born.screened.score > parent.screened.score)
-            if born is None:
-                continue
-            island.add(born)
-            archive.add(born)
+                credit.book(name, born is not None and born.screened.score > rival.screened.score)
+            if born is not None:
+                islands[here].add(born)
+                archive.add(born)
+                if particle and made:
+                    particle.arrive(born, made[0])
             if (number // self.islands + 1) % self.migrate == 0:
-                islands[(number + 1) % self.islands].add(island.best)
+                islands[(number + 1) % self.islands].add(islands[here].best)
         return study.best
 
     async def _adam(self, study: Study, rows: Sequence[Example]) -> Individual:
@@ -113,13 +118,13 @@ class Evolve(Optimizer):
             return None
         return None if child == parent.workflow else child
 
-    async def _evaluate(self, study: Study, child: Workflow, parent: Individual, rows: Sequence[Example]) -> Individual:
-        """On the screening rows; if it is not worse there than its parent, on val as well."""
+    async def _evaluate(self, study: Study, child: Workflow, rival: Individual, rows: Sequence[Example]) -> Individual:
+        """On the screening rows; if it is not worse there than its rival, on val as well."""
         found = await study.evaluate(child, rows, traces=True)
         born = Individual(child, 0.0, found)
-        if found.score >= parent.screened.score and study.affords(child):
+        if found.score >= rival.screened.score and study.affords(child):
             await study.evaluate(child, race=True)
-        return Individual(child, fitness(self._scores(study, born), parent.fitness), found)
+        return Individual(child, fitness(self._scores(study, born), rival.fitness), found)
 
     def _scores(self, study: Study, individual: Individual) -> list[float]:
         """All that is known of an individual: its scores on the screening rows, and on val if it got to the end."""

@@ -102,8 +102,14 @@ def test_the_lineage_can_be_shown_and_a_candidate_checked_out(tmp_path: Path) ->
     assert depth[report.winner.hash] > 0
     assert all(depth[c["hash"]] == depth[c["parent"]] + 1 for c in candidates if c["parent"] in depth)
     drawn = CliRunner().invoke(cli, ["show", "--tree", "--db", str(tmp_path / "run.db")]).output
-    line = next(x for x in drawn.splitlines() if report.winner.hash[:8] in x)
+    line = next(x for x in drawn.splitlines() if x.split()[:1] == [report.winner.hash[:8]])
     assert line.startswith("  " + "  " * depth[report.winner.hash])
+    crossed = [c for c in candidates if "crossed with" in c["note"]]
+    assert crossed, "the second parent of a crossing stands beside it in the tree"
+    for c in crossed:
+        line = next(x for x in drawn.splitlines() if x.split()[:1] == [c["hash"][:8]])
+        other = line.split("crossed with ")[1]
+        assert other != c["parent"][:8] and sum(o["hash"].startswith(other) for o in candidates) == 1
     out = CliRunner().invoke(
         cli, ["export", "--candidate", candidates[1]["hash"][:8], "--db", str(tmp_path / "run.db")]
     )

@@ -1,0 +1,100 @@
+"""Particles over language: a place, the best place so far, the last move, and the moves that did not help.
+
+Source: SwarmAgentic (arXiv 2506.15672), x' = x + v' with v' = c_f r_f F(v) + c_p r_p (p* - x) + c_g r_g (g - x): F mends
+what the last move left broken, p* is the best place of the particle, g that of the swarm. Here x is a workflow, and v the
+sentences that a move adds to a text and takes from it. The README says where this departs from the paper.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+
+from workbench.nodes import text_at
+from workbench.propose import short, tagged
+from workbench_evolve.population import Individual
+
+#: So many moves that did not help a particle remembers: with few rows some are blamed by chance, and may come again.
+REMEMBERED = 6
+
+
+@dataclass(frozen=True)
+class Move:
+    """A velocity: what one text gained and lost, by sentences, and the scores on the same rows before and after."""
+
+    address: str
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    before: float = 0.0
+    after: float = 0.0
+
+    @property
+    def helped(self) -> bool:
+        return self.after > self.before
+
+    def same(self, other: Move) -> bool:
+        """Whether both do the same, in whatever order the sentences stand."""
+        return (self.address, set(self.added), set(self.removed)) == (
+            other.address, set(other.added), set(other.removed)
+        )  # fmt: skip
+
+    def told(self) -> str:
+        """The move in a line, as a proposer is told of it."""
+        parts = [f"{what} {short(' '.join(s), 200)}" for what, s in (("added", self.added), ("took out", self.removed)) if s]  # fmt: skip
+        return f"- score {self.after:.2f} after {self.before:.2f}: {'; '.join(parts) or 'another order'}"
+
+
+def move_between(address: str, old: str, new: str) -> Move:
+    """x' - x: the sentences of the new text that the old one lacks, and the other way round."""
+    here, there = _sentences(old), _sentences(new)
+    return Move(address, tuple(s for s in there if s not in here), tuple(s for s in here if s not in there))
+
+
+def _sentences(text: str) -> list[str]:
+    return [s.strip() for s in re.split(r"(?<=[.!?])\s+|\n+", text) if s.strip()]
+
+
+@dataclass
+class Particle:
+    """One of a swarm. It goes where its moves lead, be it worse; `best` stays."""
+
+    position: Individual
+    best: Individual
+    last: Move | None = None
+    failed: list[Move] = field(default_factory=list)  # the newest last
+
+    def has_failed(self, move: Move) -> bool:
+        return any(move.same(old) for old in self.failed)
+
+    def arrive(self, born: Individual, changed: Collection[str]) -> None:
+        """Go on to where a move has led. A change of one text that scored no better on the same rows has failed; where
+        more was changed, none can be blamed. The best gives way to an equal, as in the paper's code."""
+        self.last = None
+        if len(changed) == 1:
+            (address,) = changed
+            made = move_between(address, text_at(self.position.workflow, address), text_at(born.workflow, address))
+            self.last = replace(made, before=self.position.screened.score, after=born.screened.score)
+            if not self.last.helped and not self.has_failed(self.last):
+                self.failed = [*self.failed, self.last][-REMEMBERED:]
+        self.position = born
+        if born.fitness >= self.best.fitness:
+            self.best = born
+
+    def advice(self, address: str, globally: Individual) -> str:
+        """The three pulls of a move of one text, for a proposer: what the last moves did, p* - x, and g - x."""
+        here, parts = text_at(self.position.workflow, address), []
+        failed = [m.told() for m in self.failed if m.address == address]
+        if failed:
+            parts.append("These changes did not help. Do not make them again, nor the same in other words:\n" + "\n".join(failed))  # fmt: skip
+        if self.last and self.last.helped and self.last.address == address:
+            parts.append(f"The last change helped, go on from there:\n{self.last.told()}")
+        shown = {here}
+        for whose, mark in (("The best one on the way to this one", self.best), ("The best one of all", globally)):
+            text = text_at(mark.workflow, address)
+            if text and text not in shown:
+                shown.add(text)
+                parts.append(f"{whose} (score {mark.fitness:.2f}):\n{tagged(text)}")
+        if len(shown) > 1:
+            parts.append("Take over what is better there and would mend the failures above, in its own words.")
+        return "\n\n".join(parts)
