@@ -91,17 +91,25 @@ async def score(rollouts: Sequence[Rollout], parts: Sequence[Part], guards: Guar
         result = rollout.result
         if result.failure in INFRASTRUCTURE or (result.score is None and any(p.kind == "metric" for p in parts)):
             continue
-        values = {}
-        for part in parts:
-            values[part.kind] = await _value(part, rollout, judge)
-        if any(value is None or not math.isfinite(value) for value in values.values()):
+        found = [await _value(part, rollout, judge) for part in parts]
+        values = [float(value) for value in found if value is not None and math.isfinite(value)]
+        if len(values) < len(parts):
             continue
-        rollout.parts = {kind: float(value) for kind, value in values.items() if value is not None}
-        earned = math.fsum(part.weight * rollout.parts[part.kind] for part in parts)
+        rollout.parts = dict(zip(names_of(parts), values, strict=True))
+        earned = math.fsum(part.weight * value for part, value in zip(parts, values, strict=True))
         rollout.guarded = guarded(rollout.text, rollout.truncated, guards)
         if rollout.guarded == "mask":
             continue
         rollout.reward = min(earned, 0.0) if rollout.guarded else earned
+
+
+def names_of(parts: Sequence[Part]) -> list[str]:
+    """A name for each part, all different: its kind; of several of one kind, with the field that sets it apart, or its
+    place among all parts."""
+    kinds = [part.kind for part in parts]
+    fields = [part.field or (part.target if part.kind in ("exact_match", "tool_n1", "judge") else "") for part in parts]
+    long = [f"{k}.{f}" if f and kinds.count(k) > 1 else k for k, f in zip(kinds, fields, strict=True)]
+    return [name if long.count(name) == 1 else f"{name}.{i + 1}" for i, name in enumerate(long)]
 
 
 def guarded(text: str, truncated: bool, guards: Guards) -> str:

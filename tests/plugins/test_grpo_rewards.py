@@ -12,7 +12,18 @@ from workbench.data import Example
 from workbench.evaluate import Result
 from workbench.lm import Response
 from workbench.runtime import CallRecord, Span, Trace
-from workbench_grpo.rewards import Guards, Part, Rollout, guarded, overlong, repeated_share, score, tool_n1, well_formed
+from workbench_grpo.rewards import (
+    Guards,
+    Part,
+    Rollout,
+    guarded,
+    names_of,
+    overlong,
+    repeated_share,
+    score,
+    tool_n1,
+    well_formed,
+)
 
 ONE = {"name": "f", "arguments": {"a": 1, "b": [2]}}
 TWO = {"name": "g", "arguments": {}}
@@ -87,6 +98,21 @@ def test_parts_are_weighted_and_kept() -> None:
     tools = rollout(said(ONE))
     tools.example = Example("1", {"label": [ONE]})
     assert earned(tools, Part(kind="tool_n1")) == 1.0
+
+
+def test_parts_of_one_kind_count_each_by_itself() -> None:
+    """The right answer of one field is not undone by the wrong one of another."""
+    made = rollout("yes")
+    made.example = Example("1", {"label": "yes", "other": "no"})
+    label, other = Part(kind="exact_match"), Part(kind="exact_match", target="other", weight=0.5)
+    for parts in ((label, other), (other, label)):
+        assert earned(made, *parts) == 1.0
+        assert made.parts == {"exact_match.label": 1.0, "exact_match.other": 0.0}
+    lengths = [Part(kind="length", tokens=5), Part(kind="metric"), Part(kind="length", tokens=10, weight=-1.0)]
+    assert earned(rollout("yes", 0.25, tokens=5), *lengths) == pytest.approx(1.0 + 0.25 - 0.5)
+    assert names_of(lengths) == ["length.1", "metric", "length.3"]
+    fields = [Part(kind="exact_match", field="a"), Part(kind="exact_match", field="b")]
+    assert names_of(fields) == ["exact_match.a", "exact_match.b"]
 
 
 def test_what_could_not_be_run_or_scored_teaches_nothing() -> None:
