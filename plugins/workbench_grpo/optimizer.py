@@ -95,9 +95,11 @@ class Trains(Optimizer):
         return study.best
 
     def named_by(self) -> dict[str, Any]:
-        """The settings that a training is named by: not how it is spread, which changes neither rollouts nor checkpoints."""
-        spread = {"learning": {"fsdp"}}
-        return self.model_dump(mode="json", exclude={**spread, "policies": {"__all__": spread}})
+        """The settings that a training is named by: not how it is spread, which changes neither rollouts nor checkpoints;
+        nor settings that came later and are not used, so that runs from before find what is theirs."""
+        spread: dict[str, Any] = {"learning": {"fsdp"}}
+        later = {"guards": {"duplicates"}} if self.guards.duplicates == "keep" else {}
+        return self.model_dump(mode="json", exclude={**spread, **later, "policies": {"__all__": spread}})
 
     def made_policies(self) -> dict[str, PolicySettings]:
         """What is trained, by role; a single policy has no name."""

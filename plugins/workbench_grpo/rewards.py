@@ -49,6 +49,11 @@ class Guards(BaseModel):
     repeated: float = Field(
         0.6, gt=0, le=1, description="an answer earns 0 where more than this share of its runs of four words repeats"
     )
+    duplicates: Literal["keep", "zero"] = Field(
+        "keep",
+        description="a run whose answers are all the same as in an earlier run of its row: keep its reward, or give 0, "
+        "also where it is right; only for rows with many good answers",
+    )
 
 
 @dataclass
@@ -61,6 +66,11 @@ class Rollout:
     reward: float | None = None
     parts: dict[str, float] = field(default_factory=dict)
     guarded: str = ""
+
+    @property
+    def texts(self) -> list[str]:
+        """All answers, without spaces around them."""
+        return [c.response.text.strip() for c in self.result.trace.calls] if self.result.trace else []
 
     @property
     def text(self) -> str:
@@ -86,7 +96,11 @@ class Rollout:
 
 
 async def score(rollouts: Sequence[Rollout], parts: Sequence[Part], guards: Guards, judge: Judge | None = None) -> None:
-    """Write reward and parts into each rollout. None: it could not be run or scored, and teaches nothing."""
+    """Write reward and parts into each rollout. None: it could not be run or scored, and teaches nothing.
+
+    rollouts: all of a row's come in one call, since guards may compare them.
+    """
+    seen = set[tuple[str, ...]]()
     for rollout in rollouts:
         result = rollout.result
         if result.failure in INFRASTRUCTURE or (result.score is None and any(p.kind == "metric" for p in parts)):
@@ -98,6 +112,10 @@ async def score(rollouts: Sequence[Rollout], parts: Sequence[Part], guards: Guar
         rollout.parts = dict(zip(names_of(parts), values, strict=True))
         earned = math.fsum(part.weight * value for part, value in zip(parts, values, strict=True))
         rollout.guarded = guarded(rollout.text, rollout.truncated, guards)
+        said = (rollout.example.id, *rollout.texts)
+        if said in seen and not rollout.guarded and guards.duplicates == "zero":
+            rollout.guarded = "duplicate"
+        seen.add(said)
         if rollout.guarded == "mask":
             continue
         rollout.reward = min(earned, 0.0) if rollout.guarded else earned

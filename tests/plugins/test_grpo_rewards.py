@@ -143,6 +143,29 @@ def test_a_guard_never_lifts_a_penalty() -> None:
     assert earned(rollout(" ", 1.0), Part(weight=-2.0)) == -2.0
 
 
+def test_duplicates_earn_nothing_beyond_the_first_on_request() -> None:
+    """Rows are apart, failed runs are not compared, and by default nothing is taken from equal right answers."""
+    texts = ["a", "a ", "b", "a", " ", " "]
+
+    def scored(guards: Guards) -> list[Rollout]:
+        made = [rollout(text) for text in texts] + [rollout("b"), rollout("a", None, failure="timeout"), rollout("a")]
+        for one in made[6:]:
+            one.example = Example("2", {"label": "yes"})
+        asyncio.run(score(made, [Part()], guards, None))
+        return made
+
+    assert [r.reward for r in scored(Guards())] == [1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 1.0, None, 1.0]
+    found = scored(Guards(duplicates="zero"))
+    assert [r.reward for r in found] == [1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0, None, 1.0]
+    assert [r.guarded for r in found] == ["", "duplicate", "", "duplicate", "empty", "empty", "", "", ""]
+    longer = [rollout("a"), rollout("a")]  # one came to its answer in another way
+    trace = longer[1].result.trace
+    assert trace is not None
+    trace.spans.insert(0, rollout("first").result.trace.spans[0])  # type: ignore[union-attr]
+    asyncio.run(score(longer, [Part()], Guards(duplicates="zero"), None))
+    assert [r.reward for r in longer] == [1.0, 1.0]
+
+
 def test_repetition_and_length_by_hand() -> None:
     assert repeated_share("a b c d " * 4) == pytest.approx(1 - 4 / 13)
     assert repeated_share("a a a a a") == 0.0  # too short to tell
