@@ -24,12 +24,19 @@ def advantages(rows: Sequence[Row], objective: Objective, multipliers: Mapping[s
     With constraints: the advantage of the reward, less that of each cost times its multiplier, divided by one plus
     all multipliers, so that growing multipliers do not grow the step (Moskovitz et al., arXiv 2310.04373; the costs'
     advantages are group-relative here, theirs come from value functions).
+
+    To each multiplier the step's own excess is added, times `gain`: the proportional term of Stooke et al. (arXiv
+    2007.03964). Where costs and rewards go together, group-relative advantages turn round at a multiplier of 1, however
+    far off the budget is; a multiplier that only grows and falls passes it, and the policy ends without reward.
     """
     reward = np.array([_number(row.reward) for row in rows], np.float64)
     found = compared(reward, rows, objective)
     if objective.step_weight:
         found = found + objective.step_weight * step_advantages(rows, objective)
-    weights = {name: (multipliers or {}).get(name, 0.0) for name in objective.constraints}
+    weights = {
+        name: min(max((multipliers or {}).get(name, 0.0) + c.gain * _excess(name, c, rows), 0.0), c.most)
+        for name, c in objective.constraints.items()
+    }  # fmt: skip
     for name, weight in weights.items():
         if weight:
             cost = np.array([_number(row.costs.get(name)) for row in rows], np.float64)
@@ -185,15 +192,18 @@ def update_multipliers(
     multipliers: Mapping[str, float], rows: Sequence[Row], constraints: Mapping[str, Constraint]
 ) -> dict[str, float]:
     """The multipliers after a step: up where the mean cost of a rollout is above its budget, down to 0 where below."""
-    updated = {}
-    for name, constraint in constraints.items():
-        costs = {(r.task, r.rollout): float(r.costs[name]) for r in rows if name in r.costs}
-        value = multipliers.get(name, 0.0)
-        if costs:
-            mean = math.fsum(costs.values()) / len(costs)
-            value += constraint.rate * (mean - constraint.budget) / max(abs(constraint.budget), 1e-9)
-        updated[name] = min(max(value, 0.0), constraint.most)
-    return updated
+    return {
+        name: min(max(multipliers.get(name, 0.0) + c.rate * _excess(name, c, rows), 0.0), c.most)
+        for name, c in constraints.items()
+    }
+
+
+def _excess(name: str, constraint: Constraint, rows: Sequence[Row]) -> float:
+    """How far the mean cost of a rollout is above its budget, in budgets; 0 where no cost is known."""
+    costs = {(r.task, r.rollout): float(r.costs[name]) for r in rows if name in r.costs}
+    if not costs:
+        return 0.0
+    return (math.fsum(costs.values()) / len(costs) - constraint.budget) / max(abs(constraint.budget), 1e-9)
 
 
 def _number(value: float | None) -> float:

@@ -26,6 +26,7 @@ from workbench_grpo.optimizer import GRPO
 
 _AGGREGATE = {"sequence": "seq-mean-token-mean", "token": "token-mean"}
 _KL = {"k1": "kl", "k2": "mse", "k3": "low_var_kl"}
+_UNCAPPED = 1e9  # verl's ratios end at exp(20)
 
 _PLUGIN = '''"""Written by `workbench export --format verl`. verl loads this file for its reward, and so learns of the advantages.
 
@@ -38,15 +39,18 @@ from workbench_grpo.verl import advantages_for, score_of
 
 OBJECTIVE = {objective}
 REWARDS = {rewards}
+GUARDS = {guards}
+LONGEST = {longest}  # tokens of an answer; one that takes all of them counts as cut
 
 
 @register_adv_est("workbench")
 def workbench_advantages(token_level_rewards, response_mask, index, config=None, **more):
-    return advantages_for(token_level_rewards, response_mask, index, OBJECTIVE)
+    return advantages_for(token_level_rewards, response_mask, index, OBJECTIVE, GUARDS, LONGEST)
 
 
 def compute_score(data_source, solution_str, ground_truth, extra_info=None, **more):
-    return score_of(solution_str, ground_truth, REWARDS)
+    # What is right for each part of the reward; ground_truth is that of the first.
+    return score_of(solution_str, extra_info["truths"], REWARDS, GUARDS)
 '''
 
 
@@ -75,22 +79,16 @@ def verl(workflow: Workflow, path: Path | None, *, task: Task) -> None:
     """Write what verl needs to go on: rows (messages, their token ids, ground truth, task), settings, a file with our
     advantages and reward, and the command. Of workflows with one `predict` node. Raises SpecError."""
     folder, weights = _folder(path), weights_of(workflow, task)
-    settings = _settings(task)
-    target = _target(task, settings)
-    node = _node(workflow)
+    settings, node = _settings(task), _node(workflow)
+    rewards = _rewards(task, settings, node)
+    targets = list(dict.fromkeys(str(part["target"]) for part in rewards))
     data = {"train": task.dataset.train, "val": task.dataset.val}
-    rows = {name: [_row(node, e, target, weights) for e in part] for name, part in data.items()}
+    rows = {name: [_row(node, e, targets, weights) for e in part] for name, part in data.items()}
     prompt_tokens = max((len(row["extra_info"]["prompt_ids"]) for part in rows.values() for row in part), default=0)
-    for part in settings.rewards:
-        if part.kind not in ("metric", "tool_n1", "exact_match") or part.field:
-            raise SpecError(f"verl cannot be told the reward {part.kind}{' of a field' if part.field else ''}",
-                            hint="Give grpo `rewards` of tool_n1 or exact_match, of the whole answer.")  # fmt: skip
-    rewards = [part.model_dump() for part in settings.rewards]
-    if any(r["kind"] == "metric" for r in rewards):
-        rewards = [{**r, "kind": _kind_of_metric(task)} if r["kind"] == "metric" else r for r in rewards]
     objective = settings.made_objective()
-    text = _PLUGIN.format(objective=objective.model_dump(mode="json", exclude_defaults=True), rewards=rewards)
-    longest = getattr(getattr(node.config, "decoding", None), "max_tokens", None) or task.spec.lm.max_tokens or 512
+    longest = getattr(node, "settings", {}).get("max_tokens") or task.spec.lm.max_tokens or 512
+    text = _PLUGIN.format(objective=objective.model_dump(mode="json", exclude_defaults=True), rewards=rewards,
+                          guards=settings.guards.model_dump(mode="json"), longest=longest)  # fmt: skip
     tree = verl_settings(settings, objective, weights, folder.resolve(), prompt_tokens, longest, task.spec.name)
     folder.mkdir(parents=True, exist_ok=True)
     for name, part in rows.items():
@@ -138,18 +136,36 @@ def _settings(task: Task) -> GRPO:
     return GRPO.model_validate(entries[-1] if entries else {})
 
 
-def _target(task: Task, settings: GRPO) -> str:
+def _rewards(task: Task, settings: GRPO, node: NodeKind) -> list[dict[str, Any]]:
+    """The parts of the reward as a cluster computes them, the workflow's metric by its rule. Raises SpecError."""
+    if settings.guards.duplicates != "keep":
+        raise SpecError("verl scores each answer by itself, so it cannot be told the guard against duplicates",
+                        hint="Write guards: {duplicates: keep}.")  # fmt: skip
+    found = []
     for part in settings.rewards:
-        if part.kind in ("tool_n1", "exact_match"):
-            return part.target
-    return str(getattr(task.metric, "target", None) or getattr(task.metric, "field", None) or "label")
+        if part.kind not in ("metric", "tool_n1", "exact_match") or part.field:
+            raise SpecError(f"verl cannot be told the reward {part.kind}{' of a field' if part.field else ''}",
+                            hint="Give grpo `rewards` of tool_n1 or exact_match, of the whole answer.")  # fmt: skip
+        found.append(part.model_dump() | (_metric(task, node) if part.kind == "metric" else {}))
+    return found
 
 
-def _kind_of_metric(task: Task) -> str:
-    name = str(task.spec.metric).partition("(")[0]
+def _metric(task: Task, node: NodeKind) -> dict[str, str]:
+    """The rule and the target of the workflow's metric."""
+    name, hint = str(task.spec.metric).partition("(")[0], "Give grpo `rewards` of tool_n1 or exact_match."
     if name not in ("tool_n1", "exact_match"):
-        raise SpecError(f"verl cannot be told the metric {name}", hint="Give grpo `rewards` of tool_n1 or exact_match.")
-    return name
+        raise SpecError(f"verl cannot be told the metric {name}", hint=hint)
+    field = str(getattr(task.metric, "field", "label"))
+    target = str(getattr(task.metric, "target", field))
+    rights = [e[target] for e in (*task.dataset.train, *task.dataset.val)] if name == "exact_match" else []
+    if any(isinstance(right, list) for right in rights):
+        raise SpecError(f"the field '{target}' lists several right values, and verl compares with one", hint=hint)
+    for right in rights[:1]:
+        chat = node.worked({**dict.fromkeys((*node.inputs, *node.outputs, "reasoning"), ""), field: right})
+        if chat is None or chat[-1]["content"].strip() != _truth(right).strip():
+            raise SpecError(f"the metric compares the field '{field}', and verl the whole answer, in which more stands",
+                            hint=hint)  # fmt: skip
+    return {"kind": name, "target": target}
 
 
 def _node(workflow: Workflow) -> NodeKind:
@@ -160,17 +176,20 @@ def _node(workflow: Workflow) -> NodeKind:
     return nodes[0]
 
 
-def _row(node: NodeKind, example: Example, target: str, weights: str) -> dict[str, Any]:
+def _row(node: NodeKind, example: Example, targets: Sequence[str], weights: str) -> dict[str, Any]:
     values = {**dict.fromkeys((*node.outputs, "reasoning"), ""), **{n: example[n] for n in node.inputs}}
     chat = node.worked(values)
     assert chat is not None
-    wanted = example[target]
-    truth = wanted if isinstance(wanted, str) else json.dumps(wanted, ensure_ascii=False)
+    truths = {target: _truth(example[target]) for target in targets}
     return {
         "data_source": "workbench", "prompt": chat[:-1], "ability": node.name,
-        "reward_model": {"style": "rule", "ground_truth": truth},
-        "extra_info": {"index": example.id, "task": example.id, "prompt_ids": _ids(chat[:-1], weights)},
+        "reward_model": {"style": "rule", "ground_truth": truths[targets[0]]},
+        "extra_info": {"index": example.id, "task": example.id, "prompt_ids": _ids(chat[:-1], weights), "truths": truths},
     }  # fmt: skip
+
+
+def _truth(wanted: Any) -> str:
+    return wanted if isinstance(wanted, str) else json.dumps(wanted, ensure_ascii=False)
 
 
 def _ids(messages: Sequence[Mapping[str, Any]], weights: str) -> list[int]:
@@ -209,30 +228,30 @@ def verl_settings(settings: GRPO, objective: Objective, weights: str, folder: Pa
     if mode is None or objective.aggregate not in _AGGREGATE or objective.constraints or objective.step_weight:
         raise SpecError(f"verl has no loss for the algorithm {settings.algorithm} as it is set",
                         hint="Take grpo, dapo, lite_ppo, gspo or cispo.")  # fmt: skip
+    course, learning = settings.made_course(), settings.learning
     lost = [name for name, there in (
         ("a divergence in the reward", objective.beta and objective.kl_place == "reward"),
-        ("resets of the reference", settings.made_course().reset_after), ("refill", settings.course.refill),
-        ("replay", settings.made_course().replay), ("a growing horizon", settings.made_course().horizon),
-        ("a curriculum", settings.made_course().curriculum), ("stages", settings.stages), ("policies", settings.policies),
+        ("a divergence times the ratio", objective.beta and objective.kl_corrected),
+        ("a cap of the ratio `delta` beside this loss", objective.delta is not None and mode == "gspo"),
+        ("resets of the reference", course.reset_after), ("refill", course.refill), ("replay", course.replay),
+        ("a growing horizon", course.horizon), ("a curriculum", course.curriculum), ("stages", settings.stages),
+        ("policies", settings.policies), (f"`on_alarm: {course.on_alarm}`", course.on_alarm != "tell"),
     ) if there]  # fmt: skip
     if lost:
-        raise SpecError(
-            f"verl's settings have no place for {', '.join(lost)}", hint="Leave them out to export the rest."
-        )
-    course, learning = settings.made_course(), settings.learning
+        raise SpecError(f"verl's settings have no place for {', '.join(lost)}",
+                        hint="Leave them out to export the rest; what the algorithm itself sets is left out by a 0, as in "
+                        "course: {refill: 0}.")  # fmt: skip
     in_loss = bool(objective.beta) and objective.kl_place == "loss"
     actor: dict[str, Any] = {
         "optim": {"lr": learning.rate or (1e-5 if settings.lora else 1e-6), "weight_decay": learning.weight_decay,
-                  "lr_warmup_steps": learning.warmup or -1},
+                  "betas": list(learning.betas), "lr_warmup_steps": learning.warmup or -1},
         "ppo_mini_batch_size": max(1, course.tasks // learning.minibatches), "ppo_epochs": learning.epochs,
         "use_dynamic_bsz": True, "ppo_max_token_len_per_gpu": learning.micro_tokens,
-        "clip_ratio_low": objective.clip_low, "clip_ratio_high": objective.clip_high,
+        **_clips(objective),
         "loss_agg_mode": _AGGREGATE[objective.aggregate], "policy_loss": {"loss_mode": mode},
         "use_kl_loss": in_loss, "kl_loss_coef": objective.beta, "kl_loss_type": _KL[objective.kl],
         "entropy_coeff": 0, "grad_clip": learning.max_norm,
     }  # fmt: skip
-    if objective.delta is not None:
-        actor["clip_ratio_c"] = objective.delta
     model: dict[str, Any] = {"path": weights}
     if settings.lora:
         model |= {"lora_rank": settings.lora.rank, "lora_alpha": settings.lora.alpha, "target_modules": "all-linear"}
@@ -255,4 +274,15 @@ def verl_settings(settings: GRPO, objective: Objective, weights: str, folder: Pa
         "trainer": {"total_training_steps": course.steps, "test_freq": course.evaluate_every,
                     "save_freq": course.save_every, "logger": ["console"], "nnodes": 1, "n_gpus_per_node": 1,
                     "project_name": "workbench", "experiment_name": name},
+    }  # fmt: skip
+
+
+def _clips(objective: Objective) -> dict[str, float]:
+    """verl's names for the bounds of the ratio. Its cispo keeps the ratio within 1 - low and 1 + high, where ours has a cap
+    and no floor, which a low of 1 says; and its plain loss always caps the ratio of bad answers, by default at 3."""
+    if objective.surrogate == "cispo":
+        return {"clip_ratio_low": 1.0, "clip_ratio_high": objective.clip_high - 1.0}
+    return {
+        "clip_ratio_low": objective.clip_low, "clip_ratio_high": objective.clip_high,
+        "clip_ratio_c": _UNCAPPED if objective.delta is None else objective.delta,
     }  # fmt: skip

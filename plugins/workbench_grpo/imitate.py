@@ -136,7 +136,13 @@ class Imitates(Trains):
                 done = round_ * self.epochs + epoch + 1
                 computed = done > record.epochs
                 if computed:
+                    skipped = learner.skipped
                     updates = await self._epoch(learner, chosen, added, round_, epoch, updates, number)
+                    if learner.skipped > skipped:
+                        study.tell(
+                            f"{learner.skipped - skipped} updates of epoch {done} were left out: their loss or gradient "
+                            "was not finite"
+                        )
                 elif held := done == record.epochs:
                     updates = record.load(learner)
                 if (epoch + 1) % self.evaluate_every == 0 or epoch + 1 == self.epochs:

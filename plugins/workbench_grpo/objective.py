@@ -20,7 +20,11 @@ class Constraint(BaseModel):
 
     budget: float = Field(description="mean cost of a rollout that is aimed at")
     rate: float = Field(0.05, gt=0, description="change of the multiplier for a mean cost one budget too high")
-    most: float = Field(5.0, gt=0, description="the multiplier never exceeds this")
+    gain: float = Field(
+        1.0, ge=0, description="added to the multiplier at once for a mean cost one budget too high, taken off for one "
+        "too low; 0: the multiplier alone, which overshoots"
+    )  # fmt: skip
+    most: float = Field(5.0, gt=0, description="the multiplier never exceeds this, nor its sum with what `gain` adds")
 
 
 class Objective(BaseModel):
@@ -149,7 +153,8 @@ PRESETS: Mapping[str, Preset] = {
     ),
     "constrained": Preset(
         objective={"constraints": {"tokens": {"budget": 64.0}}},
-        source="after arXiv 2310.04373: group-relative advantages of costs in place of its value functions",
+        source="after arXiv 2310.04373: group-relative advantages of costs in place of its value functions; its "
+        "multipliers with a proportional term, as in arXiv 2007.03964",
     ),
     "trpa": Preset(
         objective={"surrogate": "pairs", "beta": 1e-3},

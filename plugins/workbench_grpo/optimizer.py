@@ -103,9 +103,18 @@ class Trains(Optimizer):
         return study.best
 
     def named_by(self) -> dict[str, Any]:
-        """The settings that a training is named by: not how it is spread, which changes neither rollouts nor checkpoints."""
-        spread = {"learning": {"fsdp"}}
-        return self.model_dump(mode="json", exclude={**spread, "policies": {"__all__": spread}, "server": True})
+        """The settings that a training is named by: not how it is spread, where it draws or what ends it, which change neither
+        rollouts nor checkpoints; nor settings that came later and are not used, so that runs from before find what is theirs."""
+        spread: dict[str, Any] = {"learning": {"fsdp"}}
+        later = {"guards": {"duplicates"}} if self.guards.duplicates == "keep" else {}
+        without = {
+            **spread,
+            **later,
+            "policies": {"__all__": spread},
+            "server": True,
+            "course": {"samples", "gpu_seconds"},
+        }
+        return self.model_dump(mode="json", exclude=without)
 
     def made_policies(self) -> dict[str, PolicySettings]:
         """What is trained, by role; a single policy has no name."""

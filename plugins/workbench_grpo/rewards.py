@@ -49,6 +49,11 @@ class Guards(BaseModel):
     repeated: float = Field(
         0.6, gt=0, le=1, description="an answer earns 0 where more than this share of its runs of four words repeats"
     )
+    duplicates: Literal["keep", "zero"] = Field(
+        "keep",
+        description="a run whose answers are all the same as in an earlier run of its row: keep its reward, or give 0, "
+        "also where it is right; only for rows with many good answers",
+    )
 
 
 @dataclass
@@ -61,6 +66,11 @@ class Rollout:
     reward: float | None = None
     parts: dict[str, float] = field(default_factory=dict)
     guarded: str = ""
+
+    @property
+    def texts(self) -> list[str]:
+        """All answers, without spaces around them."""
+        return [c.response.text.strip() for c in self.result.trace.calls] if self.result.trace else []
 
     @property
     def text(self) -> str:
@@ -86,22 +96,38 @@ class Rollout:
 
 
 async def score(rollouts: Sequence[Rollout], parts: Sequence[Part], guards: Guards, judge: Judge | None = None) -> None:
-    """Write reward and parts into each rollout. None: it could not be run or scored, and teaches nothing."""
+    """Write reward and parts into each rollout. None: it could not be run or scored, and teaches nothing.
+
+    rollouts: all of a row's come in one call, since guards may compare them.
+    """
+    seen = set[tuple[str, ...]]()
     for rollout in rollouts:
         result = rollout.result
         if result.failure in INFRASTRUCTURE or (result.score is None and any(p.kind == "metric" for p in parts)):
             continue
-        values = {}
-        for part in parts:
-            values[part.kind] = await _value(part, rollout, judge)
-        if any(value is None or not math.isfinite(value) for value in values.values()):
+        found = [await _value(part, rollout, judge) for part in parts]
+        values = [float(value) for value in found if value is not None and math.isfinite(value)]
+        if len(values) < len(parts):
             continue
-        rollout.parts = {kind: float(value) for kind, value in values.items() if value is not None}
-        earned = math.fsum(part.weight * rollout.parts[part.kind] for part in parts)
+        rollout.parts = dict(zip(names_of(parts), values, strict=True))
+        earned = math.fsum(part.weight * value for part, value in zip(parts, values, strict=True))
         rollout.guarded = guarded(rollout.text, rollout.truncated, guards)
+        said = (rollout.example.id, *rollout.texts)
+        if said in seen and not rollout.guarded and guards.duplicates == "zero":
+            rollout.guarded = "duplicate"
+        seen.add(said)
         if rollout.guarded == "mask":
             continue
         rollout.reward = min(earned, 0.0) if rollout.guarded else earned
+
+
+def names_of(parts: Sequence[Part]) -> list[str]:
+    """A name for each part, all different: its kind; of several of one kind, with the field that sets it apart, or its
+    place among all parts."""
+    kinds = [part.kind for part in parts]
+    fields = [part.field or (part.target if part.kind in ("exact_match", "tool_n1", "judge") else "") for part in parts]
+    long = [f"{k}.{f}" if f and kinds.count(k) > 1 else k for k, f in zip(kinds, fields, strict=True)]
+    return [name if long.count(name) == 1 else f"{name}.{i + 1}" for i, name in enumerate(long)]
 
 
 def guarded(text: str, truncated: bool, guards: Guards) -> str:

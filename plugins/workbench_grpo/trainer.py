@@ -30,6 +30,9 @@ from workbench_grpo.source import differs
 PARTS = ("weights", "optimizer", "reference", "best")  # what a checkpoint may hold of a policy
 
 
+NOT_FINITE = "their loss or gradient was not finite"
+
+
 class Source(Protocol):
     """Where rollouts come from, and where candidates go."""
 
@@ -109,6 +112,9 @@ class Trainer:
                 self.log.append(figures)
                 silent = f"{figures['silent']:.0%} of the groups without differences"
                 self.tell(f"step {step + 1}: reward {figures['reward']:.3f}, {silent}", **figures)
+                skipped = [value for key, value in figures.items() if key.rpartition(".")[2] == "skipped"]
+                if skipped:
+                    self.tell(f"{sum(skipped):.0f} updates of step {step + 1} were left out: {NOT_FINITE}", **figures)
                 self.state.ended = self._alarmed(figures, step)
                 self.state.gpu_seconds += (time.monotonic() - begun) * devices()
             if (step + 1) % self.course.evaluate_every == 0:
@@ -204,7 +210,7 @@ class Trainer:
     def _learn_one(self, name: str, learner: Learner, rows: list[Row], step: int) -> dict[str, float]:
         """Change one policy by its own rows."""
         objective, figures = learner.objective, dict[str, float]()
-        weights = self.state.multipliers.get(name, {})
+        weights, skipped = self.state.multipliers.get(name, {}), learner.skipped
         if rows:
             values = advantages(rows, objective, weights)
             if values.any() or objective.beta:
@@ -214,6 +220,8 @@ class Trainer:
             figures |= {f"multiplier_{cost}": value for cost, value in weights.items()}
         self.state.kl[name] = 0.9 * self.state.kl.get(name, 0.0) + 0.1 * figures.get("kl", 0.0)
         self.state.skipped[name] = learner.skipped
+        if learner.skipped > skipped:
+            figures["skipped"] = float(learner.skipped - skipped)
         return figures
 
     def _rows_of_group(self, group: list[Rollout], step: int) -> list[Row]:

@@ -106,6 +106,8 @@ def test_a_training_is_named_by_what_changes_it() -> None:
     """The name is that of checkpoints and of the policy in the journal: a new default must not change it."""
     plain = GRPO().named_by()
     assert plain["objective"] == {} and "fsdp" not in str(plain)
+    assert plain["guards"] == {"empty": True, "truncated": "zero", "repeated": 0.6}
+    assert GRPO.model_validate({"guards": {"duplicates": "zero"}}).named_by() != plain
     assert GRPO.model_validate({"learning": {"fsdp": True}}).named_by() == plain
     assert GRPO.model_validate({"objective": {"beta": 0.1}}).named_by() == {**plain, "objective": {"beta": 0.1}}
 

@@ -153,7 +153,7 @@ def test_shift_scale_and_order_of_rewards() -> None:
 
 
 def test_constraints_weigh_costs_and_multipliers_move_to_the_budget() -> None:
-    limits = {"tokens": Constraint(budget=10.0, rate=0.5, most=2.0)}
+    limits = {"tokens": Constraint(budget=10.0, rate=0.5, most=2.0, gain=0.0)}
     objective = Objective(scale="none", constraints=limits)
     rows = [row(1.0, rollout=0, costs={"tokens": 30.0}), row(0.0, rollout=1, costs={"tokens": 10.0})]
     assert advantages(rows, objective, {"tokens": 0.0}).tolist() == [0.5, -0.5]
@@ -161,6 +161,12 @@ def test_constraints_weigh_costs_and_multipliers_move_to_the_budget() -> None:
     up = update_multipliers({"tokens": 0.25}, rows, limits)
     assert up == {"tokens": pytest.approx(0.25 + 0.5 * (20 - 10) / 10)}
     assert update_multipliers({"tokens": 1.9}, rows, limits) == {"tokens": 2.0}
+    # With the proportional term: an excess of one budget adds `gain`, costs below the budget take it off.
+    quick = Objective(scale="none", constraints={"tokens": Constraint(budget=10.0, most=2.0, gain=0.5)})
+    assert advantages(rows, quick, {"tokens": 0.5}).tolist() == [(0.5 - 10) / 2, (-0.5 + 10) / 2]
+    assert advantages(rows, quick, {"tokens": 9.0}).tolist() == [(0.5 - 2 * 10) / 3, (-0.5 + 2 * 10) / 3]
+    short = [Row.from_dict({**r.as_dict(), "costs": {"tokens": r.costs["tokens"] / 10}}) for r in rows]
+    assert advantages(short, quick, {"tokens": 0.4}).tolist() == pytest.approx([0.5, -0.5])  # 0.4 - 0.5 * 0.8
     cheap = [row(1.0, costs={"tokens": 0.0})]
     assert update_multipliers({"tokens": 0.1}, cheap, limits) == {"tokens": 0.0}
 

@@ -12,7 +12,18 @@ from workbench.data import Example
 from workbench.evaluate import Result
 from workbench.lm import Response
 from workbench.runtime import CallRecord, Span, Trace
-from workbench_grpo.rewards import Guards, Part, Rollout, guarded, overlong, repeated_share, score, tool_n1, well_formed
+from workbench_grpo.rewards import (
+    Guards,
+    Part,
+    Rollout,
+    guarded,
+    names_of,
+    overlong,
+    repeated_share,
+    score,
+    tool_n1,
+    well_formed,
+)
 
 ONE = {"name": "f", "arguments": {"a": 1, "b": [2]}}
 TWO = {"name": "g", "arguments": {}}
@@ -89,6 +100,21 @@ def test_parts_are_weighted_and_kept() -> None:
     assert earned(tools, Part(kind="tool_n1")) == 1.0
 
 
+def test_parts_of_one_kind_count_each_by_itself() -> None:
+    """The right answer of one field is not undone by the wrong one of another."""
+    made = rollout("yes")
+    made.example = Example("1", {"label": "yes", "other": "no"})
+    label, other = Part(kind="exact_match"), Part(kind="exact_match", target="other", weight=0.5)
+    for parts in ((label, other), (other, label)):
+        assert earned(made, *parts) == 1.0
+        assert made.parts == {"exact_match.label": 1.0, "exact_match.other": 0.0}
+    lengths = [Part(kind="length", tokens=5), Part(kind="metric"), Part(kind="length", tokens=10, weight=-1.0)]
+    assert earned(rollout("yes", 0.25, tokens=5), *lengths) == pytest.approx(1.0 + 0.25 - 0.5)
+    assert names_of(lengths) == ["length.1", "metric", "length.3"]
+    fields = [Part(kind="exact_match", field="a"), Part(kind="exact_match", field="b")]
+    assert names_of(fields) == ["exact_match.a", "exact_match.b"]
+
+
 def test_what_could_not_be_run_or_scored_teaches_nothing() -> None:
     assert earned(rollout("yes", None, failure="timeout")) is None
     assert earned(rollout("yes", None)) is None
@@ -115,6 +141,29 @@ def test_guards(text: str, finish: str, guards: dict[str, Any], reason: str, rew
 
 def test_a_guard_never_lifts_a_penalty() -> None:
     assert earned(rollout(" ", 1.0), Part(weight=-2.0)) == -2.0
+
+
+def test_duplicates_earn_nothing_beyond_the_first_on_request() -> None:
+    """Rows are apart, failed runs are not compared, and by default nothing is taken from equal right answers."""
+    texts = ["a", "a ", "b", "a", " ", " "]
+
+    def scored(guards: Guards) -> list[Rollout]:
+        made = [rollout(text) for text in texts] + [rollout("b"), rollout("a", None, failure="timeout"), rollout("a")]
+        for one in made[6:]:
+            one.example = Example("2", {"label": "yes"})
+        asyncio.run(score(made, [Part()], guards, None))
+        return made
+
+    assert [r.reward for r in scored(Guards())] == [1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 1.0, None, 1.0]
+    found = scored(Guards(duplicates="zero"))
+    assert [r.reward for r in found] == [1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0, None, 1.0]
+    assert [r.guarded for r in found] == ["", "duplicate", "", "duplicate", "empty", "empty", "", "", ""]
+    longer = [rollout("a"), rollout("a")]  # one came to its answer in another way
+    trace = longer[1].result.trace
+    assert trace is not None
+    trace.spans.insert(0, rollout("first").result.trace.spans[0])  # type: ignore[union-attr]
+    asyncio.run(score(longer, [Part()], Guards(duplicates="zero"), None))
+    assert [r.reward for r in longer] == [1.0, 1.0]
 
 
 def test_repetition_and_length_by_hand() -> None:
