@@ -290,9 +290,10 @@ class _Search:
             store = mended.pop() if mended else next(stores, None)
             if store is None:
                 return
-            candidate, mark = self._candidate(store, self._describe(store)), self._mark(store)
+            mark = self._mark(store)
             if mark in self.tried:
                 continue
+            candidate = self._candidate(store, self._describe(store))
             if not self.study.affords(candidate):
                 return
             left -= 1
