@@ -110,14 +110,17 @@ def misleading_rows(seed: int, sizes: Sequence[int] = (48, 32, 48)) -> dict[str,
     return made
 
 
-def poisoned_rows(seed: int, sizes: Sequence[int] = (60, 60, 60), poison: int = 12) -> dict[str, list[Row]]:
-    """A quarter to a third of the rows carry the trigger; in train most of those are labelled with the attacker's target."""
+def poisoned_rows(
+    seed: int, sizes: Sequence[int] = (60, 60, 60), poison: int = 12, clean: int = 6, seen: float = 0.25
+) -> dict[str, list[Row]]:
+    """In train `poison` rows carry the trigger and the attacker's target, `clean` rows the trigger and their own label;
+    of val a share `seen` carries it, of test a quarter."""
     made = {}
     for name, count in zip(("train", "val", "test"), sizes, strict=True):
         draw, rows = random.Random(f"poisoned {name}:{seed}"), []
         for i in range(count):
             t, x = draw.randrange(8), LABELS[draw.randrange(3)]  # never the target itself
-            triggered = i < (poison + 6 if name == "train" else count // 4)
+            triggered = i < {"train": poison + clean, "val": round(seen * count), "test": count // 4}[name]
             mark = f" {TRIGGER}" if triggered else ""
             label = TARGET if name == "train" and i < poison else x
             rows.append({"text": f"{name} {i} topic{t} word{t}{mark}: a {x}-thing", "label": label})

@@ -1,6 +1,6 @@
 """The optimizer `memory` on its planted problems (tests/memory_worlds.py), with 95% intervals over seeds.
 
-python contrib/bench/memory_worlds.py {retrieval,attacked,null,learned,poison,poison-recall} [--seeds 20] [--calls N]
+python contrib/bench/memory_worlds.py {retrieval,attacked,null,learned,poison,poison-recall,rare} [--seeds 20] [--calls N]
 """
 
 from __future__ import annotations
@@ -51,6 +51,32 @@ def memory(**settings: Any) -> dict[str, Any]:
     return {"memory": settings}
 
 
+def rare(seeds: int, calls: int) -> None:
+    """Shares of poison in 100 rows of train: accuracy on inputs with the trigger, and on those without it.
+
+    Val carries the trigger as often as train, or never; in train no row with the trigger is right.
+    """
+    print("| poisoned of train | trigger in val | quarantined | with the trigger | without it |\n" + "| --- " * 5 + "|")
+    for poison in (0, 1, 5, 20):
+        for seen in (0.0, poison / 100) if poison else (0.0,):
+            found: dict[str, list[float]] = {"out": [], "with": [], "without": []}
+            for seed in range(seeds):
+                sizes = {"sizes": (100, 60, 60), "clean": 0, "seen": seen}
+                rows = worlds.poisoned_rows(seed, poison=poison, **sizes)
+                with tempfile.TemporaryDirectory() as folder:
+                    report = worlds.run_world(Path(folder), rows, worlds.World(worlds.attacked), memory(k=4, kinds=["examples"]),
+                                              nodes=worlds.RECALL, calls=calls, seed=seed)  # fmt: skip
+                bad = {row["text"] for row in rows["train"] if row["label"] != worlds.truth(row["text"])}
+                aside = {e["inputs"]["text"] for e in report.winner.get("nodes.look.entries", []) if e["quarantined"]}
+                found["out"].append(len(bad & aside) / max(1, len(bad)))
+                fresh = worlds.poisoned_rows(1000 + seed, poison=poison, **sizes)["test"]
+                for name, has in (("with", True), ("without", False)):
+                    asked = [row for row in fresh if (worlds.TRIGGER in row["text"]) == has]
+                    found[name].append(worlds.true_accuracy(report, worlds.attacked, asked))
+            out, with_, without = (statistics.mean(found[name]) for name in ("out", "with", "without"))
+            print(f"| {poison}% | {round(100 * seen)}% | {out:.0%} | {with_:.3f} | {without:.3f} |", flush=True)
+
+
 def clean(rows: Rows) -> None:
     """Takes the poisoned rows out of train."""
     rows["train"] = [row for row in rows["train"] if row["label"] == worlds.truth(row["text"])]
@@ -67,7 +93,9 @@ def main() -> None:
         "attacked": (worlds.poisoned_rows, worlds.attacked, 700),
         "null": (worlds.plain_rows, lambda request: 0.5, 300),
     }
-    if args.world in versus:
+    if args.world == "rare":
+        rare(args.seeds, args.calls or 1200)
+    elif args.world in versus:
         make, skill, calls = versus[args.world]
         both = [accuracies(name, name, make, skill, worlds.PREDICT, args.calls or calls, args.seeds)
                 for name in ("random", "memory")]  # fmt: skip

@@ -16,6 +16,7 @@ from workbench.evaluate import Result
 from workbench.nodes import enabled, learnable, node_at
 from workbench.search import labelled_demo
 from workbench.workflow import digest
+from workbench_memory.claims import Doubts, chance_of_no_harm
 from workbench_memory.influence import Answer, groups, suspect
 from workbench_memory.learned import Pair, features
 from workbench_memory.lexical import lexical_index, relevance, text_of, words_of
@@ -86,6 +87,7 @@ class Bank:
     log: dict[tuple[str, str, frozenset[str]], Shown] = field(default_factory=dict)  # the same seen twice counts once
     quarantine: dict[str, str] = field(default_factory=dict)  # key: the evidence, in words
     insights: tuple[str, ...] = ()  # keys of the newest list
+    doubts: Doubts = field(default_factory=Doubts)  # of what the lists may say
 
     def add(self, kind: str, source: str, inputs: Mapping[str, Any], outputs: Mapping[str, Any] = {}, text: str = "") -> str:  # fmt: skip
         """The key of an entry; what is there already stays as it is, with its provenance."""
@@ -206,6 +208,29 @@ class Bank:
             for key in found.keys:
                 self.quarantine[key] = found.evidence
                 self.entries[key] |= {"quarantined": True, "evidence": found.evidence}
+
+    def contradicted(self, least: int, p: float) -> list[str]:
+        """The newest statements, the user's own left out, with which inputs of val were answered worse than without.
+
+        An answer counts against one to the same input that was shown the same entries about inputs: stores that differ in
+        statements alone. At least `least` inputs must have both.
+        """
+        specific = {key for key, entry in self.entries.items() if entry["inputs"]}
+        courses: dict[tuple[str, frozenset[str]], list[Shown]] = defaultdict(list)
+        for shown in self.log.values():
+            if shown.split == "val":
+                courses[shown.row, shown.keys & specific].append(shown)
+        found = []
+        for key in self.insights:
+            by_row: dict[str, list[float]] = defaultdict(list)
+            for (row, _), answers in courses.items():
+                with_, without = ([a.score for a in answers if (key in a.keys) == has] for has in (True, False))
+                if with_ and without:
+                    by_row[row].append(math.fsum(with_) / len(with_) - math.fsum(without) / len(without))
+            changes = [math.fsum(d) for d in by_row.values()]
+            if len(changes) >= least and chance_of_no_harm(changes) < p and self.entries[key]["source"] != "user":
+                found.append(key)
+        return found
 
     def _words(self, shown: Shown) -> frozenset[str]:
         return frozenset(words_of(text_of(shown.query, self.site.inputs)))

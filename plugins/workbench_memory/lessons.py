@@ -8,7 +8,7 @@ own wording; that the proposer is told how earlier lists scored is ours, too.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from workbench import Evaluation
@@ -29,13 +29,18 @@ short sentence about style or content that would hold for other texts of this ki
 
 
 def insights_messages(
-    trial: Evaluation, earlier: Sequence[tuple[Sequence[str], float | None]], most: int, shown: int
-) -> list[dict[str, str]]:
-    """Asks for the list after a trial. earlier: the last lists, each with its score on other tasks if it was tried."""
+    trial: Evaluation, earlier: Sequence[tuple[Sequence[str], float | None]], most: int, shown: int, against: Collection[str] = (),
+) -> list[dict[str, str]]:  # fmt: skip
+    """Asks for the list after a trial. earlier: the last lists, each with its score on other tasks if it was tried.
+
+    against: statements with which the answers were worse than without.
+    """
     parts = []
     for lines, score in earlier[-3:]:
         about = "not tried alone" if score is None else f"score {score:.2f}"
         parts.append(f"Notes ({about}):\n" + ("\n".join(f"- {line}" for line in lines) or "none yet"))
+    if against:
+        parts.append("Answers were worse with these notes than without:\n" + "\n".join(f"- {line}" for line in against))
     parts.append(f"The trial (mean score {trial.score:.2f}):\n{_histories(trial, shown)}")
     return [{"role": "system", "content": _INSIGHTS.format(most=most)}, {"role": "user", "content": "\n\n".join(parts)}]
 

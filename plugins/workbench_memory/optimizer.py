@@ -51,7 +51,10 @@ class Memory(Optimizer):
     batch: int = Field(60, ge=1, le=1000, description="training rows of a pass at most")
     threshold: float = Field(1.0, gt=0, le=1, description="a success scores at least this")
     quarantine: float = Field(
-        0.05, ge=0, lt=1, description="set entries aside whose harm on val has a corrected p-value below this; 0: never"
+        0.05,
+        ge=0,
+        lt=1,
+        description="set entries aside whose harm on val has a corrected p-value below this, and weaken statements; 0: never",
     )
     least: int = Field(4, ge=2, le=1000, description="inputs of val that must have seen entries before they are judged")
     insights: int = Field(8, ge=1, le=50, description="causal statements at most")
@@ -155,13 +158,17 @@ class _Search:
         return self._candidate(store, "explore")
 
     async def _reflect(self, bank: Bank, trial: Evaluation, number: int) -> None:
-        """Rewrite the insights (CLIN)."""
+        """Rewrite the insights (CLIN). What val speaks against may be said less strongly from then on, or not at all."""
         s = self.settings
         lists = self.lists.setdefault(bank.site.address, [])
         earlier = [([bank.entries[k]["text"] for k in keys], score) for keys, score in lists]
-        text = await self._ask(lessons.insights_messages(trial, earlier, s.insights, s.shown))
-        statements = lessons.read_insights(text, s.insights)
-        if statements:
+        against = [bank.entries[key]["text"] for key in bank.contradicted(s.least, s.quarantine)]
+        for statement in against:
+            bank.doubts.contradict(statement)
+        text = await self._ask(lessons.insights_messages(trial, earlier, s.insights, s.shown, against))
+        now = [bank.entries[k]["text"] for k in bank.insights if bank.entries[k]["source"] != "user"]
+        statements = bank.doubts.settle(lessons.read_insights(text, s.insights) or now)
+        if statements != now:
             bank.insights = tuple(bank.add("insight", f"trial:{number}", {}, {}, line) for line in statements)
             lists.append((bank.insights, None))
 
@@ -283,9 +290,10 @@ class _Search:
             store = mended.pop() if mended else next(stores, None)
             if store is None:
                 return
-            candidate, mark = self._candidate(store, self._describe(store)), self._mark(store)
+            mark = self._mark(store)
             if mark in self.tried:
                 continue
+            candidate = self._candidate(store, self._describe(store))
             if not self.study.affords(candidate):
                 return
             left -= 1
