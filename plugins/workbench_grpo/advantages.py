@@ -133,11 +133,13 @@ def step_returns(rows: Sequence[Row], gamma: float) -> Array:
 
 def token_advantages(
     values: torch.Tensor, mask: torch.Tensor, objective: Objective, old: torch.Tensor | None = None,
-    ref: torch.Tensor | None = None,
+    ref: torch.Tensor | None = None, rows: Sequence[Row] = (),
 ) -> torch.Tensor:  # fmt: skip
     """Advantages (rows,) as they stand on tokens (rows, tokens). With the divergence in the reward, each token bears
     what it and later tokens diverge (arXiv 2501.03262, equation 8), and the step's tokens are then whitened where the
     whole batch is one group (equation 10). old, ref: log-probabilities, needed where the divergence is in the reward.
+    rows: those that the values are of. Where a row is one decision (RLOO), what it diverges is compared with its peers, as
+    rewards are (TRL 1.16's RLOOTrainer takes it off the reward before the baseline); without rows it is taken off as it is.
     """
     spread = values[:, None] * mask
     if objective.kl_place != "reward" or not objective.beta:
@@ -146,13 +148,22 @@ def token_advantages(
         raise ValueError("a divergence in the reward needs log-probabilities of the policy and of the reference")
     apart = (old - ref) * mask
     if objective.ratio == "trajectory":  # one decision a row: the row bears all of it
-        return (values - objective.beta * apart.sum(-1))[:, None] * mask
+        return (values - objective.beta * _diverged(apart.sum(-1), rows, objective))[:, None] * mask
     spread = (spread - objective.beta * apart.flip(-1).cumsum(-1).flip(-1)) * mask
     if objective.group:
         return spread
     mean = spread.sum() / mask.sum().clamp(min=1.0)
     spread_out = (((spread - mean) ** 2 * mask).sum() / (mask.sum() - 1).clamp(min=1.0)).sqrt()
     return (spread - mean) / (spread_out + 1e-8) * mask
+
+
+def _diverged(apart: torch.Tensor, rows: Sequence[Row], objective: Objective) -> torch.Tensor:
+    """What rows diverge, less the baseline of their peers; 0 where a row was not scored."""
+    if not rows:
+        return apart
+    scored = [math.isfinite(_number(row.reward)) for row in rows]
+    known = np.where(scored, apart.detach().double().cpu().numpy(), math.nan)
+    return apart.new_tensor(compared(known, rows, objective.model_copy(update={"scale": "none"})))
 
 
 def answers_of(rows: Sequence[Row], objective: Objective) -> list[tuple[Hashable, Hashable]]:

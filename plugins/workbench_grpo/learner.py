@@ -85,7 +85,7 @@ class Learner:
             earned = answer_rewards(values, batch.mask, answers_of(rows, self.objective), self.objective, old, ref)
             spread = earned[:, None].expand_as(batch.mask)
         else:
-            spread = token_advantages(values, batch.mask, self.objective, old, ref)
+            spread = token_advantages(values, batch.mask, self.objective, old, ref, rows)
         if not several:
             old = None  # of the first and only update this is the policy itself, exactly
         for group in self.optimizer.param_groups:
