@@ -118,6 +118,20 @@ def test_the_reference_starts_as_the_policy_and_returns_to_it(base: str) -> None
     assert made.step(some_rows(), ADVANTAGES, 2)["kl"] == pytest.approx(0.0, abs=1e-6)
 
 
+def test_divergences_of_rloo_are_compared_within_their_groups(base: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With nothing else to compare they sum to nothing."""
+    from workbench_grpo import learner as module
+
+    seen: list[Any] = []
+    real = module.token_advantages
+    monkeypatch.setattr(module, "token_advantages", lambda *args: seen.append(real(*args)) or seen[-1])
+    made, rows = learner(base, "rloo"), some_rows()
+    made.reference = {name: 1.1 * p for name, p in made.policy.snapshot().items()}
+    made.step(rows, [0.0] * 8, 0)
+    each = seen[0][:, 0]  # the first token is never masked
+    assert each[:4].sum().abs() < 1e-5 and each[4:].sum().abs() < 1e-5 and each.abs().max() > 1e-3
+
+
 def test_several_updates_use_the_log_probabilities_from_before_the_first(base: str) -> None:
     made = learner(base, "grpo", epochs=3, minibatches=2)
     figures = made.step(some_rows(), ADVANTAGES, 0)
