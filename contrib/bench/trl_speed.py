@@ -117,7 +117,9 @@ def synchronized() -> None:
 def make_case(name: str, folder: Path, options: argparse.Namespace) -> Case:
     large = options.device != "cpu" or options.toy
     rng, how = random.Random(0), (options.device, large)
-    count, longest, widths = (16, 8 if options.toy else 256, (8, 40) if options.toy else (250, 400)) if large else (4, 32, (8, 40))
+    count, longest, widths = (
+        (16, 8 if options.toy else 256, (8, 40) if options.toy else (250, 400)) if large else (4, 32, (8, 40))
+    )
     texts = ["".join(rng.choice("abcdefghij ") for _ in range(rng.randrange(*widths))) for _ in range(count)]
     if name == "model":
         return Case(str(options.model), longest, texts, *how)

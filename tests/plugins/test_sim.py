@@ -148,7 +148,11 @@ def test_optimizers_may_have_parameters(tmp_path: Path) -> None:
     optimizers = "random,{optuna: {sampler: random, trials: 3}},optuna: {trials: 3}"
     found = CliRunner().invoke(cli, ["bench", *flags, "--optimizers", optimizers])
     assert found.exit_code == 0, found.output
-    assert list(json.loads(found.stdout)["results"]) == ["random", "optuna(sampler=random, trials=3)", "optuna(trials=3)"]
+    assert list(json.loads(found.stdout)["results"]) == [
+        "random",
+        "optuna(sampler=random, trials=3)",
+        "optuna(trials=3)",
+    ]
 
 
 @pytest.mark.parametrize(
