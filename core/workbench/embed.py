@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import Any
 
 from workbench.errors import LMError, SpecError
-from workbench.ledger import Settled
 from workbench.lm import LM, CanEmbed, Message, Request, Response
+from workbench.spend import Settled
 
 #: Texts of a request at most.
 BATCH = 64

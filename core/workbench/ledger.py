@@ -20,12 +20,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from workbench.errors import BudgetSpent, LMError, SpecError, WorkbenchError
+from workbench.errors import BudgetSpent, LMError, WorkbenchError
 from workbench.intents import Intents
 from workbench.limits import Limiter
 from workbench.lm import LM, Request, Response, estimate_tokens
 from workbench.spec import BudgetSpec, LMSpec
-from workbench.spend import Spend
+from workbench.spend import CallInfo, Settled, Spend, price_of
 from workbench.store import Store, dumps
 
 #: A wait that a server asks for is honoured up to this many seconds.
@@ -44,34 +44,6 @@ MAYBE_BILLED = ("timeout", "bad_body")
 
 class ServerDead(WorkbenchError):
     """The language model's server does not answer any more; the run can be resumed when it does."""
-
-
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """The outcome of a call: a response, or the error that its last attempt ended with."""
-
-    response: Response | None
-    error: LMError | None
-    cached: bool
-    attempts: int
-    usd: float
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class CallInfo:
-    """What the event `call_settled` tells."""
-
-    key: str
-    role: str
-    lm: str
-    outcome: str
-    cached: bool
-    attempts: int
-    prompt_tokens: int
-    completion_tokens: int
-    usd: float
-    seconds: float
 
 
 @dataclass
@@ -273,7 +245,7 @@ class Ledger:
         prompt = estimate_tokens((*request.messages, *({"content": tool} for tool in request.tools)))
         if (ready := getattr(lm, "ready", None)) is not None:
             ready()  # before anything is reserved: what cannot be sent is not counted
-        worst = Spend(1, 0, prompt, request.max_tokens, price_of(lm, prompt, request.max_tokens, self.budget))
+        worst = Spend(1, 0, prompt, request.max_tokens, price_of(lm, prompt, request.max_tokens, self.budget.usd))
         if key not in self._failed:
             self._failed[key] = self._failed_earlier(key, role)
         begun = time.monotonic()
@@ -435,15 +407,6 @@ class Ledger:
                 for role, spend in sorted(self.by_role.items())
             },
         }
-
-
-def price_of(lm: LM, prompt: int, completion: int, budget: BudgetSpec) -> float:
-    """US dollars for so many tokens, 0 where the price is unknown. Raises SpecError if there is a ceiling on dollars then."""
-    price = lm.price(prompt, completion)
-    if price is None and budget.usd is not None:
-        raise SpecError(f"budget.usd cannot be kept: the price of {lm.identity} is not known",
-                        hint="Add price: {input: ..., output: ...} (dollars per million tokens) under lm.")  # fmt: skip
-    return price or 0.0
 
 
 def _response(row: Any) -> Response:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from workbench.errors import SpecError, WorkbenchError
-from workbench.ledger import price_of
 from workbench.nodes import all_nodes
 from workbench.runtime import Runtime, lm_spec
 from workbench.spec import LMSpec
+from workbench.spend import price_of
 from workbench.study import Optimizer, Study
 from workbench.task import Task
 
@@ -31,7 +31,7 @@ def lms_not_ready(lms: Iterable[LMSpec], runtime: Runtime) -> Iterator[Workbench
             lm = runtime.pool.get(spec)
             if (ready := getattr(lm, "ready", None)) is not None:
                 ready()
-            price_of(lm, 1, 1, runtime.ledger.budget)
+            price_of(lm, 1, 1, runtime.ledger.budget.usd)
         except WorkbenchError as error:
             yield error
 

@@ -18,13 +18,14 @@ from workbench.data import Example
 from workbench.embed import Embedder, Vector
 from workbench.errors import BudgetSpent, LMError, NodeError, PluginError, SpecError, StoreError, WorkbenchError
 from workbench.graph import Schedule
-from workbench.ledger import Ledger, ServerDead, Settled
+from workbench.ledger import Ledger, ServerDead
 from workbench.lm import LM, Message, Request, Response
 from workbench.nodes import NodeKind, calls_of, enabled
 from workbench.plugins import plugins
 from workbench.policy import PolicySpec
 from workbench.sandbox import LEVELS, Sandbox, SandboxError, open_sandbox
 from workbench.spec import LMSpec, named_lm
+from workbench.spend import Settled
 from workbench.workflow import Workflow, canonical
 
 #: Asks a person whether a tool may be called with these arguments.

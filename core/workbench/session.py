@@ -18,11 +18,12 @@ from workbench.estimate import too_small
 from workbench.evaluate import Evaluation, Evaluator, Result
 from workbench.export import write_workflow
 from workbench.guard import leaks
-from workbench.ledger import CallInfo, Ledger, ServerDead
+from workbench.ledger import Ledger, ServerDead
 from workbench.plugins import plugins
 from workbench.ready import lms_not_ready, lms_of, not_ready
 from workbench.report import Report, build_report
 from workbench.runtime import LMPool, Runtime
+from workbench.spend import CallInfo
 from workbench.store import RunLock, Store, dumps, now
 from workbench.study import Optimizer, Progress, Study, needed_calls
 from workbench.task import Task

@@ -1,9 +1,12 @@
-"""What was used of a budget."""
+"""What was used of a budget, and how calls were paid."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
+
+from workbench.errors import LMError, SpecError
+from workbench.lm import LM, Response
 
 
 @dataclass
@@ -31,3 +34,40 @@ class Spend:
 
     def as_dict(self) -> dict[str, Any]:
         return {**vars(self), "usd": round(self.usd, 8), "seconds": round(self.seconds, 3)}
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The outcome of a call: a response, or the error that its last attempt ended with."""
+
+    response: Response | None
+    error: LMError | None
+    cached: bool
+    attempts: int
+    usd: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class CallInfo:
+    """What the event `call_settled` tells."""
+
+    key: str
+    role: str
+    lm: str
+    outcome: str
+    cached: bool
+    attempts: int
+    prompt_tokens: int
+    completion_tokens: int
+    usd: float
+    seconds: float
+
+
+def price_of(lm: LM, prompt: int, completion: int, ceiling: float | None) -> float:
+    """US dollars for so many tokens, 0 where the price is unknown. ceiling: on dollars. Raises SpecError if there is one then."""
+    price = lm.price(prompt, completion)
+    if price is None and ceiling is not None:
+        raise SpecError(f"budget.usd cannot be kept: the price of {lm.identity} is not known",
+                        hint="Add price: {input: ..., output: ...} (dollars per million tokens) under lm.")  # fmt: skip
+    return price or 0.0
