@@ -141,8 +141,8 @@ class Ledger:
 
     @property
     def maybe_usd(self) -> float:
-        """What calls without an answer may cost besides, at worst: those that timed out, broke off, or were under way in a
-        kill. It counts against the ceiling."""
+        """What calls without an answer may cost besides, at worst: those that timed out, could not be read, or were under way
+        in a kill. It counts against the ceiling."""
         row = self.store.row("select coalesce(sum(usd), 0) from attempts where run_id = ?", self.run_id)
         return row[0] if row else 0.0
 
@@ -286,7 +286,7 @@ class Ledger:
         try:
             self.sent.calls += 1  # from here on it counts, whether or not anything arrives
             self._reserved.calls -= 1
-            self._intents.add(key, role, worst.prompt_tokens, worst.usd)
+            self._intents.add(key, role, worst.tokens, worst.usd)
             try:
                 async with asyncio.timeout(spec.timeout):
                     return await lm.complete(request), None
@@ -297,12 +297,12 @@ class Ledger:
             except Exception as failure:  # a provider's bug is one failed call, not the end of the run
                 error = LMError("provider", f"{type(failure).__name__}: {failure}")
             billed = worst if error.kind in MAYBE_BILLED else Spend()
-            self.sent.prompt_tokens += billed.prompt_tokens
+            self.sent.prompt_tokens += billed.tokens
             self.sent.usd += billed.usd
             self.store.write(
                 "insert into attempts (run_id, key, role, process, outcome, message, prompt_tokens, usd) "
                 "values (?, ?, ?, ?, ?, ?, ?, ?)",
-                self.run_id, key, role, self._process, error.kind, str(error)[:500], billed.prompt_tokens, billed.usd,
+                self.run_id, key, role, self._process, error.kind, str(error)[:500], billed.tokens, billed.usd,
             )  # fmt: skip
             return None, error
         finally:

@@ -36,7 +36,8 @@ class ManagedServer:
     """`vllm serve` on a free port of this machine, with adapters that may be loaded while it runs.
 
     log: the file that takes what it prints. adapters: how many policies draw from it; each needs two while it changes
-    its version. The server dies with this process (on Linux), also where that is killed.
+    its version. Where this process is killed, the server's first process is, too (on Linux); what that one has started must
+    see to itself, as vLLM's engine does.
     """
 
     def __init__(self, base: str, settings: Managed, log: Path, *, rank: int, adapters: int):
@@ -96,6 +97,8 @@ class ManagedServer:
             with suppress(TimeoutError):
                 await asyncio.wait_for(process.wait(), 20)
                 break
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # what it left behind
         self._process = None
 
 

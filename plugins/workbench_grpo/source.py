@@ -160,7 +160,7 @@ class StudySource:
                     steps[name].append({"agent": span.agent or span.node, "turn": turn, "prompt_ids": r.prompt_ids,
                                         "token_ids": r.token_ids, "logprobs": r.logprobs, "text": r.text,
                                         "truncated": r.finish == "length",
-                                        "anchor": seen_last(call.messages) if self.observed else None})  # fmt: skip
+                                        "anchor": seen_last(span.agent or span.node, call.messages) if self.observed else None})  # fmt: skip
                     turn += 1
         return [row for name, found in steps.items() for row in rows_of(
             found, reward=earned(rollout, name), task=rollout.example.id, rollout=rollout.replica, version=step,
@@ -199,10 +199,10 @@ class StudySource:
         return evaluation.score if evaluation.complete else 0.0
 
 
-def seen_last(messages: Sequence[Mapping[str, Any]]) -> str:
-    """The name of the state that an agent is in, by the last message: what the environment or a tool showed, or the question.
+def seen_last(agent: str, messages: Sequence[Mapping[str, Any]]) -> str:
+    """The name of the state that an agent is in, by itself and the last message: what the environment or a tool showed, or the question.
     (GiGPO's anchor states, arXiv 2505.10978, section 4.2, are observations; whole prompts differ as soon as histories do.)"""
-    return digest([messages[-1].get("role"), messages[-1].get("content")])
+    return digest([agent, messages[-1].get("role"), messages[-1].get("content")])
 
 
 def max_steps_of(workflow: Workflow, most: int | None) -> dict[str, Any]:

@@ -124,6 +124,7 @@ class Trainer:
         if saved is not None and self.state.step <= ready:  # all that the budget allowed had been done before the kill
             self._load(saved[1], saved[2])
         if self.state.step and self.state.step not in self._offered:
+            self._save()  # a clock may have ended it: a resumed training must end here, too
             await self._offer(True, saved)
             self._save()
 

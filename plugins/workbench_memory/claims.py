@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 _LINKS = (
-    r"does not (?:contribute|help|matter)|is not (?:necessary|needed|required)",
+    r"(?:does not|do not|did not|don't|doesn't|never|no longer) (?:contributes?|helps?|matters?)"
+    r"|(?:is|are) not (?:necessary|needed|required)",
     r"(?:may|might|can) (?:\w+ )?(?:necessary|help|contribute|matter)",
     r"(?:is|are) (?:necessary|needed|required)|helps?|contributes?|matters?",
 )
@@ -46,7 +47,9 @@ class Claim:
 def read_claim(statement: str) -> Claim:
     for strength, link in enumerate(_LINKS):
         match = re.fullmatch(rf"(.+?) (?:{link}){_PREPOSITION} (.+?)\.?", statement.strip(), re.IGNORECASE)
-        if match:
+        if match and not any(
+            re.search(rf"\b(?:{other})\b", part, re.IGNORECASE) for other in _LINKS for part in match.groups()
+        ):  # fmt: skip
             return Claim(match[1], match[2], strength)
     return Claim(statement, "", MAYBE)
 

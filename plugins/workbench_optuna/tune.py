@@ -19,6 +19,7 @@ from workbench.spec import DomainSpec
 from workbench.study import named_optimizer
 
 TENTHS = 10
+LAST_SHARE = 0.999  # of what is left, so that the last trial, too, has a share that can end, and be stopped
 
 
 class Behind(ShareSpent):
@@ -53,19 +54,28 @@ class Tune(Optimizer):
 
     @model_validator(mode="after")
     def _made(self) -> Tune:
-        inner = named_optimizer(self.optimizer)
+        inner = self._with({})
+        if "search" not in self.model_fields_set and "optimizer" in self.model_fields_set:
+            raise ValueError("say what is searched, e.g. search: {learning.rate: {float: [1.0e-5, 1.0e-3], log: true}}")
         if isinstance(inner, Tune):
             raise ValueError("tune cannot tune itself")
         for name, domain in self.search.items():
             _check_setting(type(inner), name)
             if not (domain.int_ or domain.float_ or domain.choice) or domain.when:
                 raise ValueError(f"{name}: give int, float or choice, without `when`")
-        for ends in (0, -1):
-            self._with({name: _end_of(domain, ends) for name, domain in self.search.items()})
+        for values in self._extremes():
+            self._with(values)
         return self
 
+    def _extremes(self) -> list[dict[str, Any]]:
+        """Settings that stand for all: each choice, and the ends of each range, the others at their first."""
+        values = {n: d.choice or [*(d.int_ or d.float_ or ())] for n, d in self.search.items()}
+        first = {name: found[0] for name, found in values.items()}
+        return [{**first, name: value} for name, found in values.items() for value in found]
+
     async def ready(self, study: Study) -> None:
-        await named_optimizer(self.optimizer).ready(study)
+        for values in ({}, *self._extremes()):
+            await self._with(values).ready(study)
 
     async def optimize(self, study: Study) -> Workflow:
         import optuna
@@ -80,16 +90,21 @@ class Tune(Optimizer):
             if not study.affords(study.workflow):
                 break
             made = self._with(values)
-            part = study.narrowed(val=study.val, workflow=study.workflow, share=1 / (self.trials - number),
-                                  name=f"trial {number + 1}")  # fmt: skip
+            share = min(LAST_SHARE, 1 / (self.trials - number))
+            part = study.narrowed(val=study.val, workflow=study.workflow, share=share, name=f"trial {number + 1}")
             watch = _Watch(part, trial, self.prune and number >= self.startup)
             part.progress.on_evaluation = watch
             await part.evaluate(part.workflow)  # paid before: from the journal, so that the trial begins with it
-            found = await part.improve(made)
-            watch.report(TENTHS)
-            if study.affords(found) or found.hash in study.progress.complete:
-                await study.evaluate(found)
-            trials.tell(trial, watch.best)
+            try:
+                await part.improve(made)
+            finally:  # also where the whole run's budget ends: what the trial has found is paid, so it costs nothing here
+                if part.best.hash in part.progress.complete:
+                    await study.evaluate(part.best)
+            if watch.stopped:
+                trials.tell(trial, state=optuna.trial.TrialState.PRUNED)
+            else:
+                watch.report(TENTHS)
+                trials.tell(trial, watch.best)
             shown = ", ".join(f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
                               for name, value in values.items()) or "as written"  # fmt: skip
             study.tell(f"trial {number + 1}: {watch.best:.3f} with {shown}{', stopped' if watch.stopped else ''}",
@@ -158,7 +173,10 @@ def _check_setting(cls: type[Optimizer], path: str) -> None:
         if fields is None:
             return  # inside free-form settings: trying them tells
         if part not in fields:
-            raise ValueError(f"there is no setting '{path}'. {suggest(part, fields)}")
+            before = path.rpartition(".")[0] if path.endswith(f".{part}") else ""
+            raise ValueError(
+                f"there is no setting '{path}'. {suggest(path, [f'{before}.{n}' if before else n for n in fields])}"
+            )
         here = fields[part].annotation
 
 
@@ -172,7 +190,3 @@ def _suggested(trial: Any, name: str, domain: DomainSpec) -> Any:
         )
     assert domain.float_ is not None
     return trial.suggest_float(name, *domain.float_, log=domain.log, step=domain.step)
-
-
-def _end_of(domain: DomainSpec, end: int) -> Any:
-    return (domain.choice or domain.int_ or domain.float_ or [None])[end]

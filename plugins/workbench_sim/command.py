@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,19 +31,20 @@ def _optimizers(ctx: click.Context, param: click.Parameter, value: str) -> dict[
     from workbench.errors import SpecError
     from workbench.study import named_optimizer
 
+    hint = "Write e.g. --optimizers 'optuna,{optuna: {sampler: qmc}}'."
+    try:
+        entries = yaml.safe_load(f"[{value}]")
+    except yaml.YAMLError as error:
+        raise SpecError(f"--optimizers: '{value}': {error}", hint=hint) from None
     found: dict[str, Any] = {}
-    for part in re.split(r",(?![^{]*\})(?![^\[]*\])", value):
-        if not part.strip():
-            continue
+    for entry in entries:
         try:
-            entry = yaml.safe_load(part)
             named_optimizer(entry)
-        except (yaml.YAMLError, ValueError, TypeError) as error:
+        except (ValueError, TypeError) as error:
             if isinstance(error, ValidationError):
                 first = error.errors()[0]
                 error = ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}, not {first['input']!r}")
-            raise SpecError(f"--optimizers: '{part.strip()}': {error}",
-                            hint="Write e.g. --optimizers 'optuna,{optuna: {sampler: qmc}}'.") from None  # fmt: skip
+            raise SpecError(f"--optimizers: '{entry}': {error}", hint=hint) from None
         if isinstance(entry, str):
             found[entry] = entry
         else:

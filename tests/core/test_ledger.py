@@ -93,7 +93,7 @@ def test_no_interleaving_passes_a_ceiling_or_leaves_a_reservation(
             kept = error.kind == "timeout"
             worst.prompt_tokens -= prompt * (not kept)
             worst.usd -= most * (not kept)
-            worst.completion_tokens -= request.max_tokens
+            worst.completion_tokens -= request.max_tokens * (not kept)
             raise
         except BaseException:  # a deadline or a cancellation: which one, only the ledger knows
             worst.prompt_tokens -= prompt

@@ -144,7 +144,7 @@ def test_the_worst_case_of_an_attempt_that_may_be_billed_counts_against_the_ceil
                 assert ledger.sent.usd == pytest.approx(answered + wasted) and ledger.spent.usd == pytest.approx(
                     answered
                 )
-                assert ledger.sent.prompt_tokens == 7 + billed * prompt and ledger.sent.calls == 2
+                assert ledger.sent.tokens == 10 + billed * (prompt + 10) and ledger.sent.calls == 2
                 assert ledger.maybe_usd == ledger.summary()["maybe_usd"] == pytest.approx(wasted)
                 ledger._open = False
                 ledger.open()
@@ -153,6 +153,20 @@ def test_the_worst_case_of_an_attempt_that_may_be_billed_counts_against_the_ceil
                 await ledger.call(scripted(reply()), ask("other"), "task", spec())
 
     run(course)
+
+
+def test_timeouts_use_up_a_ceiling_of_tokens(tmp_path: Path) -> None:
+    """Their answers may have been written: prompt and completion count, at worst."""
+    lm, worst = FakeLM(lambda request: failure("timeout")), estimate_tokens(ask().messages) + 10
+
+    async def course() -> None:
+        with journal(tmp_path / "run.db", tokens=4 * worst) as ledger:
+            with pytest.raises(BudgetSpent, match="tokens"):
+                for n in range(12):
+                    await ledger.call(lm, ask(f"{n:05}"), "task", spec(attempts=1))
+
+    run(course)
+    assert len(lm.requests) == 4
 
 
 @pytest.mark.parametrize(("kind", "requests"), [("server", 3), ("bad_body", 3), ("bad_request", 1), ("too_long", 1)])

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from tests.memory_worlds import RECALL, World, plain_rows, run_world
 from tests.planted import candidates
 
 from workbench.lm import Request
-from workbench_memory.claims import Doubts, chance_of_no_harm
+from workbench_memory.claims import MAYBE, NOTHING, Doubts, chance_of_no_harm, read_claim
 
 
 def test_a_statement_that_is_contradicted_is_weakened_and_then_dropped_though_the_proposer_insists(
@@ -51,3 +52,19 @@ def test_what_the_figures_do_not_speak_against_may_be_said_as_before() -> None:
     assert doubts.settle(["Heat is needed for steam", "Salt does not contribute to taste"]) == ["Salt does not contribute to taste"]  # fmt: skip
     assert chance_of_no_harm([-1, -1, -1, -1, -1, 0]) == 1 / 32 and chance_of_no_harm([1, -1, 0]) == 0.75
     assert chance_of_no_harm([0, 0]) == 1
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["Long answers do not help with sums", "Guessing never helps with sums", "Details are not needed for sums"],
+)
+def test_what_denies_is_not_turned_round(statement: str) -> None:
+    assert read_claim(statement).strength == NOTHING
+
+
+def test_what_cannot_be_weakened_in_words_is_only_dropped() -> None:
+    doubts = Doubts()
+    statement = "Naming what is needed helps with accuracy"
+    assert read_claim(statement).strength == MAYBE and doubts.settle([statement]) == [statement]
+    doubts.contradict(statement)
+    assert doubts.settle([statement]) == []

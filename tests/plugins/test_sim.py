@@ -145,13 +145,16 @@ def test_the_proposer_takes_over_an_advice() -> None:
 
 def test_optimizers_may_have_parameters(tmp_path: Path) -> None:
     flags = ["--world", "null", "--budget", "200", "--seeds", "2", "--jobs", "1", "--json"]
-    optimizers = "random,{optuna: {sampler: random, trials: 3}},optuna: {trials: 3}"
+    optimizers = (
+        "random,{optuna: {sampler: random, trials: 3}},optuna: {trials: 3},{fgo: {part_size: 8, inner: {optuna: {}}}}"
+    )
     found = CliRunner().invoke(cli, ["bench", *flags, "--optimizers", optimizers])
     assert found.exit_code == 0, found.output
     assert list(json.loads(found.stdout)["results"]) == [
         "random",
         "optuna(sampler=random, trials=3)",
         "optuna(trials=3)",
+        "fgo(part_size=8, inner={'optuna': {}})",
     ]
 
 

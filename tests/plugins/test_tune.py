@@ -92,6 +92,18 @@ def test_trials_that_fall_behind_are_stopped_and_what_they_leave_goes_to_others(
     assert spent[1] < spent[0]
 
 
+@pytest.mark.parametrize("ceiling", [{"calls": 900}, {"tokens": 40_000}])
+@pytest.mark.parametrize("trials", [1, 2])
+def test_what_the_last_trial_finds_is_not_lost_where_the_budget_ends_it(
+    trials: int, ceiling: dict[str, int], tmp_path: Path
+) -> None:
+    """The optimizer goes on as long as it can: whether its share ends or the run's own budget, its best counts."""
+    written = {"style": "bold" if trials == 1 else "plain", "weight": 2.0, "steps": 1000}
+    tune = {"optimizer": {"climb": written}, "search": {"style": ["bold"]}, "trials": trials, "prune": False}
+    report, _ = plant(tmp_path, skill, {"tune": tune}, budget=ceiling, calls=100_000)
+    assert report.status in ("finished", "budget") and report.as_dict()["best"]["test"]["score"] > 0.8
+
+
 def test_where_nothing_helps_no_gain_is_claimed(tmp_path: Path) -> None:
     for seed in range(4):
         report, _ = plant(
@@ -134,9 +146,13 @@ def test_settings_of_training_are_tuned(tmp_path: Path) -> None:
     [
         ({"search": {"max_demo": {"int": [1, 2]}}}, "there is no setting 'max_demo'. Did you mean 'max_demos'?"),
         ({"search": {"max_demos": {"int": [-3, 2]}}}, "bootstrap does not take max_demos"),
+        ({"search": {"max_demos": {"choice": [1, "many", 4]}}}, "bootstrap does not take max_demos"),
         ({"search": {"max_demos": {"demos": 3}}}, "give int, float or choice"),
-        ({"optimizer": "tune"}, "tune cannot tune itself"),
-        ({"optimizer": "nothing"}, "there is no optimizer 'nothing'"),
+        ({"optimizer": {"tune": {}}, "search": {"trials": [1]}}, "tune cannot tune itself"),
+        ({"optimizer": "optuna"}, "say what is searched"),
+        ({"optimizer": {"bootstrap": {"trials": "zero"}}, "search": {"trials": [1]}}, "bootstrap does not take trials"),
+        ({"optimizer": "grpo", "search": {"learning.rat": [1.0]}}, "Did you mean 'learning.rate'?"),
+        ({"optimizer": "nothing", "search": {"trials": [1]}}, "there is no optimizer 'nothing'"),
     ],
 )
 def test_what_cannot_be_tuned_is_refused(settings: dict[str, Any], message: str) -> None:
