@@ -265,7 +265,8 @@ def test_a_call_finds_nothing_of_other_calls_in_its_memory() -> None:
     """Not even freed memory: a child is a copy of a zygote that never held requests or answers."""
     snoop = """
 def f(marks):
-        parts, found = [], set()
+    import re
+    parts, found = [], set()
     for line in open('/proc/self/maps'):
         low, high = (int(x, 16) for x in line.split()[0].split('-'))
         if line.split()[1].startswith('rw') and high - low < 1 << 28:
