@@ -108,10 +108,18 @@ def prepare(
 
 def obstacles(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> list[WorkbenchError]:
     """What would stop a run of a valid file that began here and now; no model is called."""
+
+    async def course(store: Store) -> list[WorkbenchError]:
+        session = Session(store, 0, "", task, list(optimizers), Options(), None)
+        try:
+            return await session.obstacles()
+        finally:
+            await session.runtime.aclose()
+
     with TemporaryDirectory() as folder:
         store = Store(Path(folder) / "run.db")
         try:
-            return run_course(Session(store, 0, "", task, list(optimizers), Options(), None).obstacles(close=True))
+            return run_course(course(store))
         finally:
             store.close()
 

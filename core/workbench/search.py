@@ -77,6 +77,22 @@ class Given:
         return self.values[name] if name in self.values else self.others.suggest_categorical(name, choices)
 
 
+def suggested(trial: Suggests, name: str, domain: DomainSpec) -> Any:
+    """A value of a domain of float, int or choice."""
+    if domain.float_:
+        low, high = domain.float_
+        return trial.suggest_float(name, low, _last(low, high, domain.step), log=domain.log, step=domain.step)
+    if domain.int_:
+        low, high = domain.int_
+        high = int(_last(low, high, domain.step))
+        return trial.suggest_int(name, low, high, log=domain.log, step=int(domain.step or 1))
+    if domain.choice:
+        if _plain(domain.choice):
+            return trial.suggest_categorical(name, domain.choice)
+        return domain.choice[trial.suggest_categorical(name, list(range(len(domain.choice))))]
+    raise AssertionError("a domain of demos sets more than one address")
+
+
 @dataclass(frozen=True)
 class Space:
     """What may be changed, and within which bounds; define-by-run where a domain has `when`."""
@@ -103,7 +119,7 @@ class Space:
             if domain.demos is not None:
                 values |= self._demos(trial, address, domain, filled)
             else:
-                values[address] = self._value(trial, address, domain, workflow)
+                values[address] = suggested(trial, address, domain)
         return fill(workflow, picks, self.domains) | values
 
     def _found(self, address: str, values: Mapping[str, Any], picks: Mapping[str, str], workflow: Workflow) -> Any:
@@ -144,21 +160,6 @@ class Space:
             done += ready
             rest = [a for a in rest if a not in ready]
         return done
-
-    def _value(self, trial: Suggests, address: str, domain: DomainSpec, workflow: Workflow) -> Any:
-        if domain.float_:
-            low, high = domain.float_
-            high = _last(low, high, domain.step)
-            return trial.suggest_float(address, low, high, log=domain.log, step=domain.step)
-        if domain.int_:
-            low, high = domain.int_
-            high = int(_last(low, high, domain.step))
-            return trial.suggest_int(address, low, high, log=domain.log, step=int(domain.step or 1))
-        if domain.choice:
-            if _plain(domain.choice):
-                return trial.suggest_categorical(address, domain.choice)
-            return domain.choice[trial.suggest_categorical(address, list(range(len(domain.choice))))]
-        raise AssertionError("a domain of demos sets more than one address")
 
     def _most(self, domain: DomainSpec) -> int:
         return min(domain.demos or 0, len(self.train))
@@ -331,7 +332,7 @@ class Searcher:
         self.space, self.workflow = space, workflow
         self.study = optuna.create_study(
             directions=cast(Any, list(directions)),
-            sampler=_sampler(sampler, seed, startup),
+            sampler=make_sampler(sampler, seed, startup),
             pruner=pruner or optuna.pruners.NopPruner(),
         )
         for parameters in space.starts(workflow) if starts else ():
@@ -358,7 +359,8 @@ class Searcher:
             self.study.tell(asked.trial, values)
 
 
-def _sampler(name: str, seed: int, startup: int) -> Any:
+def make_sampler(name: str, seed: int, startup: int) -> Any:
+    """Optuna's sampler of that name. startup: random trials before it learns. Raises SpecError for an unknown name."""
     import warnings
 
     import optuna

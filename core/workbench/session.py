@@ -112,15 +112,10 @@ class Session:
             self.ledger.close()
             return report
 
-    async def obstacles(self, close: bool = False) -> list[WorkbenchError]:
-        """What would stop the run here, found without a call. A resumed run is not asked: it may need little of it. close:
-        nothing else is asked of this session."""
+    async def obstacles(self) -> list[WorkbenchError]:
+        """What would stop the run here, found without a call. A resumed run is not asked: it may need little of it."""
         studies = [(self._study(self.task.workflow, i + 1, name), o) for i, (name, o) in enumerate(self.optimizers)]
-        try:
-            return [*lms_not_ready(lms_of(self.task), self.runtime), *await not_ready(self.task, studies)]
-        finally:
-            if close:
-                await self.runtime.aclose()
+        return [*lms_not_ready(lms_of(self.task), self.runtime), *await not_ready(self.task, studies)]
 
     async def _course(self) -> Report:
         task, status, broken = self.task, "finished", None

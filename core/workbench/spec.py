@@ -162,6 +162,16 @@ def named_lms(value: Any) -> Any:
     return {k: named_lm(v) for k, v in value.items()} if isinstance(value, dict) else value
 
 
+def short_domains(value: Any) -> Any:
+    """A mapping of domains in which a list stands for its choices, and `optional` for a node that may be left out."""
+    if not isinstance(value, dict):
+        return value
+    return {
+        k: {"choice": v} if isinstance(v, list) else {"optional": True} if v == "optional" else v
+        for k, v in value.items()
+    }
+
+
 class Spec(Strict):
     """A whole workflow file."""
 
@@ -207,15 +217,7 @@ class Spec(Strict):
     _lm_name = field_validator("lm", mode="before")(named_lm)
     _role_names = field_validator("roles", mode="before")(named_lms)
 
-    @field_validator("search", mode="before")
-    @classmethod
-    def _short_choices(cls, value: Any) -> Any:
-        if isinstance(value, dict):
-            return {
-                k: {"choice": v} if isinstance(v, list) else {"optional": True} if v == "optional" else v
-                for k, v in value.items()
-            }
-        return value
+    _short_domains = field_validator("search", mode="before")(short_domains)
 
     @field_validator("optimize", mode="before")
     @classmethod

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from workbench.data import Example
 from workbench.errors import ShareSpent, suggest
@@ -238,7 +238,14 @@ def named_optimizer(value: str | Mapping[str, Any]) -> Optimizer:
     known = plugins().names("optimizers")
     if name not in known:
         raise ValueError(f"there is no optimizer '{name}'. {suggest(name, known)}")
-    return plugins().get("optimizers", name)(**(parameters or {}))
+    try:
+        return plugins().get("optimizers", name)(**(parameters or {}))
+    except ValidationError as error:  # its places are those of this optimizer, not of who names it
+        first = error.errors()[0]
+        message, where = first["msg"].removeprefix("Value error, "), ".".join(map(str, first["loc"]))
+        if not where:  # about several settings together
+            raise ValueError(f"{name}: {message}") from None
+        raise ValueError(f"{name} does not take {where}: {message}, given {first['input']!r}") from None
 
 
 async def _unrecorded(evaluation: Evaluation) -> None:

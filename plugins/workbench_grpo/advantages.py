@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -33,10 +33,7 @@ def advantages(rows: Sequence[Row], objective: Objective, multipliers: Mapping[s
     found = compared(reward, rows, objective)
     if objective.step_weight:
         found = found + objective.step_weight * step_advantages(rows, objective)
-    weights = {
-        name: min(max((multipliers or {}).get(name, 0.0) + c.gain * _excess(name, c, rows), 0.0), c.most)
-        for name, c in objective.constraints.items()
-    }  # fmt: skip
+    weights = _moved(multipliers or {}, rows, objective.constraints, "gain")
     for name, weight in weights.items():
         if weight:
             cost = np.array([_number(row.costs.get(name)) for row in rows], np.float64)
@@ -203,8 +200,18 @@ def update_multipliers(
     multipliers: Mapping[str, float], rows: Sequence[Row], constraints: Mapping[str, Constraint]
 ) -> dict[str, float]:
     """The multipliers after a step: up where the mean cost of a rollout is above its budget, down to 0 where below."""
+    return _moved(multipliers, rows, constraints, "rate")
+
+
+def _moved(
+    multipliers: Mapping[str, float],
+    rows: Sequence[Row],
+    constraints: Mapping[str, Constraint],
+    by: Literal["rate", "gain"],
+) -> dict[str, float]:
+    """The multipliers, each moved by its excess times that factor, within 0 and its most."""
     return {
-        name: min(max(multipliers.get(name, 0.0) + c.rate * _excess(name, c, rows), 0.0), c.most)
+        name: min(max(multipliers.get(name, 0.0) + getattr(c, by) * _excess(name, c, rows), 0.0), c.most)
         for name, c in constraints.items()
     }
 

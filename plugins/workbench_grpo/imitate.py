@@ -29,6 +29,7 @@ from workbench_grpo.objective import Objective
 from workbench_grpo.optimizer import StudySource, Trains
 from workbench_grpo.rewards import Rollout, score
 from workbench_grpo.settings import Course
+from workbench_grpo.source import left_out
 from workbench_grpo.trees import Tree, by_state, valued
 
 if TYPE_CHECKING:
@@ -139,10 +140,7 @@ class Imitates(Trains):
                     skipped = learner.skipped
                     updates = await self._epoch(learner, chosen, added, round_, epoch, updates, number)
                     if learner.skipped > skipped:
-                        study.tell(
-                            f"{learner.skipped - skipped} updates of epoch {done} were left out: their loss or gradient "
-                            "was not finite"
-                        )
+                        study.tell(left_out(learner.skipped - skipped, f"epoch {done}"))
                 elif held := done == record.epochs:
                     updates = record.load(learner)
                 if (epoch + 1) % self.evaluate_every == 0 or epoch + 1 == self.epochs:

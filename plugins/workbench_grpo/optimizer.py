@@ -253,12 +253,11 @@ class GRPO(Trains):
     @model_validator(mode="after")
     def _fits(self) -> GRPO:
         try:
-            self.made_objective()
+            objective, course = self.made_objective(), self.made_course()
         except ValidationError as error:  # its places are those within `objective`
             found = [InitErrorDetails(type=e["type"], loc=("objective", *e["loc"]), input=e["input"], ctx=e.get("ctx", {}))
                      for e in error.errors()]  # fmt: skip
             raise ValidationError.from_exception_data(error.title, found) from None
-        objective, course = self.made_objective(), self.made_course()
         compared = "task" in objective.group and objective.centre != "none" and objective.singleton == "zero"
         if course.rollouts == 1 and compared and not course.replay and not objective.step_weight:
             raise ValueError(

@@ -199,6 +199,11 @@ class StudySource:
         return evaluation.score if evaluation.complete else 0.0
 
 
+def left_out(updates: float, of: str) -> str:
+    """What is told of updates that changed nothing."""
+    return f"{updates:.0f} updates of {of} were left out: their loss or gradient was not finite"
+
+
 def seen_last(agent: str, messages: Sequence[Mapping[str, Any]]) -> str:
     """The name of the state that an agent is in, by itself and the last message: what the environment or a tool showed, or the question.
     (GiGPO's anchor states, arXiv 2505.10978, section 4.2, are observations; whole prompts differ as soon as histories do.)"""

@@ -25,12 +25,9 @@ from workbench_grpo.policy import Weights, last_checkpoint, write_checkpoint
 from workbench_grpo.rewards import Rollout
 from workbench_grpo.rollouts import Row
 from workbench_grpo.settings import Course
-from workbench_grpo.source import differs
+from workbench_grpo.source import differs, left_out
 
 PARTS = ("weights", "optimizer", "reference", "best")  # what a checkpoint may hold of a policy
-
-
-NOT_FINITE = "their loss or gradient was not finite"
 
 
 class Source(Protocol):
@@ -112,9 +109,9 @@ class Trainer:
                 self.log.append(figures)
                 silent = f"{figures['silent']:.0%} of the groups without differences"
                 self.tell(f"step {step + 1}: reward {figures['reward']:.3f}, {silent}", **figures)
-                skipped = [value for key, value in figures.items() if key.rpartition(".")[2] == "skipped"]
+                skipped = sum(value for key, value in figures.items() if key.rpartition(".")[2] == "skipped")
                 if skipped:
-                    self.tell(f"{sum(skipped):.0f} updates of step {step + 1} were left out: {NOT_FINITE}", **figures)
+                    self.tell(left_out(skipped, f"step {step + 1}"), **figures)
                 self.state.ended = self._alarmed(figures, step)
                 self.state.gpu_seconds += (time.monotonic() - begun) * devices()
             if (step + 1) % self.course.evaluate_every == 0:
@@ -124,9 +121,8 @@ class Trainer:
         if saved is not None and self.state.step <= ready:  # all that the budget allowed had been done before the kill
             self._load(saved[1], saved[2])
         if self.state.step and self.state.step not in self._offered:
-            self._save()  # a clock may have ended it: a resumed training must end here, too
+            self._save()  # before its candidate: a clock may have ended it, and a resumed training must end here, too
             await self._offer(True, saved)
-            self._save()
 
     def _limited(self) -> bool:
         """Whether a ceiling of this training's own forbids another step."""

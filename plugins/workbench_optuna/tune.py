@@ -11,11 +11,12 @@ import copy
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from workbench import Evaluation, Optimizer, Study, Workflow
 from workbench.errors import ShareSpent, suggest
-from workbench.spec import DomainSpec
+from workbench.search import make_sampler, suggested
+from workbench.spec import DomainSpec, short_domains
 from workbench.study import named_optimizer
 
 TENTHS = 10
@@ -43,14 +44,7 @@ class Tune(Optimizer):
     startup: int = Field(3, ge=1, description="trials before the sampler learns and trials are stopped")
     prune: bool = Field(True, description="stop trials that have reached less than the median of earlier ones")
 
-    @field_validator("search", mode="before")
-    @classmethod
-    def _short(cls, value: Any) -> Any:
-        return (
-            {k: {"choice": v} if isinstance(v, list) else v for k, v in value.items()}
-            if isinstance(value, dict)
-            else value
-        )
+    _short_domains = field_validator("search", mode="before")(short_domains)
 
     @model_validator(mode="after")
     def _made(self) -> Tune:
@@ -81,12 +75,12 @@ class Tune(Optimizer):
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        trials = optuna.create_study(direction="maximize", sampler=self._sampler(study.rng.getrandbits(31)),
+        trials = optuna.create_study(direction="maximize", sampler=make_sampler(self.sampler, study.rng.getrandbits(31), self.startup),
                                      pruner=optuna.pruners.MedianPruner(self.startup))  # fmt: skip
         for number in range(self.trials):
             trial = trials.ask()
             # The first one is what the user wrote: whatever the search finds, that was tried.
-            values = {} if number == 0 else {n: _suggested(trial, n, d) for n, d in self.search.items()}
+            values = {} if number == 0 else {n: suggested(trial, n, d) for n, d in self.search.items()}
             if not study.affords(study.workflow):
                 break
             made = self._with(values)
@@ -111,18 +105,6 @@ class Tune(Optimizer):
                        score=watch.best)  # fmt: skip
         return study.best
 
-    def _sampler(self, seed: int) -> Any:
-        import warnings
-
-        import optuna
-
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            if self.sampler == "tpe":
-                return optuna.samplers.TPESampler(seed=seed, n_startup_trials=self.startup)
-            made = {"random": optuna.samplers.RandomSampler, "qmc": optuna.samplers.QMCSampler}
-            return made[self.sampler](seed=seed)
-
     def _with(self, values: Mapping[str, Any]) -> Optimizer:
         """The optimizer with these settings in place of its own. Raises ValueError for those that it does not take."""
         entry = {self.optimizer: {}} if isinstance(self.optimizer, str) else self.optimizer
@@ -134,12 +116,7 @@ class Tune(Optimizer):
             for parent in parents:
                 here = here.setdefault(parent, {})
             here[last] = value
-        try:
-            return named_optimizer({name: settings})
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"]))
-            raise ValueError(f"{name} does not take {where}: {first['msg']}, given {first['input']!r}") from None
+        return named_optimizer({name: settings})
 
 
 class _Watch:
@@ -178,15 +155,3 @@ def _check_setting(cls: type[Optimizer], path: str) -> None:
                 f"there is no setting '{path}'. {suggest(path, [f'{before}.{n}' if before else n for n in fields])}"
             )
         here = fields[part].annotation
-
-
-def _suggested(trial: Any, name: str, domain: DomainSpec) -> Any:
-    if domain.choice is not None:
-        return domain.choice[trial.suggest_categorical(name, range(len(domain.choice)))]
-    if domain.int_ is not None:
-        low, high = domain.int_
-        return trial.suggest_int(
-            name, low, high, log=domain.log, **({} if domain.log else {"step": int(domain.step or 1)})
-        )
-    assert domain.float_ is not None
-    return trial.suggest_float(name, *domain.float_, log=domain.log, step=domain.step)

@@ -26,7 +26,6 @@ def _split(ctx: click.Context, param: click.Parameter, value: str) -> list[str]:
 def _optimizers(ctx: click.Context, param: click.Parameter, value: str) -> dict[str, Any]:
     """Optimizers as they stand in a workflow file, by what they are called in the table."""
     import yaml
-    from pydantic import ValidationError
 
     from workbench.errors import SpecError
     from workbench.study import named_optimizer
@@ -41,9 +40,6 @@ def _optimizers(ctx: click.Context, param: click.Parameter, value: str) -> dict[
         try:
             named_optimizer(entry)
         except (ValueError, TypeError) as error:
-            if isinstance(error, ValidationError):
-                first = error.errors()[0]
-                error = ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}, not {first['input']!r}")
             raise SpecError(f"--optimizers: '{entry}': {error}", hint=hint) from None
         if isinstance(entry, str):
             found[entry] = entry
