@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import random
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,4 +57,31 @@ def save(folder: Path, seed: int = 0, **shape: int) -> Path:
     logging.disable_progress_bar()
     make_model(seed, **shape).save_pretrained(folder)
     make_tokenizer().save_pretrained(folder)
+    return folder
+
+
+def save_taught(folder: Path, answers: Sequence[str], seed: int = 0, *, longest: int = 600, steps: int = 60) -> Path:
+    """A checkpoint that answers whatever it is asked with one of these texts, and ends there."""
+    import torch
+
+    save(folder, seed, positions=2048)
+    from transformers import LlamaForCausalLM
+
+    model, tokenizer = LlamaForCausalLM.from_pretrained(folder), make_tokenizer()
+    draw, adam = random.Random(seed), torch.optim.AdamW(model.parameters(), lr=1e-2)
+    for step in range(steps):
+        texts = [
+            "<u>" + "".join(draw.choices(CHARACTERS, k=draw.randint(2, longest if step % 4 == 0 else 40))) + f"<end><a>{said}<end>"
+            for said in answers
+        ]  # fmt: skip
+        loss = torch.zeros(())
+        for text, said in zip(texts, answers, strict=True):
+            ids = torch.tensor([tokenizer(text)["input_ids"]])
+            asked = ids.clone()
+            asked[0, : -len(said) - 1] = -100
+            loss = loss + model(input_ids=ids, labels=asked).loss / len(answers)
+        adam.zero_grad()
+        loss.backward()
+        adam.step()
+    model.save_pretrained(folder)
     return folder

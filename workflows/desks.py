@@ -25,7 +25,7 @@ class Desks(Environment):
             return Step("There is no such desk.")
         self.state["at"] = action
         ours = self.score() == 1.0
-        return Step(f"The {action} desk: this is {'for us.' if ours else 'none of our tickets.'}", ours, self.score())
+        return Step(f"The {action} desk: this is {'for us.' if ours else 'none of our tickets.'}", ours)
 
     def actions(self) -> list[str]:
         return list(DESKS)

@@ -33,11 +33,12 @@ Check = Callable[[str, Mapping[str, Any]], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Step:
-    """What came of an action. reward: what this step earned, by the environment's own scale."""
+    """What came of an action. reward: what this step earned, by the environment's own scale; None: by how much it changed
+    the score."""
 
     observation: str
     done: bool = False
-    reward: float = 0.0
+    reward: float | None = None
 
 
 class Environment(BaseModel):
@@ -158,7 +159,7 @@ class Episode:
                 environment.restore(position.snapshot)
             step = environment.step(action)
             observed = [position.key, action, step.observation, step.done]
-            return _told(environment, step, position.reward + step.reward, observed)
+            return _told(environment, step, observed, position.reward, position.score)
 
         return await self._run("step", (*position.actions, action), play)
 
@@ -173,12 +174,12 @@ class Episode:
         return await self._run("replay", position.actions, play)
 
     def _played(self, environment: Environment, actions: Sequence[str]) -> dict[str, Any]:
-        step, reward = Step(environment.reset(self.task)), 0.0
-        told = _told(environment, step, reward, [step.observation])
+        step = Step(environment.reset(self.task), reward=0.0)
+        told = _told(environment, step, [step.observation])
         for action in actions:
             step = environment.step(action)
-            reward += step.reward
-            told = _told(environment, step, reward, [told["key"], action, step.observation, step.done])
+            observed = [told["key"], action, step.observation, step.done]
+            told = _told(environment, step, observed, told["reward"], told["score"])
         return told
 
     def _same(self, position: Position, told: Mapping[str, Any]) -> None:
@@ -216,12 +217,16 @@ class Episode:
         return Position(actions=actions, hints=None if hints is None else tuple(hints), **found)
 
 
-def _told(environment: Environment, step: Step, reward: float, observed: list[Any]) -> dict[str, Any]:
-    """A position as JSON. Without a snapshot the key is made of all that was done and seen."""
+def _told(
+    environment: Environment, step: Step, observed: list[Any], reward: float = 0.0, before: float = 0.0
+) -> dict[str, Any]:
+    """A position as JSON. reward, before: what was earned so far, and the score until then. Without a snapshot the key is
+    made of all that was done and seen."""
     snapshot, score, hints = environment.snapshot(), float(environment.score()), environment.actions()
     key = digest(observed if snapshot is None else [snapshot, step.done])
     if not 0.0 <= score <= 1.0:
         raise ValueError(f"the score of a state must lie in [0, 1], not {score!r}")
+    reward += score - before if step.reward is None else step.reward
     return {
         "observation": step.observation, "done": step.done, "reward": reward, "score": score,
         "hints": None if hints is None else list(hints), "snapshot": json.loads(json.dumps(snapshot)),

@@ -34,7 +34,10 @@ Consent = Callable[[str, Mapping[str, Any]], bool]
 
 @dataclass(slots=True)
 class CallRecord:
-    """One LM call inside a span. With token ids and log-probabilities it is a step of a rollout."""
+    """One LM call inside a span. With token ids and log-probabilities it is a step of a rollout.
+
+    state, earned: of a step in an environment, where it was taken and what it earned (`Context.step`).
+    """
 
     messages: tuple[Message, ...]
     response: Response
@@ -43,6 +46,8 @@ class CallRecord:
     cached: bool
     usd: float
     seconds: float = 0.0
+    state: str | None = None
+    earned: float | None = None
 
 
 @dataclass(slots=True)
@@ -93,6 +98,7 @@ class Trace:
             {
                 "agent": span.agent or span.node, "turn": span.turn or 0, "prompt_ids": c.response.prompt_ids,
                 "token_ids": c.response.token_ids, "logprobs": c.response.logprobs, "text": c.response.text,
+                "state": c.state, "earned": c.earned,
             }
             for span in self.spans for c in span.calls if c.role == "task" and c.response.token_ids is not None
         ]  # fmt: skip
@@ -302,6 +308,12 @@ class Context:
     def note(self, **values: Any) -> None:
         """Record something on the span, e.g. that a fallback read the answer."""
         self.span.notes.update(values)
+
+    def step(self, state: str, earned: float) -> None:
+        """Say of the span's latest call that it was a step in an environment: the state that it was taken in, whose name is
+        equal where states are, and what it earned. Training gives credit by it (GiGPO)."""
+        call = self.span.calls[-1]
+        call.state, call.earned = state, earned
 
     async def run_node(self, node: NodeKind, inputs: Mapping[str, Any], agent: str | None = None) -> Mapping[str, Any]:
         """Run a node under a span of its own, and turn whatever it raises into a NodeError with a kind."""

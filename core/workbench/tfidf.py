@@ -21,8 +21,10 @@ class TfIdf:
 
     def scores(self, bag: Mapping[str, int]) -> dict[int, float]:
         """By index, higher is nearer; only those that share a word with the bag."""
-        found: dict[int, float] = {}
+        found: dict[int, float] = defaultdict(float)
         for word, n in bag.items():
-            for index, weight in self.by_word.get(word, ()):
-                found[index] = found.get(index, 0.0) + n * self.idf[word] * weight
+            if word in self.by_word:
+                much = n * self.idf[word]
+                for index, weight in self.by_word[word]:
+                    found[index] += much * weight
         return found

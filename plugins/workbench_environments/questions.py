@@ -45,7 +45,7 @@ class TwentyQuestions(Environment):
         if verb.lower() == "guess" and thing is not None:
             state["guess"] = thing
             right = thing == self._secret
-            return Step("Right." if right else "Wrong.", True, float(right))
+            return Step("Right." if right else "Wrong.", True)
         state["questions"] += 1
         left = self.limit - state["questions"]
         if left < 0:

@@ -54,7 +54,7 @@ class Web(Environment):
         else:
             said = "There is no page to go back to.\n" if words.lower() == "back" else "There is no such link.\n"
         done = state["at"] == self._goal
-        return Step(said + self._seen(), done or state["steps"] >= self.limit, float(done))
+        return Step(said + self._seen(), done or state["steps"] >= self.limit)
 
     @property
     def _page(self) -> Mapping[str, Any]:

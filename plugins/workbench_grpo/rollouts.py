@@ -96,7 +96,8 @@ def rows_of(
         last[agent] = len(rows)
         rows.append(Row(
             prompt, drawn, (1,) * len(drawn), logprobs, earned, task, rollout, agent, int(step["turn"]),
-            step.get("anchor") or anchor_of(prompt), None, costs or {}, version, bool(step.get("truncated")), str(step.get("text", "")), policy,
+            step.get("anchor") or anchor_of(prompt), None if merge else step.get("step_reward"), costs or {}, version,
+            bool(step.get("truncated")), str(step.get("text", "")), policy,
         ))  # fmt: skip
     return rows
 

@@ -14,7 +14,7 @@ from workbench.data import Example
 from workbench.errors import StoreError
 from workbench.lm import HasWeights
 from workbench.nodes import enabled
-from workbench.runtime import lm_spec
+from workbench.runtime import CallRecord, lm_spec
 from workbench.spec import LMSpec
 from workbench.workflow import digest
 from workbench_grpo.rewards import Guards, Part, Rollout, score
@@ -159,8 +159,8 @@ class StudySource:
                 ):
                     steps[name].append({"agent": span.agent or span.node, "turn": turn, "prompt_ids": r.prompt_ids,
                                         "token_ids": r.token_ids, "logprobs": r.logprobs, "text": r.text,
-                                        "truncated": r.finish == "length",
-                                        "anchor": seen_last(span.agent or span.node, call.messages) if self.observed else None})  # fmt: skip
+                                        "truncated": r.finish == "length", "step_reward": call.earned,
+                                        "anchor": state_of(span.agent or span.node, call) if self.observed else None})  # fmt: skip
                     turn += 1
         return [row for name, found in steps.items() for row in rows_of(
             found, reward=earned(rollout, name), task=rollout.example.id, rollout=rollout.replica, version=step,
@@ -204,10 +204,13 @@ def left_out(updates: float, of: str) -> str:
     return f"{updates:.0f} updates of {of} were left out: their loss or gradient was not finite"
 
 
-def seen_last(agent: str, messages: Sequence[Mapping[str, Any]]) -> str:
-    """The name of the state that an agent is in, by itself and the last message: what the environment or a tool showed, or the question.
-    (GiGPO's anchor states, arXiv 2505.10978, section 4.2, are observations; whole prompts differ as soon as histories do.)"""
-    return digest([agent, messages[-1].get("role"), messages[-1].get("content")])
+def state_of(agent: str, call: CallRecord) -> str:
+    """The name of the state that an agent is in: that of the environment, if the node told one; else by the last message: what
+    a tool showed, or the question. (GiGPO's anchor states, arXiv 2505.10978, section 4.2, are observations; whole prompts
+    differ as soon as histories do.)"""
+    if call.state is not None:
+        return digest([agent, call.state])
+    return digest([agent, call.messages[-1].get("role"), call.messages[-1].get("content")])
 
 
 def max_steps_of(workflow: Workflow, most: int | None) -> dict[str, Any]:

@@ -150,12 +150,10 @@ class Bank:
             for span in result.trace.spans:
                 if span.node == self.site.path:
                     query = span.inputs
-                    if self.site.recall:
-                        shown |= {keys[i] for i in span.notes.get("recalled", ())}
-                    elif hasattr(node, "demos_for"):
-                        shown |= {self._key(row) for row in node.demos_for(span.inputs)}
-                    else:
-                        shown |= set(keys)
+                    told = span.notes.get("recalled", ()) if self.site.recall else span.notes.get("shown")
+                    if told is None and hasattr(node, "shown"):
+                        told = node.shown(span.inputs)
+                    shown |= {keys[i] for i in told} if told is not None else set(keys)
             seen = Shown(evaluation.split, result.example.id, query, frozenset(shown), result.score)
             self.log[seen.split, seen.row, seen.keys] = seen
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
+from itertools import islice
 from typing import Any, Literal
 
 from pydantic import Field
@@ -104,13 +105,17 @@ class Predict(SignatureNode):
         stop = plain.stop_strings(self.asked) if plainly else ()
         return {"temperature": temperature, "top_p": decoding.top_p, "max_tokens": tokens, "stop": stop}
 
-    def demos_for(self, values: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """The demos shown for an input; never the input itself with its answer."""
-        demos = self.config.demos
-        if self.config.retrieve:
-            demos = [demos[i] for i in self.nearest.order(values, len(demos))]
-        kept = [d for d in demos if not self.inputs or any(d.get(n) != values.get(n) for n in self.inputs)]
-        return kept[-self.config.retrieve :] if self.config.retrieve else kept
+    def shown(self, values: Mapping[str, Any]) -> list[int]:
+        """The numbers of the demos shown for an input; never the input itself with its answer."""
+        names, demos = self.inputs, self.config.demos
+
+        def differs(number: int) -> bool:
+            return not names or any(demos[number].get(n) != values.get(n) for n in names)
+
+        if not self.config.retrieve:
+            return [*filter(differs, range(len(demos)))]
+        near = filter(differs, self.nearest.order(values))
+        return [*islice(near, self.config.retrieve)][::-1]  # the nearest last: a model heeds most what it read last
 
     def worked(self, values: Mapping[str, Any]) -> list[dict[str, Any]] | None:
         if any(name not in values for name in (*self.inputs, *(f.name for f in self.asked.outputs))):
@@ -124,7 +129,10 @@ class Predict(SignatureNode):
         return [*self._render({n: values[n] for n in self.inputs}), {"role": "assistant", "content": answer}]
 
     async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
-        messages = self._render(inputs)
+        shown = self.shown(inputs)
+        if self.config.retrieve:
+            ctx.note(shown=shown)
+        messages = self._render(inputs, shown)
         if self.config.samples == 1:
             return self._read(await self._ask(messages, ctx, 0), ctx)
         asked = (self._ask(messages, ctx, k) for k in range(self.config.samples))
@@ -146,8 +154,8 @@ class Predict(SignatureNode):
     async def _ask(self, messages: list[dict[str, str]], ctx: Context, replica: int) -> Response:
         return await ctx.complete(messages, lm=self.lm, replica=replica, **self.settings)
 
-    def _render(self, inputs: Mapping[str, Any]) -> list[dict[str, str]]:
-        demos = self.demos_for(inputs)
+    def _render(self, inputs: Mapping[str, Any], shown: Sequence[int] | None = None) -> list[dict[str, str]]:
+        demos = [self.config.demos[i] for i in (self.shown(inputs) if shown is None else shown)]
         if self.config.adapter == "plain":
             return plain.messages(self.asked, self.system, demos, inputs)
         from workbench_predict.dspy_adapters import render

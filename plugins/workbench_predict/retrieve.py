@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from workbench.tfidf import TfIdf
@@ -17,11 +17,11 @@ class Nearest:
         self.inputs = inputs
         self.size, self.index = len(demos), TfIdf([self._bag(d) for d in demos])
 
-    def order(self, values: Mapping[str, Any], count: int) -> list[int]:
-        """Indices of the `count` nearest demos, the nearest last: a model heeds most what it read last."""
+    def order(self, values: Mapping[str, Any]) -> Iterator[int]:
+        """Indices of all demos, the nearest first."""
         scores = self.index.scores(self._bag(values))
-        best = sorted(range(self.size), key=lambda i: (-scores.get(i, 0.0), i))[:count]
-        return best[::-1]
+        yield from sorted(scores, key=lambda i: (-scores[i], i))
+        yield from (i for i in range(self.size) if i not in scores)
 
     def _bag(self, values: Mapping[str, Any]) -> Counter[str]:
         text = " ".join(str(values.get(name, "")) for name in self.inputs).lower()

@@ -105,11 +105,19 @@ class _Walk:
             raise NodeError("unparsed", "no answer of the model names an action that can be done")
         for action in actions[:-1]:
             try:
-                return [await self.episode.take(self.path[-1], action)]
+                return [await self._taken(action)]
             except NodeError as error:
                 if error.kind != "policy":
                     raise
-        return [await self.episode.take(self.path[-1], actions[-1])]
+        return [await self._taken(actions[-1])]
+
+    async def _taken(self, action: str) -> Position:
+        """Where an action leads. Of several answers none is the one that earned it, so credit needs a single one."""
+        here = self.path[-1]
+        there = await self.episode.take(here, action)
+        if self.node.config.drawn == 1:
+            self.ctx.step(here.same, there.reward - here.reward)
+        return there
 
     async def search(self) -> list[Position]:
         """Look ahead from where the agent stands, and give the positions up to the best one that was found."""

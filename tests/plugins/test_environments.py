@@ -402,3 +402,19 @@ def test_functions_whose_work_is_a_product_of_lengths_are_bounded_and_mean_the_s
                  "replace(null, 'a', 'b')", "'abc' like 'A%'"):  # fmt: skip
         assert str(plain.execute(f"select {what}").fetchone()) in game.step(f"select {what}").observation, what
     assert "error" in game.step(f"select 'a' like '{'%a' * 1000}'").observation.lower()
+
+
+def test_a_step_earns_its_own_reward_or_what_it_changed_of_the_score(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (base / "world.py").write_text(
+        "from workbench.environment import Environment, Step\n"
+        "class World(Environment):\n"
+        "    def reset(self, task):\n        self.state = 0\n        return 'here'\n"
+        "    def step(self, action):\n        self.state += 1\n"
+        "        return Step('there', reward=float(action) if action != '-' else None)\n"
+        "    def score(self):\n        return min(self.state / 4, 1.0)\n"
+    )
+    monkeypatch.setitem(WORLDS, "python:world.py:World", ({}, {}, []))
+    positions = play("python:world.py:World", base, ["-", "-2", "-"])
+    assert [p.reward for p in positions] == [0.0, 0.25, -1.75, -1.5]
