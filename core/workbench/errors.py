@@ -85,14 +85,15 @@ class ShareSpent(BudgetSpent):
 
 
 #: Kinds that another attempt may mend. `auth` and `bad_request` never mend themselves.
-RETRYABLE = frozenset({"rate_limit", "server", "connection", "timeout", "bad_body"})
+RETRYABLE = frozenset({"rate_limit", "server", "connection", "broken", "timeout", "bad_body"})
 
 
 class LMError(WorkbenchError):
     """One attempt at a language model failed.
 
-    kind: `rate_limit`, `server`, `connection`, `timeout`, `bad_body` (worth another attempt), or
-    `auth`, `bad_request`, `too_long`, `unsupported` (permanent). retry_after: seconds asked for by the server.
+    kind: `rate_limit`, `server`, `connection`, `broken`, `timeout`, `bad_body` (worth another attempt), or
+    `auth`, `bad_request`, `too_long`, `unsupported` (permanent). `connection` is for requests that never left, `broken` for
+    those whose answer broke off: these may be billed. retry_after: seconds asked for by the server.
     """
 
     def __init__(self, kind: str, message: str, *, retry_after: float | None = None, status: int | None = None):

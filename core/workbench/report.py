@@ -135,8 +135,10 @@ class Report:
         )
         if spent["unknown"]:
             text += f"; {spent['unknown']} more were sent before a kill, outcome unknown"
-        if spent.get("maybe_usd", 0.0) > 0:
-            text += f"; up to ${spent['maybe_usd']:.4f} more if the server bills calls whose answers never came"
+        if spent["maybe_tokens"]:
+            text += f"; up to {spent['maybe_tokens']} tokens"
+            text += f" and ${spent['maybe_usd']:.4f}" if spent["maybe_usd"] else ""
+            text += " more if the server bills calls whose answers never came whole"
         others = {role: s for role, s in spent["by_role"].items() if role != "task"}
         return text + "".join(f"; {role}: {s['calls']} calls" for role, s in others.items())
 
