@@ -14,7 +14,8 @@ Library code raises these; only `cli.py` turns them into exit codes.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 
 class WorkbenchError(Exception):
@@ -59,6 +60,20 @@ def together(errors: Iterable[SpecError]) -> SpecError:
         error.more = ()
     found[0].more = tuple(found[1:])
     return found[0]
+
+
+def all_of(jobs: Iterable[Callable[[], Any]]) -> list[Any]:
+    """What each job gives, or the SpecErrors of all together: none of them hides another's."""
+    made: list[Any] = []
+    wrong: list[SpecError] = []
+    for job in jobs:
+        try:
+            made.append(job())
+        except SpecError as error:
+            wrong.append(error)
+    if wrong:
+        raise together(wrong) from wrong[0].__cause__
+    return made
 
 
 class PluginError(WorkbenchError):

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from workbench.errors import PluginError, SpecError, StoreError, WorkbenchError, together
+from workbench.errors import PluginError, SpecError, StoreError, WorkbenchError, all_of, together
 from workbench.loop import run_course
 from workbench.overrides import apply_overrides
 from workbench.plugins import plugins
@@ -20,11 +20,11 @@ from workbench.report import Report
 from workbench.runtime import LMPool
 from workbench.search import check_space
 from workbench.session import Listener, Options, Session
-from workbench.spec import Spec, check_spec, load_spec, spec_error
+from workbench.spec import Spec, check_spec, spec_error
 from workbench.store import Store, dumps, now
 from workbench.study import Optimizer
-from workbench.task import Task, load_task
-from workbench.yamlsource import Source, load_yaml
+from workbench.task import Task, load_task, sections
+from workbench.yamlsource import Source, load_yaml, load_yaml_file
 
 
 def optimize(
@@ -102,8 +102,9 @@ def prepare(
     path: str | Path, sets: Sequence[tuple[str, Any]] = ()
 ) -> tuple[Spec, Source, Task, list[tuple[str, Optimizer]]]:
     """Read and check everything about a workflow file, without calling any model. Raises SpecError."""
-    _, source = load_spec(path)
-    return _prepare(source, Path(path).resolve().parent, sets)
+    base = Path(path).resolve().parent
+    _, source = _checked(load_yaml_file(path), base)
+    return _prepare(source, base, sets)
 
 
 def obstacles(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> list[WorkbenchError]:
@@ -127,20 +128,44 @@ def obstacles(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> list[W
 def _prepare(
     source: Source, base: Path, sets: Sequence[tuple[str, Any]]
 ) -> tuple[Spec, Source, Task, list[tuple[str, Optimizer]]]:
-    spec, source = check_spec(apply_overrides(source, sets))
-    try:
+    spec, source = _checked(apply_overrides(source, sets), base)
+
+    def made() -> Task:
         task = load_task(spec, source, base)
         check_space(spec.search, task.workflow, source.error, given=tuple(task.dataset.val[0]))
-    except SpecError as error:
-        raise together([error, *_wrong_optimizers(spec, source)]) from error.__cause__
-    return spec, source, task, load_optimizers(spec, source)
+        return task
+
+    task, optimizers = all_of((made, lambda: load_optimizers(spec, source)))
+    return spec, source, task, optimizers
 
 
-def _wrong_optimizers(spec: Spec, source: Source) -> list[SpecError]:
+def _checked(source: Source, base: Path) -> tuple[Spec, Source]:
     try:
-        load_optimizers(spec, source)
+        return check_spec(source)
     except SpecError as error:
-        return [error]
+        raise together([error, *_wrong_elsewhere(source, error, base)]) from None
+
+
+#: What stands for a section that must be there and is broken, while the others are looked at.
+_STAND_INS = {"data": {"file": "rows.jsonl"}, "metric": "exact_match(label)", "nodes": {"none": {}}}
+
+
+def _wrong_elsewhere(source: Source, error: SpecError, base: Path) -> list[SpecError]:
+    """What is wrong in the sections of a file that its schema has nothing to say against, where others are broken."""
+    if not isinstance(source.value, dict):
+        return []
+    broken = {one.path[0] for one in (error, *error.more) if one.path} | (_STAND_INS.keys() - source.value.keys())
+    if "roles" in broken:
+        broken.add("nodes")  # they may ask a role
+    whole = {key: value for key, value in source.value.items() if key not in broken}
+    try:
+        spec = Spec.model_validate({**_STAND_INS, **whole})
+        jobs = {**sections(spec, source, base, []), "optimize": lambda: load_optimizers(spec, source)}
+        all_of(job for key, job in jobs.items() if key not in broken)
+    except ValidationError:  # of sections together, e.g. `pick` without `objectives`
+        return []
+    except SpecError as more:
+        return [more]
     return []
 
 
