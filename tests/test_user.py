@@ -34,6 +34,25 @@ def test_a_run_without_a_candidate_says_so(tmp_path: Path) -> None:
     assert report.as_dict()["untried"] is None and report.headline()[0].endswith(": finished")
 
 
+def test_a_resumed_run_has_the_sandbox_of_its_start_unless_another_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from workbench.sandbox import choose, chosen
+
+    monkeypatch.delenv("WORKBENCH_SANDBOX", raising=False)
+    seen: set[str | None] = set()
+    choose("wasm")
+    try:
+        _, lm = plant(tmp_path, lambda r: 0.3, {"random": {"trials": 1}}, calls=400)
+        for named, taken in ((None, "wasm"), ("linux", "linux")):
+            choose(named)
+            seen.clear()
+            resume("last", database=tmp_path / "run.db", pool=lm, listener=lambda event, data: seen.add(chosen()))
+            assert seen == {taken} and chosen() == named
+    finally:
+        choose(None)
+
+
 @pytest.mark.parametrize("answer", [None, "x" * 5000])
 def test_a_proposer_that_fails_is_told(answer: str | None, tmp_path: Path) -> None:
     """The roles of other language models have no rows of data that would show their failures."""

@@ -18,6 +18,7 @@ from workbench.overrides import apply_overrides
 from workbench.plugins import plugins
 from workbench.report import Report
 from workbench.runtime import LMPool
+from workbench.sandbox import choose, chosen
 from workbench.search import check_space
 from workbench.session import Listener, Options, Session
 from workbench.spec import Spec, check_spec, spec_error
@@ -51,12 +52,12 @@ def optimize(
             "insert into runs (run, name, status, started, file, spec, options, data_hash, seed, host, pid, version) "
             "values (?, ?, 'running', ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             run, spec.name, now(), str(Path(path).resolve()), source.text,
-            dumps({**options.as_dict(), "referred": task.referred_hash}), task.data_hash, spec.seed, os.uname().nodename,
+            dumps({**options.as_dict(), "referred": task.referred_hash, "sandbox": chosen()}), task.data_hash, spec.seed, os.uname().nodename,
             os.getpid(), _version(),
         )  # fmt: skip
         assert cursor.lastrowid is not None
-        chosen = list(optimizers) if optimizers is not None else named
-        return run_course(Session(store, cursor.lastrowid, run, task, chosen, options, listener, pool=pool).go())
+        steps = list(optimizers) if optimizers is not None else named
+        return run_course(Session(store, cursor.lastrowid, run, task, steps, options, listener, pool=pool).go())
     finally:
         store.close()
 
@@ -72,12 +73,15 @@ def resume(
 ) -> Report:
     """Go on with a run that was killed, interrupted or failed: it is replayed, and no recorded call is paid again.
 
-    Takes what `optimize` takes; options are added to those that the run was started with.
+    Takes what `optimize` takes; options are added to those that the run was started with. Its sandbox is that of its
+    start, unless the user names another.
     """
-    store = Store(database, create=False)
+    store, kept = Store(database, create=False), None
     try:
         row = store.find_run(run)
         stored = json.loads(row["options"])
+        if (kept := None if chosen() else stored.get("sandbox")) is not None:
+            choose(kept)
         sets = [(a, v) for a, v in stored["sets"]] + (options.sets if options else [])
         merged = Options(sets, (options.out if options else None) or stored["out"])
         _, _, task, named = _stored(row, sets)
@@ -91,10 +95,12 @@ def resume(
         if not same and all(address.partition(".")[0] == "budget" for address, _ in (options.sets if options else ())):
             raise StoreError(f"a file that the workflow of run {row['run']} refers to has changed since it started; "
                              "start a new run")  # fmt: skip
-        chosen = list(optimizers) if optimizers is not None else named
-        session = Session(store, row["id"], row["run"], task, chosen, merged, listener, row["seconds"], pool)
+        steps = list(optimizers) if optimizers is not None else named
+        session = Session(store, row["id"], row["run"], task, steps, merged, listener, row["seconds"], pool)
         return run_course(session.go())
     finally:
+        if kept is not None:
+            choose(None)
         store.close()
 
 
