@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from workbench.data import Example
-from workbench.errors import BudgetSpent, LMError, PluginError, WorkbenchError
+from workbench.errors import BudgetSpent, LMError, PluginError, WorkbenchError, together
 from workbench.estimate import too_small
 from workbench.evaluate import Evaluation, Evaluator, Result
 from workbench.export import write_workflow
 from workbench.guard import leaks
 from workbench.ledger import Ledger, ServerDead
 from workbench.plugins import plugins
-from workbench.ready import lms_not_ready, lms_of, not_ready
+from workbench.ready import lms_not_ready, lms_of, not_ready, wrong_in_file
 from workbench.report import Report, build_report
 from workbench.runtime import LMPool, Runtime
 from workbench.spend import CallInfo
@@ -94,9 +94,11 @@ class Session:
             assert course is not None
             self._catch_signals(course)
             try:
-                if not self.ledger.resumed and (found := await self.obstacles()):
-                    raise found[0]
-                report = await self._course()
+                found = [] if self.ledger.resumed else await self.obstacles()
+                if wrong := wrong_in_file(found):
+                    raise together(wrong)
+                lacking = "\n".join(str(error) for error in found)
+                report = self._report("failed", error=lacking) if found else await self._course()
             except (Interrupted, asyncio.CancelledError):
                 report = self._report("interrupted")
             except (ServerDead, LMError) as error:
