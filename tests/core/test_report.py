@@ -6,9 +6,11 @@ from pathlib import Path
 
 from tests.planted import PlantedLM, plant
 
+from workbench import Optimizer, Study, Workflow
 from workbench.errors import LMError
 from workbench.lm import Request, Response
-from workbench.run import Options, optimize
+from workbench.run import Options, optimize, resume
+from workbench.session import Interrupted
 
 
 class Breaking(PlantedLM):
@@ -19,6 +21,24 @@ class Breaking(PlantedLM):
             self.requests += 1
             raise LMError("broken", "half an answer")
         return await super().complete(request)
+
+
+class Stopped(Optimizer):
+    """Is interrupted before its first candidate."""
+
+    async def optimize(self, study: Study) -> Workflow:
+        raise Interrupted("interrupted")
+
+
+def test_a_report_says_how_many_candidates_the_replay_has_not_come_to(tmp_path: Path) -> None:
+    whole, lm = plant(tmp_path, lambda r: 0.5, {"random": {"trials": 3}}, calls=400)
+    assert whole.candidates > 2 and not any("did not come to" in w for w in whole.warnings)
+    stopped = resume("last", database=tmp_path / "run.db", pool=lm, optimizers=[("random", Stopped())])
+    assert stopped.status == "interrupted"
+    said = f"{whole.candidates - 1} candidates that were made before are not in this report"
+    assert any(warning.startswith(said) for warning in stopped.warnings)
+    again = resume("last", database=tmp_path / "run.db", pool=lm)
+    assert again.candidates == whole.candidates and not any("did not come to" in w for w in again.warnings)
 
 
 def test_the_bill_names_what_an_answer_that_broke_off_may_cost(tmp_path: Path) -> None:
