@@ -264,6 +264,39 @@ def test_all_that_is_wrong_is_said_at_once(tmp_path: Path, capsys: pytest.Captur
     assert list(_validate(tmp_path, capsys)) == ["4:1", "13:10"]
 
 
+def test_a_broken_section_hides_no_fault_of_another(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whether the schema finds it broken (budget, policy) or what is made of it does (the model, nodes, metric, data)."""
+    (tmp_path / "rows.jsonl").write_text(ROW * 9)
+    wrong = {
+        "lm: bundled/nano": "lm: bundled/nan", "rows.jsonl": "row.jsonl", "exact_match(": "exact_math(",
+        "    instructions: Sort it.\n": "    instruction: Sort it.\n", "trials: 3": "trial: 3",
+    }  # fmt: skip
+    text = GOOD
+    for old, new in wrong.items():
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    (tmp_path / "w.yaml").write_text(text)
+    found = _validate(tmp_path, capsys)
+    assert [place.partition(":")[0] for place in found] == ["2", "8", "4", "3", "12"]
+    (tmp_path / "w.yaml").write_text(text.replace("{calls: 100}", "{call: 100}") + "policy: {rule: 3}\n")
+    both = _validate(tmp_path, capsys)
+    assert [place.partition(":")[0] for place in both] == ["13", "14", "2", "8", "4", "3", "12"]
+    assert found.items() <= both.items()
+
+
+def test_a_section_is_not_blamed_for_what_another_lacks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The fields of data that cannot be read are not missed, nor roles that are written wrongly."""
+    (tmp_path / "rows.jsonl").write_text(ROW * 9)
+    judged = swap("metric: exact_match(label)", "metric: exact_match(label)\nroles: {judge: {modl: x}}")
+    for text, place in (
+        (swap("rows.jsonl,", "row.jsonl,"), "3:8"),
+        (judged, "5:17"),
+        (swap("metric:", "metrics:"), "4:1"),
+    ):
+        (tmp_path / "w.yaml").write_text(text)
+        assert list(_validate(tmp_path, capsys)) == [place]
+
+
 def _validate(folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
     with pytest.raises(SystemExit) as ended:
         main(["validate", str(folder / "w.yaml"), "--json"])

@@ -28,11 +28,33 @@ def test_a_finished_run_keeps_its_proof(tmp_path: Path) -> None:
 def test_a_run_without_a_candidate_says_so(tmp_path: Path) -> None:
     report, _ = plant(tmp_path, lambda r: 0.3, "forge", calls=400)
     assert any("no candidate was made" in line for line in report.lines())
+    assert "but nothing was tried: either the optimizers find nothing here" in report.headline()[0]
     report, _ = plant(tmp_path / "two", lambda r: 0.3, {"random": {"trials": 2}}, calls=400)
     assert not any("no candidate was made" in line for line in report.lines())
+    assert report.as_dict()["untried"] is None and report.headline()[0].endswith(": finished")
 
 
-def test_a_proposer_that_fails_is_told(tmp_path: Path) -> None:
+def test_a_resumed_run_has_the_sandbox_of_its_start_unless_another_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from workbench.sandbox import choose, chosen
+
+    monkeypatch.delenv("WORKBENCH_SANDBOX", raising=False)
+    seen: set[str | None] = set()
+    choose("wasm")
+    try:
+        _, lm = plant(tmp_path, lambda r: 0.3, {"random": {"trials": 1}}, calls=400)
+        for named, taken in ((None, "wasm"), ("linux", "linux")):
+            choose(named)
+            seen.clear()
+            resume("last", database=tmp_path / "run.db", pool=lm, listener=lambda event, data: seen.add(chosen()))
+            assert seen == {taken} and chosen() == named
+    finally:
+        choose(None)
+
+
+@pytest.mark.parametrize("answer", [None, "x" * 5000])
+def test_a_proposer_that_fails_is_told(answer: str | None, tmp_path: Path) -> None:
     """The roles of other language models have no rows of data that would show their failures."""
     from workbench.errors import LMError
     from workbench.lm import Request, Response
@@ -41,7 +63,9 @@ def test_a_proposer_that_fails_is_told(tmp_path: Path) -> None:
         identity, concurrency = "silent", 4
 
         async def complete(self, request: Request) -> Response:
-            raise LMError("too_long", "the prompt is too long")
+            if answer is None:
+                raise LMError("too_long", "the prompt is too long")
+            return Response(answer, "stop", 5, 5, 0.0)
 
         def price(self, prompt_tokens: int, completion_tokens: int) -> float:
             return 0.0
@@ -57,7 +81,12 @@ def test_a_proposer_that_fails_is_told(tmp_path: Path) -> None:
     pool.get = lambda spec: Silent() if "templates" in spec.model else pool  # type: ignore[method-assign]
     report = optimize(tmp_path / "workflow.yaml", database=tmp_path / "two.db", pool=pool,
                       options=Options(out=str(tmp_path / "o.yaml")))  # fmt: skip
-    assert "2 of 2 calls of the proposer failed (too_long): the prompt is too long" in report.warnings
+    why = "none of the proposer's 2 answers could be used"
+    if answer is None:
+        assert "2 of 2 calls of the proposer failed (too_long): the prompt is too long" in report.warnings
+        why = "the proposer gave no answer: all 2 of its calls failed (too_long)"
+    assert report.as_dict()["untried"] == why and report.status == "finished"
+    assert report.headline()[0] == f"workbench run {report.run}: finished, but nothing was tried: {why}"
 
 
 def test_a_flag_reaches_an_optimizer_that_is_named_without_parameters() -> None:

@@ -37,7 +37,8 @@ def one(name: str, size: int) -> dict[str, Any]:
     from workbench.plugins import plugins
     from workbench.run import Options, optimize
     from workbench.store import Store
-    from workbench_sim.run import ROWS, SimulatedPool, _write
+    from workbench_sim.rows import ROWS
+    from workbench_sim.run import SimulatedPool, _write
     from workbench_sim.worlds import WORLDS
 
     world, parameters = RUNS[name]

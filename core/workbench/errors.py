@@ -14,7 +14,8 @@ Library code raises these; only `cli.py` turns them into exit codes.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 
 class WorkbenchError(Exception):
@@ -61,6 +62,20 @@ def together(errors: Iterable[SpecError]) -> SpecError:
     return found[0]
 
 
+def all_of(jobs: Iterable[Callable[[], Any]]) -> list[Any]:
+    """What each job gives, or the SpecErrors of all together: none of them hides another's."""
+    made: list[Any] = []
+    wrong: list[SpecError] = []
+    for job in jobs:
+        try:
+            made.append(job())
+        except SpecError as error:
+            wrong.append(error)
+    if wrong:
+        raise together(wrong) from wrong[0].__cause__
+    return made
+
+
 class PluginError(WorkbenchError):
     """A plugin is missing, failed to load, or broke its contract; the message names it."""
 
@@ -85,14 +100,15 @@ class ShareSpent(BudgetSpent):
 
 
 #: Kinds that another attempt may mend. `auth` and `bad_request` never mend themselves.
-RETRYABLE = frozenset({"rate_limit", "server", "connection", "timeout", "bad_body"})
+RETRYABLE = frozenset({"rate_limit", "server", "connection", "broken", "timeout", "bad_body"})
 
 
 class LMError(WorkbenchError):
     """One attempt at a language model failed.
 
-    kind: `rate_limit`, `server`, `connection`, `timeout`, `bad_body` (worth another attempt), or
-    `auth`, `bad_request`, `too_long`, `unsupported` (permanent). retry_after: seconds asked for by the server.
+    kind: `rate_limit`, `server`, `connection`, `broken`, `timeout`, `bad_body` (worth another attempt), or
+    `auth`, `bad_request`, `too_long`, `unsupported` (permanent). `connection` is for requests that never left, `broken` for
+    those whose answer broke off: these may be billed. retry_after: seconds asked for by the server.
     """
 
     def __init__(self, kind: str, message: str, *, retry_after: float | None = None, status: int | None = None):

@@ -19,7 +19,7 @@ from workbench.runtime import Program, Runtime, Trace, make_request
 from workbench.workflow import Workflow
 
 #: Failures that say nothing about the workflow: the proof leaves such pairs out. All other failures earn nothing.
-INFRASTRUCTURE = frozenset({"connection", "server", "timeout", "rate_limit", "bad_body", "provider", "auth"})
+INFRASTRUCTURE = frozenset({"connection", "broken", "server", "timeout", "rate_limit", "bad_body", "provider", "auth"})
 
 #: May stop an evaluation early: told (position, scores so far) in the order of the examples, after each block.
 Race = Callable[[Sequence[float]], bool]

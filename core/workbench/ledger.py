@@ -35,11 +35,11 @@ LONGEST_WAIT = 120.0
 LARGE = 256
 
 #: So many calls in a row that end in such errors, all attempts used, mean that the server is gone.
-DEAD_AFTER, DEAD = 20, ("connection", "server", "timeout")
+DEAD_AFTER, DEAD = 20, ("connection", "broken", "server", "timeout")
 
 
 #: Ends of an attempt after which the server may have done the work, and may bill it: the worst case counts as sent.
-MAYBE_BILLED = ("timeout", "bad_body")
+MAYBE_BILLED = ("timeout", "broken", "bad_body")
 
 
 class ServerDead(WorkbenchError):
@@ -140,11 +140,13 @@ class Ledger:
         return row[0] if row else 0
 
     @property
-    def maybe_usd(self) -> float:
-        """What calls without an answer may cost besides, at worst: those that timed out, could not be read, or were under way
-        in a kill. It counts against the ceiling."""
-        row = self.store.row("select coalesce(sum(usd), 0) from attempts where run_id = ?", self.run_id)
-        return row[0] if row else 0.0
+    def maybe(self) -> dict[str, float]:
+        """The tokens and dollars that calls without an answer may cost besides, at worst: those that timed out, broke off,
+        could not be read, or were under way in a kill. They count against the ceilings."""
+        row = self.store.row("select coalesce(sum(prompt_tokens), 0) as maybe_tokens, coalesce(sum(usd), 0.0) as maybe_usd "
+                             "from attempts where run_id = ?", self.run_id)  # fmt: skip
+        assert row is not None
+        return dict(row)
 
     @property
     def seconds(self) -> float:
@@ -401,7 +403,7 @@ class Ledger:
             **self.spent.as_dict(),
             "seconds": round(self.seconds, 3),
             "unknown": self.unknown,
-            "maybe_usd": self.maybe_usd,
+            **self.maybe,
             "by_role": {
                 role: {**spend.as_dict(), "largest_prompt": self.largest_prompt.get(role, 0)}
                 for role, spend in sorted(self.by_role.items())

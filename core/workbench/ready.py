@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from workbench.errors import SpecError, WorkbenchError
 from workbench.nodes import all_nodes
 from workbench.runtime import Runtime, lm_spec
+from workbench.sandbox import SandboxError
 from workbench.spec import LMSpec
 from workbench.spend import price_of
 from workbench.study import Optimizer, Study
@@ -34,6 +35,11 @@ def lms_not_ready(lms: Iterable[LMSpec], runtime: Runtime) -> Iterator[Workbench
             price_of(lm, 1, 1, runtime.ledger.budget.usd)
         except WorkbenchError as error:
             yield error
+
+
+def wrong_in_file(found: Iterable[WorkbenchError]) -> list[SpecError]:
+    """Of what stops a run, what its file must be changed for; the rest can be had, and the run be resumed."""
+    return [error for error in found if isinstance(error, SpecError) and not isinstance(error, SandboxError)]
 
 
 async def not_ready(task: Task, studies: Sequence[tuple[Study, Optimizer]]) -> list[WorkbenchError]:

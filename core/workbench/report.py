@@ -41,6 +41,7 @@ class Report:
     workflow: str | None = None
     test_rows: int = 0
     sandbox: dict[str, str] | None = None  # name and measured level, where code ran in one
+    untried: str | None = None  # why there was no candidate but the baseline
 
     @property
     def loss_shown(self) -> bool:
@@ -64,12 +65,13 @@ class Report:
             "spent": self.spent, "budget": self.budget, "workflow": self.workflow, "database": self.database,
             "candidates": self.candidates, "failures": self.failures, "pareto": self.pareto,
             "changes": [[a, b, c] for a, b, c in self.changes], "warnings": self.warnings, "error": self.error,
-            "sandbox": self.sandbox,
+            "sandbox": self.sandbox, "untried": self.untried,
         }  # fmt: skip
 
     def headline(self) -> list[str]:
         """The result in a few lines; also the comment on top of the written workflow."""
-        lines = [f"workbench run {self.run}: {_STATUS[self.status]}"]
+        untried = f", but nothing was tried: {self.untried}" if self.untried else ""
+        lines = [f"workbench run {self.run}: {_STATUS[self.status]}{untried}"]
         if self.proof is not None:
             lines.append(describe(self.proof))
             if self.loss_shown:
@@ -93,10 +95,7 @@ class Report:
             out.append("Changed:")
             out += [f"  {address}: {_short(old)} -> {_short(new)}" for address, old, new in self.changes]
         elif self.status in ("finished", "budget"):
-            why = "no candidate beat the baseline on val" if self.candidates > 1 else (
-                "no candidate was made. Either the optimizers find nothing here that they can change, or the budget is "
-                "too small (workbench estimate), or the proposer failed"
-            )  # fmt: skip
+            why = "no candidate was made" if self.untried else "no candidate beat the baseline on val"
             out.append(f"Nothing was changed: {why}.")
         if len(self.pareto) > 1:
             out.append("Pareto set (val):")
@@ -135,8 +134,10 @@ class Report:
         )
         if spent["unknown"]:
             text += f"; {spent['unknown']} more were sent before a kill, outcome unknown"
-        if spent.get("maybe_usd", 0.0) > 0:
-            text += f"; up to ${spent['maybe_usd']:.4f} more if the server bills calls whose answers never came"
+        if spent["maybe_tokens"]:
+            text += f"; up to {spent['maybe_tokens']} tokens"
+            text += f" and ${spent['maybe_usd']:.4f}" if spent["maybe_usd"] else ""
+            text += " more if the server bills calls whose answers never came whole"
         others = {role: s for role, s in spent["by_role"].items() if role != "task"}
         return text + "".join(f"; {role}: {s['calls']} calls" for role, s in others.items())
 
@@ -171,7 +172,12 @@ def build_report(
     warnings = list(warnings)
     if pairs and len(pairs) < len(task.dataset.test):
         warnings.append(f"the budget allowed only {len(pairs)} of the {len(task.dataset.test)} test rows")
-    warnings += _failed_roles(ledger)
+    roles = _asked(ledger)
+    warnings += [
+        f"{r['failed']} of {r['n']} calls of the {r['role']} failed ({r['kinds']}): {(r['message'] or '')[:200]}"
+        for r in roles
+        if r["failed"]
+    ]
     failures: dict[str, int] = {}
     for _, b in pairs:
         if b.failure:
@@ -186,6 +192,7 @@ def build_report(
         candidates=candidates, failures=failures,
         pareto=[{"workflow": e.workflow.hash, **{o: e.objectives[o] for o in objectives}} for e in front],
         warnings=warnings, error=error, test_rows=len(pairs), sandbox=_sandbox(ledger),
+        untried=_untried(roles) if status in ("finished", "budget") and candidates < 2 else None,
     )  # fmt: skip
 
 
@@ -201,16 +208,26 @@ def _changes(before: Workflow, after: Workflow) -> list[tuple[str, Any, Any]]:
     return [c for c in before.diff(after) if c[1] is not None or c[2] not in ([], in_force(c[0]))]
 
 
-def _failed_roles(ledger: Ledger) -> list[str]:
-    """Calls of other roles than the task that got no answer: no row of data tells of them."""
+def _asked(ledger: Ledger) -> list[Any]:
+    """The calls of each role but the task, and how many of them got no answer: no row of data tells of these."""
     ledger.store.flush()
-    rows = ledger.store.rows(
+    return list(ledger.store.rows(
         "select role, count(*) as n, sum(response is null) as failed, group_concat(distinct case when response is null "
         "then outcome end) as kinds, max(message) as message from calls where run_id = ? and kind = 'lm' "
         "and role != 'task' group by role", ledger.run_id,
-    )  # fmt: skip
-    return [f"{r['failed']} of {r['n']} calls of the {r['role']} failed ({r['kinds']}): {(r['message'] or '')[:200]}"
-            for r in rows if r["failed"]]  # fmt: skip
+    ))  # fmt: skip
+
+
+def _untried(roles: Sequence[Any]) -> str:
+    """Why no candidate was made."""
+    asked = next((r for r in roles if r["role"] == "proposer"), None)
+    if asked is None:
+        return ("either the optimizers find nothing here that they can change, or the budget is too small "
+                "(workbench estimate)")  # fmt: skip
+    if asked["failed"] == asked["n"]:
+        return f"the proposer gave no answer: all {asked['n']} of its calls failed ({asked['kinds']})"
+    failed = f", and {asked['failed']} more calls failed ({asked['kinds']})" if asked["failed"] else ""
+    return f"none of the proposer's {asked['n'] - asked['failed']} answers could be used{failed}"
 
 
 def _sandbox(ledger: Ledger) -> dict[str, str] | None:

@@ -12,19 +12,20 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from workbench.errors import PluginError, SpecError, StoreError, WorkbenchError, together
+from workbench.errors import PluginError, SpecError, StoreError, WorkbenchError, all_of, together
 from workbench.loop import run_course
 from workbench.overrides import apply_overrides
 from workbench.plugins import plugins
 from workbench.report import Report
 from workbench.runtime import LMPool
+from workbench.sandbox import choose, chosen
 from workbench.search import check_space
 from workbench.session import Listener, Options, Session
-from workbench.spec import Spec, check_spec, load_spec, spec_error
+from workbench.spec import Spec, check_spec, spec_error
 from workbench.store import Store, dumps, now
 from workbench.study import Optimizer
-from workbench.task import Task, load_task
-from workbench.yamlsource import Source, load_yaml
+from workbench.task import Task, load_task, sections
+from workbench.yamlsource import Source, load_yaml, load_yaml_file
 
 
 def optimize(
@@ -51,12 +52,12 @@ def optimize(
             "insert into runs (run, name, status, started, file, spec, options, data_hash, seed, host, pid, version) "
             "values (?, ?, 'running', ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             run, spec.name, now(), str(Path(path).resolve()), source.text,
-            dumps({**options.as_dict(), "referred": task.referred_hash}), task.data_hash, spec.seed, os.uname().nodename,
+            dumps({**options.as_dict(), "referred": task.referred_hash, "sandbox": chosen()}), task.data_hash, spec.seed, os.uname().nodename,
             os.getpid(), _version(),
         )  # fmt: skip
         assert cursor.lastrowid is not None
-        chosen = list(optimizers) if optimizers is not None else named
-        return run_course(Session(store, cursor.lastrowid, run, task, chosen, options, listener, pool=pool).go())
+        steps = list(optimizers) if optimizers is not None else named
+        return run_course(Session(store, cursor.lastrowid, run, task, steps, options, listener, pool=pool).go())
     finally:
         store.close()
 
@@ -72,12 +73,15 @@ def resume(
 ) -> Report:
     """Go on with a run that was killed, interrupted or failed: it is replayed, and no recorded call is paid again.
 
-    Takes what `optimize` takes; options are added to those that the run was started with.
+    Takes what `optimize` takes; options are added to those that the run was started with. Its sandbox is that of its
+    start, unless the user names another.
     """
-    store = Store(database, create=False)
+    store, kept = Store(database, create=False), None
     try:
         row = store.find_run(run)
         stored = json.loads(row["options"])
+        if (kept := None if chosen() else stored.get("sandbox")) is not None:
+            choose(kept)
         sets = [(a, v) for a, v in stored["sets"]] + (options.sets if options else [])
         merged = Options(sets, (options.out if options else None) or stored["out"])
         _, _, task, named = _stored(row, sets)
@@ -91,10 +95,12 @@ def resume(
         if not same and all(address.partition(".")[0] == "budget" for address, _ in (options.sets if options else ())):
             raise StoreError(f"a file that the workflow of run {row['run']} refers to has changed since it started; "
                              "start a new run")  # fmt: skip
-        chosen = list(optimizers) if optimizers is not None else named
-        session = Session(store, row["id"], row["run"], task, chosen, merged, listener, row["seconds"], pool)
+        steps = list(optimizers) if optimizers is not None else named
+        session = Session(store, row["id"], row["run"], task, steps, merged, listener, row["seconds"], pool)
         return run_course(session.go())
     finally:
+        if kept is not None:
+            choose(None)
         store.close()
 
 
@@ -102,8 +108,9 @@ def prepare(
     path: str | Path, sets: Sequence[tuple[str, Any]] = ()
 ) -> tuple[Spec, Source, Task, list[tuple[str, Optimizer]]]:
     """Read and check everything about a workflow file, without calling any model. Raises SpecError."""
-    _, source = load_spec(path)
-    return _prepare(source, Path(path).resolve().parent, sets)
+    base = Path(path).resolve().parent
+    _, source = _checked(load_yaml_file(path), base)
+    return _prepare(source, base, sets)
 
 
 def obstacles(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> list[WorkbenchError]:
@@ -127,20 +134,44 @@ def obstacles(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> list[W
 def _prepare(
     source: Source, base: Path, sets: Sequence[tuple[str, Any]]
 ) -> tuple[Spec, Source, Task, list[tuple[str, Optimizer]]]:
-    spec, source = check_spec(apply_overrides(source, sets))
-    try:
+    spec, source = _checked(apply_overrides(source, sets), base)
+
+    def made() -> Task:
         task = load_task(spec, source, base)
         check_space(spec.search, task.workflow, source.error, given=tuple(task.dataset.val[0]))
-    except SpecError as error:
-        raise together([error, *_wrong_optimizers(spec, source)]) from error.__cause__
-    return spec, source, task, load_optimizers(spec, source)
+        return task
+
+    task, optimizers = all_of((made, lambda: load_optimizers(spec, source)))
+    return spec, source, task, optimizers
 
 
-def _wrong_optimizers(spec: Spec, source: Source) -> list[SpecError]:
+def _checked(source: Source, base: Path) -> tuple[Spec, Source]:
     try:
-        load_optimizers(spec, source)
+        return check_spec(source)
     except SpecError as error:
-        return [error]
+        raise together([error, *_wrong_elsewhere(source, error, base)]) from None
+
+
+#: What stands for a section that must be there and is broken, while the others are looked at.
+_STAND_INS = {"data": {"file": "rows.jsonl"}, "metric": "exact_match(label)", "nodes": {"none": {}}}
+
+
+def _wrong_elsewhere(source: Source, error: SpecError, base: Path) -> list[SpecError]:
+    """What is wrong in the sections of a file that its schema has nothing to say against, where others are broken."""
+    if not isinstance(source.value, dict):
+        return []
+    broken = {one.path[0] for one in (error, *error.more) if one.path} | (_STAND_INS.keys() - source.value.keys())
+    if "roles" in broken:
+        broken.add("nodes")  # they may ask a role
+    whole = {key: value for key, value in source.value.items() if key not in broken}
+    try:
+        spec = Spec.model_validate({**_STAND_INS, **whole})
+        jobs = {**sections(spec, source, base, []), "optimize": lambda: load_optimizers(spec, source)}
+        all_of(job for key, job in jobs.items() if key not in broken)
+    except ValidationError:  # of sections together, e.g. `pick` without `objectives`
+        return []
+    except SpecError as more:
+        return [more]
     return []
 
 

@@ -76,6 +76,11 @@ def choose(name: str | None) -> None:
     _chosen = name
 
 
+def chosen() -> str | None:
+    """The sandbox that the user names; None: the strongest is taken."""
+    return _chosen or os.environ.get("WORKBENCH_SANDBOX")
+
+
 async def open_sandbox() -> Sandbox:
     """The chosen sandbox, else the strongest that works here; its level is measured by attacking it.
 
@@ -114,8 +119,8 @@ async def open_sandbox() -> Sandbox:
 
 def _names() -> list[str]:
     """The sandboxes to try. Raises SandboxError if the chosen one is not there."""
-    chosen = _chosen or os.environ.get("WORKBENCH_SANDBOX")
-    return [_known(chosen)] if chosen else plugins().names("sandboxes")
+    name = chosen()
+    return [_known(name)] if name else plugins().names("sandboxes")
 
 
 def _known(name: str) -> str:

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from workbench.data import Example
-from workbench.errors import BudgetSpent, LMError, PluginError, WorkbenchError
+from workbench.errors import BudgetSpent, LMError, PluginError, WorkbenchError, together
 from workbench.estimate import too_small
 from workbench.evaluate import Evaluation, Evaluator, Result
 from workbench.export import write_workflow
 from workbench.guard import leaks
 from workbench.ledger import Ledger, ServerDead
 from workbench.plugins import plugins
-from workbench.ready import lms_not_ready, lms_of, not_ready
+from workbench.ready import lms_not_ready, lms_of, not_ready, wrong_in_file
 from workbench.report import Report, build_report
 from workbench.runtime import LMPool, Runtime
 from workbench.spend import CallInfo
@@ -94,9 +94,11 @@ class Session:
             assert course is not None
             self._catch_signals(course)
             try:
-                if not self.ledger.resumed and (found := await self.obstacles()):
-                    raise found[0]
-                report = await self._course()
+                found = [] if self.ledger.resumed else await self.obstacles()
+                if wrong := wrong_in_file(found):
+                    raise together(wrong)
+                lacking = "\n".join(str(error) for error in found)
+                report = self._report("failed", error=lacking) if found else await self._course()
             except (Interrupted, asyncio.CancelledError):
                 report = self._report("interrupted")
             except (ServerDead, LMError) as error:
@@ -302,11 +304,20 @@ class Session:
                 pairs: list[tuple[Result, Result]] | None = None, error: str | None = None) -> Report:  # fmt: skip
         best = self.progress.best
         winner = winner or (best.workflow if best is not None else self.task.workflow)
+        warnings = [*self.task.dataset.warnings, *leaks(self.task, winner), *self._not_reached()]
         return build_report(
             run=self.run, status=status, task=self.task, winner=winner, evaluations=self.progress.complete,
             pairs=pairs, ledger=self.ledger, database=str(self.store.path), candidates=len(self._candidates),
-            warnings=[*self.task.dataset.warnings, *leaks(self.task, winner)], error=error,
+            warnings=warnings, error=error,
         )  # fmt: skip
+
+    def _not_reached(self) -> list[str]:
+        """Candidates of earlier processes that this one has not come to: the replay was stopped, or it took another way."""
+        self.store.flush()
+        row = self.store.row("select count(*) from candidates where run_id = ?", self.run_id)
+        left = (row[0] if row else 0) - len(self._candidates)
+        return [f"{left} candidates that were made before are not in this report, since this time the run did not come to "
+                f"them (workbench show {self.run} lists them)"] if left > 0 else []  # fmt: skip
 
     def _finish(self, report: Report) -> None:
         """Write the result file and the report. The file is made whole under another name first, then renamed."""

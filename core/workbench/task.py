@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from workbench.data import Dataset, Example, input_signature, make_examples, split_examples
 from workbench.embed import check_embeds
-from workbench.errors import PluginError, SpecError, suggest
+from workbench.errors import PluginError, SpecError, all_of, suggest
 from workbench.metric import Metric, parse_call
 from workbench.nodes import NodeKind, all_nodes, check_nodes, enabled, input_fields, node_tree
 from workbench.plugins import plugins
@@ -48,19 +48,33 @@ class Task:
 
 def load_task(spec: Spec, source: Source, base: Path) -> Task:
     """Build everything that a run needs. Raises SpecError at the place in the file that is wrong."""
-    check_lms(spec, source)
     from workbench.library import with_inherited
 
     inherited: list[Inherited] = []
-    workflow = load_workflow(spec, source, base, (), inherited)
-    check_node_lms(workflow, spec.roles, source)
+    _, workflow, metric, dataset = all_of(sections(spec, source, base, inherited).values())
     spec = spec.model_copy(update={"policy": with_inherited(spec.policy, inherited)})
-    metric = load_metric(spec, source, base)
-    dataset = load_data(spec, source, base)
     inputs = tuple(input_fields(workflow))
-    _check_fields(workflow, dataset, inputs, source)
-    _check_metric_fields(metric, workflow, dataset, source)
+    all_of((
+        lambda: _check_fields(workflow, dataset, inputs, source),
+        lambda: _check_metric_fields(metric, workflow, dataset, source),
+    ))  # fmt: skip
     return Task(spec, source, workflow, _with_warnings(dataset, inputs), metric, inputs)
+
+
+def sections(spec: Spec, source: Source, base: Path, inherited: list[Inherited]) -> dict[str, Callable[[], Any]]:
+    """What makes each section that stands for itself, by its key. They raise SpecError. inherited: see `load_workflow`."""
+
+    def workflow() -> Workflow:
+        made = load_workflow(spec, source, base, (), inherited)
+        check_node_lms(made, spec.roles, source)
+        return made
+
+    return {
+        "lm": lambda: check_lms(spec, source),
+        "nodes": workflow,
+        "metric": lambda: load_metric(spec, source, base),
+        "data": lambda: load_data(spec, source, base),
+    }
 
 
 class HasLMs(Protocol):

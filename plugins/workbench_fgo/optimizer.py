@@ -76,7 +76,10 @@ class Fgo(Optimizer):
         for _ in range(self.rounds if study.train else 0):
             start = study.best
             merged_all = await self._round(study, start)
-            if merged_all is None or not study.affords(merged_all):
+            if merged_all is None:
+                break
+            if not study.affords(merged_all):
+                study.tell("too few calls are left to try on val what the parts were merged to")
                 break
             await study.evaluate(merged_all, race=True)
         return study.best
@@ -95,6 +98,9 @@ class Fgo(Optimizer):
                 made = await part.improve(named_optimizer(self.inner))
                 after = part.best_evaluation or before
                 modules.append(Module(made, rows, after.score - before.score))
+        if len(modules) < len(parts):
+            study.tell(f"{len(parts) - len(modules)} of {len(parts)} parts are left out: the calls of their shares are too few "
+                       "to run the workflow on their rows", left_out=len(parts) - len(modules))  # fmt: skip
         while len(modules) > 1:
             groups = [modules[i : i + self.fan_in] for i in range(0, len(modules), self.fan_in)]
             modules = [await self._merge(study, start, group) for group in groups]

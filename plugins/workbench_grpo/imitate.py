@@ -27,7 +27,7 @@ from workbench.plugins import plugins
 from workbench_grpo.lessons import Lesson, Tokens, drawn_in, general, labelled, mixed, rows_of_lesson, said_in, spliced
 from workbench_grpo.objective import Objective
 from workbench_grpo.optimizer import StudySource, Trains
-from workbench_grpo.rewards import Rollout, score
+from workbench_grpo.rewards import Part, Rollout, score
 from workbench_grpo.settings import Course
 from workbench_grpo.source import left_out
 from workbench_grpo.trees import Tree, by_state, valued
@@ -79,6 +79,9 @@ class Imitates(Trains):
     def draws(self) -> bool:
         """Whether the workflow is run to learn from it."""
         return True
+
+    def rewarded(self) -> Iterator[tuple[tuple[str | int, ...], Sequence[Part]]]:
+        return super().rewarded() if self.draws else iter(())
 
     def objective(self) -> Objective:
         raise NotImplementedError

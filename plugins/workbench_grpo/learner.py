@@ -264,6 +264,11 @@ class Learner:
         self.optimizer.load_state_dict({"state": dict(state), "param_groups": groups})
 
 
+def devices() -> int:
+    """Processes of this training, each with a device of its own; a CPU counts as one."""
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
 def _rewards(rows: Sequence[Row], indices: Sequence[int]) -> list[float]:
     """A row that could not be scored has nan, which is neither better nor worse than any other."""
     return [math.nan if (reward := rows[i].reward) is None else reward for i in indices]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -17,14 +17,14 @@ from pydantic_core import InitErrorDetails
 
 from workbench import BudgetSpent, Optimizer, Study, Workflow
 from workbench.data import Example
-from workbench.errors import PluginError, suggest
+from workbench.errors import PluginError, SpecError, suggest
 from workbench.lm import HasWeights
 from workbench.nodes import calls_of, enabled
 from workbench.runtime import lm_spec
 from workbench.spec import LMSpec
 from workbench.workflow import digest
 from workbench_grpo.objective import PRESETS, Objective, make_objective
-from workbench_grpo.rewards import Guards, Part
+from workbench_grpo.rewards import Guards, Part, check_targets
 from workbench_grpo.settings import Course, Learning, Lora, Managed, PolicySettings, Stage
 from workbench_grpo.source import Role, StudySource, max_steps_of
 
@@ -75,6 +75,11 @@ class Trains(Optimizer):
         roles = [role for role in found if isinstance(role, Role)]
         if len(roles) < len(found):
             return  # there is nothing to train, as `optimize` will tell
+        for place, parts in self.rewarded():
+            try:
+                check_targets(parts, study.train)
+            except SpecError as error:
+                raise SpecError(error.message, hint=error.hint, path=(*place, *error.path)) from None
         check_extra(any(role.lora for role in roles))
         if isinstance(self.server, Managed):
             from workbench_grpo.managed import check_command, one_base  # with torch
@@ -119,6 +124,12 @@ class Trains(Optimizer):
     def made_policies(self) -> dict[str, PolicySettings]:
         """What is trained, by role; a single policy has no name."""
         return {"": PolicySettings(address=self.address, lora=self.lora, learning=None, rewards=None)}
+
+    def rewarded(self) -> Iterator[tuple[tuple[str | int, ...], Sequence[Part]]]:
+        """What runs are scored with, with its place among the settings."""
+        yield ("rewards",), self.rewards
+        for name, policy in self.made_policies().items():
+            yield ("policies", name, "rewards"), policy.rewards or ()
 
     def _calls(self, workflow: Workflow, val: Sequence[Example], runs: int, calls: int, candidates: int) -> int:
         """The most calls of training: so many runs that are scored, which take `calls`, and so many candidates."""
@@ -292,6 +303,11 @@ class GRPO(Trains):
 
     def made_policies(self) -> dict[str, PolicySettings]:
         return self.policies or super().made_policies()
+
+    def rewarded(self) -> Iterator[tuple[tuple[str | int, ...], Sequence[Part]]]:
+        yield from super().rewarded()
+        for index, stage in enumerate(self.stages):
+            yield ("stages", index, "rewards"), stage.rewards or ()
 
     def made_objective(self) -> Objective:
         return make_objective(self.algorithm, self.objective.model_dump(exclude_unset=True))

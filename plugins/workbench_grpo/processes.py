@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 
 from workbench.errors import PluginError
-from workbench_grpo.learner import Learner
+from workbench_grpo.learner import Learner, devices
 from workbench_grpo.objective import Objective
 from workbench_grpo.policy import Policy, Weights
 from workbench_grpo.rollouts import Row
@@ -146,7 +146,7 @@ class LeadingLearner(Learner):
 
 def check_processes(learning: Learning) -> None:
     """Raises PluginError where the settings ask for other processes, and there are none."""
-    if learning.fsdp and not (dist.is_available() and dist.is_initialized()):
+    if learning.fsdp and devices() == 1:
         raise PluginError(
             "learning.fsdp spreads the weights over several processes, and there is only this one. Start the run by "
             "`torchrun --nproc-per-node 2 -m workbench optimize FILE` (resume likewise), or leave fsdp out"
@@ -165,7 +165,7 @@ def make_policy(learning: Learning, base: str, **how: Any) -> Policy:
 
 def learner_for(policy: Policy, objective: Objective, learning: Learning, others: Sequence[Learner] = ()) -> Learner:
     """A learner of this process alone, or one that leads those of the other processes."""
-    if not (dist.is_available() and dist.is_initialized()):
+    if devices() == 1:
         return Learner(policy, objective, learning)
     beside = next((o for o in others if isinstance(o, LeadingLearner) and o.policy.model is policy.model), None)
     return LeadingLearner(policy, objective, learning, beside)

@@ -17,6 +17,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from workbench.data import Example
+from workbench.errors import SpecError, suggest
 from workbench.evaluate import INFRASTRUCTURE, Result
 
 Judge = Callable[..., Awaitable[Any]]
@@ -119,6 +120,18 @@ async def score(rollouts: Sequence[Rollout], parts: Sequence[Part], guards: Guar
         if rollout.guarded == "mask":
             continue
         rollout.reward = min(earned, 0.0) if rollout.guarded else earned
+
+
+def check_targets(parts: Sequence[Part], rows: Sequence[Example]) -> None:
+    """Raises SpecError where a part compares with a field that a row lacks; its path is that within the parts."""
+    for index, part in enumerate(parts):
+        lacking = [row for row in rows if part.kind in ("exact_match", "tool_n1") and part.target not in row]
+        if lacking:
+            raise SpecError(
+                f"the reward {part.kind} compares with the field '{part.target}', which {len(lacking)} of the {len(rows)} "
+                f"rows of train lack, first the row {lacking[0].id}; it has: {', '.join(lacking[0]) or 'none'}",
+                hint=suggest(part.target, lacking[0]), path=(index, "target"),
+            )  # fmt: skip
 
 
 def names_of(parts: Sequence[Part]) -> list[str]:

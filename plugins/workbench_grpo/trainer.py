@@ -14,13 +14,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-import torch.distributed as dist
-
 from workbench.data import Example
 from workbench.errors import StoreError
 from workbench_grpo.advantages import advantages, update_multipliers
 from workbench_grpo.curriculum import draw, visited
-from workbench_grpo.learner import Learner
+from workbench_grpo.learner import Learner, devices
 from workbench_grpo.policy import Weights, last_checkpoint, write_checkpoint
 from workbench_grpo.rewards import Rollout
 from workbench_grpo.rollouts import Row
@@ -323,11 +321,6 @@ class Trainer:
                 self.best_weights[name] = parts["best"]
         version, numbers, gauss = self.state.rng
         self.rng.setstate((version, tuple(numbers), gauss))
-
-
-def devices() -> int:
-    """Processes of this training, each with a device of its own; a CPU counts as one."""
-    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
 def _joined(policy: str, name: str) -> str:

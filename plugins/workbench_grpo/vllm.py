@@ -128,7 +128,8 @@ class ServerEngine:
         except TimeoutError as error:
             raise LMError("timeout", f"{path}: no answer within {timeout:g} s") from error
         except (aiohttp.ClientError, ValueError) as error:
-            raise LMError("connection", f"{path}: {type(error).__name__}: {error}") from error
+            kind = "connection" if isinstance(error, aiohttp.ClientConnectorError) else "broken"
+            raise LMError(kind, f"{path}: {type(error).__name__}: {error}") from error
 
     async def aclose(self) -> None:
         if self._session is not None:

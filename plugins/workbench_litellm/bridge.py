@@ -224,6 +224,11 @@ class DSPyLM:
             kind = "bad_body"
             if status is not None and status >= 400:
                 kind = "server" if status >= 500 else "bad_request"
+        cause = getattr(
+            error.__cause__, "__cause__", None
+        )  # the transport's own error, where there was a connection to have one
+        if kind == "connection" and cause is not None and not type(cause).__name__.startswith("Connect"):
+            kind = "broken"
         text = str(getattr(error, "message", "") or error).split("\n\n")[0]  # without DSPy's advice
         for secret in _secrets(self._settings.api_key_env, self._client):
             text = text.replace(secret, "***")

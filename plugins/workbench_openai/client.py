@@ -139,7 +139,8 @@ class OpenAIChat:
             raise LMError("timeout", f"{url.host}: {error or 'timed out'}") from None
         except (aiohttp.ClientError, OSError) as error:
             text = self._redacted(f"{url.host}: {type(error).__name__}: {error}")
-            raise LMError("connection", text[:400]) from None
+            unsent = isinstance(error, aiohttp.ClientConnectorError | aiohttp.InvalidURL)
+            raise LMError("connection" if unsent else "broken", text[:400]) from None
 
     async def _post(
         self, session: aiohttp.ClientSession, url: URL, body: bytes

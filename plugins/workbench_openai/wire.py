@@ -79,7 +79,7 @@ def parse_body(raw: bytes, request: Request, price: Price) -> Response:
     if not isinstance(message, dict):
         raise LMError("bad_body", "status 200 without a message")
     if choice.get("finish_reason") == "error":
-        raise LMError("server", "the server broke off the answer", status=200)
+        raise LMError("broken", "the server broke off the answer", status=200)
     text = _cut(_text(message.get("content")), request.stop)
     calls = tuple(_tool_call(call) for call in message.get("tool_calls") or ())
     refusal = message.get("refusal")

@@ -77,14 +77,22 @@ class Tune(Optimizer):
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         trials = optuna.create_study(direction="maximize", sampler=make_sampler(self.sampler, study.rng.getrandbits(31), self.startup),
                                      pruner=optuna.pruners.MedianPruner(self.startup))  # fmt: skip
-        for number in range(self.trials):
+        needed, left = study.worst_calls(study.workflow, study.val), study.remaining("calls")
+        count = next((n for n in range(self.trials, 0, -1) if _share(n) * left >= needed), 0)
+        if count < self.trials:
+            study.tell(
+                f"{left:.0f} calls are left, and each trial needs at least the {needed} of one pass over val: {count} trials are "
+                f"run, not {self.trials}. All of them take at least {self.trials * needed - int(left)} more in budget: calls",
+                trials=count,
+            )
+        for number in range(count):
+            share = _share(count - number)
+            if share * study.remaining("calls") < needed:
+                break
             trial = trials.ask()
             # The first one is what the user wrote: whatever the search finds, that was tried.
             values = {} if number == 0 else {n: suggested(trial, n, d) for n, d in self.search.items()}
-            if not study.affords(study.workflow):
-                break
             made = self._with(values)
-            share = min(LAST_SHARE, 1 / (self.trials - number))
             part = study.narrowed(val=study.val, workflow=study.workflow, share=share, name=f"trial {number + 1}")
             watch = _Watch(part, trial, self.prune and number >= self.startup)
             part.progress.on_evaluation = watch
@@ -117,6 +125,11 @@ class Tune(Optimizer):
                 here = here.setdefault(parent, {})
             here[last] = value
         return named_optimizer({name: settings})
+
+
+def _share(trials: int) -> float:
+    """What the first of so many trials may use of what is left."""
+    return min(LAST_SHARE, 1 / trials)
 
 
 class _Watch:

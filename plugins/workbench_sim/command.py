@@ -11,12 +11,12 @@ from typing import Any
 
 import click
 
+from workbench_sim.rows import LEAST_BUDGET, PROOF, ROWS
+
 #: What every optimizer is compared with, at the same calls on the same seeds.
 REFERENCE = "random"
 #: As many candidates as anybody tries: with its default it would end early where candidates share their requests.
 REFERENCE_RUN = {REFERENCE: {"trials": 200}}
-#: Calls of the baseline on val, and of baseline and winner on test.
-LEAST_BUDGET = 160
 
 
 def _split(ctx: click.Context, param: click.Parameter, value: str) -> list[str]:
@@ -57,7 +57,7 @@ def _optimizers(ctx: click.Context, param: click.Parameter, value: str) -> dict[
               help="Optimizers by name, or with parameters: 'optuna,{optuna: {sampler: qmc}}'. Random search is run with "
               "them, as what they are compared with.")  # fmt: skip
 @click.option("--budget", "budgets", default="200,400,800", callback=_split, show_default=True,
-              help="Calls that a run may spend, the proof's 120 included.")  # fmt: skip
+              help=f"Calls that a run may spend: {PROOF} are the proof's, {ROWS['val']} the baseline's.")  # fmt: skip
 @click.option("--seeds", type=click.IntRange(2, 1000), default=5, show_default=True, help="Runs of each.")
 @click.option("--jobs", type=click.IntRange(1, 256), default=os.cpu_count() or 1, help="Runs at once. [default: cores]")
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw regret against calls into a file (.svg, .png).")
@@ -144,15 +144,18 @@ def _row(world: str, optimizer: str, budget: int, runs: Sequence[Any], reference
         "score": {"mean": score, "ci95": [low, high]}, "regret": {"mean": regret, "ci95": [least, most]},
         "calls": sum(r.calls for r in runs) / len(runs), "claimed_gain_rate": sum(r.claimed for r in runs) / len(runs),
         "errors": sorted({r.error for r in runs if r.error}),
+        "measured": sum(r.measured for r in runs), "untried": sorted({r.untried for r in runs if r.untried}),
     }  # fmt: skip
-    if optimizer != REFERENCE:
+    if not row["measured"]:
+        row |= {"score": None, "regret": None}  # those of the baseline would pass for the optimizer's
+    elif optimizer != REFERENCE:
         proof = paired_proof([r.accuracy for r in reference], [r.accuracy for r in runs])
         row["vs_random"] = {"diff": proof.diff, "ci95": list(proof.ci95)}
     return row
 
 
 def _object(world: str, budget: int, seeds: int, group: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    kept = ("score", "regret", "vs_random", "calls", "claimed_gain_rate", "errors")
+    kept = ("score", "regret", "vs_random", "calls", "claimed_gain_rate", "errors", "measured", "untried")
     results = {row["optimizer"]: {k: row[k] for k in kept if k in row} for row in group}
     return {"world": world, "budget": budget, "seeds": seeds, "results": results}
 
@@ -165,11 +168,18 @@ def _table(world: str, group: Sequence[dict[str, Any]], head: bool) -> None:
         click.echo(click.style(f"\n{world}: {WORLDS[world].what}", bold=True))
         click.echo(f"{'optimizer':<{wide}} {'budget':>6} {'used':>6}  {'regret':<23} {'claimed':>8}  against random")
     for row in group:
-        regret, against = row["regret"], row.get("vs_random")
-        bar = "█" * round(20 * regret["mean"]) or "·"
-        text = f"{against['diff']:+.3f} [{against['ci95'][0]:+.3f}, {against['ci95'][1]:+.3f}]" if against else ""
-        interval = f"{regret['mean']:.3f} [{regret['ci95'][0]:.3f}, {regret['ci95'][1]:.3f}]"
-        click.echo(f"{row['optimizer']:<{wide}} {row['budget']:>6} {row['calls']:>6.0f}  {interval:<23} "
-                   f"{row['claimed_gain_rate']:>8.0%}  {text:<25} {bar}")  # fmt: skip
-        for error in row["errors"]:
-            click.echo(f"  failed: {error.splitlines()[0]}")
+        click.echo(f"{row['optimizer']:<{wide}} {row['budget']:>6} {row['calls']:>6.0f}  {_figures(row)}")
+        for what, reasons in (("failed", row["errors"]), ("nothing was tried", row["untried"])):
+            for reason in reasons:
+                click.echo(f"  {what}: {reason.splitlines()[0]}")
+
+
+def _figures(row: dict[str, Any]) -> str:
+    regret, against = row["regret"], row.get("vs_random")
+    if regret is None:
+        return "nothing was measured"
+    bar = "█" * round(20 * regret["mean"]) or "·"
+    text = f"{against['diff']:+.3f} [{against['ci95'][0]:+.3f}, {against['ci95'][1]:+.3f}]" if against else ""
+    interval = f"{regret['mean']:.3f} [{regret['ci95'][0]:.3f}, {regret['ci95'][1]:.3f}]"
+    few = f"  ({row['measured']} of {row['seeds']} runs measured)" if row["measured"] < row["seeds"] else ""
+    return f"{interval:<23} {row['claimed_gain_rate']:>8.0%}  {text:<25} {bar}{few}"

@@ -22,8 +22,14 @@ def check_plot(path: Path) -> None:
         raise SpecError(f"--plot: there is no folder {path.absolute().parent}", hint="Make it first.")
 
 
+def _label(rows: Sequence[dict[str, Any]], name: str) -> str:
+    nothing = sorted({f"{r['world']} {r['budget']}" for r in rows if r["optimizer"] == name and not r["measured"]})
+    return f"{name} (nothing measured: {', '.join(nothing)})" if nothing else name
+
+
 def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
-    """rows: those of `workbench bench`. Lines are means over seeds, bars their 95% intervals."""
+    """rows: those of `workbench bench`. Lines are means over seeds, bars their 95% intervals; what measured nothing is named as
+    such, and has no line."""
     import matplotlib
 
     matplotlib.use("agg")
@@ -35,11 +41,11 @@ def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
     figure, axes = pyplot.subplots(high, wide, figsize=(4 * wide, 3.2 * high), squeeze=False, sharey=True)
     for place, world in zip(axes.flat, worlds, strict=False):
         for index, name in enumerate(dict.fromkeys(r["optimizer"] for r in rows)):
-            mine = [r for r in rows if r["world"] == world and r["optimizer"] == name]
+            mine = [r for r in rows if r["world"] == world and r["optimizer"] == name and r["measured"]]
             means = [r["regret"]["mean"] for r in mine]
             errors = [[m - r["regret"]["ci95"][0] for m, r in zip(means, mine, strict=True)],
                       [r["regret"]["ci95"][1] - m for m, r in zip(means, mine, strict=True)]]  # fmt: skip
-            place.errorbar([r["calls"] for r in mine], means, errors, label=name, marker="o", markersize=3, capsize=2,
+            place.errorbar([r["calls"] for r in mine], means, errors, label=_label(rows, name), marker="o", markersize=3, capsize=2,
                            linewidth=1.2, color=f"C{index % 10}", linestyle="--" if name == "random" else "-")  # fmt: skip
         place.set_title(world)
         place.set_xlabel("calls spent")

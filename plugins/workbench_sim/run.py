@@ -20,10 +20,10 @@ from workbench.run import Options, optimize
 from workbench.runtime import LMPool
 from workbench.workflow import Workflow
 from workbench_sim.functions import asked_in
+from workbench_sim.rows import ROWS
 from workbench_sim.worlds import PLAIN, TOPICS, WORLDS, World, proposer
 
 LABELS = ("a", "b", "c", "d")
-ROWS = {"train": 48, "val": 40, "test": 60}
 
 
 class SimulatedLM:
@@ -93,6 +93,7 @@ class Result:
     """One run: the winner's true accuracy, what it spent, and whether a gain was claimed.
 
     proposer: calls, prompt_tokens and largest_prompt of the proposer. best: the highest accuracy in this seed's world.
+    untried: why there was no candidate but the baseline, where there was none.
     """
 
     accuracy: float
@@ -101,6 +102,12 @@ class Result:
     error: str | None = None
     proposer: Mapping[str, int] = field(default_factory=dict)
     best: float = 1.0
+    untried: str | None = None
+
+    @property
+    def measured(self) -> bool:
+        """Whether this says anything of the optimizer."""
+        return self.error is None and self.untried is None
 
 
 def run_world(world: World, optimizer: Any, *, calls: int, seed: int, rows: Mapping[str, int] = ROWS) -> Result:
@@ -110,8 +117,11 @@ def run_world(world: World, optimizer: Any, *, calls: int, seed: int, rows: Mapp
         folder = Path(name)
         file = _write(folder, world, optimizer, calls, seed, rows)
         cheap: list[Evaluation] = []
+        told: list[str] = []
 
         def listen(event: str, data: dict[str, Any]) -> None:
+            if event == "optimizer_told":
+                told.append(data["message"])
             if event == "candidate_evaluated" and world.ceiling is not None:
                 found: Evaluation = data["evaluation"]
                 if found.split == "val" and found.complete and found.objectives["usd"] <= world.ceiling + 1e-9:
@@ -128,7 +138,8 @@ def run_world(world: World, optimizer: Any, *, calls: int, seed: int, rows: Mapp
         kept = {name: paid.get(name, 0) for name in ("calls", "prompt_tokens", "largest_prompt")}
         winner = max(cheap, key=lambda e: e.score).workflow if cheap else report.winner
         reached = accuracy(world, winner, seed)
-        return Result(reached, report.spent["calls"], report.gain_shown, None, kept, world.best)
+        untried = (told[-1] if told else report.untried) if report.untried else None
+        return Result(reached, report.spent["calls"], report.gain_shown, None, kept, world.best, untried)
 
 
 def _write(folder: Path, world: World, optimizer: Any, calls: int, seed: int, sizes: Mapping[str, int]) -> Path:

@@ -127,8 +127,8 @@ def test_attempts_are_counted_and_recorded(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "billed"), [("timeout", True), ("bad_body", True), ("server", False), ("rate_limit", False)]
-)
+    ("kind", "billed"), [("timeout", True), ("broken", True), ("bad_body", True), ("connection", False), ("server", False), ("rate_limit", False)],
+)  # fmt: skip
 def test_the_worst_case_of_an_attempt_that_may_be_billed_counts_against_the_ceilings(
     kind: str, billed: bool, tmp_path: Path
 ) -> None:
@@ -145,7 +145,8 @@ def test_the_worst_case_of_an_attempt_that_may_be_billed_counts_against_the_ceil
                     answered
                 )
                 assert ledger.sent.tokens == 10 + billed * (prompt + 10) and ledger.sent.calls == 2
-                assert ledger.maybe_usd == ledger.summary()["maybe_usd"] == pytest.approx(wasted)
+                assert ledger.summary()["maybe_usd"] == pytest.approx(wasted)
+                assert ledger.summary()["maybe_tokens"] == billed * (prompt + 10)
                 ledger._open = False
                 ledger.open()
         with journal(tmp_path / "run.db", calls=9, usd=answered + worst + wasted - 1e-6) as ledger:

@@ -15,6 +15,7 @@ from workbench.cli import cli
 from workbench.errors import LMError, PluginError, SpecError, WorkbenchError
 from workbench.ready import lms_of
 from workbench.run import Options, obstacles, optimize, prepare, resume
+from workbench.sandbox import SandboxError
 from workbench.store import Store
 
 
@@ -54,27 +55,30 @@ def no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
 
 
-@pytest.mark.parametrize("error", [PluginError("no package"), SpecError("no field", path=("field",))])
-def test_an_optimizer_that_lacks_something_costs_nothing(error: WorkbenchError, tmp_path: Path) -> None:
+def test_an_optimizer_that_is_set_wrongly_costs_nothing(tmp_path: Path) -> None:
     _, lm = plant(tmp_path, lambda r: 0.3, {"random": {"trials": 1}}, calls=400)
     paid = lm.requests
-    with pytest.raises(type(error), match=str(error)) as caught:
-        optimize(tmp_path / "workflow.yaml", database=tmp_path / "two.db", pool=lm,
-                 optimizers=[("picky", Picky(error=error))])  # fmt: skip
+    wrong = [("picky", Picky(error=SpecError(f"no {name}", path=(name,)))) for name in ("field", "row")]
+    with pytest.raises(SpecError, match="no field") as caught:
+        optimize(tmp_path / "workflow.yaml", database=tmp_path / "two.db", pool=lm, optimizers=wrong)
     assert lm.requests == paid
-    if isinstance(caught.value, SpecError):
-        assert caught.value.path == ("optimize", 0, "picky", "field")
-        assert caught.value.file is not None and "workflow.yaml" in caught.value.file
+    assert [e.path for e in (caught.value, *caught.value.more)] == [
+        ("optimize", 0, "picky", "field"), ("optimize", 1, "picky", "row"),
+    ]  # fmt: skip
+    assert caught.value.file is not None and "workflow.yaml" in caught.value.file
     row = Store(tmp_path / "two.db").find_run("last")
     assert row["status"] == "failed" and json.loads(row["report"])["spent"]["calls"] == 0
 
 
-def test_a_run_that_lacked_something_goes_on_once_it_is_there(tmp_path: Path) -> None:
+@pytest.mark.parametrize("error", [PluginError("no package"), SandboxError("no sandbox"), LMError("auth", "no key")])
+def test_a_run_that_lacked_something_goes_on_once_it_is_there(error: WorkbenchError, tmp_path: Path) -> None:
+    """Whatever is missing, the report says how to go on."""
     _, lm = plant(tmp_path, lambda r: 0.3, {"random": {"trials": 1}}, calls=400)
-    with pytest.raises(PluginError):
-        optimize(tmp_path / "workflow.yaml", database=tmp_path / "two.db", pool=lm,
-                 optimizers=[("picky", Picky(error=PluginError("no package")))],
-                 options=Options(out=str(tmp_path / "o.yaml")))  # fmt: skip
+    lacking = optimize(tmp_path / "workflow.yaml", database=tmp_path / "two.db", pool=lm,
+                       optimizers=[("picky", Picky(error=error)), ("picky", Picky(error=PluginError("nor this")))],
+                       options=Options(out=str(tmp_path / "o.yaml")))  # fmt: skip
+    assert (lacking.status, lacking.error, lacking.spent["calls"]) == ("failed", f"{error}\nnor this", 0)
+    assert lacking.lines()[-1].endswith(f"workbench resume {lacking.run} --db {tmp_path / 'two.db'}")
     report = resume("last", database=tmp_path / "two.db", pool=lm, optimizers=[("picky", Picky())])
     assert report.status == "finished"
 

@@ -193,6 +193,25 @@ def test_where_calls_are_short_the_one_that_gained_most_goes_on_and_the_loss_is_
     assert [(note[2]["dropped"], note[2]["gain"]) for note in told] == [(2, 0.5)] and "too few calls" in told[0][1]
 
 
+@pytest.mark.parametrize(("calls", "said"), [
+    (150, ["2 of 4 parts are left out"]), (120, ["4 of 4 parts are left out"]), (400, []),
+])  # fmt: skip
+def test_parts_that_are_not_paid_for_are_told(calls: int, said: list[str], tmp_path: Path) -> None:
+    """Four parts of ten rows share six tenths of what baseline and proof leave."""
+    told = list[str]()
+
+    class First(Optimizer):
+        """One round of fgo."""
+
+        async def optimize(self, study: Study) -> Workflow:
+            study.progress.on_note = lambda optimizer, message, figures: told.append(message)
+            await Fgo(part_size=10, inner={"random": {"trials": 1}})._round(study, study.workflow)
+            return study.workflow
+
+    plant_with(tmp_path, lambda r: 0.5, First(), calls=calls)
+    assert [message.partition(":")[0] for message in told if "left out" in message] == said
+
+
 def merges(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[Module], Module]]:
     """What goes into each merge and what comes out, of all fgo from now on."""
     seen: list[tuple[list[Module], Module]] = []

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from workbench.errors import SpecError
 from workbench.report import Report
-from workbench.run import Options, optimize, resume
+from workbench.run import Options, obstacles, optimize, prepare, resume
 from workbench_grpo.objective import PRESETS
 from workbench_grpo.optimizer import GRPO
 
@@ -100,6 +101,30 @@ def test_every_algorithm_makes_an_objective_and_wrong_ones_are_refused() -> None
     with pytest.raises(ValidationError, match="no use for ratio") as caught:
         GRPO.model_validate({"algorithm": "p3o", "objective": {"ratio": "token"}})
     assert caught.value.errors()[0]["loc"] == ("objective",)
+
+
+@pytest.mark.parametrize(("settings", "place"), [
+    ({"rewards": [{}, {"kind": "exact_match", "target": "lable"}]}, ("rewards", 1, "target")),
+    ({"stages": [{"start": 2, "rewards": [{"kind": "tool_n1", "target": "lable"}]}]}, ("stages", 0, "rewards", 0, "target")),
+    ({"policies": {"a": {"address": "lm", "rewards": [{"kind": "exact_match", "target": "lable"}]}}},
+     ("policies", "a", "rewards", 0, "target")),
+])  # fmt: skip
+def test_a_field_that_a_reward_compares_with_and_a_row_lacks_is_found_before_the_first_call(
+    tmp_path: Path, settings: Any, place: tuple[Any, ...]
+) -> None:
+    _, _, task, optimizers = prepare(write(tmp_path, optimizers=[{"grpo": settings}]))
+    error = obstacles(task, optimizers)[0]
+    assert isinstance(error, SpecError) and error.path == ("optimize", 0, "grpo", *place)
+    assert "'lable', which 16 of the 16 rows of train lack" in error.message and error.hint == "Did you mean 'label'?"
+    assert task.dataset.train[0].id in error.message and "it has: " + ", ".join(task.dataset.train[0]) in error.message
+
+
+def test_a_judge_needs_no_field_and_labels_no_reward(tmp_path: Path) -> None:
+    needs_torch()
+    for optimizer in ({"grpo": {"rewards": [{"kind": "judge", "target": "none"}]}},
+                      {"sft": {"source": "labels", "rewards": [{"kind": "exact_match", "target": "none"}]}}):  # fmt: skip
+        _, _, task, optimizers = prepare(write(tmp_path, optimizers=[optimizer]))
+        assert not obstacles(task, optimizers)
 
 
 def test_a_training_is_named_by_what_changes_it() -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -22,10 +23,9 @@ pytest.importorskip("peft")
 from tests.tiny_lm import save  # noqa: E402
 from tests.vllm_stand_in import Server  # noqa: E402
 
-from workbench.errors import LMError, PluginError  # noqa: E402
+from workbench.errors import LMError  # noqa: E402
 from workbench.lm import Request  # noqa: E402
 from workbench.run import Options, optimize  # noqa: E402
-from workbench.store import Store  # noqa: E402
 from workbench_grpo.optimizer import GRPO  # noqa: E402
 from workbench_grpo.policy import Policy  # noqa: E402
 from workbench_grpo.settings import Lora  # noqa: E402
@@ -248,10 +248,10 @@ def test_a_server_that_cannot_start_ends_the_run_in_its_own_words(
 
 
 def test_a_program_that_is_not_there_is_found_before_anything_is_paid(tmp_path: Path) -> None:
-    with pytest.raises(PluginError, match=r"no program 'no-such-server' to start .*\[vllm\]"):
-        optimized(tmp_path, command="no-such-server serve")
-    (row,) = Store(tmp_path / "run.db").rows("select report from runs")
-    assert json.loads(row["report"])["spent"]["calls"] == 0
+    report, _ = optimized(tmp_path, command="no-such-server serve")
+    assert report.status == "failed" and report.spent["calls"] == 0
+    assert re.search(r"no program 'no-such-server' to start .*\[vllm\]", report.error or "")
+    assert report.lines()[-1].startswith("Nothing paid for is lost. Go on with: workbench resume")
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells a child that its parent died")

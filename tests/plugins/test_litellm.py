@@ -68,7 +68,7 @@ def test_answers_once(engine):
 
 FAULTS = {
     "429": "rate_limit", "500": "server", "503": "server", "400": "bad_request", "404": "bad_request",
-    "422": "bad_request", "401": "auth", "403": "auth", "reset": "connection", "drop": "connection",
+    "422": "bad_request", "401": "auth", "403": "auth", "reset": "broken", "drop": "broken",
     "truncated": "bad_body", "html": "bad_body", "badutf8": "bad_body", "list": "bad_body",
     "error200": "server", "gateway": "server", "deep": "bad_body",
 }  # fmt: skip
@@ -86,6 +86,12 @@ def test_every_fault_is_one_typed_error_after_one_request(fault, engine):
     assert caught.value.kind == ((LITELLM.get(fault) if engine == "litellm" else None) or FAULTS[fault])
     if fault.isdigit():
         assert caught.value.status == int(fault) and f"injected {fault}" in str(caught.value)
+
+
+def test_a_refused_connection_is_none_that_broke_off():
+    with pytest.raises(LMError) as caught:
+        ask(SimpleNamespace(base="http://127.0.0.1:9/v1"), "lm15")  # type: ignore[arg-type]
+    assert caught.value.kind == "connection"
 
 
 @pytest.mark.parametrize("engine", ["lm15", "litellm"])

@@ -70,7 +70,7 @@ def test_answers_and_is_an_lm():
     ("fault", "kind"),
     [("429", "rate_limit"), ("500", "server"), ("503", "server"), ("529", "server"), ("400", "bad_request"),
      ("404", "bad_request"), ("422", "bad_request"), ("401", "auth"), ("403", "auth"), ("402", "auth"),
-     ("408", "timeout"), ("413", "too_long"), ("reset", "connection"), ("drop", "connection"),
+     ("408", "timeout"), ("413", "too_long"), ("reset", "broken"), ("drop", "broken"),
      ("truncated", "bad_body"), ("html", "bad_body"), ("badutf8", "bad_body"), ("list", "bad_body"),
      ("nochoices", "bad_body"), ("error200", "bad_body"), ("gateway", "rate_limit"), ("deep", "bad_body"),
      ("huge", "bad_body"), ("hugechunked", "bad_body"), ("redirect", "bad_request")],

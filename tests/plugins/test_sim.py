@@ -85,16 +85,17 @@ def test_several_processes_give_what_one_gives() -> None:
 
 def test_the_command_compares_with_random_and_draws(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    flags = ["--world", "retrieval", "--optimizers", "bootstrap", "--budget", "250,300", "--seeds", "2", "--json",
+    flags = ["--world", "retrieval", "--optimizers", "bootstrap", "--budget", "250,400", "--seeds", "2", "--json",
              "--jobs", "1", "--plot", str(tmp_path / "plot.svg")]  # fmt: skip
     done = CliRunner().invoke(cli, ["bench", *flags])
     assert done.exit_code == 0, done.output
     first, second = [json.loads(line) for line in done.stdout.splitlines()]
-    assert (first["world"], first["budget"], second["budget"], first["seeds"]) == ("retrieval", 250, 300, 2)
-    assert list(first["results"]) == ["random", "bootstrap"] and "vs_random" not in first["results"]["random"]
-    found = first["results"]["bootstrap"]
-    difference = found["score"]["mean"] - first["results"]["random"]["score"]["mean"]
-    assert found["vs_random"]["diff"] == pytest.approx(difference) and found["calls"] <= 250
+    assert (first["world"], first["budget"], second["budget"], first["seeds"]) == ("retrieval", 250, 400, 2)
+    assert list(second["results"]) == ["random", "bootstrap"] and "vs_random" not in second["results"]["random"]
+    found = second["results"]["bootstrap"]
+    assert first["results"]["bootstrap"]["measured"] == 0  # its first candidate does not fit
+    difference = found["score"]["mean"] - second["results"]["random"]["score"]["mean"]
+    assert found["vs_random"]["diff"] == pytest.approx(difference) and found["calls"] <= 400
     assert found["regret"]["mean"] == pytest.approx(WORLDS["retrieval"].best - found["score"]["mean"])
     assert (tmp_path / "plot.svg").read_text().count("regret") > 0 or (tmp_path / "plot.svg").stat().st_size > 5000
     assert TOPICS == 8
@@ -301,3 +302,38 @@ def test_a_ceiling_holds_and_costs_accuracy(tmp_path: Path) -> None:
     free, tight = (run_world(WORLDS[w], optimizer, calls=400, seed=1) for w in ("routing", "routing_ceiling"))
     assert free.best == 0.9 and tight.best == routing.ceiling(1)[1] < 0.9
     assert tight.accuracy <= tight.best + 1e-9 and tight.accuracy > 0.4
+
+
+def test_what_measured_nothing_is_marked_in_table_json_and_plot(tmp_path: Path) -> None:
+    """`grpo` finds no weights in a simulated model: the baseline's figures would pass for its own."""
+    pytest.importorskip("matplotlib")
+    flags = ["bench", "--world", "null", "--optimizers", "grpo", "--budget", "200", "--seeds", "2", "--jobs", "1",
+             "--keep", str(tmp_path / "kept.jsonl")]  # fmt: skip
+    table = CliRunner().invoke(cli, [*flags, "--plot", str(tmp_path / "plot.svg")])
+    (line,) = [line for line in table.stdout.splitlines() if line.startswith("grpo")]
+    assert line.endswith("nothing was measured") and "0." not in line
+    assert "  nothing was tried: nothing to train: the weights of openai/simulated are not here." in table.stdout
+    results = json.loads(CliRunner().invoke(cli, [*flags, "--json"]).stdout)["results"]
+    assert results["grpo"]["measured"] == 0 and results["grpo"]["score"] is results["grpo"]["regret"] is None
+    assert "vs_random" not in results["grpo"] and results["random"]["measured"] == 2
+    assert "grpo (nothing measured: null 200)" in (tmp_path / "plot.svg").read_text()
+    assert "grpo (nothing measured" not in table.stdout
+
+
+def test_a_row_says_how_many_of_its_runs_measured_anything() -> None:
+    from workbench_sim.command import _figures, _row
+    from workbench_sim.run import Result
+
+    runs = [Result(0.2, 100, False, untried="why"), Result(0.9, 100, False)]
+    row = _row("rules", "optuna", 400, runs, runs)
+    assert (row["measured"], row["untried"]) == (1, ["why"]) and "(1 of 2 runs measured)" in _figures(row)
+
+
+def test_the_least_budget_is_what_the_help_and_the_refusal_name() -> None:
+    from workbench_sim.rows import LEAST_BUDGET, PROOF, ROWS
+
+    assert (PROOF, LEAST_BUDGET) == (2 * ROWS["test"], 2 * ROWS["test"] + ROWS["val"])
+    shown = " ".join(CliRunner().invoke(cli, ["bench", "--help"]).output.split())
+    assert f"{PROOF} are the proof's, {ROWS['val']} the baseline's" in shown
+    at_least = run_world(WORLDS["null"], "random", calls=LEAST_BUDGET, seed=0)
+    assert at_least.error is None and at_least.calls <= LEAST_BUDGET

@@ -104,6 +104,18 @@ def test_what_the_last_trial_finds_is_not_lost_where_the_budget_ends_it(
     assert report.status in ("finished", "budget") and report.as_dict()["best"]["test"]["score"] > 0.8
 
 
+@pytest.mark.parametrize(("calls", "count"), [(240, 5), (193, 3), (150, 2), (60, 0)])
+def test_fewer_trials_are_run_where_the_shares_of_all_would_be_too_small_and_that_is_told(
+    calls: int, count: int, tmp_path: Path
+) -> None:
+    """What is left: the calls less 24 of the baseline and what is set aside for 40 rows of test on both sides."""
+    report, _ = plant(tmp_path, skill, {"tune": {"optimizer": "climb", "search": SPACE, "trials": 8}}, calls=calls)
+    lines = told(tmp_path)
+    assert f": {count} trials are run, not 8. All of them take at least" in lines[0] and report.status == "finished"
+    assert sum(line.startswith("trial ") for line in lines) <= count
+    assert not count or any(line.startswith("trial 1: ") for line in lines)
+
+
 def test_where_nothing_helps_no_gain_is_claimed(tmp_path: Path) -> None:
     for seed in range(4):
         report, _ = plant(

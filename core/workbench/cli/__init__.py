@@ -1,7 +1,7 @@
 """The command line. Heavy modules are imported inside the commands, so that --help is instant.
 
 This is the only place that knows click, exit codes and terminals:
-0 done; 2 bad input; 100 gain not shown under --require-gain; 130 interrupted; 1 the tool broke.
+0 done; 2 bad input; 100 gain not shown under --require-gain; 130 interrupted; 1 the run failed, or the tool broke.
 """
 
 from __future__ import annotations

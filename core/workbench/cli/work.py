@@ -88,15 +88,15 @@ def validate_command(file: Path, sets: tuple[str, ...], as_json: bool) -> None:
     """Check a workflow file, its data and its metric, without calling any model."""
     from workbench.errors import PluginError, SpecError, together
     from workbench.nodes import all_nodes, learnable
+    from workbench.ready import wrong_in_file
     from workbench.remarks import remarks
     from workbench.run import obstacles, prepare
-    from workbench.sandbox import SandboxError
 
     settings = _settings(sets, None)
     try:
         spec, _, task, optimizers = prepare(file, settings)
         lacking = obstacles(task, optimizers)
-        if wrong := [e for e in lacking if isinstance(e, SpecError) and not isinstance(e, SandboxError)]:
+        if wrong := wrong_in_file(lacking):
             raise together(wrong)
     except (SpecError, PluginError) as error:
         if as_json:
