@@ -132,6 +132,12 @@ def check_targets(parts: Sequence[Part], rows: Sequence[Example]) -> None:
                 f"rows of train lack, first the row {lacking[0].id}; it has: {', '.join(lacking[0]) or 'none'}",
                 hint=suggest(part.target, lacking[0]), path=(index, "target"),
             )  # fmt: skip
+        for row in rows if part.kind == "tool_n1" else ():
+            try:
+                wanted_calls(row[part.target])
+            except ValueError as error:
+                raise SpecError(f"the field '{part.target}' of the row {row.id} of train is of no use to the reward tool_n1: {error}",
+                                hint='Write a list of {"name": ..., "arguments": {...}}.', path=(index, "target")) from None  # fmt: skip
 
 
 def names_of(parts: Sequence[Part]) -> list[str]:
@@ -206,8 +212,7 @@ def tool_n1(text: str, wanted: Any) -> float:
     calls = [calls] if isinstance(calls, dict) else calls
     if not isinstance(calls, list) or "<think>" not in text or "</think>" not in text:
         return 0.0
-    for _ in range(2):
-        wanted = json.loads(wanted) if isinstance(wanted, str) else wanted
+    wanted = wanted_calls(wanted)
     if not all(isinstance(call, Mapping) and "name" in call and "arguments" in call for call in calls):
         return 0.0
     if not calls or not wanted:
@@ -216,6 +221,18 @@ def tool_n1(text: str, wanted: Any) -> float:
         return float(_counted(calls) == _counted(wanted))
     except TypeError:  # a name that is a list
         return 0.0
+
+
+def wanted_calls(value: Any) -> list[Mapping[str, Any]]:
+    """The calls of a row, given as a list or as its JSON, maybe written twice. Raises ValueError for anything else."""
+    for _ in range(2):
+        value = json.loads(value) if isinstance(value, str) else value
+    calls = [] if value is None else value
+    if not isinstance(calls, list) or not all(
+        isinstance(c, Mapping) and "name" in c and "arguments" in c for c in calls
+    ):
+        raise ValueError(f"no list of calls: {json.dumps(value, default=str)[:100]}")
+    return calls
 
 
 def _blocks(text: str) -> list[str]:

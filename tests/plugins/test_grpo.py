@@ -119,6 +119,14 @@ def test_a_field_that_a_reward_compares_with_and_a_row_lacks_is_found_before_the
     assert task.dataset.train[0].id in error.message and "it has: " + ", ".join(task.dataset.train[0]) in error.message
 
 
+def test_a_label_that_is_no_list_of_calls_is_found_before_the_first_call(tmp_path: Path) -> None:
+    settings = {"rewards": [{"kind": "tool_n1", "target": "label"}]}
+    _, _, task, optimizers = prepare(write(tmp_path, optimizers=[{"grpo": settings}]))
+    error = obstacles(task, optimizers)[0]
+    assert isinstance(error, SpecError) and error.path == ("optimize", 0, "grpo", "rewards", 0, "target")
+    assert task.dataset.train[0].id in error.message and '"arguments"' in (error.hint or "")
+
+
 def test_a_judge_needs_no_field_and_labels_no_reward(tmp_path: Path) -> None:
     needs_torch()
     for optimizer in ({"grpo": {"rewards": [{"kind": "judge", "target": "none"}]}},
