@@ -117,6 +117,18 @@ def read_edit(value: Any, workflow: Workflow, menu: Menu, names: Sequence[str] |
     return edit
 
 
+def catalogue(names: Sequence[str] | None, menu: Menu) -> str:
+    """What a language model is told of the edits that it may choose, for `read_edit` to read its answer."""
+    lines = ["Edits:"]
+    for name, cls in edit_classes(names).items():
+        told = (cls.__doc__ or "").strip().split("\n")[0]
+        lines.append(f"- {name}: {told} {', '.join(f'{n} ({f.description})' for n, f in cls.model_fields.items())}")
+    for what, known in (("Language models", menu.lms), ("Tools", menu.tools), ("Verifiers", menu.verifiers)):
+        if known:
+            lines.append(f"\n{what} that edits may bring in, no others: {', '.join(map(str, known))}")
+    return "\n".join(lines)
+
+
 def _used(workflow: Workflow) -> Menu:
     """What the nodes that take part use already."""
     configs = [node.config for node in all_nodes(workflow)]

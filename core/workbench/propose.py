@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -194,3 +194,16 @@ def short(value: Any, most: int) -> str:
     """A value as JSON of at most so many characters."""
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def objects_in(text: str) -> Iterator[dict[str, Any]]:
+    """The JSON objects that stand in a text, whatever stands around them; of nested ones the outermost."""
+    decoder, place = json.JSONDecoder(), text.find("{")
+    while place != -1:
+        try:
+            value, end = decoder.raw_decode(text, place)
+        except (json.JSONDecodeError, RecursionError):
+            end = place + 1
+        else:
+            yield value
+        place = text.find("{", end)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from workbench.edits import Edit, Menu
+from workbench.edits import Menu, catalogue
 from workbench.propose import short
 from workbench.workflow import Workflow
 
@@ -17,7 +16,7 @@ _ANSWER = (
 
 
 def request(
-    workflow: Workflow, score: float, edits: Mapping[str, type[Edit]], options: Mapping[str, Sequence[Any]],
+    workflow: Workflow, score: float, edits: Sequence[str], options: Mapping[str, Sequence[Any]],
     experience: Iterable[str], menu: Menu, evidence: str = "",
 ) -> list[dict[str, str]]:  # fmt: skip
     """experience: what came of earlier changes of this workflow. menu: what edits may bring in.
@@ -28,10 +27,7 @@ def request(
         f"The workflow (score {score:.3f} of 1):\n{nodes}",
     ]
     if edits:
-        parts.append("Edits:\n" + "\n".join(f"- {name}: {_arguments(cls)}" for name, cls in edits.items()))
-    for what, known in (("Language models", menu.lms), ("Tools", menu.tools), ("Verifiers", menu.verifiers)):
-        if edits and known:
-            parts.append(f"{what} that edits may bring in, no others: {', '.join(map(str, known))}")
+        parts.append(catalogue(edits, menu))
     if options:
         parts.append("Choices:\n" + "\n".join(f"- {name}: {short(list(v), 300)}" for name, v in options.items()))
     if evidence:
@@ -40,22 +36,3 @@ def request(
     if tried:
         parts.append(f"Changes of this workflow that were tried:\n{tried}")
     return [{"role": "user", "content": "\n\n".join([*parts, _ANSWER])}]
-
-
-def _arguments(cls: type[Edit]) -> str:
-    told = (cls.__doc__ or "").strip().split("\n")[0]
-    return f"{told} {', '.join(f'{n} ({f.description})' for n, f in cls.model_fields.items())}"
-
-
-def objects_in(text: str) -> list[dict[str, Any]]:
-    """All JSON objects in a text, whatever stands around them."""
-    decoder, found, place = json.JSONDecoder(), list[dict[str, Any]](), 0
-    while (place := text.find("{", place)) >= 0:
-        try:
-            value, place = decoder.raw_decode(text, place)
-        except (ValueError, RecursionError):
-            place += 1
-            continue
-        if isinstance(value, dict):
-            found.append(value)
-    return found

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from workbench import Evaluation, Patch, Study
-from workbench.edits import Menu, described, edit_classes, edit_options, places, read_edit
+from workbench.edits import Menu, described, edit_options, places, read_edit
 from workbench.errors import SpecError
-from workbench.propose import Proposer, runs_left, show_results
+from workbench.propose import Proposer, objects_in, runs_left, show_results
 from workbench.search import Space
 from workbench.treesearch import Node, Widening, back_up, draw, pool, select, softmix, uct
 from workbench_mcts import prompts
@@ -220,7 +220,6 @@ class Search:
     async def from_model(self, parent: Node[State]) -> list[Candidate]:
         """What the proposer proposes and is sound and new; wrong proposals become experience."""
         state = parent.state
-        classes = edit_classes(self.edits)
         for _ in range(_TRIES):
             evidence = ""
             rows = list(self.study.train)[: self.settings.batch]
@@ -228,10 +227,10 @@ class Search:
                 results = (await self.study.evaluate(state.candidate.workflow, rows, traces=True)).results
                 evidence = show_results(results, 2000)
             self.asked += 1
-            asked = prompts.request(state.candidate.workflow, parent.reward or 0.0, classes, self.design.options,
+            asked = prompts.request(state.candidate.workflow, parent.reward or 0.0, self.edits, self.design.options,
                                     state.experience[-20:], self.menu, evidence)  # fmt: skip
             text = await self.proposer.ask(asked, self.asked)
-            found = [c for c in (self.read(value, parent) for value in prompts.objects_in(text or "")) if c is not None]
+            found = [c for c in (self.read(value, parent) for value in objects_in(text or "")) if c is not None]
             if found:
                 return found
         return []

@@ -2,7 +2,7 @@
 
 Sources: symbolic learning (Zhou et al., arXiv 2406.18532: loss, gradients and optimizers in words; the rule of roll-back is
 that of its implementation) and agentic neural networks (arXiv 2506.09046: gradients layer by layer). Departures, with
-reasons in the README: one loss for a batch; structure only as far as optional nodes; val decides at the end.
+reasons in the README: one loss for a batch; edits of the structure only on request; val decides at the end.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from workbench import BudgetSpent, Evaluation, Example, Optimizer, Patch, Study, Workflow
+from workbench.edits import Menu, applied, catalogue, described, edit_classes, read_edit
 from workbench.errors import SpecError
 from workbench.nodes import learnable, text_at
-from workbench.propose import Batches, Proposer, finalists, rewrite_request, room_for
+from workbench.propose import Batches, Proposer, finalists, objects_in, rewrite_request, room_for
 from workbench_textgrad import prompts
 from workbench_textgrad.backward import Backward, layers_of, switched_off
 from workbench_textgrad.prompts import Gradient
@@ -37,10 +38,21 @@ class TextGrad(Optimizer):
     patience: int = Field(5, ge=1, le=100, description="end after so many steps in a row that changed nothing for good")
     tools: bool = Field(True, description="rewrite the descriptions of agents' `functions`, too")
     structure: bool = Field(True, description="switch optional nodes on and off, too")
+    edits: list[str] = Field(default_factory=list, description="names of the edits of the structure that the proposer may "
+                             "choose from, e.g. insert, remove, refine; none: the graph stays as it is")  # fmt: skip
     finalists: int | None = Field(None, ge=1, le=50, description="solutions to try on val; default: what a quarter of "
                                   "the budget pays for, 1 to 4")  # fmt: skip
     shown: int = Field(4000, ge=500, description="characters of examples in a prompt")
     temperature: float = Field(0.8, ge=0, le=2, description="of the proposer")
+
+    @field_validator("edits")
+    @classmethod
+    def _known(cls, value: list[str]) -> list[str]:
+        try:
+            edit_classes(value)
+        except SpecError as error:
+            raise ValueError(f"{error.message}. {error.hint or ''}".strip()) from None
+        return value
 
     async def optimize(self, study: Study) -> Workflow:
         if study.train and any(layer.learns for layer in layers_of(study.best).values()):
@@ -59,6 +71,7 @@ class _Descent:
         self.kept: list[tuple[Workflow, float]] = []  # solutions that were not undone, with their batch's score
         self.batches = Batches(study, settings.batch)
         self.finalists = settings.finalists or finalists(study)
+        self.edited: list[str] = []  # what came of edits
 
     async def go(self) -> None:
         old, last = None, 0.0
@@ -84,7 +97,7 @@ class _Descent:
 
     def affords(self, workflow: Workflow, batch: Sequence[Example], passes: int) -> bool:
         """Whether so many passes over a batch and then the finalists can be paid for, proposals included."""
-        proposals = 1 + 2 * len(learnable(workflow, "text"))
+        proposals = 1 + 2 * len(learnable(workflow, "text")) + bool(self.settings.edits)
         rows = [*list(batch) * passes, *list(self.study.val) * self.finalists]
         tokens = proposals * (1000 + self.settings.shown // 3)
         return self.study.affords(workflow, [*rows, *list(self.study.val[:1]) * proposals]) and room_for(
@@ -113,6 +126,9 @@ class _Descent:
                 for address in backward.layers[name].functions:
                     values |= await self.described(backward, address, gradient)
         base = await self.restructured(backward, loss, gradients, now) if settings.structure else current
+        if settings.edits and base is current:
+            base = await self.edited_by(loss, current, now, step)
+        values = {a: text for a, text in values.items() if _there(a, base, current)}
         return base.patched(Patch(values, note=f"gradient step {step}")) if values else base
 
     async def rewritten(self, backward: Backward, address: str, gradient: Gradient) -> dict[str, str]:
@@ -157,6 +173,25 @@ class _Descent:
                 return candidate
         return current
 
+    async def edited_by(self, loss: str, current: Workflow, now: Evaluation, step: int) -> Workflow:
+        """With one edit of the structure that the proposer chose: only if the same batch then scores better."""
+        names, rows = self.settings.edits, [r.example for r in now.results]
+        request = prompts.edit(current, loss, catalogue(names, Menu()), self.edited[-10:])
+        value = next(objects_in(await self.proposer.ask(request, step) or ""), None)
+        if value is None:
+            return current
+        try:
+            edit = read_edit(value, current, Menu(), names)
+            candidate = applied(edit, current, self.start)
+        except SpecError as error:
+            self.edited.append(f"refused: {error.message}"[:200])
+            return current
+        if not self.affords(candidate, rows, 1):
+            return current
+        score = (await self.study.evaluate(candidate, rows)).score
+        self.edited.append(f"{described(edit)}: {now.score:.2f} -> {score:.2f} on a batch"[:200])
+        return candidate if score > now.score else current
+
     async def decide(self) -> None:
         """Try the latest solution and the best ones by their batches on the whole of val: that makes a winner."""
         best = [w for w, _ in sorted(self.kept[::-1], key=lambda k: -k[1])]
@@ -165,3 +200,9 @@ class _Descent:
             if not self.study.affords(workflow):
                 return
             await self.study.evaluate(workflow, race=True)
+
+
+def _there(address: str, base: Workflow, before: Workflow) -> bool:
+    """Whether a prompt is still where it was: an edit may have moved it, or taken it away."""
+    known = before.get(address, None)
+    return base.get(address, None) == known and (known is not None or address in learnable(base, "text"))

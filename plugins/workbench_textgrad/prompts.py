@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench.nodes import NodeKind
-from workbench.propose import describe, tagged
+from workbench.propose import describe, short, tagged
+from workbench.workflow import Workflow
 
 
 def loss(nodes: Sequence[NodeKind], off: Sequence[NodeKind], evidence: str) -> list[dict[str, str]]:
@@ -30,6 +31,24 @@ def enabled_by(text: str, names: Sequence[str]) -> str | None:
     """The step that an answer asks to switch on."""
     found = re.findall(r"^\W*enable:\W*([\w-]+)", text, re.MULTILINE | re.IGNORECASE)
     return next((name for name in reversed(found) if name in names), None)
+
+
+def edit(workflow: Workflow, loss: str, edits: str, tried: Sequence[str]) -> list[dict[str, str]]:
+    """Asks for one edit of the structure. edits: those that may be chosen. tried: what came of earlier ones."""
+    nodes = "\n".join(f"- nodes.{name}: {short(tree, 600)}" for name, tree in workflow.nodes.items())
+    parts = [
+        "You improve the structure of a workflow of language model calls.",
+        f"The workflow:\n{nodes}",
+        f"What is wrong with its outputs:\n{loss}",
+        edits,
+    ]
+    if tried:
+        parts.append("Edits that were tried:\n" + "\n".join(f"- {line}" for line in tried))
+    parts.append(
+        "If another structure would mend that, and better instructions would not, answer with one line of JSON: "
+        '{"edit": NAME, "node": ADDRESS, ...}. Else answer `none`.'
+    )
+    return [{"role": "user", "content": "\n\n".join(parts)}]
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 from tests.planted import LABELS, lower_bound
 from tests.scripted import Script, make_workflow
 
@@ -18,6 +19,7 @@ from workbench.run import Options, optimize
 from workbench_sim.run import run_world
 from workbench_sim.worlds import WORLDS
 from workbench_textgrad.backward import layers_of
+from workbench_textgrad.optimizer import TextGrad
 from workbench_textgrad.prompts import Gradient, enabled_by, read_gradient, read_tools
 
 
@@ -270,6 +272,52 @@ def test_a_node_that_is_off_comes_on_only_if_the_same_batch_gains(helps: bool, o
     assert report.winner.get("nodes.mend.enabled") is on
     offered = asked(script, "switched off:\nThe step 'mend'")
     assert len(offered) == len(asked(script, "Its final outputs")) == (1 if on else 3), "it stays off until it pays"
+
+
+EDIT = '{"edit": "insert", "node": "nodes.sort", "field": "hint", "instructions": "Find the letter."}'
+
+
+@pytest.mark.parametrize(("helps", "kept"), [(True, True), (False, False)])
+def test_an_edit_of_the_structure_is_kept_only_if_the_same_batch_gains(helps: bool, kept: bool, tmp_path: Path) -> None:
+    """A hint before the answer is what is missing; wordings change nothing."""
+
+    def say(request: Request) -> str:
+        text = text_of(request)
+        if "You improve the structure" in text:
+            assert "All is wrong" in text and "- insert: " in text and "- ensemble" not in text
+            return f"Let me see.\n{EDIT}"
+        if "Its final outputs" in text:
+            return "All is wrong."
+        if GRADIENT in text:
+            return "step: none\ninputs: none"
+        right = text.split("-thing")[0][-1]
+        if text.rstrip().endswith("hint:"):
+            return f"it is {right}" if helps else "no idea"
+        return right if f"it is {right}" in text else "e"
+
+    report, script = run(tmp_path, ONE, say, steps=3, edits=["insert", "remove"])
+    assert ("hint" in report.winner.get("nodes.sort.signature")) is kept
+    assert report.best["test"]["score"] == (1.0 if kept else 0.0)
+    offered = asked(script, "You improve the structure")
+    assert len(offered) == (1 if kept else 3)
+    assert kept or "insert nodes.sort field=hint" in offered[1] and "0.00 -> 0.00 on a batch" in offered[1]
+
+
+def test_an_edit_that_is_refused_is_told_and_costs_nothing_but_the_question(tmp_path: Path) -> None:
+    def say(request: Request) -> str:
+        text = text_of(request)
+        if "You improve the structure" in text:
+            return EDIT.replace("nodes.sort", "nodes.none") if "refused" not in text else "none"
+        if "Its final outputs" in text:
+            return "All is wrong."
+        return "step: none" if GRADIENT in text else "e"
+
+    report, script = run(tmp_path, ONE, say, steps=3, edits=["insert"])
+    assert list(report.winner.nodes) == list(ONE)
+    told = asked(script, "You improve the structure")
+    assert len(told) == 3 and "refused: there is no node" in told[1]
+    with pytest.raises(ValidationError, match="there is no edit 'insrt'.*Did you mean 'insert'"):
+        TextGrad(edits=["insrt"])
 
 
 def test_descriptions_of_functions_are_learned(tmp_path: Path) -> None:
