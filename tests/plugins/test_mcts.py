@@ -21,6 +21,7 @@ from tests.scripted import Script, make_workflow
 
 from workbench.edits import Edit, edit_classes
 from workbench.lm import Request
+from workbench.propose import objects_in
 from workbench.report import Report
 from workbench.run import Options, optimize
 from workbench.search import Space
@@ -29,7 +30,6 @@ from workbench.store import Store
 from workbench.treesearch import softmix
 from workbench_mcts.design import Design, Genome, covering_array
 from workbench_mcts.features import Features, features
-from workbench_mcts.prompts import objects_in
 from workbench_mcts.search import Convergence
 from workbench_mcts.surrogate import GaussianProcess, Label, Surrogate, Trees, Uninformed
 from workbench_sim import topology
@@ -233,7 +233,7 @@ def test_features_tell_structures_apart() -> None:
 
 def test_objects_are_found_in_any_words() -> None:
     said = 'I would {think}: {"edit": "refine", "node": "nodes.n"} or ```json\n{"pick": "x", "value": {"a": [1]}}\n``` {"cut": '
-    assert objects_in(said) == [{"edit": "refine", "node": "nodes.n"}, {"pick": "x", "value": {"a": [1]}}]
+    assert list(objects_in(said)) == [{"edit": "refine", "node": "nodes.n"}, {"pick": "x", "value": {"a": [1]}}]
 
 
 # Runs: a planted problem in which a step before the answer and reasons pay. No model: a function answers.
