@@ -77,6 +77,8 @@ def resume(
     store = Store(database, create=False)
     try:
         row = store.find_run(run)
+        if row["file"] is None:
+            raise StoreError(f"run {row['run']} ({row['status']}) is none of workbench optimize; it cannot be resumed")
         stored = json.loads(row["options"])
         sets = [(a, v) for a, v in stored["sets"]] + (options.sets if options else [])
         merged = Options(sets, (options.out if options else None) or stored["out"])
@@ -145,7 +147,10 @@ def _wrong_optimizers(spec: Spec, source: Source) -> list[SpecError]:
 
 
 def _stored(row: Any, sets: Sequence[tuple[str, Any]]) -> tuple[Spec, Source, Task, list[tuple[str, Optimizer]]]:
-    return _prepare(load_yaml(row["spec"], row["file"]), Path(row["file"]).parent, sets)
+    file = row["file"] or json.loads(row["options"]).get("of")  # of `workbench eval`, which nothing resumes
+    if file is None:
+        raise StoreError(f"run {row['run']} ({row['status']}) is of no workflow file")
+    return _prepare(load_yaml(row["spec"], file), Path(file).parent, sets)
 
 
 def prepare_stored(row: Any) -> Task:
