@@ -155,7 +155,7 @@ def _stored(row: Any, sets: Sequence[tuple[str, Any]]) -> tuple[Spec, Source, Ta
 
 def prepare_stored(row: Any) -> Task:
     """The task of a stored run, as its file and its flags were when it started."""
-    return _stored(row, [(a, v) for a, v in json.loads(row["options"])["sets"]])[2]
+    return _stored(row, [(a, v) for a, v in json.loads(row["options"]).get("sets", ())])[2]
 
 
 def load_optimizers(spec: Spec, source: Source) -> list[tuple[str, Optimizer]]:
