@@ -127,7 +127,7 @@ def _values(arguments: Any, place: tuple[str, ...] = ()) -> Iterator[tuple[tuple
 def _said(value: Any, question: str) -> bool:
     if isinstance(value, str):
         return value.lower() in question.lower()
-    return any(float(n) == value for n in re.findall(r"-?\d+(?:\.\d+)?", question.replace(",", "")))
+    return any(float(n) == abs(value) for n in re.findall(r"\d+(?:\.\d+)?", question.replace(",", "")))
 
 
 def parts(value: Any) -> list[tuple[tuple[str, ...], Any]]:
@@ -163,9 +163,6 @@ class Links:
         self.documented = {a.name: _typed(a.returns) for a in apis if a.returns is not None}
         self.seen: dict[str, dict[tuple[str, ...], str | None]] = {}
         self.proven: set[tuple[str, str]] = set()
-        self.pairs = [
-            (a, b) for a in self.apis for b in self.apis if (a != b or len(apis) == 1) and self.apis[b].parameters
-        ]
 
     def see(self, name: str, result: Any) -> None:
         """A call of a tool returned this."""
@@ -193,9 +190,12 @@ class Links:
         return 2 if any(_fits(p, kind, name, about) for p, kind in known.items() for name, about in takes) else 0
 
     def pair(self, about: str, rng: random.Random) -> tuple[str, str]:
-        """Two tools of which the second can follow the first, one of them `about` if possible, those that fit best."""
-        known = [(self.rank(*pair), pair) for pair in self.pairs if about in pair]
-        known = known or [(self.rank(*pair), pair) for pair in self.pairs]
+        """Two tools of which the second can follow the first, one of them `about`, drawn from those that fit best. Some tool
+        must take an argument."""
+        others = [name for name in self.apis if name != about] or [about]
+        pairs = [(about, other) for other in others if self.apis[other].parameters]
+        pairs += [(other, about) for other in others if self.apis[about].parameters]
+        known = [(self.rank(*pair), pair) for pair in dict.fromkeys(pairs)]
         return rng.choice([pair for rank, pair in known if rank == max(known)[0]])
 
     def told(self, name: str) -> str:

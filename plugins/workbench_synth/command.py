@@ -43,6 +43,8 @@ def synthesize_command(file: Path, out: Path, rows: int | None, calls: int | Non
         echo_json({**found.as_dict(), "out": str(out)})
         sys.exit(0 if found.rows else 1)
     click.echo(f"{len(found.rows)} rows in {out}, from {found.requests} requests ({found.spent['calls']} calls)")
+    if len(kinds := found.as_dict()["kinds"]) > 1:
+        click.echo("  of these, " + ", ".join(f"{kind}: {count}" for kind, count in kinds.items()))
     for reason, count in found.as_dict()["rejected"].items():
         if count:
             click.echo(visible(f"  left out, {reason}: {count}, e.g. {found.examples[reason]}"))

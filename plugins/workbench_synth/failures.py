@@ -121,8 +121,10 @@ def _calls(example: Example, field: str) -> list[Any] | None:
 
 
 def _names(calls: Sequence[Any] | None) -> frozenset[str]:
-    """Names of the tools of {"name": ...} and of BFCL's {NAME: {arguments}}."""
-    found = [call.get("name", next(iter(call), None)) for call in calls or () if isinstance(call, Mapping)]
+    """Names of the tools of {"name": ...}, of OpenAI's {"function": {"name": ...}} and of BFCL's {NAME: {arguments}}."""
+    given = [call for call in calls or () if isinstance(call, Mapping)]
+    given = [inner if isinstance(inner := call.get("function"), Mapping) else call for call in given]
+    found = [call.get("name", next(iter(call), None)) for call in given]
     return frozenset(name for name in found if isinstance(name, str))
 
 

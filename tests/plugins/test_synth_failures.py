@@ -142,7 +142,7 @@ def test_a_copy_of_a_failed_row_is_a_duplicate(tmp_path: Path) -> None:
 
 def test_kinds_are_shown_failures_of_their_kind(tmp_path: Path) -> None:
     path = earlier(tmp_path)
-    several = [{"name": "pay", "arguments": {"sum": 1}}, {"name": "nap", "arguments": {"minutes": 1}}]
+    several = [{"function": {"name": "pay", "arguments": {"sum": 1}}}, {"nap": {"minutes": 1}}]
     with (tmp_path / "train.jsonl").open("a") as file:
         file.write(json.dumps({"question": "severalmark1 is about pay {}", "calls": several}) + "\n")
         file.write(json.dumps({"question": "nonemark1 is about pay {}", "calls": []}) + "\n")
@@ -157,6 +157,8 @@ def test_kinds_are_shown_failures_of_their_kind(tmp_path: Path) -> None:
         shown[kind] |= set(re.findall(r"(several|none|train)mark", text))
     assert shown["no tool helps"] == {"none"} and shown["one call of"] == {"train", "several"}
     assert shown["two to"] == {"several", "train"}, "tools without a failed row of several calls show what they have"
+    parallel = [text for text in texts(script) if "two to" in text and "tool `nap`" in text]
+    assert parallel and all("severalmark" in text for text in parallel)
 
 
 @pytest.mark.parametrize("how", ["solved", "no look", "unknown", "changed", "no workflow", "no database"])

@@ -56,7 +56,7 @@ def ref(text: Any) -> dict[str, Any]:
     return {"$ref": text}
 
 
-def said(question: str, *calls: dict[str, Any]) -> str:
+def said(question: str, *calls: Any) -> str:
     return json.dumps({"question": question, "calls": calls})
 
 
@@ -307,6 +307,10 @@ def test_tools_are_linked_by_documents_and_by_what_was_seen() -> None:
     links.prove(["login", "pay"], [call("login"), call("pay", token=ref("1.session"))])
     assert links.rank("login", "pay") == 2
     assert "session: string" in links.told("login")
+    alone = link(half=({"n": number}, None))
+    assert alone.pair("half", random.Random(0)) == ("half", "half")
+    still = link(now=({}, None), half=({"n": number}, None))
+    assert still.pair("now", random.Random(0)) == still.pair("half", random.Random(0)) == ("now", "half")
 
 
 def test_references_are_looked_up_in_results() -> None:
