@@ -12,12 +12,12 @@ from workbench.store import Store
 class TrainRows:
     """Keeps the scores of train rows, each once for a candidate and a replica, so that a replay adds nothing.
 
-    An optimizer scores the rows of train a few at a time: those of one candidate and replica gather in one evaluation,
-    which is complete when all of them are there. Only score and kind of failure are kept; answers are in `calls`.
+    An optimizer scores the rows of train a few at a time: those of one candidate and replica gather in one evaluation, whose
+    own n and score are left empty. Only score and kind of failure of a row are kept; answers are in `calls`.
     """
 
     def __init__(self, store: Store, run_id: int, train: Sequence[Example]):
-        self.store, self.run_id, self.size = store, run_id, len(train)
+        self.store, self.run_id = store, run_id
         self.places = {example.id: (place, example) for place, example in enumerate(train)}
 
     def record(self, evaluation: Evaluation) -> None:
@@ -33,9 +33,6 @@ class TrainRows:
             write("insert or ignore into results (evaluation_id, position, example, score, failure) values ((select id from "
                   "evaluations where run_id = ? and candidate = ? and replica = ? and split = 'train'), ?, ?, ?, ?)",
                   *key, place, result.example.id, result.score, result.failure)  # fmt: skip
-        write("update evaluations set (n, score, failed, complete) = (select count(*), avg(coalesce(r.score, 0)), "
-              "count(r.failure), count(*) = ? from results r where r.evaluation_id = evaluations.id) "
-              "where run_id = ? and candidate = ? and replica = ? and split = 'train'", self.size, *key)  # fmt: skip
 
 
 def train_scores(store: Store, run_id: int) -> dict[str, list[float]]:
