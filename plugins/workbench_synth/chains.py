@@ -181,13 +181,14 @@ class Links:
         return self.seen.get(name) or self.documented.get(name)
 
     def rank(self, first: str, second: str) -> int:
-        """2: a result of the first fits an argument of the second. 1: nothing is known of the results. 0: none fits."""
+        """2: a part of what the first returns fits an argument of the second by name and type. 1: by type alone, since it has
+        no name, or nothing is known of the results. 0: none fits."""
         if (first, second) in self.proven:
             return 2
         if not (known := self.returned(first)):
             return 1
         takes = self.apis[second].parameters.items()
-        return 2 if any(_fits(p, kind, name, about) for p, kind in known.items() for name, about in takes) else 0
+        return max((_fit(p, kind, name, about) for p, kind in known.items() for name, about in takes), default=0)
 
     def pair(self, about: str, rng: random.Random) -> tuple[str, str]:
         """Two tools of which the second can follow the first, one of them `about`, drawn from those that fit best. Some tool
@@ -237,9 +238,12 @@ def _kind(value: Any) -> str:
 _SAMPLES = {"boolean": True, "integer": 1, "number": 1.5, "string": "", "array": [], "object": {}}
 
 
-def _fits(path: tuple[str, ...], kind: str | None, name: str, about: Any) -> bool:
-    """Whether a part of a result can be an argument: the types agree, and so does a word of their names, if it has one."""
+def _fit(path: tuple[str, ...], kind: str | None, name: str, about: Any) -> int:
+    """How well a part of a result can be an argument: 2 if the types agree and a word of the names does, 1 if the types agree
+    and the part has no name, else 0."""
     sample = _SAMPLES.get(kind or "", UNKNOWN)
     schema = {k: v for k, v in about.items() if k in ("type", "anyOf")} if isinstance(about, Mapping) else {}
     named = next((part for part in reversed(path) if not part.isdecimal()), None)
-    return misfit(sample, schema) is None and (named is None or bool(words(named) & words(name)))
+    if misfit(sample, schema) is not None:
+        return 0
+    return 1 if named is None else 2 * bool(words(named) & words(name))

@@ -120,12 +120,15 @@ class Requests:
         return kind
 
     def _name(self) -> str:
-        """The tool with the fewest rows; with failures, the one that is furthest behind its share of the requests."""
+        """The tool with the fewest rows and requests; with failures, the one that is furthest behind its share of requests.
 
-        def behind(name: str) -> tuple[float, float]:
+        Rows alone will not do: a tool whose rows are always refused would take all requests.
+        """
+
+        def behind(name: str) -> float:
             if self.failed is None:
-                return self.kept_by[name], self.asked_by[name]
-            return (self.asked_by[name] + 1) / self.failed.weights[name], 0
+                return self.kept_by[name] / self.spec.each + self.asked_by[name]
+            return (self.asked_by[name] + 1) / self.failed.weights[name]
 
         least = min(behind(name) for name in self.apis)
         return self.rng.choice([name for name in self.apis if behind(name) == least])

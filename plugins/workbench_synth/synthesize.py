@@ -2,7 +2,7 @@
 
 Sources: APIGen (Liu et al., arXiv 2406.18518): sampled tools and questions, checks of format, execution and meaning,
 in this order; GOAT (arXiv 2510.12218): from documents of tools alone, with calls that need each other. Departures: a judge
-is asked only on request; rows are drawn for the tool with the fewest kept ones, so that none is left out.
+is asked only on request; rows are drawn for the tool with the fewest so far, so that none is left out.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from workbench.cli import cli
 from workbench.errors import SpecError
 from workbench.lm import Request
 from workbench_synth.apis import load_apis, misfit
+from workbench_synth.chains import Links
 from workbench_synth.settings import load_synthesis
 from workbench_synth.synthesize import Found, objects_in, synthesize, write_rows
 
@@ -194,6 +195,10 @@ def test_documents_of_the_shared_data_are_read(tmp_path: Path) -> None:
     token = next(a for a in docs if a.name == "GetUserToken")
     assert misfit({"username": "a", "password": "b"}, token.schema) is None
     assert misfit({"username": "a"}, token.schema) == "arguments lacks 'password'"
+    links = Links(docs)
+    users = {a.name for a in docs if "token" in a.parameters}
+    assert {a.name for a in docs if links.rank("GetUserToken", a.name) == 2} == users and len(users) == 18
+    assert sum(links.rank(a.name, b.name) == 2 for a in docs for b in docs if a is not b) == 167, "as the README says"
     (tmp_path / "toole.json").write_text(
         json.dumps(json.loads((shared / "toole/tools.json").read_text())["plugin_des"])
     )

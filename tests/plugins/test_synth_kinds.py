@@ -304,6 +304,8 @@ def test_tools_are_linked_by_documents_and_by_what_was_seen() -> None:
     assert links.rank("login", "pay") == 0 and links.rank("login", "rain") == 2
     links.see("pay", 3)
     assert links.rank("pay", "rain") == 0, "a number is no text"
+    links.see("rain", "wet")
+    assert links.rank("rain", "login") == 1, "a text without a name could be anything"
     links.prove(["login", "pay"], [call("login"), call("pay", token=ref("1.session"))])
     assert links.rank("login", "pay") == 2
     assert "session: string" in links.told("login")
@@ -311,6 +313,36 @@ def test_tools_are_linked_by_documents_and_by_what_was_seen() -> None:
     assert alone.pair("half", random.Random(0)) == ("half", "half")
     still = link(now=({}, None), half=({"n": number}, None))
     assert still.pair("now", random.Random(0)) == still.pair("half", random.Random(0)) == ("now", "half")
+
+
+def test_requests_for_chains_tell_what_was_seen_of_results(tmp_path: Path) -> None:
+    script = Script(lambda request: CANCEL)
+    synthesize(write(tmp_path, kinds=["chain"], budget={"calls": 8}), database=str(tmp_path / "a.db"), pool=script)
+    asked = [str(request.messages) for request in script.requests]
+    pairs = [re.findall(r"first `(\w+)`, later `(\w+)`", text)[0] for text in asked]
+    assert "not known in detail" in asked[0] and ("find_order", "cancel") in pairs[1:]
+    # Nothing that an order has is called a city, and what cancel returns has no name: it is as good as unknown.
+    assert ("find_order", "weather") not in pairs[1:]
+    seen = {
+        "find_order": "order.id: integer, order.open: boolean, items.0.sku: string",
+        "cancel": "(the whole result): string",
+    }
+    for pair, text in list(zip(pairs, asked, strict=True))[1:]:
+        assert seen.get(pair[0], "not known in detail") in text
+
+
+def test_chains_whose_values_were_met_before_are_duplicates(tmp_path: Path) -> None:
+    """Other references, the same calls once they are run."""
+    one = said("skies where anna lives", call("find_order", name="anna"), call("weather", city=ref("1.items.0.sku")))
+    two = said("tell me more about ANNA rather than order", call("find_order", name="anna"), call("weather", city="ANNA"),
+               call("weather", city=ref("2")))  # fmt: skip
+    three = said("whatever there may be for who bought it", call("find_order", name="anna"),
+                 call("weather", city=ref("1.items.0.tag")))  # fmt: skip
+    tools = TOOLS.replace('"sku": name.upper()', '"sku": name.upper(), "tag": name.upper()')
+    path = write(tmp_path, kinds=["chain"])
+    (tmp_path / "tools.py").write_text(tools)
+    found = synthesize(path, database=str(tmp_path / "a.db"), pool=Script(lambda request: f"{one}\n{two}\n{three}"))
+    assert len(found.rows) == 1 and found.rejected["format"] == 1 and found.rejected["duplicate"] == 1
 
 
 def test_references_are_looked_up_in_results() -> None:
