@@ -104,7 +104,7 @@ class Requests:
             text += "\nQuestions of the kind that is wanted:\n" + "\n".join(f"- {q}" for q in told)
         like = self.failed.draw(self.rng, kind, name) if self.failed else []
         if like:
-            text += "\nA model got these wrong. Write requests of the same kind that are a bit different:\n"
+            text += "\nA model failed these, shown with what would have been right. Write others of their kind, a bit different:\n"
             text += "\n".join(f"- {row.told}" for row in like)
         system = _WRITE[kind].format(
             count=self.spec.each, tool=name, most=self.spec.most, first=first, second=second

@@ -55,7 +55,12 @@ class Synthesis(Strict):
                                       "the run alone")  # fmt: skip
     rows: int = Field(100, ge=1, description="rows wanted")
     each: int = Field(5, ge=1, le=50, description="rows asked for in one request")
-    shown: int = Field(3, ge=1, le=50, description="tools shown in one request; the rows are about the first of them")
+    shown: int = Field(
+        3,
+        ge=1,
+        le=50,
+        description="tools shown in one request; the rows are about the first, those of chains about two",
+    )
     similar: float = Field(0.7, gt=0, le=1, description="a question that shares so much of its words with an earlier one is a "
                            "duplicate")  # fmt: skip
     temperature: float = Field(1.0, gt=0, le=2, description="at which rows are drawn")

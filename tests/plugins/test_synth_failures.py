@@ -109,7 +109,7 @@ def test_failed_train_rows_are_shown_and_no_row_of_val_or_test(tmp_path: Path) -
     assert shown == {f"trainmark{n}" for n in range(9) if n % 3 != 2}, (
         "the solved ones, val, test and the shared row are not"
     )
-    assert "hidden documents" not in asked and "A model got these wrong" in asked
+    assert "hidden documents" not in asked and "A model failed these" in asked
     like = [r["source"]["like"] for r in found.rows if "like" in r["source"]]
     assert like and all(one["run"] == name and len(one["rows"]) == 2 for one in like)
     about = Counter(r["calls"][0]["name"] for r in found.rows)
@@ -117,7 +117,7 @@ def test_failed_train_rows_are_shown_and_no_row_of_val_or_test(tmp_path: Path) -
     assert about["sing"] > about["pay"] > about["rain"] >= 1 and about["nap"] >= 1
     for text in texts(script):
         tool = text.split("tool `")[1].split("`")[0]
-        assert ("A model got these wrong" in text) == (tool in ("pay", "sing")), "only rows of the tool itself"
+        assert ("A model failed these" in text) == (tool in ("pay", "sing")), "only rows of the tool itself"
 
 
 def test_the_floor_makes_all_tools_equal_at_1(tmp_path: Path) -> None:
