@@ -79,6 +79,8 @@ def resume(
     store, kept = Store(database, create=False), None
     try:
         row = store.find_run(run)
+        if row["file"] is None:
+            raise StoreError(f"run {row['run']} ({row['status']}) is none of workbench optimize; it cannot be resumed")
         stored = json.loads(row["options"])
         if (kept := None if chosen() else stored.get("sandbox")) is not None:
             choose(kept)
@@ -176,12 +178,15 @@ def _wrong_elsewhere(source: Source, error: SpecError, base: Path) -> list[SpecE
 
 
 def _stored(row: Any, sets: Sequence[tuple[str, Any]]) -> tuple[Spec, Source, Task, list[tuple[str, Optimizer]]]:
-    return _prepare(load_yaml(row["spec"], row["file"]), Path(row["file"]).parent, sets)
+    file = row["file"] or json.loads(row["options"]).get("of")  # of `workbench eval`, which nothing resumes
+    if file is None:
+        raise StoreError(f"run {row['run']} ({row['status']}) is of no workflow file")
+    return _prepare(load_yaml(row["spec"], file), Path(file).parent, sets)
 
 
 def prepare_stored(row: Any) -> Task:
     """The task of a stored run, as its file and its flags were when it started."""
-    return _stored(row, [(a, v) for a, v in json.loads(row["options"])["sets"]])[2]
+    return _stored(row, [(a, v) for a, v in json.loads(row["options"]).get("sets", ())])[2]
 
 
 def load_optimizers(spec: Spec, source: Source) -> list[tuple[str, Optimizer]]:

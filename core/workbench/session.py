@@ -19,6 +19,7 @@ from workbench.evaluate import Evaluation, Evaluator, Result
 from workbench.export import write_workflow
 from workbench.guard import leaks
 from workbench.ledger import Ledger, ServerDead
+from workbench.outcomes import TrainRows
 from workbench.plugins import plugins
 from workbench.ready import lms_not_ready, lms_of, not_ready, wrong_in_file
 from workbench.report import Report, build_report
@@ -79,7 +80,8 @@ class Session:
         self.ledger = Ledger(store, run_id, task.spec.budget, self._on_call, earlier_seconds)
         self.runtime = Runtime(self.ledger, task.spec.lm, task.spec.roles, pool or LMPool(), task.spec.policy)
         self.evaluator = Evaluator(self.runtime, task.metric, task.spec.concurrency)
-        self.progress = Progress(self._on_candidate, self._on_evaluation, on_note=self._on_note)
+        self.progress = Progress(self._on_candidate, self._on_evaluation, on_note=self._on_note,
+                                 on_rows=TrainRows(store, run_id, task.dataset.train).record)  # fmt: skip
         self._candidates: set[str] = set()
         self._watched = bool(plugins().manager.hook.call_settled.get_hookimpls())
         self._saved_seconds = 0.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from workbench.errors import SpecError, suggest
 from workbench.evaluate import Evaluator
 from workbench.ledger import Ledger
 from workbench.loop import run_course
+from workbench.outcomes import TrainRows
 from workbench.proof import interval
 from workbench.run import prepare
 from workbench.runtime import Consent, Runtime
@@ -48,19 +49,26 @@ def run_single(path: Path, inputs: dict[str, str] | None, index: int | None, set
 
 
 def evaluate_file(path: Path, split: str, sets: Sequence[tuple[str, Any]], database: str) -> dict[str, Any]:
-    """Score a workflow on one split."""
+    """Score a workflow on one split. Of train the score of each row is kept, as in a run that optimizes."""
     _, _, task, _ = prepare(path, sets)
     rows = getattr(task.dataset, split)
 
     async def job(evaluator: Evaluator) -> dict[str, Any]:
         evaluation = await evaluator.evaluate(task.workflow, rows, split=split)
+        ledger = evaluator.runtime.ledger
+        if split == "train":
+            TrainRows(ledger.store, ledger.run_id, rows).record(evaluation)
+        run = ledger.store.row("select run from runs where id = ?", ledger.run_id)
+        assert run is not None
         objectives = evaluation.objectives
         return {
-            "split": split, "score": evaluation.score, "ci95": list(interval(evaluation.scores)), "n": len(rows),
+            "run": run["run"], "split": split, "score": evaluation.score, "ci95": list(interval(evaluation.scores)), "n": len(rows),
             "failures": evaluation.failures, "cost": {k: v for k, v in objectives.items() if k != "score"},
         }  # fmt: skip
 
-    return _with_evaluator(task, database, "eval", job)
+    return _with_evaluator(
+        task, database, "eval", job, options={"sets": [list(s) for s in sets], "of": str(path.resolve())}
+    )
 
 
 def _with_evaluator(
@@ -69,6 +77,7 @@ def _with_evaluator(
     kind: str,
     job: Callable[[Evaluator], Awaitable[dict[str, Any]]],
     consent: Consent | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Do a job under a ledger of its own, so that its calls are recorded and billed like any others."""
 
@@ -76,9 +85,9 @@ def _with_evaluator(
         store = Store(database)
         try:
             cursor = store.execute(
-                "insert into runs (run, name, status, started, spec, options, seed) values (?, ?, ?, ?, ?, ?, ?)",
-                secrets.token_hex(4), task.spec.name, kind, now(), task.source.text, dumps({"sets": []}),
-                task.spec.seed,
+                "insert into runs (run, name, status, started, spec, options, data_hash, seed) values (?, ?, ?, ?, ?, ?, ?, ?)",
+                secrets.token_hex(4), task.spec.name, kind, now(), task.source.text, dumps(options or {"sets": []}),
+                task.data_hash, task.spec.seed,
             )  # fmt: skip
             assert cursor.lastrowid is not None
             ledger = Ledger(store, cursor.lastrowid, task.spec.budget)

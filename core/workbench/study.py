@@ -57,6 +57,7 @@ class Progress:
     best: Evaluation | None = None
     complete: dict[str, Evaluation] = field(default_factory=dict)  # on the whole val split, by workflow hash
     on_note: Callable[[str, str, Mapping[str, Any]], None] = lambda optimizer, message, figures: None
+    on_rows: Callable[[Evaluation], None] = lambda evaluation: None  # of rows that an optimizer chose
 
 
 @dataclass
@@ -114,6 +115,8 @@ class Study:
         )
         if on_val and replica == 0:
             await self._record(evaluation)
+        elif not on_val and not draws:  # runs that share their first calls are no fresh look
+            self.progress.on_rows(evaluation)
         return evaluation
 
     def _race(self) -> Race | None:
@@ -214,7 +217,7 @@ class Study:
             limits=limits if share < 1 else self.limits,
             progress=self.progress
             if val is None
-            else Progress(self.progress.on_candidate, _unrecorded, on_note=self.progress.on_note),
+            else replace(self.progress, on_evaluation=_unrecorded, best=None, complete={}),
         )
 
     async def improve(self, optimizer: Optimizer) -> Workflow:

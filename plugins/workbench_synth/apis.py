@@ -26,7 +26,8 @@ _PYTHON: dict[str, Any] = {"string": str, "integer": int, "number": (int, float)
 class Api:
     """A tool: name, description, JSON Schema of its arguments, and what runs it, if anything does.
 
-    source: Python that defines a function of its name, for the sandbox. tool: the user's own callable.
+    source: Python that defines a function of its name, for the sandbox. tool: the user's own callable. returns: JSON Schema
+    of its result, if the document has one.
     """
 
     name: str
@@ -34,6 +35,16 @@ class Api:
     schema: Mapping[str, Any]
     source: str = ""
     tool: Tool | None = None
+    returns: Mapping[str, Any] | None = None
+
+    @property
+    def runs(self) -> bool:
+        """Whether a call of it can be run."""
+        return self.tool is not None or bool(self.source)
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        return self.schema.get("properties") or {}
 
     def as_dict(self) -> dict[str, Any]:
         return {"name": self.name, "description": self.description, "parameters": dict(self.schema)}
@@ -78,6 +89,13 @@ def _read(path: Path) -> list[Api]:
                 raise SpecError(f"{path}: {error.message}", hint=error.hint) from None
             raise places.error((place,), error.message, error.hint) from None
     return apis
+
+
+class Unknown:
+    """A value that is known only when the calls are run: it fits every schema."""
+
+
+UNKNOWN = Unknown()
 
 
 class _Wrong(SpecError):
@@ -142,7 +160,17 @@ def _api(entry: Any, path: Path) -> Api:
             f"{path}: the parameters of {entry.get('name')} are no JSON Schema: {str(given)[:60]}", path=("apis",)
         )
     schema = _schema(given if "properties" in given else {"properties": given, "required": list(given)})
-    return Api(entry["name"], str(entry.get("description") or ""), schema, str(entry.get("source") or ""))
+    source, description = str(entry.get("source") or ""), str(entry.get("description") or "")
+    return Api(entry["name"], description, schema, source, returns=_returns(entry))
+
+
+def _returns(entry: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The schema of the result: `returns`, `response`, or API-Bank's `output_parameters`; None where it is words."""
+    given = next((entry[key] for key in ("returns", "response", "output_parameters") if entry.get(key)), None)
+    if not isinstance(given, Mapping):
+        return None
+    whole = isinstance(given.get("type"), str | list) or "properties" in given or "anyOf" in given
+    return _schema(given if whole else {"type": "object", "properties": given})
 
 
 def _schema(schema: Any) -> Any:
@@ -169,7 +197,7 @@ def misfit(value: Any, schema: Any, place: str = "arguments") -> str | None:
 
     Arguments that a schema does not name are refused, as calling the function would.
     """
-    if not isinstance(schema, Mapping):
+    if not isinstance(schema, Mapping) or value is UNKNOWN:
         return None
     if isinstance(schema.get("anyOf"), list):
         reasons = [misfit(value, option, place) for option in schema["anyOf"]]
@@ -177,9 +205,9 @@ def misfit(value: Any, schema: Any, place: str = "arguments") -> str | None:
     kinds = schema.get("type") or ("object" if "properties" in schema else [])
     kinds = [kinds] if isinstance(kinds, str) else kinds
     if kinds and not any(_is(value, kind) for kind in kinds):
-        return f"{place} must be of type {' or '.join(kinds)}, not {json.dumps(value)[:60]}"
+        return f"{place} must be of type {' or '.join(kinds)}, not {json.dumps(value, default=str)[:60]}"
     if "enum" in schema and value not in schema["enum"]:
-        return f"{place} must be one of {schema['enum']}, not {json.dumps(value)[:60]}"
+        return f"{place} must be one of {schema['enum']}, not {json.dumps(value, default=str)[:60]}"
     if isinstance(value, Mapping) and isinstance(schema.get("properties"), Mapping):
         properties = schema["properties"]
         for name in schema.get("required") or ():

@@ -23,17 +23,19 @@ from workbench.cli import echo_json, visible
 @click.option("--rows", type=click.IntRange(1), help="Rows wanted, in place of the file's.")
 @click.option("--calls", type=click.IntRange(1), help="Ceiling of calls, in place of the file's.")
 @click.option("--seed", type=int, help="In place of the file's.")
+@click.option("--failures", metavar="RUN", help="Rows like the train rows that this run failed.")
 @click.option("--db", default="workbench.db", envvar="WORKBENCH_DB", show_default=True, help="Run database.")
 @click.option("--json", "as_json", is_flag=True, help="End with one line of JSON on stdout.")
-def synthesize_command(file: Path, out: Path, rows: int | None, calls: int | None, seed: int | None, db: str,
-                       as_json: bool) -> None:  # fmt: skip
+def synthesize_command(file: Path, out: Path, rows: int | None, calls: int | None, seed: int | None, failures: str | None,
+                       db: str, as_json: bool) -> None:  # fmt: skip
     """Let a model write rows for the tools of FILE, and keep those that pass all checks.
 
     After a kill, the same command goes on: what was paid for is in the database. Exits 1 if no row passed.
     """
     from workbench_synth.synthesize import synthesize
 
-    given: dict[str, Any] = {"rows": rows, "seed": seed, "budget": {"calls": calls} if calls else None}
+    given: dict[str, Any] = {"rows": rows, "seed": seed, "budget": {"calls": calls} if calls else None,
+                             "failures": failures}  # fmt: skip
     found = synthesize(file, database=db, changes={k: v for k, v in given.items() if v is not None}, out=out)
     if not found.rows:
         click.echo(f"No row passed the checks, so {out} was not written.", err=True)
@@ -41,6 +43,8 @@ def synthesize_command(file: Path, out: Path, rows: int | None, calls: int | Non
         echo_json({**found.as_dict(), "out": str(out)})
         sys.exit(0 if found.rows else 1)
     click.echo(f"{len(found.rows)} rows in {out}, from {found.requests} requests ({found.spent['calls']} calls)")
+    if len(kinds := found.as_dict()["kinds"]) > 1:
+        click.echo("  of these, " + ", ".join(f"{kind}: {count}" for kind, count in kinds.items()))
     for reason, count in found.as_dict()["rejected"].items():
         if count:
             click.echo(visible(f"  left out, {reason}: {count}, e.g. {found.examples[reason]}"))

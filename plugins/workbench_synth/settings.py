@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from workbench.spec import BudgetSpec, LMSpec, named_lm, named_lms, spec_error
 from workbench.strict import Strict
 from workbench.task import check_lms
 from workbench.yamlsource import Source, load_yaml_file
+
+#: What calls answer a question: one, several that do not need each other, several of which a later one needs what an earlier
+#: one returned, or none that the tools shown could do.
+Kind = Literal["simple", "parallel", "chain", "none"]
+
+
+class Failures(Strict):
+    """The train rows that a workflow failed, of which more are wanted."""
+
+    run: str = Field(min_length=1, description="the run of `workbench optimize`, or of `workbench eval --split train`")
+    database: str | None = Field(None, description="its run database; default: that of the command")
+    calls: str = Field("calls", description="field of its rows that holds the calls wanted")
+    shown: int = Field(2, ge=1, le=10, description="failed rows shown in one request")
+    floor: float = Field(0.1, gt=0, le=1, description="how often a tool is asked about whose rows are all solved, against "
+                         "one whose rows are solved half of the time")  # fmt: skip
 
 
 class Synthesis(Strict):
@@ -30,10 +46,21 @@ class Synthesis(Strict):
     )
     questions: list[str] = Field(default_factory=list, description="questions of the kind that is wanted, some of which are "
                                  "shown in each request")  # fmt: skip
+    judge: bool = Field(False, description="ask the model of the role judge whether the calls do what was asked")
+    kinds: dict[Kind, float] = Field(default_factory=lambda: {"simple": 1.0}, min_length=1,
+                                     description="share of requests for rows of each kind: simple, parallel, chain, none; "
+                                     "short: a list")  # fmt: skip
+    most: int = Field(3, ge=2, le=10, description="calls of one row of several calls at most")
+    failures: Failures | None = Field(None, description="ask for rows like the train rows that an earlier run failed; short: "
+                                      "the run alone")  # fmt: skip
     rows: int = Field(100, ge=1, description="rows wanted")
     each: int = Field(5, ge=1, le=50, description="rows asked for in one request")
-    shown: int = Field(3, ge=1, le=50, description="tools shown in one request; the rows are about the first of them")
-    judge: bool = Field(False, description="ask the model of the role judge whether the call does what was asked")
+    shown: int = Field(
+        3,
+        ge=1,
+        le=50,
+        description="tools shown in one request; the rows are about the first, those of chains about two",
+    )
     similar: float = Field(0.7, gt=0, le=1, description="a question that shares so much of its words with an earlier one is a "
                            "duplicate")  # fmt: skip
     temperature: float = Field(1.0, gt=0, le=2, description="at which rows are drawn")
@@ -45,6 +72,27 @@ class Synthesis(Strict):
 
     _lm_name = field_validator("lm", mode="before")(named_lm)
     _role_names = field_validator("roles", mode="before")(named_lms)
+
+    @field_validator("kinds", mode="before")
+    @classmethod
+    def _short_kinds(cls, value: Any) -> Any:
+        value = [value] if isinstance(value, str) else value
+        return {str(kind): 1.0 for kind in value} if isinstance(value, list) else value
+
+    @field_validator("kinds")
+    @classmethod
+    def _checked_kinds(cls, value: dict[Kind, float], info: ValidationInfo) -> dict[Kind, float]:
+        if wrong := next((kind for kind, share in value.items() if not 0 < share < math.inf), None):
+            raise ValueError(f"the share of {wrong} must be above 0; leave out a kind that is not wanted")
+        if "none" in value and not info.data.get("judge"):
+            raise ValueError("rows of the kind none have no call that could be run, so a judge must see them: set judge: true, "
+                             "or leave none out")  # fmt: skip
+        return value
+
+    @field_validator("failures", mode="before")
+    @classmethod
+    def _short_failures(cls, value: Any) -> Any:
+        return {"run": value} if isinstance(value, str) else value
 
     @model_validator(mode="after")
     def _something(self) -> Synthesis:

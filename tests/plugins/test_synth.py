@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,8 @@ from workbench.cli import cli
 from workbench.errors import SpecError
 from workbench.lm import Request
 from workbench_synth.apis import load_apis, misfit
+from workbench_synth.chains import Links
+from workbench_synth.settings import load_synthesis
 from workbench_synth.synthesize import Found, objects_in, synthesize, write_rows
 
 APIS = {
@@ -192,6 +195,10 @@ def test_documents_of_the_shared_data_are_read(tmp_path: Path) -> None:
     token = next(a for a in docs if a.name == "GetUserToken")
     assert misfit({"username": "a", "password": "b"}, token.schema) is None
     assert misfit({"username": "a"}, token.schema) == "arguments lacks 'password'"
+    links = Links(docs)
+    users = {a.name for a in docs if "token" in a.parameters}
+    assert {a.name for a in docs if links.rank("GetUserToken", a.name) == 2} == users and len(users) == 18
+    assert sum(links.rank(a.name, b.name) == 2 for a in docs for b in docs if a is not b) == 167, "as the README says"
     (tmp_path / "toole.json").write_text(
         json.dumps(json.loads((shared / "toole/tools.json").read_text())["plugin_des"])
     )
@@ -245,6 +252,15 @@ def test_wrong_descriptions_of_tools_are_refused_at_their_place(
         load_apis("apis.json", [], tmp_path)
     found = (raised.value.line, raised.value.column)
     assert found == (place or (None, None)), "a list has no places: our reader of YAML wants a mapping"
+
+
+@pytest.mark.parametrize("page", ["plugins/workbench_synth/README.md", "docs/how-to/train.md"])
+def test_the_files_of_the_documents_are_right(page: str, tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / page).read_text()
+    (block,) = re.findall(r"\n\n((?:    (?!workbench).*\n)+)", text)
+    (tmp_path / "block.yaml").write_text(block)
+    spec, _ = load_synthesis(tmp_path / "block.yaml")
+    assert spec.apis and spec.judge and spec.kinds["parallel"] == 1.0
 
 
 def test_a_model_that_writes_no_row_ends_the_command_with_1(tmp_path: Path) -> None:

@@ -208,7 +208,8 @@ def eval_command(file: Path, split: str, sets: tuple[str, ...], seed: int | None
     if as_json:
         return echo_json(found)
     low, high = found["ci95"]
-    click.echo(f"{split}: {found['score']:.3f} [{low:.3f}, {high:.3f}] on {found['n']} rows")
+    kept = f", kept as run {found['run']}" if split == "train" else ""
+    click.echo(f"{split}: {found['score']:.3f} [{low:.3f}, {high:.3f}] on {found['n']} rows{kept}")
     if found["failures"]:
         click.echo("Failed: " + ", ".join(f"{k} {n}" for k, n in found["failures"].items()))
     click.echo(f"Per example: {found['cost']['tokens']:.0f} tokens, {found['cost']['calls']:.1f} calls, "
