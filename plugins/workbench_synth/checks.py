@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -120,19 +120,6 @@ class Duplicates:
     def _key(self, kind: Kind, calls: list[Call]) -> str:
         written = [canonical(call) for call in calls]
         return canonical(sorted(written) if kind == "parallel" else written)
-
-
-def objects_in(text: str) -> Iterator[dict[str, Any]]:
-    """The JSON objects that stand in a text, whatever stands around them; of nested ones the outermost."""
-    decoder, place = json.JSONDecoder(), text.find("{")
-    while place != -1:
-        try:
-            value, end = decoder.raw_decode(text, place)
-        except (json.JSONDecodeError, RecursionError):
-            end = place + 1
-        else:
-            yield value
-        place = text.find("{", end)
 
 
 def overlap(a: frozenset[str], b: frozenset[str]) -> float:

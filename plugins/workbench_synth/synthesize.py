@@ -20,13 +20,14 @@ from workbench.errors import BudgetSpent, LMError, NodeError
 from workbench.export import write_whole
 from workbench.ledger import Ledger
 from workbench.loop import run_course
+from workbench.propose import objects_in
 from workbench.runtime import LMPool, Runtime, make_request
 from workbench.store import RunLock, Store, dumps, now
 from workbench.workflow import digest
 from workbench.yamlsource import Source
 from workbench_synth.apis import Api, load_apis
 from workbench_synth.chains import Links
-from workbench_synth.checks import Call, Draft, Duplicates, Refused, concrete, drafted, objects_in
+from workbench_synth.checks import Call, Draft, Duplicates, Refused, concrete, drafted
 from workbench_synth.failures import Failed, load_failed, words_of
 from workbench_synth.requests import APPROVED, Messages, Request, Requests, judged
 from workbench_synth.settings import Synthesis, load_synthesis

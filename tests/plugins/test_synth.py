@@ -17,10 +17,11 @@ from tests.scripted import Script
 from workbench.cli import cli
 from workbench.errors import SpecError
 from workbench.lm import Request
+from workbench.propose import objects_in
 from workbench_synth.apis import load_apis, misfit
 from workbench_synth.chains import Links
 from workbench_synth.settings import load_synthesis
-from workbench_synth.synthesize import Found, objects_in, synthesize, write_rows
+from workbench_synth.synthesize import Found, synthesize, write_rows
 
 APIS = {
     "add": {
