@@ -30,8 +30,9 @@ class TrainRows:
         write("insert or ignore into evaluations (run_id, candidate, split, replica, n, failed, complete) "
               "values (?, ?, 'train', ?, 0, 0, 0)", *key)  # fmt: skip
         for place, result in seen:
-            write("insert or ignore into results (evaluation_id, position, example, score, failure) values ((select id from "
-                  "evaluations where run_id = ? and candidate = ? and replica = ? and split = 'train'), ?, ?, ?, ?)",
+            write("insert into results (evaluation_id, position, example, score, failure) values ((select id from evaluations "
+                  "where run_id = ? and candidate = ? and replica = ? and split = 'train'), ?, ?, ?, ?) on conflict do update "
+                  "set score = excluded.score, failure = excluded.failure where score is null",  # a server that is back
                   *key, place, result.example.id, result.score, result.failure)  # fmt: skip
 
 

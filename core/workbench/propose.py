@@ -198,12 +198,16 @@ def short(value: Any, most: int) -> str:
 
 def objects_in(text: str) -> Iterator[dict[str, Any]]:
     """The JSON objects that stand in a text, whatever stands around them; of nested ones the outermost."""
-    decoder, place = json.JSONDecoder(), text.find("{")
+    decoder, place = json.JSONDecoder(parse_constant=_no_number), text.find("{")
     while place != -1:
         try:
             value, end = decoder.raw_decode(text, place)
-        except (json.JSONDecodeError, RecursionError):
+        except (ValueError, RecursionError):  # ValueError: also a number of thousands of digits
             end = place + 1
         else:
             yield value
         place = text.find("{", end)
+
+
+def _no_number(name: str) -> float:
+    raise ValueError(f"{name} is not JSON")

@@ -192,7 +192,7 @@ def build_report(
         candidates=candidates, failures=failures,
         pareto=[{"workflow": e.workflow.hash, **{o: e.objectives[o] for o in objectives}} for e in front],
         warnings=warnings, error=error, test_rows=len(pairs), sandbox=_sandbox(ledger),
-        untried=_untried(roles) if status in ("finished", "budget") and candidates < 2 else None,
+        untried=_untried(roles, status) if status in ("finished", "budget") and candidates < 2 else None,
     )  # fmt: skip
 
 
@@ -218,9 +218,11 @@ def _asked(ledger: Ledger) -> list[Any]:
     ))  # fmt: skip
 
 
-def _untried(roles: Sequence[Any]) -> str:
+def _untried(roles: Sequence[Any], status: str) -> str:
     """Why no candidate was made."""
     asked = next((r for r in roles if r["role"] == "proposer"), None)
+    if asked is not None and asked["failed"] < asked["n"] and status == "budget":
+        return "the budget ended before there was a candidate (workbench estimate)"
     if asked is None:
         return ("either the optimizers find nothing here that they can change, or the budget is too small "
                 "(workbench estimate)")  # fmt: skip

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from workbench.data import Example
-from workbench.errors import SpecError, suggest
-from workbench.evaluate import Evaluator
+from workbench.errors import BudgetSpent, SpecError, suggest
+from workbench.evaluate import Evaluation, Evaluator, Result
 from workbench.ledger import Ledger
 from workbench.loop import run_course
 from workbench.outcomes import TrainRows
@@ -54,12 +54,25 @@ def evaluate_file(path: Path, split: str, sets: Sequence[tuple[str, Any]], datab
     rows = getattr(task.dataset, split)
 
     async def job(evaluator: Evaluator) -> dict[str, Any]:
-        evaluation = await evaluator.evaluate(task.workflow, rows, split=split)
-        ledger = evaluator.runtime.ledger
-        if split == "train":
-            TrainRows(ledger.store, ledger.run_id, rows).record(evaluation)
+        ledger, program = evaluator.runtime.ledger, evaluator.program(task.workflow)
         run = ledger.store.row("select run from runs where id = ?", ledger.run_id)
         assert run is not None
+        kept = TrainRows(ledger.store, ledger.run_id, rows if split == "train" else ())
+        done = 0
+
+        async def scored(index: int) -> Result:
+            nonlocal done
+            result = await evaluator.run_one(program, rows[index], 0, False, ())
+            kept.record(Evaluation(task.workflow, split, (result,), False))
+            done += 1
+            return result
+
+        try:
+            evaluation = Evaluation(task.workflow, split, tuple(await evaluator.gather(len(rows), scored)), True)
+        except BudgetSpent as error:
+            if split == "train" and done:
+                error.args = (f"{error}. The scores of {done} of {len(rows)} rows are kept as run {run['run']}",)
+            raise
         objectives = evaluation.objectives
         return {
             "run": run["run"], "split": split, "score": evaluation.score, "ci95": list(interval(evaluation.scores)), "n": len(rows),

@@ -272,10 +272,12 @@ class Store:
     def row(self, sql: str, *values: Any) -> sqlite3.Row | None:
         return self._reader.execute(sql, values).fetchone()
 
-    def find_run(self, run: str) -> sqlite3.Row:
-        """A run by its name or a beginning of it; "last" is the newest. Raises StoreError."""
+    def find_run(self, run: str, *, evals: bool = False) -> sqlite3.Row:
+        """A run by its name or a beginning of it; "last" is the newest, with evals also of `workbench eval`. Raises
+        StoreError."""
         if run == "last":
-            found = list(self.rows("select * from runs where file is not null order by id desc limit 1"))
+            among = "file is not null or status = 'eval'" if evals else "file is not null"
+            found = list(self.rows(f"select * from runs where {among} order by id desc limit 1"))
         else:
             found = list(self.rows("select * from runs where run = ? or run like ? || '%'", run, run))
             found = [r for r in found if r["run"] == run] or found

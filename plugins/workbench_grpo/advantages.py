@@ -110,7 +110,8 @@ def step_advantages(rows: Sequence[Row], objective: Objective) -> Array:
 
 
 def step_returns(rows: Sequence[Row], gamma: float) -> Array:
-    """Of each step what it and the later steps of its rollout earned, discounted by their distance."""
+    """Of each step what it and the later steps of its rollout earned, discounted by their distance; NaN in a rollout that
+    was not scored."""
     by_rollout: dict[tuple[str, int], list[int]] = defaultdict(list)
     for i, row in enumerate(rows):
         by_rollout[row.task, row.rollout].append(i)
@@ -124,7 +125,7 @@ def step_returns(rows: Sequence[Row], gamma: float) -> Array:
             if own is None:
                 own = _number(row.reward) if i == indices[-1] else 0.0
             later = own + gamma * later
-            returns[i] = later
+            returns[i] = later if math.isfinite(_number(row.reward)) else math.nan
     return returns
 
 

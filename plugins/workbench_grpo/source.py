@@ -159,7 +159,8 @@ class StudySource:
                 ):
                     steps[name].append({"agent": span.agent or span.node, "turn": turn, "prompt_ids": r.prompt_ids,
                                         "token_ids": r.token_ids, "logprobs": r.logprobs, "text": r.text,
-                                        "truncated": r.finish == "length", "step_reward": call.earned,
+                                        "truncated": r.finish == "length", 
+                                        "step_reward": None if rollout.guarded else call.earned,
                                         "anchor": state_of(span.agent or span.node, call) if self.observed else None})  # fmt: skip
                     turn += 1
         return [row for name, found in steps.items() for row in rows_of(

@@ -229,6 +229,8 @@ class DSPyLM:
         )  # the transport's own error, where there was a connection to have one
         if kind == "connection" and cause is not None and not type(cause).__name__.startswith("Connect"):
             kind = "broken"
+        if kind == "server":
+            kind = _behind(error) or kind
         text = str(getattr(error, "message", "") or error).split("\n\n")[0]  # without DSPy's advice
         for secret in _secrets(self._settings.api_key_env, self._client):
             text = text.replace(secret, "***")
@@ -237,6 +239,18 @@ class DSPyLM:
         if retry_after is not None and not 0 <= retry_after < float("inf"):
             retry_after = None
         return LMError(kind or "bad_request", text, retry_after=retry_after, status=status)
+
+
+def _behind(error: BaseException | None) -> str | None:
+    """What really happened where LiteLLM speaks of a server's error: it calls everything a 500 that it cannot read."""
+    while error is not None:
+        if isinstance(error, json.JSONDecodeError | UnicodeDecodeError | RecursionError):
+            return "bad_body"
+        module, name = type(error).__module__.partition(".")[0], type(error).__name__
+        if module == "httpx" and name != "HTTPStatusError":
+            return "connection" if name.startswith("Connect") else "broken"
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def _finish(reason: str, text: str, refusal: str, calls: tuple[Any, ...]) -> str:

@@ -150,9 +150,9 @@ class Bank:
             for span in result.trace.spans:
                 if span.node == self.site.path:
                     query = span.inputs
-                    told = span.notes.get("recalled", ()) if self.site.recall else span.notes.get("shown")
-                    if told is None and hasattr(node, "shown"):
-                        told = node.shown(span.inputs)
+                    told = span.notes.get("recalled", ()) if self.site.recall else span.notes.get("demos_shown")
+                    if told is None and hasattr(node, "demos_shown"):
+                        told = node.demos_shown(span.inputs)
                     shown |= {keys[i] for i in told} if told is not None else set(keys)
             seen = Shown(evaluation.split, result.example.id, query, frozenset(shown), result.score)
             self.log[seen.split, seen.row, seen.keys] = seen

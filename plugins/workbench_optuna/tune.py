@@ -8,6 +8,7 @@ median stopping rule of Google Vizier, Golovin et al. 2017); a trial that is sto
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -80,9 +81,10 @@ class Tune(Optimizer):
         needed, left = study.worst_calls(study.workflow, study.val), study.remaining("calls")
         count = next((n for n in range(self.trials, 0, -1) if _share(n) * left >= needed), 0)
         if count < self.trials:
+            most = math.ceil(needed / _share(self.trials)) - int(left)
             study.tell(
                 f"{left:.0f} calls are left, and each trial needs at least the {needed} of one pass over val: {count} trials are "
-                f"run, not {self.trials}. All of them take at least {self.trials * needed - int(left)} more in budget: calls",
+                f"run, not {self.trials}. All of them take at least {most} more in budget: calls",
                 trials=count,
             )
         for number in range(count):

@@ -105,7 +105,7 @@ class Predict(SignatureNode):
         stop = plain.stop_strings(self.asked) if plainly else ()
         return {"temperature": temperature, "top_p": decoding.top_p, "max_tokens": tokens, "stop": stop}
 
-    def shown(self, values: Mapping[str, Any]) -> list[int]:
+    def demos_shown(self, values: Mapping[str, Any]) -> list[int]:
         """The numbers of the demos shown for an input; never the input itself with its answer."""
         names, demos = self.inputs, self.config.demos
 
@@ -129,9 +129,9 @@ class Predict(SignatureNode):
         return [*self._render({n: values[n] for n in self.inputs}), {"role": "assistant", "content": answer}]
 
     async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
-        shown = self.shown(inputs)
+        shown = self.demos_shown(inputs)
         if self.config.retrieve:
-            ctx.note(shown=shown)
+            ctx.note(demos_shown=shown)
         messages = self._render(inputs, shown)
         if self.config.samples == 1:
             return self._read(await self._ask(messages, ctx, 0), ctx)
@@ -155,7 +155,7 @@ class Predict(SignatureNode):
         return await ctx.complete(messages, lm=self.lm, replica=replica, **self.settings)
 
     def _render(self, inputs: Mapping[str, Any], shown: Sequence[int] | None = None) -> list[dict[str, str]]:
-        demos = [self.config.demos[i] for i in (self.shown(inputs) if shown is None else shown)]
+        demos = [self.config.demos[i] for i in (self.demos_shown(inputs) if shown is None else shown)]
         if self.config.adapter == "plain":
             return plain.messages(self.asked, self.system, demos, inputs)
         from workbench_predict.dspy_adapters import render

@@ -135,8 +135,9 @@ def _row(world: str, optimizer: str, budget: int, runs: Sequence[Any], reference
     from workbench.proof import paired_proof
     from workbench_sim.run import mean_and_interval
 
-    score, (low, high) = mean_and_interval([r.accuracy for r in runs])
-    regret, (least, most) = mean_and_interval([r.best - r.accuracy for r in runs])
+    measured = [r for r in runs if r.measured]
+    score, (low, high) = mean_and_interval([r.accuracy for r in measured or runs])
+    regret, (least, most) = mean_and_interval([r.best - r.accuracy for r in measured or runs])
     low, least = max(0.0, low), max(0.0, least)  # with few seeds Student's t reaches beyond what there can be
     high, most = min(1.0, high), min(1.0, most)
     row: dict[str, Any] = {
@@ -144,12 +145,13 @@ def _row(world: str, optimizer: str, budget: int, runs: Sequence[Any], reference
         "score": {"mean": score, "ci95": [low, high]}, "regret": {"mean": regret, "ci95": [least, most]},
         "calls": sum(r.calls for r in runs) / len(runs), "claimed_gain_rate": sum(r.claimed for r in runs) / len(runs),
         "errors": sorted({r.error for r in runs if r.error}),
-        "measured": sum(r.measured for r in runs), "untried": sorted({r.untried for r in runs if r.untried}),
+        "measured": len(measured), "untried": sorted({r.untried for r in runs if r.untried}),
     }  # fmt: skip
-    if not row["measured"]:
+    if not measured:
         row |= {"score": None, "regret": None}  # those of the baseline would pass for the optimizer's
-    elif optimizer != REFERENCE:
-        proof = paired_proof([r.accuracy for r in reference], [r.accuracy for r in runs])
+    pairs = [(a.accuracy, b.accuracy) for a, b in zip(reference, runs, strict=True) if a.measured and b.measured]
+    if len(pairs) > 1 and optimizer != REFERENCE:
+        proof = paired_proof([a for a, _ in pairs], [b for _, b in pairs])
         row["vs_random"] = {"diff": proof.diff, "ci95": list(proof.ci95)}
     return row
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import math
 import random
 import statistics
 import tempfile
@@ -138,7 +139,7 @@ def run_world(world: World, optimizer: Any, *, calls: int, seed: int, rows: Mapp
         kept = {name: paid.get(name, 0) for name in ("calls", "prompt_tokens", "largest_prompt")}
         winner = max(cheap, key=lambda e: e.score).workflow if cheap else report.winner
         reached = accuracy(world, winner, seed)
-        untried = (told[-1] if told else report.untried) if report.untried else None
+        untried = "; it told: ".join([report.untried, *told[-1:]]) if report.untried else None
         return Result(reached, report.spent["calls"], report.gain_shown, None, kept, world.best, untried)
 
 
@@ -275,9 +276,11 @@ def _run_job(job: tuple[str, Any, int, int]) -> Result:
 
 
 def mean_and_interval(values: Sequence[float]) -> tuple[float, tuple[float, float]]:
-    """The mean with its 95% interval (Student's t)."""
+    """The mean with its 95% interval (Student's t); of a single value nothing is known."""
     from scipy.stats import t
 
     mean, n = statistics.mean(values), len(values)
+    if n < 2:
+        return mean, (-math.inf, math.inf)
     half = float(t.ppf(0.975, n - 1)) * statistics.stdev(values) / n**0.5
     return mean, (mean - half, mean + half)

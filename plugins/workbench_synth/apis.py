@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -224,6 +225,6 @@ def misfit(value: Any, schema: Any, place: str = "arguments") -> str | None:
 
 
 def _is(value: Any, kind: str) -> bool:
-    if kind in ("integer", "number") and isinstance(value, bool):
-        return False
+    if kind in ("integer", "number") and (isinstance(value, bool) or value in (math.inf, -math.inf)):
+        return False  # 1e999 is no number that JSON can hold
     return isinstance(value, _PYTHON[kind]) if kind in _PYTHON else True

@@ -18,6 +18,8 @@ from workbench_synth.apis import UNKNOWN, Api, misfit
 
 #: Parts of a result that are looked at, and how deep.
 _PARTS, _DEPTH = 24, 4
+#: The same where a value is looked for.
+_MANY = 1000
 #: Arguments may be nested so deep.
 DEEPEST = 30
 
@@ -98,7 +100,7 @@ def unlinked(calls: Sequence[Mapping[str, Any]]) -> str | None:
 def made_up(call: Mapping[str, Any], api: Api, question: str, results: Sequence[Any]) -> str | None:
     """The argument of a later call whose value should have been a reference: the question does not say it, and an earlier
     call returned this value, or one of this name. None if there is none. Looks at texts and numbers alone."""
-    earlier = [(n, path, value) for n, result in enumerate(results, 1) for path, value in parts(result)]
+    earlier = [(n, path, value) for n, result in enumerate(results, 1) for path, value in parts(result, _MANY, _MANY)]
     for place, value in _values(call["arguments"]):
         about = api.parameters.get(place[0]) if place else None
         if isinstance(about, Mapping) and "enum" in about or _said(value, question):
@@ -126,23 +128,23 @@ def _values(arguments: Any, place: tuple[str, ...] = ()) -> Iterator[tuple[tuple
 
 def _said(value: Any, question: str) -> bool:
     if isinstance(value, str):
-        return value.lower() in question.lower()
+        return re.search(rf"(?<!\w){re.escape(value.lower())}(?!\w)", question.lower()) is not None
     return any(float(n) == abs(value) for n in re.findall(r"\d+(?:\.\d+)?", question.replace(",", "")))
 
 
-def parts(value: Any) -> list[tuple[tuple[str, ...], Any]]:
-    """(path, value) of the single values in a result, of lists the first entry alone; at most so many and so deep."""
+def parts(value: Any, most: int = _PARTS, entries: int = 1) -> list[tuple[tuple[str, ...], Any]]:
+    """(path, value) of the single values in a result, of lists the first entries alone; at most so many and so deep."""
     found: list[tuple[tuple[str, ...], Any]] = []
 
     def walk(value: Any, path: tuple[str, ...]) -> None:
-        if len(found) >= _PARTS or len(path) > _DEPTH:
+        if len(found) >= most or len(path) > _DEPTH:
             return
         if isinstance(value, Mapping):
             for key, part in value.items():
                 walk(part, (*path, str(key)))
         elif isinstance(value, list):
-            for part in value[:1]:
-                walk(part, (*path, "0"))
+            for place, part in enumerate(value[:entries]):
+                walk(part, (*path, str(place)))
         elif value is not None:
             found.append((path, value))
 
@@ -197,7 +199,8 @@ class Links:
         pairs = [(about, other) for other in others if self.apis[other].parameters]
         pairs += [(other, about) for other in others if self.apis[about].parameters]
         known = [(self.rank(*pair), pair) for pair in dict.fromkeys(pairs)]
-        return rng.choice([pair for rank, pair in known if rank == max(known)[0]])
+        best = max(rank for rank, _ in known)
+        return rng.choice([pair for rank, pair in known if rank == best])
 
     def told(self, name: str) -> str:
         """What a request says of a tool's results."""

@@ -56,7 +56,11 @@ def drafted(row: Mapping[str, Any], kind: Kind, shown: Mapping[str, Api], most: 
 
 def _calls(row: Mapping[str, Any], kind: Kind, most: int) -> list[Call]:
     if kind == "simple":
-        return [{"name": row.get("name"), "arguments": row.get("arguments")}]
+        one = row.get("calls")  # some writers make a list of it, as the row that is kept has
+        call = one[0] if isinstance(one, list) and len(one) == 1 and isinstance(one[0], Mapping) else row
+        if "name" not in call:
+            raise Refused("format", "no call is there: name and arguments are missing")
+        return [{"name": call["name"], "arguments": call.get("arguments")}]
     calls = row.get("calls", [] if kind == "none" else None)
     if kind == "none" and (calls != [] or "name" in row):
         raise Refused("format", "a request that no tool can do has a call")

@@ -30,19 +30,23 @@ def synthesize_command(file: Path, out: Path, rows: int | None, calls: int | Non
                        db: str, as_json: bool) -> None:  # fmt: skip
     """Let a model write rows for the tools of FILE, and keep those that pass all checks.
 
-    After a kill, the same command goes on: what was paid for is in the database. Exits 1 if no row passed.
+    After a kill, the same command goes on: what was paid for is in the database. One that has ended begins anew, and pays
+    anew. Exits 1 if no row passed.
     """
     from workbench_synth.synthesize import synthesize
 
     given: dict[str, Any] = {"rows": rows, "seed": seed, "budget": {"calls": calls} if calls else None,
                              "failures": failures}  # fmt: skip
+    if out.exists():
+        click.echo(f"{out} is there; it will be replaced.", err=True)
     found = synthesize(file, database=db, changes={k: v for k, v in given.items() if v is not None}, out=out)
     if not found.rows:
         click.echo(f"No row passed the checks, so {out} was not written.", err=True)
     if as_json:
         echo_json({**found.as_dict(), "out": str(out)})
         sys.exit(0 if found.rows else 1)
-    click.echo(f"{len(found.rows)} rows in {out}, from {found.requests} requests ({found.spent['calls']} calls)")
+    where = f"{len(found.rows)} rows in {out}, from" if found.rows else "Nothing came of"
+    click.echo(f"{where} {found.requests} requests ({found.spent['calls']} calls)")
     if len(kinds := found.as_dict()["kinds"]) > 1:
         click.echo("  of these, " + ", ".join(f"{kind}: {count}" for kind, count in kinds.items()))
     for reason, count in found.as_dict()["rejected"].items():

@@ -72,7 +72,7 @@ def load_failed(settings: Failures, base: Path, database: str, names: Sequence[s
     StoreError, also where nothing was failed."""
     store = Store(base / settings.database if settings.database else database, create=False)
     try:
-        row = store.find_run(settings.run)
+        row = store.find_run(settings.run, evals=True)
         scores = train_scores(store, row["id"])
     finally:
         store.close()

@@ -16,7 +16,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workbench.errors import BudgetSpent, LMError, NodeError
+from pydantic import ValidationError
+
+from workbench.errors import BudgetSpent, LMError, NodeError, SpecError
 from workbench.export import write_whole
 from workbench.ledger import Ledger
 from workbench.loop import run_course
@@ -32,6 +34,8 @@ from workbench_synth.failures import Failed, load_failed, words_of
 from workbench_synth.requests import APPROVED, Messages, Request, Requests, judged
 from workbench_synth.settings import Synthesis, load_synthesis
 
+#: So many requests without an answer, and none with one, end a synthesis: the server is not there.
+HOPELESS = 8
 #: Why a row was not kept, in the order of the checks.
 REASONS = ("unanswered", "unreadable", "format", "duplicate", "reference", "failed", "judge")
 
@@ -93,7 +97,13 @@ def _changed(spec: Synthesis, changes: Mapping[str, Any]) -> Synthesis:
     given = dict(changes)
     if spec.failures and "failures" in given:
         given["failures"] = {**spec.failures.model_dump(), "run": given["failures"]}
-    return Synthesis.model_validate({**spec.model_dump(), **given})
+    try:
+        return Synthesis.model_validate({**spec.model_dump(), **given})
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise SpecError(
+            f"{'.'.join(map(str, first['loc']))}: {first['msg']}", hint="It was given beside the file."
+        ) from None
 
 
 def _run_of(store: Store, spec: Synthesis, text: str, settings: str) -> tuple[int, str, float]:
@@ -152,9 +162,14 @@ class _Course:
                     "update runs set seconds = ? where id = ?", self.ledger.seconds, self.ledger.run_id
                 )
                 for request, answer in zip(requests, answers, strict=True):
-                    if isinstance(answer, BaseException):
-                        raise answer
-                    await self._read(answer, request)
+                    # What was paid for is read, whatever became of the others.
+                    if not isinstance(answer, BaseException):
+                        await self._read(answer, request)
+                if not self.found.rows and self.found.rejected["unanswered"] >= HOPELESS:
+                    self.found.status = "unanswered"
+                    break
+                if errors := [answer for answer in answers if isinstance(answer, BaseException)]:
+                    raise next((e for e in errors if not isinstance(e, BudgetSpent)), errors[0])
         except BudgetSpent:
             self.found.status = "budget"
         finally:
@@ -207,8 +222,10 @@ class _Course:
         if self.earlier.has(draft.kind, calls):
             raise Refused("duplicate", draft.question)
         if self.spec.judge:
-            messages = judged(draft.kind, draft.question, calls, results, shown)
-            said = re.findall(r"(?i)verdict\s*:\W*(yes|no)", await self._ask("judge", messages, 0) or "")
+            answer = await self._ask("judge", judged(draft.kind, draft.question, calls, results, shown), 0)
+            if answer is None:
+                return  # counted as unanswered
+            said = re.findall(r"(?i)verdict\s*:\W*(yes|no)", answer)
             if not said or said[-1].lower() != APPROVED[draft.kind]:
                 raise Refused("judge", f"{draft.question} -> {dumps(calls)}")
         self._keep(draft, calls, results, request)

@@ -176,6 +176,8 @@ class _Descent:
     async def edited_by(self, loss: str, current: Workflow, now: Evaluation, step: int) -> Workflow:
         """With one edit of the structure that the proposer chose: only if the same batch then scores better."""
         names, rows = self.settings.edits, [r.example for r in now.results]
+        if not self.affords(current, rows, 1):
+            return current
         request = prompts.edit(current, loss, catalogue(names, Menu()), self.edited[-10:])
         value = next(objects_in(await self.proposer.ask(request, step) or ""), None)
         if value is None:

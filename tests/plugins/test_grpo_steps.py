@@ -96,6 +96,36 @@ def test_returns_begin_at_the_step_that_earned() -> None:
     assert step_returns([row(0, None), row(1, None)], 0.5).tolist() == [0.5, 1.0], "without: the rollout's, at its end"
 
 
+def test_a_walk_that_was_not_scored_counts_for_none_and_a_guarded_one_earns_nothing_by_steps() -> None:
+    from types import SimpleNamespace
+
+    from workbench.data import Example
+    from workbench.evaluate import Result
+    from workbench.lm import Response
+    from workbench.runtime import CallRecord, Span, Trace
+    from workbench_grpo.advantages import advantages
+    from workbench_grpo.objective import make_objective
+    from workbench_grpo.rewards import Guards, Rollout
+    from workbench_grpo.source import StudySource
+
+    def row(rollout: int, reward: float | None, earned: float) -> Row:
+        return Row((1,), (2,), (1,), (-1.0,), reward, "t", rollout, anchor="s", step_reward=earned)
+
+    objective = make_objective("gigpo")
+    alone = advantages([row(0, 0.0, 0.0), row(1, 1.0, 1.0)], objective)
+    beside = advantages([row(0, 0.0, 0.0), row(1, 1.0, 1.0), row(2, None, 5.0)], objective)
+    assert beside.tolist() == [*alone.tolist(), 0.0]
+
+    source = StudySource(SimpleNamespace(), {"": SimpleNamespace(key="k", rewards=None)}, [],  # type: ignore[arg-type,dict-item]
+                         Guards.model_validate({}), merge=False)  # fmt: skip
+    call = CallRecord(({"role": "user", "content": "go"},), Response("x", prompt_ids=(1,), token_ids=(2,), logprobs=(-1.0,)),
+                      "task", "policy:k@0", False, 0.0, earned=1.0)  # fmt: skip
+    task = Example("t", {})
+    result = Result(task, 1.0, trace=Trace("t", [Span("n", "N", {}, calls=[call])]))
+    assert source.rows(Rollout(task, result, 0, 1.0), 0)[0].step_reward == 1.0
+    assert source.rows(Rollout(task, result, 0, 0.0, guarded="repeated"), 0)[0].step_reward is None
+
+
 def test_a_training_with_a_simulated_user_learns_from_the_agent_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -303,6 +303,29 @@ def test_an_edit_of_the_structure_is_kept_only_if_the_same_batch_gains(helps: bo
     assert kept or "insert nodes.sort field=hint" in offered[1] and "0.00 -> 0.00 on a batch" in offered[1]
 
 
+def test_what_was_written_for_a_prompt_that_an_edit_takes_away_is_lost_with_it(tmp_path: Path) -> None:
+    nodes = {"hint": {"predict": "text -> hint", "instructions": "Mislead."},
+             "sort": {"predict": f"text, hint -> label: Literal{list(LABELS)}", "instructions": "Sort it."}}  # fmt: skip
+
+    def say(request: Request) -> str:
+        text = text_of(request)
+        if "You improve the structure" in text:
+            return '{"edit": "remove", "node": "nodes.hint"}'
+        if "Its final outputs" in text:
+            return "All is wrong."
+        if GRADIENT in text:
+            return "step: other words\ninputs: the hint misleads"
+        if "between <prompt>" in text:
+            return "<prompt>\nOther words.\n</prompt>"
+        if text.rstrip().endswith("hint:"):
+            return "no"
+        return "e" if "hint: no" in text else text.split("-thing")[0][-1]
+
+    report, _ = run(tmp_path, nodes, say, steps=1, edits=["remove"])
+    assert list(report.winner.nodes) == ["sort"] and report.best["test"]["score"] == 1.0
+    assert report.winner.get("nodes.sort.instructions") == "Other words.", "what is still there takes its own"
+
+
 def test_an_edit_that_is_refused_is_told_and_costs_nothing_but_the_question(tmp_path: Path) -> None:
     def say(request: Request) -> str:
         text = text_of(request)

@@ -29,7 +29,7 @@ def runs_command(db: str, as_json: bool) -> None:
 
     store = _store(db)
     rows = []
-    for r in store.rows("select * from runs where file is not null order by id desc"):
+    for r in store.rows("select * from runs where file is not null or status = 'eval' order by id desc"):
         report = json.loads(r["report"] or "{}")
         tested = r["status"] in ("finished", "budget")  # an interrupted run has a report, but no test yet
         rows.append({"run": r["run"], "status": status_of(store, r), "name": r["name"], "started": r["started"],
@@ -171,6 +171,9 @@ def compare_command(runs: tuple[str, ...], db: str, as_json: bool) -> None:
     for name in runs:
         row = store.find_run(name)
         report = json.loads(row["report"]) if row["report"] else None
+        if row["file"] is None:
+            fail(f"run {row['run']} ({row['status']}) is none of workbench optimize; it has no report", 2)
+            return
         if report is None:
             fail(f"run {row['run']} has no report yet; go on with: workbench resume {row['run']}", 2)
             return
