@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from pathlib import Path
@@ -14,9 +15,10 @@ from tests.scripted import Script
 from workbench.cli import cli
 from workbench.data import Example
 from workbench.errors import StoreError
+from workbench.evaluate import Evaluation, Result
 from workbench.lm import Request
-from workbench.outcomes import train_scores
-from workbench.run import Options, optimize, prepare_stored, resume
+from workbench.outcomes import TrainRows, train_scores
+from workbench.run import Options, optimize, prepare, prepare_stored, resume
 from workbench.store import Store
 from workbench.study import Optimizer, Study
 from workbench.workflow import Workflow
@@ -91,3 +93,36 @@ def test_eval_keeps_the_rows_of_train(tmp_path: Path, monkeypatch: pytest.Monkey
     assert set(scores) <= {e.id for e in task.dataset.train} and len(scores) == n
     with pytest.raises(StoreError, match="cannot be resumed"):
         resume(found["run"], database=db)
+
+
+def test_eval_keeps_what_was_scored_before_the_budget_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workbench.runtime.make_lm", lambda spec: Script(echo))
+    db, flags = str(tmp_path / "a.db"), ["--split", "train", "--set", "budget.calls=3", "--set", "concurrency=1"]
+    done = CliRunner().invoke(cli, ["eval", str(write(tmp_path)), *flags, "--db", db])
+    assert done.exit_code != 0
+    said = re.findall(r"The scores of 3 of 6 rows are kept as run (\w+)", str(done.exception) + done.output)
+    listed = CliRunner().invoke(cli, ["runs", "--db", db]).output
+    assert len(said) == 1 and said[0] in listed and " eval " in listed
+    store = Store(db)
+    try:
+        assert len(train_scores(store, store.find_run("last", evals=True)["id"])) == 3
+    finally:
+        store.close()
+
+
+def test_a_score_takes_the_place_of_a_failure_and_of_nothing_else(tmp_path: Path) -> None:
+    """Calls to a dead server are asked again by a resumed run; what was scored stays."""
+    _, _, task, _ = prepare(write(tmp_path))
+    store, row = Store(tmp_path / "a.db"), task.dataset.train[0]
+    store.execute("insert into runs (run, status, started, spec, options) values ('r', '', '', '', '')")
+
+    async def looks() -> None:
+        kept = TrainRows(store, 1, task.dataset.train)
+        for score, known in ((None, []), (1.0, [1.0]), (0.0, [1.0])):
+            result = Result(row, score, failure=None if score is not None else "connection")
+            kept.record(Evaluation(task.workflow, "train", (result,), False))
+            store.flush()
+            assert train_scores(store, 1).get(row.id, []) == known
+
+    asyncio.run(looks())
+    store.close()

@@ -233,6 +233,7 @@ def test_features_tell_structures_apart() -> None:
 
 def test_objects_are_found_in_any_words() -> None:
     said = 'I would {think}: {"edit": "refine", "node": "nodes.n"} or ```json\n{"pick": "x", "value": {"a": [1]}}\n``` {"cut": '
+    assert list(objects_in('{"a": 1' + "0" * 5000 + '} {"b": NaN} {"c": 1}')) == [{"c": 1}]
     assert list(objects_in(said)) == [{"edit": "refine", "node": "nodes.n"}, {"pick": "x", "value": {"a": [1]}}]
 
 

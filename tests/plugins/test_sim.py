@@ -312,7 +312,7 @@ def test_what_measured_nothing_is_marked_in_table_json_and_plot(tmp_path: Path) 
     table = CliRunner().invoke(cli, [*flags, "--plot", str(tmp_path / "plot.svg")])
     (line,) = [line for line in table.stdout.splitlines() if line.startswith("grpo")]
     assert line.endswith("nothing was measured") and "0." not in line
-    assert "  nothing was tried: nothing to train: the weights of openai/simulated are not here." in table.stdout
+    assert "; it told: nothing to train: the weights of openai/simulated are not here." in table.stdout
     results = json.loads(CliRunner().invoke(cli, [*flags, "--json"]).stdout)["results"]
     assert results["grpo"]["measured"] == 0 and results["grpo"]["score"] is results["grpo"]["regret"] is None
     assert "vs_random" not in results["grpo"] and results["random"]["measured"] == 2
@@ -327,6 +327,13 @@ def test_a_row_says_how_many_of_its_runs_measured_anything() -> None:
     runs = [Result(0.2, 100, False, untried="why"), Result(0.9, 100, False)]
     row = _row("rules", "optuna", 400, runs, runs)
     assert (row["measured"], row["untried"]) == (1, ["why"]) and "(1 of 2 runs measured)" in _figures(row)
+    assert row["score"] == {"mean": 0.9, "ci95": [0.0, 1.0]}, (
+        "of what was measured; of a single run no interval is known"
+    )
+    good, bad = [Result(0.5, 100, False) for _ in range(3)], [Result(0.0, 0, False, "it broke") for _ in range(3)]
+    assert "vs_random" not in _row("rules", "optuna", 400, good, bad), "a random search that broke is no reference"
+    mixed = _row("rules", "optuna", 400, good, [*good[:2], bad[0]])
+    assert mixed["vs_random"]["diff"] == 0.0
 
 
 def test_the_least_budget_is_what_the_help_and_the_refusal_name() -> None:

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from tests.scripted import Script
 
 from workbench.cli import cli
-from workbench.errors import SpecError
+from workbench.errors import LMError, SpecError
 from workbench.lm import Request
 from workbench.propose import objects_in
 from workbench_synth.apis import load_apis, misfit
@@ -109,6 +109,34 @@ def test_the_budget_is_a_ceiling_and_what_was_found_is_kept(tmp_path: Path, call
     found = synthesize(write(tmp_path, budget={"calls": calls}), database=str(tmp_path / "a.db"), pool=writer.script)
     assert found.status == "budget" and len(writer.script.requests) == calls == found.spent["calls"]
     assert len(found.rows) == calls
+
+
+@pytest.mark.parametrize("tokens", range(700, 1500, 200))
+def test_answers_that_were_paid_in_the_round_in_which_the_budget_ends_are_read(tmp_path: Path, tokens: int) -> None:
+    spec = write(tmp_path, rows=500, budget={"tokens": tokens}, concurrency=4, max_tokens=200)
+    found = synthesize(spec, database=str(tmp_path / "a.db"), pool=Writer().script)
+    assert found.status == "budget"
+    assert len(found.rows) + found.rejected["unreadable"] == found.spent["calls"], (
+        "each that can be read has a right row"
+    )
+
+
+def test_a_writer_may_make_a_list_of_one_call_and_a_silent_one_ends_it(tmp_path: Path) -> None:
+    def listed(request: Request) -> str:
+        call = {"name": "greet", "arguments": {"name": f"p{request.replica}"}}
+        return json.dumps(
+            {"question": f"hello to p{request.replica} x{request.replica} y{request.replica}", "calls": [call]}
+        )
+
+    found = synthesize(write(tmp_path / "a", rows=2, shown=3), database=str(tmp_path / "a.db"), pool=Script(listed))
+    assert [row["calls"][0]["name"] for row in found.rows] == ["greet", "greet"]
+
+    def silent(request: Request) -> str:
+        raise LMError("server", "gone")
+
+    spec = write(tmp_path / "b", lm={"model": "openai/scripted", "attempts": 1}, budget={"calls": 100})
+    found = synthesize(spec, database=str(tmp_path / "b.db"), pool=Script(silent))
+    assert found.status == "unanswered" and not found.rows and found.rejected["unanswered"] < 12
 
 
 KILLED = """
