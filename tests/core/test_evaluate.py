@@ -106,7 +106,7 @@ def test_traces_are_kept_only_where_asked_for(tmp_path: Path) -> None:
         for result in kept.results:
             assert result.trace is not None
             (step,) = result.trace.rollout
-            assert step == {**tokens, "agent": "n", "turn": 0, "text": "yes"}
+            assert step == {**tokens, "agent": "n", "turn": 0, "text": "yes", "state": None, "earned": None}
         lean = await evaluator.evaluate(workflow, ROWS[:3])
         assert all(r.trace is None for r in lean.results) and lean.scores == kept.scores
 

@@ -302,6 +302,7 @@ def test_a_trace_is_a_rollout_where_the_provider_gives_tokens(tmp_path: Path) ->
 
     async def plain(inputs: Any, ctx: Context) -> Any:
         await ctx.complete([{"role": "user", "content": "three"}], logprobs=True)
+        ctx.step("by the door", 0.5)
         await ctx.complete([{"role": "user", "content": "four"}], logprobs=True, role="judge")  # nobody's to learn
         return {}
 
@@ -310,7 +311,8 @@ def test_a_trace_is_a_rollout_where_the_provider_gives_tokens(tmp_path: Path) ->
     for _ in range(2):  # the second time from the journal
         found = outcome(tmp_path, nodes, lm=lm)
         common = {**tokens, "text": "a"}
-        assert found.trace.rollout == [{"agent": "seller", "turn": 3, **common}, {"agent": "p", "turn": 0, **common}]
+        assert found.trace.rollout == [{"agent": "seller", "turn": 3, **common, "state": None, "earned": None},
+                                       {"agent": "p", "turn": 0, **common, "state": "by the door", "earned": 0.5}]  # fmt: skip
         assert [(c.role, c.messages[0]["content"], c.lm) for c in found.trace.calls] == [
             ("task", "one", "openai/fake"), ("task", "two", "openai/fake"), ("task", "three", "openai/fake"),
                 ("judge", "four", "openai/fake"),
