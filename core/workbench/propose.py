@@ -16,6 +16,7 @@ from workbench.errors import BudgetSpent, LMError
 from workbench.evaluate import Result
 from workbench.nodes import NodeKind
 from workbench.study import Study
+from workbench.workflow import Workflow
 
 #: An instruction longer than this is no instruction.
 MAX_PROMPT = 6000
@@ -188,6 +189,11 @@ def _line(result: Result, share: int) -> str:
         for call in span.notes.get("tools", []):
             line += f"; called {call['name']}({short(call['arguments'], 60)}): {call['result'][:60]}"
     return line[:share]
+
+
+def outline(workflow: Workflow) -> str:
+    """The nodes of a workflow with their addresses and settings, a line each."""
+    return "\n".join(f"- nodes.{name}: {short(tree, 600)}" for name, tree in workflow.nodes.items())
 
 
 def short(value: Any, most: int) -> str:

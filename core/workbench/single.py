@@ -62,7 +62,7 @@ def evaluate_file(path: Path, split: str, sets: Sequence[tuple[str, Any]], datab
 
         async def scored(index: int) -> Result:
             nonlocal done
-            result = await evaluator.run_one(program, rows[index], 0, False, ())
+            result = await evaluator.run_one(program, rows[index])
             kept.record(Evaluation(task.workflow, split, (result,), False))
             done += 1
             return result

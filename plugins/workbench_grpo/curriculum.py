@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 
+from workbench.outcomes import drawn_by_weight, frontier
 from workbench_grpo.settings import Curriculum
 
 Record = list[float]
@@ -33,13 +34,11 @@ def weight(record: Record | None, settings: Curriculum) -> float:
     successes, drawn, alike = record
     if alike >= settings.patience:
         return settings.floor
-    rate = (successes + 0.5) / (drawn + 1.0)  # as if half of one more rollout had succeeded
-    return settings.floor + (1.0 - settings.floor) * 4.0 * rate * (1.0 - rate)
+    return settings.floor + (1.0 - settings.floor) * frontier(successes, drawn)
 
 
 def draw(
     rng: random.Random, ids: Sequence[str], known: Mapping[str, Record], count: int, settings: Curriculum
 ) -> list[int]:
-    """Indices of rows, drawn by weight without putting back (Efraimidis and Spirakis 2006)."""
-    keys = [rng.random() ** (1.0 / weight(known.get(i), settings)) for i in ids]
-    return sorted(range(len(ids)), key=lambda i: (-keys[i], i))[:count]
+    """Indices of rows, drawn by weight without putting back."""
+    return drawn_by_weight(rng, [weight(known.get(i), settings) for i in ids], count)

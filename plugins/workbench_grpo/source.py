@@ -159,7 +159,7 @@ class StudySource:
                 ):
                     steps[name].append({"agent": span.agent or span.node, "turn": turn, "prompt_ids": r.prompt_ids,
                                         "token_ids": r.token_ids, "logprobs": r.logprobs, "text": r.text,
-                                        "truncated": r.finish == "length", 
+                                        "truncated": r.finish == "length",
                                         "step_reward": None if rollout.guarded else call.earned,
                                         "anchor": state_of(span.agent or span.node, call) if self.observed else None})  # fmt: skip
                     turn += 1

@@ -224,12 +224,7 @@ class DSPyLM:
             kind = "bad_body"
             if status is not None and status >= 400:
                 kind = "server" if status >= 500 else "bad_request"
-        cause = getattr(
-            error.__cause__, "__cause__", None
-        )  # the transport's own error, where there was a connection to have one
-        if kind == "connection" and cause is not None and not type(cause).__name__.startswith("Connect"):
-            kind = "broken"
-        if kind == "server":
+        if kind in ("connection", "server"):
             kind = _behind(error) or kind
         text = str(getattr(error, "message", "") or error).split("\n\n")[0]  # without DSPy's advice
         for secret in _secrets(self._settings.api_key_env, self._client):
@@ -242,12 +237,13 @@ class DSPyLM:
 
 
 def _behind(error: BaseException | None) -> str | None:
-    """What really happened where LiteLLM speaks of a server's error: it calls everything a 500 that it cannot read."""
+    """What the transport or the reader of the answer says, behind the errors of DSPy and LiteLLM: both call it a connection's
+    fault or a server's whether a request never left, its answer broke off, or could not be read."""
     while error is not None:
         if isinstance(error, json.JSONDecodeError | UnicodeDecodeError | RecursionError):
             return "bad_body"
-        module, name = type(error).__module__.partition(".")[0], type(error).__name__
-        if module == "httpx" and name != "HTTPStatusError":
+        module, name = type(error).__module__, type(error).__name__
+        if (module.startswith("httpx") or ".transports." in module) and name != "HTTPStatusError":
             return "connection" if name.startswith("Connect") else "broken"
         error = error.__cause__ or error.__context__
     return None

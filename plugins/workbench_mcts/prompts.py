@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from workbench.edits import Menu, catalogue
-from workbench.propose import short
+from workbench.propose import outline, short
 from workbench.workflow import Workflow
 
 _ANSWER = (
@@ -21,10 +21,9 @@ def request(
 ) -> list[dict[str, str]]:  # fmt: skip
     """experience: what came of earlier changes of this workflow. menu: what edits may bring in.
     evidence: results on training rows."""
-    nodes = "\n".join(f"- nodes.{name}: {short(tree, 600)}" for name, tree in workflow.nodes.items())
     parts = [
         "You improve the structure of a workflow of language model calls.",
-        f"The workflow (score {score:.3f} of 1):\n{nodes}",
+        f"The workflow (score {score:.3f} of 1):\n{outline(workflow)}",
     ]
     if edits:
         parts.append(catalogue(edits, menu))

@@ -16,7 +16,7 @@ from typing import Any
 
 from workbench.data import Example, input_signature
 from workbench.errors import SpecError, StoreError
-from workbench.outcomes import train_scores
+from workbench.outcomes import drawn_by_weight, frontier, train_scores
 from workbench.run import prepare_stored
 from workbench.store import Store, dumps
 from workbench.task import Task
@@ -57,9 +57,7 @@ class Failed:
             own = [r for r in self.rows if name in r.names]
             alike = [r for r in own if r.calls is not None and (r.calls > 1) == (kind != "simple")]
             fit = alike or own or [r for r in self.rows if not r.names and r.calls != 0]
-        # Without putting back, by weight (Efraimidis and Spirakis 2006).
-        keyed = sorted(((rng.random() ** (1.0 / r.weight), place) for place, r in enumerate(fit)), reverse=True)
-        return [fit[place] for _, place in keyed[: self.shown]]
+        return [fit[place] for place in drawn_by_weight(rng, [row.weight for row in fit], self.shown)]
 
     @property
     def digest(self) -> str:
@@ -97,15 +95,11 @@ def _train_alone(task: Task) -> list[Example]:
     return [e for e in task.dataset.train if input_signature(e, task.inputs) not in held]
 
 
-def frontier(scores: Sequence[float]) -> float:
-    """4p(1-p), where p is the share that was solved, as if half of one more look had been (as in GRPO's curriculum)."""
-    share = (sum(scores) + 0.5) / (len(scores) + 1.0)
-    return 4.0 * share * (1.0 - share)
-
-
 def _tool_weight(name: str, seen: Sequence[tuple[Example, Any, Sequence[float]]], floor: float) -> float:
     """The mean over a tool's rows, of which those that were always solved count nothing; at least the floor."""
-    own = [frontier(looks) if min(looks) < 1 else 0.0 for _, calls, looks in seen if name in _names(calls)]
+    own = [
+        frontier(sum(looks), len(looks)) if min(looks) < 1 else 0.0 for _, calls, looks in seen if name in _names(calls)
+    ]
     return floor + (1.0 - floor) * (sum(own) / len(own) if own else 0.0)
 
 
@@ -135,7 +129,7 @@ def _failed(example: Example, calls: list[Any] | None, looks: Sequence[float], i
     question = " ".join(value for value in asked if isinstance(value, str))
     return FailedRow(
         example.id, dumps(fields)[:_LONGEST], question, _names(calls) & set(known),
-        None if calls is None else len(calls), max(frontier(looks), 1e-3),
+        None if calls is None else len(calls), max(frontier(sum(looks), len(looks)), 1e-3),
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench.nodes import NodeKind
-from workbench.propose import describe, short, tagged
+from workbench.propose import describe, outline, tagged
 from workbench.workflow import Workflow
 
 
@@ -35,10 +35,9 @@ def enabled_by(text: str, names: Sequence[str]) -> str | None:
 
 def edit(workflow: Workflow, loss: str, edits: str, tried: Sequence[str]) -> list[dict[str, str]]:
     """Asks for one edit of the structure. edits: those that may be chosen. tried: what came of earlier ones."""
-    nodes = "\n".join(f"- nodes.{name}: {short(tree, 600)}" for name, tree in workflow.nodes.items())
     parts = [
         "You improve the structure of a workflow of language model calls.",
-        f"The workflow:\n{nodes}",
+        f"The workflow:\n{outline(workflow)}",
         f"What is wrong with its outputs:\n{loss}",
         edits,
     ]

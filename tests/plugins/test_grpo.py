@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -14,69 +12,12 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from tests.grpo_runs import SMALL, candidates, learned_rows, needs_torch, run, write
 
 from workbench.errors import SpecError
-from workbench.report import Report
-from workbench.run import Options, obstacles, optimize, prepare, resume
+from workbench.run import obstacles, prepare
 from workbench_grpo.objective import PRESETS
 from workbench_grpo.optimizer import GRPO
-
-WORKFLOWS = Path(__file__).parents[2] / "workflows"
-
-
-def needs_torch() -> None:
-    torch = pytest.importorskip("torch")
-    pytest.importorskip("transformers")
-    torch.set_num_threads(1)
-
-
-def write(folder: Path, *, lm: Any = "bundled/nano", optimizers: Any = None, budget: dict[str, Any] | None = None,
-          rows: tuple[int, int, int] = (16, 12, 20), **settings: Any) -> Path:  # fmt: skip
-    """The quickstart's task with few rows."""
-    folder.mkdir(parents=True, exist_ok=True)
-    train, val, test = rows
-    spec = {
-        "name": "tickets", "lm": lm, "metric": "exact_match(label)", "seed": 1,
-        "data": {"file": str(WORKFLOWS / "data/tickets.jsonl"), "split": {"train": train, "val": val, "test": test}},
-        "nodes": {"sort": {
-            "predict": "text -> label: Literal['billing', 'technical', 'shipping', 'returns', 'account']",
-            "instructions": "Sort the support ticket by topic.",
-        }},
-        "optimize": optimizers or [{"grpo": SMALL}], "budget": budget or {"calls": 1000}, **settings,
-    }  # fmt: skip
-    path = folder / "workflow.yaml"
-    path.write_text(json.dumps(spec), encoding="utf-8")
-    return path
-
-
-SMALL = {"course": {"steps": 4, "tasks": 4, "rollouts": 4, "evaluate_every": 2, "save_every": 1},
-         "learning": {"rate": 1e-3}}  # fmt: skip
-
-
-def run(folder: Path, *, again: bool = False, heard: list[Any] | None = None, **settings: Any) -> Report:
-    def listen(event: str, data: dict[str, Any]) -> None:
-        if heard is not None and event == "optimizer_told":
-            heard.append((data["message"], data["figures"]))
-
-    common: dict[str, Any] = {"database": folder / "run.db", "listener": listen,
-                              "options": Options(out=str(folder / "out.yaml"))}  # fmt: skip
-    return resume("last", **common) if again else optimize(write(folder, **settings), **common)
-
-
-def candidates(folder: Path) -> list[tuple[str, float | None]]:
-    """Names of trained weights, and scores on val, of the candidates that were offered."""
-    with sqlite3.connect(folder / "run.db") as db:
-        rows = db.execute(
-            "select c.tree, e.score from candidates c join evaluations e on e.run_id = c.run_id and "
-            "e.candidate = c.hash and e.split = 'val' order by c.seq"
-        ).fetchall()
-    found = []
-    for text, score in rows:
-        lm = json.loads(text).get("lm") or {}
-        place = (lm.get("extra") or {}).get("path", "") if isinstance(lm, dict) else ""
-        found.append((Path(place).name, score))
-    return found
-
 
 # Settings
 
@@ -253,17 +194,7 @@ def test_turns_of_an_agent_become_rows_of_exactly_the_tokens_that_were_drawn(
     needs_torch()
     from tests.tiny_lm import save
 
-    from workbench_grpo.learner import Learner
-    from workbench_grpo.rollouts import Row
-
-    seen: list[Row] = []
-    real = Learner.step
-
-    def watched(self: Learner, rows: Any, *args: Any, **more: Any) -> dict[str, float]:
-        seen.extend(rows)
-        return real(self, rows, *args, **more)
-
-    monkeypatch.setattr(Learner, "step", watched)
+    seen = learned_rows(monkeypatch)
     nodes = {
         "think": {"predict": "text -> hint", "decoding": {"max_tokens": 6, "temperature": 0.0}, "optional": True},
         "solve": {
@@ -347,136 +278,3 @@ def test_imitation_learns_from_its_own_successes(tmp_path: Path, name: str) -> N
     assert [figures["rows"] > 0 for message, figures in heard if message.startswith("round")] == [True, True]
     run(tmp_path / "b", optimizers=[{name: settings}])
     assert candidates(tmp_path / "a") == candidates(tmp_path / "b") and len(candidates(tmp_path / "a")) == 5
-
-
-KILLED = """
-import sys
-sys.path.insert(0, {root!r})
-import torch
-torch.set_num_threads(1)
-from pathlib import Path
-from tests.plugins.test_grpo import run
-run(Path({folder!r}), again={again})
-"""
-
-
-def start(folder: Path, again: bool) -> subprocess.Popen[bytes]:
-    code = KILLED.format(root=str(WORKFLOWS.parent), folder=str(folder), again=again)
-    return subprocess.Popen([sys.executable, "-W", "ignore", "-c", code], stderr=subprocess.DEVNULL)
-
-
-def calls_in(folder: Path) -> int:
-    try:
-        with sqlite3.connect(f"file:{folder}/run.db?mode=ro", uri=True, timeout=5) as db:
-            return db.execute("select count(*) from calls where lm like 'policy:%'").fetchone()[0]
-    except sqlite3.OperationalError:
-        return 0
-
-
-def kill_after(calls: int, job: subprocess.Popen[bytes], folder: Path, *, seconds: float) -> None:
-    """kill -9 as soon as so many calls of a policy are journalled, which must be so within these seconds."""
-    deadline = time.monotonic() + seconds
-    while calls_in(folder) < calls and job.poll() is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
-    os.kill(job.pid, signal.SIGKILL)
-    job.wait()
-
-
-def test_killed_at_any_time_and_resumed_it_ends_with_the_same_weights(tmp_path: Path) -> None:
-    """kill -9 while drawing the first, second and last step; the journal and the checkpoints do the rest."""
-    needs_torch()
-    whole = run(tmp_path / "whole")
-    killed = tmp_path / "killed"
-    again = False
-    for calls in (3, 20, 37, 58):  # 16 to a step: within the first, second, third and last
-        kill_after(calls, start(killed, again), killed, seconds=100)
-        again = True
-    report = run(killed, again=True)
-    assert candidates(killed) == candidates(tmp_path / "whole")
-    assert report.status == whole.status and report.as_dict()["best"]["test"] == whole.as_dict()["best"]["test"]
-    weights = [sorted(p.name for p in (f / "run-weights").glob("[0-9a-f]*")) for f in (killed, tmp_path / "whole")]
-    assert weights[0] == weights[1]
-
-
-#: Where a kill falls in a training: in the middle of an update (some weights are changed, some are not), of writing a
-#: checkpoint and a candidate, before and after a candidate is evaluated. `after`: so many times it is let through.
-PHASES = """
-import os, sys
-sys.path.insert(0, {root!r})
-import torch
-torch.set_num_threads(1)
-from pathlib import Path
-from tests.plugins.test_grpo import run, CONSTRAINED
-import workbench_grpo.policy as policy
-from workbench_grpo.source import StudySource
-left = [{after}]
-def die():
-    left[0] -= 1
-    if left[0] < 0:
-        os.kill(os.getpid(), 9)
-def before(cls, name):
-    real = getattr(cls, name)
-    def patched(*args, **more):
-        die()
-        return real(*args, **more)
-    setattr(cls, name, patched)
-def after(cls, name):
-    real = getattr(cls, name)
-    async def patched(*args, **more):
-        found = await real(*args, **more)
-        die()
-        return found
-    setattr(cls, name, patched)
-phase = {phase!r}
-if phase == "update":
-    real = torch.optim.AdamW.step
-    def half(self, *args, **more):
-        if left[0] == 0:
-            with torch.no_grad():
-                self.param_groups[0]["params"][0].add_(1.0)
-        die()
-        return real(self, *args, **more)
-    torch.optim.AdamW.step = half
-elif phase == "checkpoint":
-    before(policy, "save_file")  # one file of several is written
-elif phase == "candidate":
-    before(Path, "rename")  # all files of a folder are written, under its other name
-elif phase == "offer":
-    before(StudySource, "offer")
-else:
-    after(StudySource, "offer")
-run(Path({folder!r}), again={again}, optimizers=CONSTRAINED)
-"""
-#: Multipliers, a reference and what AdamW remembers: all of it must come back.
-CONSTRAINED = [
-    {"grpo": {**SMALL, "objective": {"beta": 0.01, "constraints": {"tokens": {"budget": 1.0, "rate": 0.2}}}}}
-]
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Report]:
-    needs_torch()
-    folder = tmp_path_factory.mktemp("whole")
-    return folder, run(folder, optimizers=CONSTRAINED)
-
-
-@pytest.mark.parametrize(
-    ("phase", "after"), [("update", 1), ("checkpoint", 5), ("candidate", 2), ("offer", 0), ("offered", 1)]
-)
-def test_killed_in_any_phase_of_training_and_resumed_it_ends_with_the_same_weights(
-    phase: str, after: int, whole: tuple[Path, Report], tmp_path: Path
-) -> None:
-    code = PHASES.format(root=str(WORKFLOWS.parent), folder=str(tmp_path), again=False, phase=phase, after=after)
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], stderr=subprocess.DEVNULL, timeout=200)
-    assert done.returncode == -signal.SIGKILL
-    report = run(tmp_path, again=True)
-    assert candidates(tmp_path) == candidates(whole[0])
-    assert report.as_dict()["best"]["test"] == whole[1].as_dict()["best"]["test"]
-    states = [
-        json.loads(next((f / "run-weights").glob("run-*/step-000004/state.json")).read_text())
-        for f in (tmp_path, whole[0])
-    ]
-    for state in states:
-        state["state"].pop("gpu_seconds")
-    assert states[0] == states[1] and states[0]["state"]["multipliers"][""]["tokens"] > 0

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from tests.plugins.test_grpo import SMALL, WORKFLOWS, needs_torch, run, write
+from tests.grpo_runs import SMALL, WORKFLOWS, needs_torch, run, write
 
 from workbench.cli import cli
 from workbench.estimate import estimate

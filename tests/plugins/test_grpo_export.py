@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.plugins.test_grpo import needs_torch, write
+from tests.grpo_runs import needs_torch, write
 
 from workbench.errors import SpecError
 from workbench.run import prepare

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.plugins.test_grpo import needs_torch, run
+from tests.grpo_runs import learned_rows, needs_torch, run
 
 from workbench.run import prepare
 
@@ -26,21 +26,14 @@ OPTIMIZERS: dict[str, dict[str, Any]] = {
 
 def learned(folder: Path, name: str, patch: pytest.MonkeyPatch) -> dict[str, set[str]]:
     """The texts of each split that occur in the tokens of rows that the learner is given."""
-    from workbench_grpo.learner import Learner
     from workbench_nano.model import Nano
 
-    seen: list[str] = []
-    real, tokenizer = Learner.step, Nano.load().tokenizer
-
-    def watched(self: Learner, rows: Any, *args: Any, **more: Any) -> dict[str, float]:
-        seen.extend(tokenizer.decode([*row.prompt_ids, *row.token_ids], skip_special_tokens=False) for row in rows)
-        return real(self, rows, *args, **more)
-
-    patch.setattr(Learner, "step", watched)
+    rows, tokenizer = learned_rows(patch), Nano.load().tokenizer
     assert run(folder, optimizers=[OPTIMIZERS[name]], rows=(8, 6, 6)).status == "finished"
+    seen = [tokenizer.decode([*row.prompt_ids, *row.token_ids], skip_special_tokens=False) for row in rows]
     data = prepare(folder / "workflow.yaml")[2].dataset
     splits = {"train": data.train, "val": data.val, "test": data.test}
-    texts = {split: {row["text"] for row in rows} for split, rows in splits.items()}
+    texts = {split: {row["text"] for row in part} for split, part in splits.items()}
     held_out = texts["val"] | texts["test"]
     assert len(held_out) == 12 and not any(text in other for text in held_out for other in texts["train"])
     assert seen, "something was learned"

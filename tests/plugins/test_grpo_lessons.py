@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.plugins.test_grpo import candidates, needs_torch, run
+from tests.grpo_runs import candidates, learned_rows, needs_torch, run
 from tests.scripted import Script, make_workflow, run_rows
 
 from workbench.data import Example
@@ -171,15 +171,6 @@ def test_the_metric_is_the_rule_of_the_reward() -> None:
 def test_labels_teach_the_form_that_the_workflow_asks_for(tmp_path: Path) -> None:
     """nano never saw `xx LABEL`: worked examples teach it, on the tokens that rollouts would have as their prompts."""
     needs_torch()
-    from workbench_grpo.learner import Learner
-
-    seen: list[Row] = []
-    real = Learner.step
-
-    def watched(self: Learner, rows: Any, *args: Any, **more: Any) -> Any:
-        seen.extend(rows)
-        return real(self, rows, *args, **more)
-
     rows = [
         json.loads(line)
         for line in (Path(__file__).parents[2] / "workflows/data/tickets.jsonl").read_text().splitlines()
@@ -192,7 +183,7 @@ def test_labels_teach_the_form_that_the_workflow_asks_for(tmp_path: Path) -> Non
     sft = {"source": "labels", "labels": {"label": "gold"}, "epochs": 4, "evaluate_every": 4, "falling": True,
            "learning": {"rate": 2e-3}, "mixture": {"file": "general.jsonl", "share": 0.8}}  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Learner, "step", watched)
+        seen = learned_rows(patch)
         run(tmp_path, optimizers=[{"sft": sft}], metric="python:metric.py:form", nodes={"sort": {"predict": "text -> label", "decoding": {"max_tokens": 8}}},
             data={"file": "rows.jsonl", "split": {"train": 16, "val": 12, "test": 12}})  # fmt: skip
     from workbench_nano.model import Nano

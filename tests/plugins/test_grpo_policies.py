@@ -15,7 +15,7 @@ from pydantic import ValidationError
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "contrib" / "bench"))
 
-from tests.plugins.test_grpo import kill_after, needs_torch, run  # noqa: E402
+from tests.grpo_runs import kill_after, needs_torch, run  # noqa: E402
 
 from workbench_grpo.optimizer import GRPO  # noqa: E402
 
@@ -152,7 +152,7 @@ def test_two_processes_train_as_one_does(tmp_path: Path) -> None:
     """`torchrun -m workbench optimize`: one run, one journal; weights as with one process, up to rounding."""
     needs_torch()
     from safetensors.torch import load_file
-    from tests.plugins.test_grpo import write
+    from tests.grpo_runs import write
 
     grpo = {"course": COURSE, "device": "cpu", "learning": {"rate": 1e-3}, "guards": {"truncated": "keep"},
             "rewards": [{"kind": "length", "tokens": 8}]}  # fmt: skip

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.plugins.test_grpo import WORKFLOWS, candidates, needs_torch, run
+from tests.grpo_runs import WORKFLOWS, candidates, needs_torch, run
 
 from workbench.report import Report
 

@@ -22,7 +22,7 @@ pytest.importorskip("transformers")
 
 from pydantic import ValidationError  # noqa: E402
 from safetensors.torch import load_file, save_file  # noqa: E402
-from tests.plugins.test_grpo import calls_in, run, write  # noqa: E402
+from tests.grpo_runs import calls_in, run, write  # noqa: E402
 from tests.plugins.test_grpo_learner import ADVANTAGES, learner, some_rows  # noqa: E402
 from tests.tiny_lm import save  # noqa: E402
 

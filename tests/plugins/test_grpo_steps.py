@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.plugins.test_grpo import SMALL, needs_torch, run
+from tests.grpo_runs import SMALL, learned_rows, needs_torch, run
 
 from workbench_grpo.advantages import step_returns
 from workbench_grpo.rollouts import Row
@@ -44,21 +44,6 @@ def reached(example, prediction):
 '''
 
 
-def watch(monkeypatch: pytest.MonkeyPatch) -> list[Row]:
-    """All rows that a training learns from."""
-    from workbench_grpo.learner import Learner
-
-    seen: list[Row] = []
-    real = Learner.step
-
-    def watched(self: Learner, rows: Any, *args: Any, **more: Any) -> dict[str, float]:
-        seen.extend(rows)
-        return real(self, rows, *args, **more)
-
-    monkeypatch.setattr(Learner, "step", watched)
-    return seen
-
-
 def test_steps_in_an_environment_earn_what_they_changed_and_are_compared_in_its_states(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -66,7 +51,7 @@ def test_steps_in_an_environment_earn_what_they_changed_and_are_compared_in_its_
     from tests.tiny_lm import save_taught
 
     (tmp_path / "door.py").write_text(DOOR)
-    seen = watch(monkeypatch)
+    seen = learned_rows(monkeypatch)
     walk = {"tree_search": "python:door.py:Door", "order": "greedy", "samples": 1, "steps": 6, "max_tokens": 4,
             "history": 2}  # fmt: skip
     course = {**SMALL["course"], "steps": 2, "tasks": 1, "rollouts": 12}
@@ -133,7 +118,7 @@ def test_a_training_with_a_simulated_user_learns_from_the_agent_alone(
     needs_torch()
     from tests.tiny_lm import save_taught
 
-    seen = watch(monkeypatch)
+    seen = learned_rows(monkeypatch)
     base = save_taught(tmp_path / "base", ["say: a", "say: bc", "label: d"])
     other = save_taught(tmp_path / "user", ["yes", "no"], 1)
     agent = {"agent": "text -> label", "user": {"knows": ["label"]}, "max_steps": 3, "max_tokens": 40,

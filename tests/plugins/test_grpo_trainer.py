@@ -13,8 +13,8 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from tests.grpo_runs import run  # noqa: E402
 from tests.grpo_worlds import TextSource, bandit, sevens  # noqa: E402
-from tests.plugins.test_grpo import run  # noqa: E402
 
 from workbench.data import Example  # noqa: E402
 from workbench_grpo.objective import make_objective  # noqa: E402

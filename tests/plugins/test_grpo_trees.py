@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
-from tests.plugins.test_grpo import candidates, needs_torch, run
+from tests.grpo_runs import candidates, needs_torch, run
 from tests.scripted import Say, Script, make_workflow
 
 from workbench.data import Example

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.grpo_runs import needs_torch
 from tests.planted import lower_bound
-from tests.plugins.test_grpo import needs_torch
 
 pytestmark = pytest.mark.timeout(900)  # ten trainings each, on a machine that other tests share
 sys.path.insert(0, str(Path(__file__).parents[2] / "contrib/bench"))

@@ -18,10 +18,10 @@ from tests.scripted import Script
 from workbench.cli import cli
 from workbench.errors import SpecError, StoreError
 from workbench.lm import Request
+from workbench.outcomes import frontier
 from workbench.run import Options, optimize
 from workbench.study import Optimizer, Study
 from workbench.workflow import Workflow
-from workbench_synth.failures import frontier
 from workbench_synth.synthesize import synthesize
 
 APIS = {"pay": {"parameters": {"sum": {"type": "int"}}}, "rain": {"parameters": {"city": {"type": "str"}}},
@@ -250,5 +250,5 @@ def test_the_command_takes_a_run_of_eval(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_rows_at_the_frontier_weigh_most() -> None:
-    assert frontier([1, 0]) == 1.0 and frontier([0]) == 0.75
-    assert frontier([0, 0, 0, 0]) < frontier([0]) < frontier([1, 0, 0]) < 1.0
+    assert frontier(1, 2) == 1.0 and frontier(0, 1) == 0.75
+    assert frontier(0, 4) < frontier(0, 1) < frontier(1, 3) < 1.0
