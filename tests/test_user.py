@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -224,6 +225,33 @@ def test_show_says_what_the_report_said(tmp_path: Path) -> None:
     assert shown.exit_code == 0, shown.output
     for line in report.lines():
         assert line in shown.output
+
+
+def test_show_names_the_failed_rows_with_what_they_said(tmp_path: Path) -> None:
+    plant(tmp_path, lambda r: 0.3, {"random": {"trials": 1}}, calls=400)
+    args = ["show", "--failures", "--db", str(tmp_path / "run.db")]
+    failed = json.loads(CliRunner().invoke(cli, [*args, "--json"]).output)["failures"]
+    assert len(failed) > 10 and all(f["inputs"]["text"].startswith("test ") for f in failed)
+    shown = CliRunner().invoke(cli, args).output
+    assert f'  {failed[0]["example"]}: {failed[0]["feedback"]}\n    text: "{failed[0]["inputs"]["text"]}"\n' in shown
+    with (tmp_path / "test.jsonl").open("a") as file:
+        file.write('{"text": "one more: a a-thing", "label": "a"}\n')
+    others = CliRunner().invoke(cli, [*args, "--json"])
+    assert others.exit_code == 0 and all(f["inputs"] is None for f in json.loads(others.output)["failures"])
+
+
+def test_show_of_an_eval_says_where_its_calls_are(tmp_path: Path) -> None:
+    from workbench.single import evaluate_file
+
+    lone = ["--db", str(tmp_path / "eval.db")]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps({"text": f"{i}", "label": "a"}) + "\n" for i in range(9)))
+    (tmp_path / "w.yaml").write_text(json.dumps({
+        "name": "one", "data": {"file": "rows.jsonl", "split": {"train": 3, "val": 3, "test": 3}}, "metric": "exact_match(label)", "budget": {"calls": 20},
+        "nodes": {"sort": {"predict": "text -> label"}}}))  # fmt: skip
+    found = evaluate_file(tmp_path / "w.yaml", "val", [], str(tmp_path / "eval.db"))
+    shown = CliRunner().invoke(cli, ["show", found["run"], *lone]).output
+    assert f"workbench show {found['run']} --calls 3" in shown and "candidates:" not in shown
+    assert "call " in CliRunner().invoke(cli, ["show", found["run"], "--calls", "3", *lone]).output
 
 
 def test_show_does_without_the_lines_of_a_report(tmp_path: Path) -> None:

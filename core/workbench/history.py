@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from workbench.errors import StoreError
+from workbench.errors import StoreError, WorkbenchError
 from workbench.plugins import plugins
 from workbench.store import RunLock, Store
 from workbench.workflow import Workflow
@@ -58,18 +58,31 @@ def candidate_workflow(store: Store, run_id: int, hash_: str | None) -> Workflow
     return None if row is None else Workflow(json.loads(row["tree"]))
 
 
-def worst_rows(store: Store, run_id: int, report: dict[str, Any] | None) -> list[dict[str, Any]]:
-    """The test rows on which the winner scores below 1, worst first."""
+def worst_rows(store: Store, row: Any, report: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """The test rows on which the winner of a run scores below 1, worst first. inputs: what they say, where the data are still
+    those of the run."""
     if report is None:
         return []
-    rows = store.rows(
+    found = store.rows(
         "select r.example, r.score, r.failure, r.feedback, r.prediction from results r "
         "join evaluations e on e.id = r.evaluation_id where e.run_id = ? and e.candidate = ? and e.split = 'test' "
         "and (r.score is null or r.score < 1) order by r.score, r.position",
-        run_id,
-        report["best"]["workflow"],
-    )
-    return [dict(row) for row in rows]
+        row["id"], report["best"]["workflow"],
+    )  # fmt: skip
+    inputs = _test_inputs(row)
+    return [{**dict(r), "inputs": inputs.get(r["example"])} for r in found]
+
+
+def _test_inputs(row: Any) -> dict[str, dict[str, Any]]:
+    from workbench.run import prepare_stored
+
+    try:
+        task = prepare_stored(row)
+    except WorkbenchError:
+        return {}  # file or data are gone
+    if task.data_hash != row["data_hash"]:
+        return {}
+    return {e.id: {k: e.fields[k] for k in task.inputs if k in e.fields} for e in task.dataset.test}
 
 
 def call_texts(store: Store, run_id: int, n: int) -> list[dict[str, Any]]:

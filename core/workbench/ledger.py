@@ -397,6 +397,30 @@ class Ledger:
         )  # fmt: skip
         return json.loads(text)  # what a replay would give, byte for byte
 
+    @property
+    def failed(self) -> dict[str, int]:
+        """Requests that failed, by kind of error, whether or not the call was answered in the end."""
+        return dict(tuple(row) for row in self.store.rows(
+            "select outcome, count(*) from attempts where run_id = ? and outcome is not null group by outcome "
+            "order by outcome", self.run_id,
+        ))  # fmt: skip
+
+    def check_answered(self) -> None:
+        """Raise ServerDead if requests were sent and none was answered: then it is not the budget that ended the search.
+
+        Their failures are forgotten, so that a resumed run asks again.
+        """
+        self.store.flush()
+        last = self.store.row("select message from attempts where run_id = ? and outcome is not null "
+                              "order by rowid desc limit 1", self.run_id)  # fmt: skip
+        if last is None or self.store.row(
+            "select 1 from calls where run_id = ? and kind = 'lm' and response is not null limit 1", self.run_id
+        ):
+            return
+        self.store.execute("delete from calls where run_id = ? and kind = 'lm'", self.run_id)
+        raise ServerDead(f"none of {sum(self.failed.values())} requests was answered before the budget ended; the last failed "
+                         f"with: {last['message']}")  # fmt: skip
+
     def summary(self) -> dict[str, Any]:
         """What the report and `--json` call `spent`."""
         return {
@@ -404,6 +428,7 @@ class Ledger:
             "seconds": round(self.seconds, 3),
             "unknown": self.unknown,
             **self.maybe,
+            "failed": self.failed,
             "by_role": {
                 role: {**spend.as_dict(), "largest_prompt": self.largest_prompt.get(role, 0)}
                 for role, spend in sorted(self.by_role.items())

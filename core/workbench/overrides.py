@@ -53,8 +53,8 @@ def config_file() -> Path:
 
 
 def outside_settings(flags: Sequence[tuple[str, Any]]) -> list[Setting]:
-    """Settings from outside the file that override it, strongest first."""
-    found = [Setting(address, value, f"flag --set {address}") for address, value in flags]
+    """Settings from outside the file that override it, strongest first. Of flags for one address the last holds."""
+    found = [Setting(address, value, f"flag --set {address}") for address, value in reversed(flags)]
     for variable, address in ENVIRONMENT.items():
         if os.environ.get(variable):
             found.append(Setting(address, parse_value(os.environ[variable]), f"environment {variable}"))

@@ -90,7 +90,8 @@ class Report:
         out = self.headline()
         if self.error:
             out.append(f"Error: {self.error}")
-        out += ["", *self._score_table(), ""]
+        if self.baseline["cost"] or self.test_rows:
+            out += ["", *self._score_table(), ""]
         if self.changes:
             out.append("Changed:")
             out += [f"  {address}: {_short(old)} -> {_short(new)}" for address, old, new in self.changes]
@@ -138,6 +139,9 @@ class Report:
             text += f"; up to {spent['maybe_tokens']} tokens"
             text += f" and ${spent['maybe_usd']:.4f}" if spent["maybe_usd"] else ""
             text += " more if the server bills calls whose answers never came whole"
+        if spent["failed"]:
+            kinds = ", ".join(f"{kind} {n}" for kind, n in spent["failed"].items())
+            text += f"; {sum(spent['failed'].values())} requests failed ({kinds}), which count as calls"
         others = {role: s for role, s in spent["by_role"].items() if role != "task"}
         return text + "".join(f"; {role}: {s['calls']} calls" for role, s in others.items())
 

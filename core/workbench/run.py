@@ -97,6 +97,8 @@ def resume(
         if not same and all(address.partition(".")[0] == "budget" for address, _ in (options.sets if options else ())):
             raise StoreError(f"a file that the workflow of run {row['run']} refers to has changed since it started; "
                              "start a new run")  # fmt: skip
+        if options and options.sets:  # they hold for whoever goes on after a further kill
+            store.execute("update runs set options = ? where id = ?", dumps({**stored, "sets": sets}), row["id"])
         steps = list(optimizers) if optimizers is not None else named
         session = Session(store, row["id"], row["run"], task, steps, merged, listener, row["seconds"], pool)
         return run_course(session.go())

@@ -135,6 +135,7 @@ class Session:
                     await self._improve(study, optimizer)
                     current = study.best
         except BudgetSpent as spent:
+            self.ledger.check_answered()
             status = "budget"
             self._tell("budget_spent", message=str(spent))
         except PluginError as error:

@@ -107,6 +107,9 @@ def _with_evaluator(
             runtime = Runtime(ledger, task.spec.lm, task.spec.roles, policy=task.spec.policy, consent=consent)
             try:
                 result = await job(Evaluator(runtime, task.metric, task.spec.concurrency))
+            except BudgetSpent:
+                ledger.check_answered()
+                raise
             finally:
                 await runtime.aclose()
                 ledger.close()

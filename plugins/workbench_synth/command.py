@@ -33,13 +33,19 @@ def synthesize_command(file: Path, out: Path, rows: int | None, calls: int | Non
     After a kill, the same command goes on: what was paid for is in the database. One that has ended begins anew, and pays
     anew. Exits 1 if no row passed.
     """
-    from workbench_synth.synthesize import synthesize
+    from workbench_synth.synthesize import Found, synthesize
 
     given: dict[str, Any] = {"rows": rows, "seed": seed, "budget": {"calls": calls} if calls else None,
                              "failures": failures}  # fmt: skip
     if out.exists():
         click.echo(f"{out} is there; it will be replaced.", err=True)
-    found = synthesize(file, database=db, changes={k: v for k, v in given.items() if v is not None}, out=out)
+
+    def told(found: Found, wanted: int) -> None:
+        left_out = found.rejected.total()
+        click.echo(f"{len(found.rows)} of {wanted} rows from {found.requests} requests, {left_out} left out", err=True)
+
+    found = synthesize(file, database=db, changes={k: v for k, v in given.items() if v is not None}, out=out,
+                       tell=None if as_json else told)  # fmt: skip
     if not found.rows:
         click.echo(f"No row passed the checks, so {out} was not written.", err=True)
     if as_json:

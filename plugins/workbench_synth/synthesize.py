@@ -11,7 +11,7 @@ import asyncio
 import re
 import secrets
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 from workbench.errors import BudgetSpent, LMError, NodeError, SpecError
 from workbench.export import write_whole
-from workbench.ledger import Ledger
+from workbench.ledger import Ledger, ServerDead
 from workbench.loop import run_course
 from workbench.propose import objects_in
 from workbench.runtime import LMPool, Runtime, make_request
@@ -63,12 +63,13 @@ class Found:
 
 
 def synthesize(path: Path, *, database: str = "workbench.db", changes: Mapping[str, Any] | None = None,
-               pool: LMPool | None = None, out: Path | None = None) -> Found:  # fmt: skip
+               pool: LMPool | None = None, out: Path | None = None, tell: Callable[[Found, int], None] | None = None) -> Found:  # fmt: skip
     """Rows for the tools of a file, at most as many as it wants and as the budget pays for.
 
     changes: settings in place of those of the file (rows, seed, budget; failures: the run alone). The same settings on the same database go on
     with a synthesis that was killed: what was paid for answers from the journal. out: where rows are written before the
-    synthesis counts as done. Raises SpecError and StoreError.
+    synthesis counts as done. tell: is shown what was found after each round of requests, and how many rows are wanted. Raises
+    SpecError and StoreError.
     """
     spec, source = load_synthesis(path)
     spec, base = _changed(spec, changes or {}), path.resolve().parent
@@ -82,7 +83,7 @@ def synthesize(path: Path, *, database: str = "workbench.db", changes: Mapping[s
         run_id, run, earlier = _run_of(store, spec, source.text, dumps(settings))
         with RunLock(store, run):
             ledger = Ledger(store, run_id, spec.budget, earlier_seconds=earlier)
-            found = run_course(_Course(spec, apis, ledger, pool, failed).go())
+            found = run_course(_Course(spec, apis, ledger, pool, failed, tell).go())
             if out is not None and found.rows:  # what a file holds is worth more than nothing
                 write_rows(found.rows, out)
             store.execute(
@@ -140,10 +141,10 @@ def _check_chains(spec: Synthesis, apis: Sequence[Api], source: Source) -> None:
 class _Course:
     """One synthesis. Requests are sent in rounds and read in their order, so that a replay keeps the same rows."""
 
-    def __init__(
-        self, spec: Synthesis, apis: Sequence[Api], ledger: Ledger, pool: LMPool | None, failed: Failed | None
-    ):
+    def __init__(self, spec: Synthesis, apis: Sequence[Api], ledger: Ledger, pool: LMPool | None, failed: Failed | None,
+                 tell: Callable[[Found, int], None] | None = None):  # fmt: skip
         self.spec, self.apis, self.ledger, self.failed = spec, {a.name: a for a in apis}, ledger, failed
+        self.tell = tell or (lambda found, wanted: None)
         self.runtime = Runtime(ledger, spec.lm, spec.roles, pool=pool or LMPool())
         self.links, self.found, self.earlier = Links(apis), Found(), Duplicates(spec.similar)
         self.requests = Requests(spec, apis, failed, self.links)
@@ -165,6 +166,7 @@ class _Course:
                     # What was paid for is read, whatever became of the others.
                     if not isinstance(answer, BaseException):
                         await self._read(answer, request)
+                self.tell(self.found, self.spec.rows)
                 if not self.found.rows and self.found.rejected["unanswered"] >= HOPELESS:
                     self.found.status = "unanswered"
                     break
@@ -172,6 +174,11 @@ class _Course:
                     raise next((e for e in errors if not isinstance(e, BudgetSpent)), errors[0])
         except BudgetSpent:
             self.found.status = "budget"
+            try:
+                self.ledger.check_answered()
+            except ServerDead as dead:
+                self.found.status = "unanswered"
+                self.found.reject("unanswered", str(dead))
         finally:
             await self.runtime.aclose()
             self.ledger.close()

@@ -7,6 +7,7 @@ reasons in the README: one loss for a batch; edits of the structure only on requ
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -179,20 +180,27 @@ class _Descent:
         if not self.affords(current, rows, 1):
             return current
         request = prompts.edit(current, loss, catalogue(names, Menu()), self.edited[-10:])
-        value = next(objects_in(await self.proposer.ask(request, step) or ""), None)
+        answer = await self.proposer.ask(request, step) or ""
+        value = next(objects_in(answer), None)
         if value is None:
+            if not re.fullmatch(r"\W*none\W*", answer.strip(), re.IGNORECASE):
+                self.study.tell(f"no edit could be read in: {answer.strip()[:100]!r}")
             return current
         try:
             edit = read_edit(value, current, Menu(), names)
             candidate = applied(edit, current, self.start)
         except SpecError as error:
-            self.edited.append(f"refused: {error.message}"[:200])
+            self.came_of_edit(f"refused: {error.message}")
             return current
         if not self.affords(candidate, rows, 1):
             return current
         score = (await self.study.evaluate(candidate, rows)).score
-        self.edited.append(f"{described(edit)}: {now.score:.2f} -> {score:.2f} on a batch"[:200])
+        self.came_of_edit(f"{described(edit)}: {now.score:.2f} -> {score:.2f} on a batch")
         return candidate if score > now.score else current
+
+    def came_of_edit(self, outcome: str) -> None:
+        self.edited.append(outcome[:200])
+        self.study.tell(f"edit {outcome[:200]}")
 
     async def decide(self) -> None:
         """Try the latest solution and the best ones by their batches on the whole of val: that makes a winner."""

@@ -53,15 +53,16 @@ def test_the_file_itself_is_not_touched() -> None:
 
 def test_flags_reach_every_place_of_the_file() -> None:
     value = applied(
-        ("budget.calls", 5), ("budget.usd", 0.5), ("nodes.sort.demos.0.label", "x"), ("optimize.0.random.trials", 9),
-        ("nodes.sort.decoding.temperature", 0.2), ("optimize.0", {"random": {"trials": 4}}), ("seed", 7),
+        ("budget.calls", 5), ("budget.usd", 0.5), ("nodes.sort.demos.0.label", "x"), ("optimize.0", {"random": {"trials": 4}}),
+        ("nodes.sort.decoding.temperature", 0.2), ("optimize.0.random.trials", 9), ("seed", 7),
         ("nodes.new.predict", "text -> label"), ("rounds", 2),
     )  # fmt: skip
     assert value["budget"] == {"calls": 5, "usd": 0.5} and value["seed"] == 7 and value["rounds"] == 2
     assert value["nodes"]["sort"]["demos"] == [{"text": "a", "label": "x"}]
     assert value["nodes"]["sort"]["decoding"] == {"temperature": 0.2}
     assert value["nodes"]["new"] == {"predict": "text -> label"}
-    assert value["optimize"] == [{"random": {"trials": 9}}], "of two flags for one place the first is stronger"
+    assert value["optimize"] == [{"random": {"trials": 9}}], "of two flags for one place the last holds"
+    assert applied(("budget.calls", 5), ("budget.calls", 9))["budget"]["calls"] == 9
 
 
 def test_a_model_given_by_its_name_takes_settings_all_the_same() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from tests.planted import PlantedLM, plant
 
 from workbench import Optimizer, Study, Workflow
@@ -20,6 +21,17 @@ class Breaking(PlantedLM):
         if not self.requests:
             self.requests += 1
             raise LMError("broken", "half an answer")
+        return await super().complete(request)
+
+
+class Gone(PlantedLM):
+    """A server that is not there, until it is."""
+
+    there = False
+
+    async def complete(self, request: Request) -> Response:
+        if not self.there:
+            raise LMError("connection", "nobody listens")
         return await super().complete(request)
 
 
@@ -51,3 +63,41 @@ def test_the_bill_names_what_an_answer_that_broke_off_may_cost(tmp_path: Path) -
         f"; up to {tokens} tokens and ${usd:.4f} more if the server bills calls whose answers never came whole"
         in (report.lines()[-2])
     )
+
+
+@pytest.mark.parametrize("calls", [5, 19, 60])
+def test_a_server_that_never_answers_is_not_taken_for_a_small_budget(calls: int, tmp_path: Path) -> None:
+    plant(tmp_path, lambda r: 0.5, {"random": {"trials": 1}}, calls=400)
+    file, lm = tmp_path / "workflow.yaml", Gone(lambda r: 0.5)
+    report = optimize(file, database=tmp_path / "two.db", pool=lm,
+                      options=Options([("budget.calls", calls)], str(tmp_path / "o.yaml")))  # fmt: skip
+    assert report.status == "failed" and "requests" in (report.error or "") and "nobody listens" in (report.error or "")
+    failed = report.spent["failed"]["connection"]
+    assert 0 < failed == report.spent["calls"] <= calls
+    assert f"; {failed} requests failed (connection {failed}), which count as calls" in report.lines()[-2]
+    assert not any(line.startswith("baseline") for line in report.lines()), "nothing was measured"
+    assert not (tmp_path / "o.yaml").exists()
+    lm.there = True
+    again = resume("last", database=tmp_path / "two.db", pool=lm, options=Options([("budget.calls", 800)]))
+    assert again.status == "finished", again.error
+    assert again.spent["calls"] > failed and not again.failures
+
+
+def test_a_budget_that_a_resume_raises_stays_raised(tmp_path: Path) -> None:
+    plant(tmp_path, lambda r: 0.5, {"random": {"trials": 1}}, calls=400)
+    lm = PlantedLM(lambda r: 0.5)
+    options, database = Options([("budget.calls", 19)], str(tmp_path / "o.yaml")), tmp_path / "two.db"
+    report = optimize(tmp_path / "workflow.yaml", database=database, pool=lm, options=options)
+    assert report.status == "budget" and report.spent["calls"] <= 19
+    stopped = resume("last", database=database, pool=lm, options=Options([("budget.calls", 400)]),
+                     optimizers=[("random", Stopped())])  # fmt: skip
+    assert stopped.status == "interrupted" and stopped.budget["calls"] == 400
+    again = resume("last", database=database, pool=lm)
+    assert again.status == "finished" and again.budget["calls"] == 400
+
+
+def test_a_budget_that_ends_amid_answers_is_its_own_end(tmp_path: Path) -> None:
+    plant(tmp_path, lambda r: 0.5, {"random": {"trials": 1}}, calls=400)
+    report = optimize(tmp_path / "workflow.yaml", database=tmp_path / "two.db", pool=Breaking(lambda r: 0.5),
+                      options=Options([("budget.calls", 19)], str(tmp_path / "o.yaml")))  # fmt: skip
+    assert report.status == "budget" and report.spent["failed"] == {"broken": 1}

@@ -6,53 +6,17 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from pydantic import ValidationError
 from tests.planted import LABELS, lower_bound
 from tests.scripted import Script, make_workflow
+from tests.textgrad_runs import GRADIENT, ONE, REWRITE, asked, run, text_of
 
 from workbench.lm import Request
-from workbench.report import Report
-from workbench.run import Options, optimize
 from workbench_sim.run import run_world
 from workbench_sim.worlds import WORLDS
 from workbench_textgrad.backward import layers_of
-from workbench_textgrad.optimizer import TextGrad
 from workbench_textgrad.prompts import Gradient, enabled_by, read_gradient, read_tools
-
-
-def text_of(request: Request) -> str:
-    return "\n".join(str(m["content"]) for m in request.messages)
-
-
-def run(
-    folder: Path, nodes: dict[str, Any], say: Callable[[Request], str], calls: int = 600,
-    rows: tuple[int, int, int] = (24, 16, 16), **settings: Any,
-) -> tuple[Report, Script]:  # fmt: skip
-    for name, count in zip(("train", "val", "test"), rows, strict=True):
-        made = [{"text": f"{name} row {i}: a {LABELS[i % 4]}-thing", "label": LABELS[i % 4]} for i in range(count)]
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in made))
-    file = folder / "workflow.yaml"
-    file.write_text(json.dumps({
-        "name": "planted", "lm": {"model": "openai/planted", "api_base": "http://127.0.0.1:9/v1", "attempts": 1},
-        "data": {n: f"{n}.jsonl" for n in ("train", "val", "test")}, "metric": "exact_match(label)", "nodes": nodes,
-        "optimize": [{"textgrad": settings}], "budget": {"calls": calls},
-    }))  # fmt: skip
-    script = Script(say)
-    report = optimize(file, database=folder / "run.db", pool=script, options=Options(out=str(folder / "out.yaml")))
-    assert report.status in ("finished", "budget"), report.error
-    return report, script
-
-
-def asked(script: Script, words: str, step: str = "") -> list[str]:
-    """Requests to the proposer that hold certain words and are about a step."""
-    found = [text_of(r) for r in script.requests]
-    return [t for t in found if words in t and (not step or f"The step '{step}'" in t)]
-
-
-GRADIENT, REWRITE = "Find out what one of its steps", "You write the instruction"
 
 # Three nodes: `find` reads the thing, the tool spells it large, `name` labels it. One of the prompts is at fault.
 
@@ -159,8 +123,6 @@ def test_prompts_of_nodes_inside_nodes_are_learned_and_a_judge_that_was_not_aske
 
 # Roll-back
 
-ONE = {"sort": {"predict": f"text -> label: Literal{list(LABELS)}", "instructions": "Version 0."}}
-
 
 def versions(right: Callable[[int, int], bool]) -> Callable[[Request], str]:
     """Each rewrite counts the version up. right(version, row number of train) says what is answered rightly."""
@@ -231,118 +193,7 @@ def test_the_newest_solution_is_tried_on_val_where_the_budget_ends_the_search(tm
     assert report.winner.get("nodes.sort.instructions") == "Version 1." and report.best["test"]["score"] == 1.0
 
 
-# Structure and tools
-
-
-def test_an_optional_node_that_spoils_the_answer_is_switched_off(tmp_path: Path) -> None:
-    nodes = {**ONE, "polish": {"predict": f"label, text -> label: Literal{list(LABELS)}", "instructions": "Polish.",
-                               "optional": True}}  # fmt: skip
-
-    def say(request: Request) -> str:
-        text = text_of(request)
-        if GRADIENT in text:
-            return "step: remove" if "The step 'polish'" in text else "step: none"
-        if not text.rstrip().endswith("label:"):
-            return "wrong"
-        right = text.split("-thing")[0][-1]
-        return "d" if "Polish." in text else right
-
-    report, script = run(tmp_path, nodes, say)
-    assert report.winner.get("nodes.polish.enabled") is False and report.best["test"]["score"] == 1.0
-    assert not asked(script, GRADIENT, "sort") and not asked(script, REWRITE)
-    (tmp_path / "fixed").mkdir()
-    report, _ = run(tmp_path / "fixed", nodes, say, structure=False, steps=3)
-    assert report.winner.get("nodes.polish.enabled", True) is True
-
-
-@pytest.mark.parametrize(("helps", "on"), [(True, True), (False, False)])
-def test_a_node_that_is_off_comes_on_only_if_the_same_batch_gains(helps: bool, on: bool, tmp_path: Path) -> None:
-    nodes = {**ONE, "mend": {"predict": f"label, text -> label: Literal{list(LABELS)}", "instructions": "Mend.",
-                             "optional": True, "enabled": False}}  # fmt: skip
-
-    def say(request: Request) -> str:
-        text = text_of(request)
-        if "Its final outputs" in text:
-            return "All is wrong.\nenable: mend"
-        if not text.rstrip().endswith("label:"):
-            return "step: none"
-        return text.split("-thing")[0][-1] if "Mend." in text and helps else "a"
-
-    report, script = run(tmp_path, nodes, say, steps=3)
-    assert report.winner.get("nodes.mend.enabled") is on
-    offered = asked(script, "switched off:\nThe step 'mend'")
-    assert len(offered) == len(asked(script, "Its final outputs")) == (1 if on else 3), "it stays off until it pays"
-
-
-EDIT = '{"edit": "insert", "node": "nodes.sort", "field": "hint", "instructions": "Find the letter."}'
-
-
-@pytest.mark.parametrize(("helps", "kept"), [(True, True), (False, False)])
-def test_an_edit_of_the_structure_is_kept_only_if_the_same_batch_gains(helps: bool, kept: bool, tmp_path: Path) -> None:
-    """A hint before the answer is what is missing; wordings change nothing."""
-
-    def say(request: Request) -> str:
-        text = text_of(request)
-        if "You improve the structure" in text:
-            assert "All is wrong" in text and "- insert: " in text and "- ensemble" not in text
-            return f"Let me see.\n{EDIT}"
-        if "Its final outputs" in text:
-            return "All is wrong."
-        if GRADIENT in text:
-            return "step: none\ninputs: none"
-        right = text.split("-thing")[0][-1]
-        if text.rstrip().endswith("hint:"):
-            return f"it is {right}" if helps else "no idea"
-        return right if f"it is {right}" in text else "e"
-
-    report, script = run(tmp_path, ONE, say, steps=3, edits=["insert", "remove"])
-    assert ("hint" in report.winner.get("nodes.sort.signature")) is kept
-    assert report.best["test"]["score"] == (1.0 if kept else 0.0)
-    offered = asked(script, "You improve the structure")
-    assert len(offered) == (1 if kept else 3)
-    assert kept or "insert nodes.sort field=hint" in offered[1] and "0.00 -> 0.00 on a batch" in offered[1]
-
-
-def test_what_was_written_for_a_prompt_that_an_edit_takes_away_is_lost_with_it(tmp_path: Path) -> None:
-    nodes = {"hint": {"predict": "text -> hint", "instructions": "Mislead."},
-             "sort": {"predict": f"text, hint -> label: Literal{list(LABELS)}", "instructions": "Sort it."}}  # fmt: skip
-
-    def say(request: Request) -> str:
-        text = text_of(request)
-        if "You improve the structure" in text:
-            return '{"edit": "remove", "node": "nodes.hint"}'
-        if "Its final outputs" in text:
-            return "All is wrong."
-        if GRADIENT in text:
-            return "step: other words\ninputs: the hint misleads"
-        if "between <prompt>" in text:
-            return "<prompt>\nOther words.\n</prompt>"
-        if text.rstrip().endswith("hint:"):
-            return "no"
-        return "e" if "hint: no" in text else text.split("-thing")[0][-1]
-
-    report, _ = run(tmp_path, nodes, say, steps=1, edits=["remove"])
-    assert list(report.winner.nodes) == ["sort"] and report.best["test"]["score"] == 1.0
-    assert report.winner.get("nodes.sort.instructions") == "Other words.", "what is still there takes its own"
-
-
-def test_an_edit_that_is_refused_is_told_and_costs_nothing_but_the_question(tmp_path: Path) -> None:
-    def say(request: Request) -> str:
-        text = text_of(request)
-        if "You improve the structure" in text:
-            return EDIT.replace("nodes.sort", "nodes.none") if "refused" not in text else "none"
-        if "Its final outputs" in text:
-            return "All is wrong."
-        return "step: none" if GRADIENT in text else "e"
-
-    report, script = run(tmp_path, ONE, say, steps=3, edits=["insert"])
-    assert list(report.winner.nodes) == list(ONE)
-    told = asked(script, "You improve the structure")
-    assert len(told) == 3 and "refused: there is no node" in told[1]
-    with pytest.raises(ValidationError, match="there is no edit 'insrt'.*Did you mean 'insert'"):
-        TextGrad(edits=["insrt"])
-
-
+# Tools
 def test_descriptions_of_functions_are_learned(tmp_path: Path) -> None:
     source = "def look(text):\n    return text"
     nodes = {"solve": {"agent": "text -> label", "instructions": "Solve it.", "max_steps": 1, "functions": [

@@ -62,6 +62,7 @@ def show_command(run: str, failures: bool, calls: int, tree: bool, mermaid: bool
     With --mermaid, RUN may also be a workflow file.
     """
     from workbench.history import call_texts, candidates, lineage, status_of, worst_rows
+    from workbench.propose import short
 
     if mermaid:
         return click.echo(visible(_drawing(run, db)), nl=False)
@@ -73,7 +74,7 @@ def show_command(run: str, failures: bool, calls: int, tree: bool, mermaid: bool
     found = {
         "run": row["run"], "name": row["name"], "status": status_of(store, row), "report": report,
         "candidates": candidates(store, row["id"]),
-        "failures": worst_rows(store, row["id"], report) if failures else [],
+        "failures": worst_rows(store, row, report) if failures else [],
         "calls": call_texts(store, row["id"], calls) if calls else [],
     }  # fmt: skip
     if as_json:
@@ -85,13 +86,18 @@ def show_command(run: str, failures: bool, calls: int, tree: bool, mermaid: bool
         click.echo("It ended before, and this is what it reported then:")
     for line in report.get("lines", []) if report else ():
         click.echo(visible(line))
-    click.echo("candidates:")
+    if row["file"] is None and not calls:
+        click.echo(f"Only its calls are kept; the last three: workbench show {row['run']} --calls 3")
+    elif found["candidates"]:
+        click.echo("candidates:")
     for depth, c in lineage(found["candidates"]) if tree else ((0, c) for c in found["candidates"]):
         val = "-" if c["val"] is None else f"{c['val']:.3f}"
         origin = "" if tree else f" <- {(c['parent'] or '-')[:8]:<8}"
         click.echo(f"  {'  ' * depth}{c['hash'][:8]}{origin}  val {val}  {c['optimizer']}: {visible(c['note'])}")
     for f in found["failures"]:
         click.echo(f"  {f['example']}: {visible(f['failure'] or f['feedback'] or '')}")
+        for name, value in (f["inputs"] or {}).items():
+            click.echo(f"    {name}: {visible(short(value, 200))}")
     for c in found["calls"]:
         click.echo(click.style(f"call {c['key'][:8]} {c['role']} {c['outcome']}", bold=True))
         for message in c["messages"]:
