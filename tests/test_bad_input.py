@@ -284,6 +284,24 @@ def test_a_broken_section_hides_no_fault_of_another(tmp_path: Path, capsys: pyte
     assert found.items() <= both.items()
 
 
+def test_no_node_and_no_domain_of_the_search_hides_the_fault_of_another(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "rows.jsonl").write_text(ROW * 9)
+    text = swap("    instructions: Sort it.\n", "    instructions: Sort it.\n  2nd: {predict: 'text -> more'}\n"
+                "  third: {predictt: 'text -> more'}\n")  # fmt: skip
+    (tmp_path / "w.yaml").write_text(text)
+    assert [place.partition(":")[0] for place in _validate(tmp_path, capsys)] == ["9", "10"]
+    text = swap("[Sort it., Label it.]", "[3]\n  nodes.sort.sample: [1, 2]\n  nodes.none.samples: [1, 2]")
+    (tmp_path / "w.yaml").write_text(text)
+    assert [place.partition(":")[0] for place in _validate(tmp_path, capsys)] == ["10", "11", "12"]
+    text = swap(
+        "    instructions: Sort it.\n", "    lm: bundled/nan\n  more: {predict: 'text -> more', lm: bundled/nnao}\n"
+    )
+    (tmp_path / "w.yaml").write_text(text)
+    assert [place.partition(":")[0] for place in _validate(tmp_path, capsys)] == ["8", "9"]
+
+
 def test_a_section_is_not_blamed_for_what_another_lacks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The fields of data that cannot be read are not missed, nor roles that are written wrongly."""
     (tmp_path / "rows.jsonl").write_text(ROW * 9)

@@ -7,10 +7,11 @@ import random
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import partial
 from typing import Any, Protocol, cast
 
 from workbench.data import Example
-from workbench.errors import SpecError, suggest
+from workbench.errors import SpecError, all_of, suggest
 from workbench.nodes import NodeKind, learnable, node_at, setting
 from workbench.slots import AS_WRITTEN, accepts, check_slots, contents, fill, holders
 from workbench.spec import DomainSpec
@@ -212,7 +213,8 @@ def check_space(domains: Mapping[str, DomainSpec], workflow: Workflow, fail: Any
     """
     check_slots(domains, workflow, fail, given)
     slots = [a for a, domain in domains.items() if domain.is_slot]
-    for address, domain in domains.items():
+
+    def check(address: str, domain: DomainSpec) -> None:
         for name, wanted in domain.when.items():
             if name in slots:
                 if wanted not in contents(domains[name]):
@@ -223,6 +225,8 @@ def check_space(domains: Mapping[str, DomainSpec], workflow: Workflow, fail: Any
         if not domain.is_slot:
             probe = domain.float_ or domain.int_ or domain.choice or [[]]
             _check_values(domains, address, address, probe, workflow, fail)
+
+    all_of(partial(check, address, domain) for address, domain in domains.items())
     try:
         Space(domains).order()
     except SpecError as error:

@@ -7,10 +7,13 @@ that is built with `dspy.Signature` when an adapter of DSPy is used.
 from __future__ import annotations
 
 import ast
+import io
 import re
+import tokenize
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, Literal, Optional
 
 from workbench.errors import SpecError
@@ -98,6 +101,8 @@ def _fields(side: str, text: str) -> tuple[Field, ...]:
     assert isinstance(function, ast.FunctionDef)
     if more or [ast.dump(part) for part in function.body] != [_ELLIPSIS]:  # the side closed the bracket and went on
         raise _error(text, f"cannot read '{side.strip()[:60]}'")
+    if beside := _beside(side):
+        raise _error(text, f"between {beside[0]} and {beside[1]} a comma is missing")
     arguments = function.args
     if arguments.defaults or arguments.vararg or arguments.kwonlyargs or arguments.posonlyargs or arguments.kwarg:
         raise _error(text, "fields have a name and a type, nothing else")
@@ -112,6 +117,15 @@ def _field(argument: ast.arg, text: str) -> Field:
         raise _error(text, f"'{argument.arg}' can only be null")
     values = getattr(annotation, "__args__", ()) if getattr(annotation, "__origin__", None) is Literal else ()
     return Field(argument.arg, annotation, tuple(values))
+
+
+def _beside(side: str) -> tuple[str, str] | None:
+    """Two quoted texts with nothing between them, which Python would join to one."""
+    if "'" not in side and '"' not in side:
+        return None
+    tokens = [t for t in tokenize.generate_tokens(io.StringIO(f"({side})").readline) if t.type != tokenize.NL]
+    pairs = ((a, b) for a, b in pairwise(tokens) if a.type == b.type == tokenize.STRING)
+    return next(((a.string, b.string) for a, b in pairs), None)
 
 
 def _type(node: ast.expr, text: str) -> Any:

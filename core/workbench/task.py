@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -104,8 +105,7 @@ def check_node_lms(workflow: Workflow, roles: Collection[str], source: Source) -
         for child in node.children().values():
             walk(path, child, False)
 
-    for name, node in enabled(workflow).items():
-        walk(("nodes", name), node, True)
+    all_of(partial(walk, ("nodes", name), node, True) for name, node in enabled(workflow).items())
 
 
 def _check_lm(path: tuple[str, ...], lm: LMSpec, source: Source, embeds: bool = False) -> None:
@@ -151,19 +151,22 @@ def load_workflow(
     policies of the files that it refers to."""
     from workbench.library import expand
 
-    nodes = {}
     inherited = [] if inherited is None else inherited
-    for name, raw in spec.nodes.items():
+
+    def tree(name: str, raw: Any) -> Any:
         if not name.isidentifier():
             raise source.error(("nodes", name), f"'{name}' cannot name a node", "Use letters, digits and _.")
 
-        def fail(path: tuple[str | int, ...], message: str, hint: str | None, name: str = name) -> SpecError:
+        def fail(path: tuple[str | int, ...], message: str, hint: str | None) -> SpecError:
             return source.error(("nodes", name, *path), message, hint)
 
         try:
-            nodes[name] = node_tree(expand(raw, base, fail, loading, inherited), fail)
+            return node_tree(expand(raw, base, fail, loading, inherited), fail)
         except PluginError as error:
             raise source.error(("nodes", name), str(error)) from error
+
+    trees = all_of(partial(tree, name, raw) for name, raw in spec.nodes.items())
+    nodes = dict(zip(spec.nodes, trees, strict=True))
     workflow = Workflow({"name": spec.name, "nodes": nodes}, base)
     check_nodes(workflow, source)
     return workflow

@@ -46,6 +46,8 @@ def test_signatures_are_read_in_dspys_notation(text: str, inputs: list[str], out
         ("text -> a: int = 3", "a name and a type"),
         ("text -> *a", "a name and a type"),
         ("text -> a: Foo", "unknown type 'Foo'"),
+        ("text -> a: Literal['x' 'y', 'z']", "between 'x' and 'y' a comma is missing"),
+        ("text -> a: Literal['x',\n'y'\n'z']", "between 'y' and 'z' a comma is missing"),
         ("text -> a: list[int, str]", "unknown type"),
         ("text -> a: Optional[int, str]", "unknown type"),
         ("text -> a: dict[str]", "unknown type"),
