@@ -13,7 +13,7 @@ from tests.tiny_lm import save
 from workbench.data import Example
 from workbench.evaluate import Result
 from workbench.lm import Request
-from workbench.runtime import CallRecord, Span, Trace
+from workbench.trace import CallRecord, Span, Trace
 from workbench_grpo.learner import Learner
 from workbench_grpo.objective import Objective, make_objective
 from workbench_grpo.policy import Policy

@@ -11,8 +11,8 @@ from typing import Any
 
 from tests.scripted import Script, make_workflow, run_rows
 from workbench.lm import Request
-from workbench.runtime import Outcome
 from workbench.spec import load_spec
+from workbench.trace import Outcome
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "workflows"

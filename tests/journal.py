@@ -12,7 +12,7 @@ from typing import Any
 from workbench.errors import LMError
 from workbench.ledger import Ledger
 from workbench.lm import Request, Response
-from workbench.runtime import lm_spec
+from workbench.pool import lm_spec
 from workbench.spec import BudgetSpec, LMSpec
 from workbench.store import Store
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from workbench.lm import Request, Response
+from workbench.pool import LMPool
 from workbench.report import Report
 from workbench.run import Options, optimize
-from workbench.runtime import LMPool
 from workbench.store import Store
 
 LABELS = ("a", "b", "c", "d")

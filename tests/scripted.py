@@ -11,9 +11,11 @@ from workbench.data import Example
 from workbench.ledger import Ledger
 from workbench.lm import Request, Response
 from workbench.nodes import check_nodes, node_tree
-from workbench.runtime import LMPool, Outcome, Program, Runtime, lm_spec
+from workbench.pool import LMPool, lm_spec
+from workbench.runtime import Program, Runtime
 from workbench.spec import BudgetSpec, LMSpec
 from workbench.store import Store
+from workbench.trace import Outcome
 from workbench.workflow import Workflow
 
 Say = Callable[[Request], str | Response]

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from workbench.ledger import Ledger
 from workbench.lm import Request
-from workbench.runtime import lm_spec
+from workbench.pool import lm_spec
 from workbench.spec import BudgetSpec
 from workbench.store import Store
 from workbench.testing import SimulatedLM

@@ -20,7 +20,8 @@ from workbench.data import Example
 from workbench.ledger import Ledger
 from workbench.nodes import NodeConfig, NodeKind, check_nodes, input_fields
 from workbench.plugins import plugins
-from workbench.runtime import Program, Runtime, lm_spec
+from workbench.pool import lm_spec
+from workbench.runtime import Program, Runtime
 from workbench.spec import BudgetSpec
 from workbench.store import Store
 from workbench.workflow import Workflow

@@ -21,7 +21,8 @@ from workbench.data import Example
 from workbench.evaluate import Evaluator
 from workbench.ledger import Ledger
 from workbench.loop import run_course
-from workbench.runtime import Runtime, lm_spec
+from workbench.pool import lm_spec
+from workbench.runtime import Runtime
 from workbench.spec import BudgetSpec
 from workbench.store import Store
 from workbench.workflow import Workflow
@@ -60,7 +61,7 @@ def ours(url: str, rows: list[dict], concurrency: int) -> tuple[float, float]:
 def client(url: str, rows: list[dict], concurrency: int) -> float:
     """Seconds for the same requests by our client of OpenAI-compatible servers and nothing else."""
     from workbench.lm import Request
-    from workbench.runtime import make_lm
+    from workbench.pool import make_lm
 
     async def course() -> float:
         lm = make_lm(lm_spec({"model": "openai/echo", "api_base": url, "concurrency": concurrency}))

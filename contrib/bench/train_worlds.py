@@ -36,7 +36,7 @@ from tests.tiny_lm import save  # noqa: E402
 from workbench.data import Example  # noqa: E402
 from workbench.evaluate import Result  # noqa: E402
 from workbench.lm import Request, Response  # noqa: E402
-from workbench.runtime import CallRecord, Span, Trace  # noqa: E402
+from workbench.trace import CallRecord, Span, Trace  # noqa: E402
 from workbench_grpo.learner import Learner  # noqa: E402
 from workbench_grpo.objective import make_objective  # noqa: E402
 from workbench_grpo.policy import Policy  # noqa: E402

@@ -5,6 +5,7 @@ WorkbenchError                 everything that we raise on purpose
 ├── PluginError                a plugin is missing, broken, or breaks its contract
 ├── BudgetSpent                the ceiling is reached; a normal end, not a fault
 ├── LMError                    one attempt to call a language model failed (kind says how)
+├── ServerDead                 a language model's server does not answer any more
 ├── NodeError                  a node could not produce its outputs for one example
 └── StoreError                 the run database cannot be used
 
@@ -118,6 +119,10 @@ class LMError(WorkbenchError):
     @property
     def retryable(self) -> bool:
         return self.kind in RETRYABLE
+
+
+class ServerDead(WorkbenchError):
+    """The language model's server does not answer any more; the run can be resumed when it does."""
 
 
 class NodeError(WorkbenchError):

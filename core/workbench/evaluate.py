@@ -12,10 +12,10 @@ from functools import lru_cache
 from typing import Any
 
 from workbench.data import Example, Score
-from workbench.errors import BudgetSpent, LMError, NodeError, SpecError, StoreError
-from workbench.ledger import ServerDead
+from workbench.errors import BudgetSpent, LMError, NodeError, ServerDead, SpecError, StoreError
 from workbench.metric import Metric, as_score
-from workbench.runtime import Program, Runtime, Trace, make_request
+from workbench.runtime import Program, Runtime, make_request
+from workbench.trace import Trace
 from workbench.workflow import Workflow
 
 #: Failures that say nothing about the workflow: the proof leaves such pairs out. All other failures earn nothing.

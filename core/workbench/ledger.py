@@ -20,7 +20,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from workbench.errors import BudgetSpent, LMError, WorkbenchError
+from workbench.bill import Bill
+from workbench.errors import BudgetSpent, LMError, ServerDead
 from workbench.intents import Intents
 from workbench.limits import Limiter
 from workbench.lm import LM, Request, Response, estimate_tokens
@@ -37,13 +38,8 @@ LARGE = 256
 #: So many calls in a row that end in such errors, all attempts used, mean that the server is gone.
 DEAD_AFTER, DEAD = 20, ("connection", "broken", "server", "timeout")
 
-
 #: Ends of an attempt after which the server may have done the work, and may bill it: the worst case counts as sent.
 MAYBE_BILLED = ("timeout", "broken", "bad_body")
-
-
-class ServerDead(WorkbenchError):
-    """The language model's server does not answer any more; the run can be resumed when it does."""
 
 
 @dataclass
@@ -63,6 +59,7 @@ class Ledger:
 
     def __post_init__(self) -> None:
         self.started = time.monotonic()
+        self.bill = Bill(self.store, self.run_id)
         self._hold = {"calls": 0.0, "tokens": 0.0, "usd": 0.0}
         self._reserved = Spend()
         self._flying: dict[str, asyncio.Future[Settled]] = {}
@@ -83,7 +80,7 @@ class Ledger:
         if not self._open:
             self._open = True
             self._import_intents()
-            self.sent = self._count_sent()
+            self.sent = self.bill.sent()
             self._resumed = self.sent.calls > 0
 
     @property
@@ -117,36 +114,6 @@ class Ledger:
         self._intents.remove()
 
     # Budget
-
-    def _count_sent(self) -> Spend:
-        calls = self.store.row(
-            "select coalesce(sum(attempts), 0), coalesce(sum(prompt_tokens), 0), "
-            "coalesce(sum(completion_tokens), 0), coalesce(sum(usd), 0) from calls where run_id = ? and kind = 'lm'",
-            self.run_id,
-        )
-        open_attempts = self.store.row(
-            "select coalesce(sum(outcome is null or key not in (select key from calls where run_id = ?)), 0), "
-            "coalesce(sum(prompt_tokens), 0), coalesce(sum(usd), 0) from attempts where run_id = ?",
-            self.run_id,
-            self.run_id,
-        )
-        assert calls is not None and open_attempts is not None
-        return Spend(calls[0] + open_attempts[0], 0, calls[1] + open_attempts[1], calls[2], calls[3] + open_attempts[2])
-
-    @property
-    def unknown(self) -> int:
-        """Requests that left before a kill and whose outcome nobody knows; they count against the ceiling."""
-        row = self.store.row("select count(*) from attempts where run_id = ? and outcome is null", self.run_id)
-        return row[0] if row else 0
-
-    @property
-    def maybe(self) -> dict[str, float]:
-        """The tokens and dollars that calls without an answer may cost besides, at worst: those that timed out, broke off,
-        could not be read, or were under way in a kill. They count against the ceilings."""
-        row = self.store.row("select coalesce(sum(prompt_tokens), 0) as maybe_tokens, coalesce(sum(usd), 0.0) as maybe_usd "
-                             "from attempts where run_id = ?", self.run_id)  # fmt: skip
-        assert row is not None
-        return dict(row)
 
     @property
     def seconds(self) -> float:
@@ -397,38 +364,12 @@ class Ledger:
         )  # fmt: skip
         return json.loads(text)  # what a replay would give, byte for byte
 
-    @property
-    def failed(self) -> dict[str, int]:
-        """Requests that failed, by kind of error, whether or not the call was answered in the end."""
-        return dict(tuple(row) for row in self.store.rows(
-            "select outcome, count(*) from attempts where run_id = ? and outcome is not null group by outcome "
-            "order by outcome", self.run_id,
-        ))  # fmt: skip
-
-    def check_answered(self) -> None:
-        """Raise ServerDead if requests were sent and none was answered: then it is not the budget that ended the search.
-
-        Their failures are forgotten, so that a resumed run asks again.
-        """
-        self.store.flush()
-        last = self.store.row("select message from attempts where run_id = ? and outcome is not null "
-                              "order by rowid desc limit 1", self.run_id)  # fmt: skip
-        if last is None or self.store.row(
-            "select 1 from calls where run_id = ? and kind = 'lm' and response is not null limit 1", self.run_id
-        ):
-            return
-        self.store.execute("delete from calls where run_id = ? and kind = 'lm'", self.run_id)
-        raise ServerDead(f"none of {sum(self.failed.values())} requests was answered before the budget ended; the last failed "
-                         f"with: {last['message']}")  # fmt: skip
-
     def summary(self) -> dict[str, Any]:
         """What the report and `--json` call `spent`."""
         return {
             **self.spent.as_dict(),
             "seconds": round(self.seconds, 3),
-            "unknown": self.unknown,
-            **self.maybe,
-            "failed": self.failed,
+            **self.bill.as_dict(),
             "by_role": {
                 role: {**spend.as_dict(), "largest_prompt": self.largest_prompt.get(role, 0)}
                 for role, spend in sorted(self.by_role.items())

@@ -15,7 +15,7 @@ class Metric(Protocol):
     """A callable (example, prediction, trace) -> Score | float | bool, which may be a coroutine function.
 
     example: the full row, labels included. prediction: every field that the workflow's nodes gave. trace:
-    `workbench.runtime.Trace`. Values lie in [0, 1], higher is better. Raise only for faults of the metric itself.
+    `workbench.trace.Trace`. Values lie in [0, 1], higher is better. Raise only for faults of the metric itself.
     A metric with `needs_lm = True` also gets `lm=`, a coroutine function (messages, **settings) -> Response that
     is paid for under the role `judge`.
     """

@@ -122,7 +122,7 @@ class SignatureNode(NodeKind):
     @cached_property
     def lm(self) -> LMSpec | None:
         """The node's own language model; None for that of the workflow."""
-        from workbench.runtime import lm_spec
+        from workbench.pool import lm_spec
 
         chosen = getattr(self.config, "lm", None)
         return lm_spec(chosen) if chosen is not None else None

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from workbench.errors import SpecError, WorkbenchError
 from workbench.nodes import all_nodes
-from workbench.runtime import Runtime, lm_spec
+from workbench.pool import lm_spec
+from workbench.runtime import Runtime
 from workbench.sandbox import SandboxError
 from workbench.spec import LMSpec
 from workbench.spend import price_of

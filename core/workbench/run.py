@@ -16,8 +16,8 @@ from workbench.errors import PluginError, SpecError, StoreError, WorkbenchError,
 from workbench.loop import run_course
 from workbench.overrides import apply_overrides
 from workbench.plugins import plugins
+from workbench.pool import LMPool
 from workbench.report import Report
-from workbench.runtime import LMPool
 from workbench.sandbox import choose, chosen
 from workbench.search import check_space
 from workbench.session import Listener, Options, Session

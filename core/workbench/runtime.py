@@ -11,177 +11,34 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 from workbench.data import Example
 from workbench.embed import Embedder, Vector
-from workbench.errors import BudgetSpent, LMError, NodeError, PluginError, SpecError, StoreError, WorkbenchError
+from workbench.errors import (
+    BudgetSpent,
+    LMError,
+    NodeError,
+    ServerDead,
+    SpecError,
+    StoreError,
+    WorkbenchError,
+)
 from workbench.graph import Schedule
-from workbench.ledger import Ledger, ServerDead
-from workbench.lm import LM, Message, Request, Response
+from workbench.ledger import Ledger
+from workbench.lm import Message, Request, Response
 from workbench.nodes import NodeKind, calls_of, enabled
-from workbench.plugins import plugins
 from workbench.policy import PolicySpec
+from workbench.pool import LMPool, lm_spec
 from workbench.sandbox import LEVELS, Sandbox, SandboxError, open_sandbox
-from workbench.spec import LMSpec, named_lm
+from workbench.spec import LMSpec
 from workbench.spend import Settled
-from workbench.workflow import Workflow, canonical
+from workbench.trace import CallRecord, Outcome, Span, Trace
+from workbench.workflow import Workflow
 
 #: Asks a person whether a tool may be called with these arguments.
 Consent = Callable[[str, Mapping[str, Any]], bool]
-
-
-@dataclass(slots=True)
-class CallRecord:
-    """One LM call inside a span. With token ids and log-probabilities it is a step of a rollout.
-
-    state, earned: of a step in an environment, where it was taken and what it earned (`Context.step`).
-    """
-
-    messages: tuple[Message, ...]
-    response: Response
-    role: str
-    lm: str
-    cached: bool
-    usd: float
-    seconds: float = 0.0
-    state: str | None = None
-    earned: float | None = None
-
-
-@dataclass(slots=True)
-class Span:
-    """One run of one node. agent and turn identify the step of a multi-turn, multi-agent rollout."""
-
-    node: str
-    kind: str
-    inputs: Mapping[str, Any]
-    outputs: Mapping[str, Any] = field(default_factory=dict)
-    calls: list[CallRecord] = field(default_factory=list)
-    notes: dict[str, Any] = field(default_factory=dict)
-    agent: str | None = None
-    turn: int | None = None
-    seconds: float = 0.0
-    error: str | None = None
-
-    def as_dict(self) -> dict[str, Any]:
-        """What the store keeps: texts of prompts are in `calls`, so only answers and counts are here."""
-        out: dict[str, Any] = {"node": self.node, "kind": self.kind, "seconds": round(self.seconds, 4)}
-        out["outputs"] = dict(self.outputs)
-        out["calls"] = [
-            {"role": c.role, "text": c.response.text, "finish": c.response.finish,
-             "tokens": [c.response.prompt_tokens, c.response.completion_tokens]}
-            for c in self.calls
-        ]  # fmt: skip
-        for name in ("notes", "agent", "turn", "error"):
-            if getattr(self, name):
-                out[name] = getattr(self, name)
-        return out
-
-
-@dataclass(slots=True)
-class Trace:
-    """One example through one workflow: its spans in the order in which they began."""
-
-    example: str
-    spans: list[Span] = field(default_factory=list)
-
-    @property
-    def calls(self) -> list[CallRecord]:
-        return [call for span in self.spans for call in span.calls]
-
-    @property
-    def rollout(self) -> list[dict[str, Any]]:
-        """The task's calls that were recorded at token level, one dict each, in order: what training learns from."""
-        return [
-            {
-                "agent": span.agent or span.node, "turn": span.turn or 0, "prompt_ids": c.response.prompt_ids,
-                "token_ids": c.response.token_ids, "logprobs": c.response.logprobs, "text": c.response.text,
-                "state": c.state, "earned": c.earned,
-            }
-            for span in self.spans for c in span.calls if c.role == "task" and c.response.token_ids is not None
-        ]  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What running a workflow on an example gave: a prediction, or a failure (kind, message) and its node."""
-
-    prediction: Mapping[str, Any]
-    trace: Trace
-    failure: str | None = None
-    message: str | None = None
-    seconds: float = 0.0
-
-
-class LMPool:
-    """The language models of a run, one object for each distinct setting."""
-
-    def __init__(self) -> None:
-        self._made: dict[str, LM] = {}
-        self._by_object: dict[int, tuple[LMSpec, LM]] = {}
-
-    def get(self, spec: LMSpec) -> LM:
-        known = self._by_object.get(id(spec))
-        if known is not None and known[0] is spec:
-            return known[1]  # the usual case, without writing the settings out
-        key = self._key(spec)
-        if key not in self._made:
-            self._made[key] = make_lm(spec)
-        if len(self._by_object) < 1024:
-            self._by_object[id(spec)] = (spec, self._made[key])
-        return self._made[key]
-
-    async def release(self, spec: LMSpec) -> None:
-        """Close a model that is not needed for a while; it is made anew when it is."""
-        lm = self._made.pop(self._key(spec), None)
-        if lm is not None:
-            self._by_object = {at: known for at, known in self._by_object.items() if known[1] is not lm}
-            await lm.aclose()
-
-    def _key(self, spec: LMSpec) -> str:
-        # What the request carries does not make another model: equal weights are loaded once, and batched together.
-        return spec.model_dump_json(exclude={"temperature", "max_tokens", "timeout", "attempts"})
-
-    async def aclose(self) -> None:
-        for lm in self._made.values():
-            await lm.aclose()
-        self._made.clear()
-
-
-def split_model(model: str) -> tuple[str, str]:
-    """(prefix of a provider, rest) of `prefix/rest` or `prefix:rest`; ("*", model) if no provider has the prefix."""
-    known = plugins().names("lms")
-    for mark in ("/", ":"):
-        prefix, found, rest = model.partition(mark)
-        if found and prefix in known:
-            return prefix, rest
-    if "*" not in known:
-        raise PluginError(f"no LM provider serves '{model}'; known prefixes: {', '.join(lm_prefixes())}")
-    return "*", model
-
-
-def lm_prefixes() -> list[str]:
-    """The prefixes of providers that people write; not that of who serves all the others, nor those that an optimizer sets
-    while it trains."""
-    return [name for name in plugins().names("lms") if name not in ("*", "policy")]
-
-
-def make_lm(spec: LMSpec) -> LM:
-    """The language model for these settings. Raises PluginError, or SpecError for settings it does not take."""
-    prefix, rest = split_model(spec.model)
-    return plugins().get("lms", prefix)(rest, spec)
-
-
-def lm_spec(value: Any) -> LMSpec:
-    """A name or a mapping of settings as an LMSpec; equal settings give one object."""
-    return _lm_spec(canonical(named_lm(value)))
-
-
-@lru_cache(maxsize=256)
-def _lm_spec(text: str) -> LMSpec:
-    return LMSpec.model_validate_json(text)
 
 
 @dataclass

@@ -13,17 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from workbench.data import Example
-from workbench.errors import BudgetSpent, LMError, PluginError, WorkbenchError, together
+from workbench.errors import BudgetSpent, LMError, PluginError, ServerDead, WorkbenchError, together
 from workbench.estimate import too_small
 from workbench.evaluate import Evaluation, Evaluator, Result
 from workbench.export import write_workflow
 from workbench.guard import leaks
-from workbench.ledger import Ledger, ServerDead
+from workbench.ledger import Ledger
 from workbench.outcomes import TrainRows
 from workbench.plugins import plugins
+from workbench.pool import LMPool
 from workbench.ready import lms_not_ready, lms_of, not_ready, wrong_in_file
 from workbench.report import Report, build_report
-from workbench.runtime import LMPool, Runtime
+from workbench.runtime import Runtime
 from workbench.spend import CallInfo
 from workbench.store import RunLock, Store, dumps, now
 from workbench.study import Optimizer, Progress, Study, needed_calls
@@ -135,7 +136,7 @@ class Session:
                     await self._improve(study, optimizer)
                     current = study.best
         except BudgetSpent as spent:
-            self.ledger.check_answered()
+            self.ledger.bill.check_answered()
             status = "budget"
             self._tell("budget_spent", message=str(spent))
         except PluginError as error:

@@ -108,7 +108,7 @@ def _with_evaluator(
             try:
                 result = await job(Evaluator(runtime, task.metric, task.spec.concurrency))
             except BudgetSpent:
-                ledger.check_answered()
+                ledger.bill.check_answered()
                 raise
             finally:
                 await runtime.aclose()

@@ -92,7 +92,7 @@ def check_lms(spec: HasLMs, source: Source) -> None:
 def check_node_lms(workflow: Workflow, roles: Collection[str], source: Source) -> None:
     """The same for the models that nodes name under `lm` and `embedder`, those inside others too, and for the roles that
     they ask."""
-    from workbench.runtime import lm_spec
+    from workbench.pool import lm_spec
 
     def walk(path: tuple[str, ...], node: NodeKind, top: bool) -> None:
         for key in ("lm", "embedder"):
@@ -109,7 +109,7 @@ def check_node_lms(workflow: Workflow, roles: Collection[str], source: Source) -
 
 
 def _check_lm(path: tuple[str, ...], lm: LMSpec, source: Source, embeds: bool = False) -> None:
-    from workbench.runtime import lm_prefixes, make_lm, split_model
+    from workbench.pool import lm_prefixes, make_lm, split_model
 
     try:
         if split_model(lm.model)[0] != "*":
@@ -132,7 +132,7 @@ def _check_provider(model: str) -> None:
     then: it may take seconds to load. Raises SpecError."""
     import difflib
 
-    from workbench.runtime import lm_prefixes
+    from workbench.pool import lm_prefixes
 
     prefix, mine = model.partition("/")[0], lm_prefixes()
     near = difflib.get_close_matches(prefix, mine, n=1, cutoff=0.75)

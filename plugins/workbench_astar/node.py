@@ -16,7 +16,8 @@ from typing import Any
 from workbench import plain
 from workbench.errors import NodeError, SpecError, suggest
 from workbench.nodes import NodeKind
-from workbench.runtime import Context, lm_spec
+from workbench.pool import lm_spec
+from workbench.runtime import Context
 from workbench.signature import parse_signature
 from workbench.spec import LMSpec
 from workbench.tools import Tool, call_tool, calls_in, described, load_tool

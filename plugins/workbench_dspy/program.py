@@ -16,8 +16,8 @@ from workbench.data import Example
 from workbench.errors import LMError, NodeError
 from workbench.nodes import learnable, node_at
 from workbench.plain import default_instructions
-from workbench.runtime import Outcome, Trace
 from workbench.signature import Signature
+from workbench.trace import Outcome, Trace
 from workbench.workflow import Patch, Workflow
 from workbench_dspy.bridge import Bridge
 

@@ -17,7 +17,7 @@ from workbench.errors import SpecError
 from workbench.export import dump_yaml
 from workbench.lm import HasWeights
 from workbench.nodes import NodeKind, enabled
-from workbench.runtime import lm_spec, make_lm
+from workbench.pool import lm_spec, make_lm
 from workbench.spec import LMSpec
 from workbench.task import Task
 from workbench.workflow import Workflow

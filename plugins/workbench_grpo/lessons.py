@@ -15,7 +15,7 @@ from typing import Any
 
 from workbench.data import Example
 from workbench.nodes import enabled
-from workbench.runtime import Trace
+from workbench.trace import Trace
 from workbench.workflow import Workflow
 from workbench_grpo.rollouts import Row
 

@@ -20,7 +20,7 @@ from workbench.data import Example
 from workbench.errors import PluginError, SpecError, suggest
 from workbench.lm import HasWeights
 from workbench.nodes import calls_of, enabled
-from workbench.runtime import lm_spec
+from workbench.pool import lm_spec
 from workbench.spec import LMSpec
 from workbench.workflow import digest
 from workbench_grpo.objective import PRESETS, Objective, make_objective

@@ -66,7 +66,7 @@ def rows_of(
     steps: Iterable[Mapping[str, Any]], *, reward: float | Mapping[str, float] | None, task: str, rollout: int,
     version: int, merge: bool = True, costs: Mapping[str, float] | None = None, policy: str = "",
 ) -> list[Row]:  # fmt: skip
-    """The rows of one rollout. steps: `workbench.runtime.Trace.rollout`. reward: one for all, or one for each agent.
+    """The rows of one rollout. steps: `workbench.trace.Trace.rollout`. reward: one for all, or one for each agent.
 
     A step whose prompt begins with all tokens of the agent's row so far is appended to that row, with what stands
     between (a tool's result, the next question) masked out. Any other step starts a row of its own: text is never

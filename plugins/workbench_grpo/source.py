@@ -14,8 +14,9 @@ from workbench.data import Example
 from workbench.errors import StoreError
 from workbench.lm import HasWeights
 from workbench.nodes import enabled
-from workbench.runtime import CallRecord, lm_spec
+from workbench.pool import lm_spec
 from workbench.spec import LMSpec
+from workbench.trace import CallRecord
 from workbench.workflow import digest
 from workbench_grpo.rewards import Guards, Part, Rollout, score
 from workbench_grpo.settings import Course, Learning, Lora, Stage

@@ -13,7 +13,8 @@ from workbench import plain
 from workbench.embed import BATCH
 from workbench.errors import SpecError
 from workbench.nodes import NodeConfig, NodeKind
-from workbench.runtime import Context, lm_spec
+from workbench.pool import lm_spec
+from workbench.runtime import Context
 from workbench.signature import parse_signature
 from workbench_memory.learned import features, score
 from workbench_memory.lexical import lexical_index, relevance, text_of, words_of

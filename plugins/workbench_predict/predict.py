@@ -16,7 +16,8 @@ from workbench import plain
 from workbench.errors import LMError, NodeError
 from workbench.lm import Response
 from workbench.nodes import NodeConfig, SignatureNode
-from workbench.runtime import Context, lm_spec
+from workbench.pool import lm_spec
+from workbench.runtime import Context
 from workbench.signature import Field as SignatureField
 from workbench.signature import Signature, parse_signature
 from workbench_predict.retrieve import Nearest

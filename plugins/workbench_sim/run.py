@@ -17,8 +17,8 @@ from typing import Any
 from workbench.errors import SpecError, WorkbenchError
 from workbench.evaluate import Evaluation
 from workbench.lm import Request, Response
+from workbench.pool import LMPool
 from workbench.run import Options, optimize
-from workbench.runtime import LMPool
 from workbench.workflow import Workflow
 from workbench_sim.functions import asked_in
 from workbench_sim.rows import ROWS
@@ -188,7 +188,8 @@ def measured(world: World, workflow: Workflow, rows: Sequence[Mapping[str, Any]]
     """The share of right answers of a workflow of several requests, of which no formula tells: each row many times."""
     from workbench.data import Example
     from workbench.ledger import Ledger
-    from workbench.runtime import Program, Runtime, lm_spec
+    from workbench.pool import lm_spec
+    from workbench.runtime import Program, Runtime
     from workbench.spec import BudgetSpec
     from workbench.store import Store
 

@@ -14,7 +14,8 @@ from workbench import plain
 from workbench.errors import NodeError, SpecError
 from workbench.lm import Response
 from workbench.nodes import NodeKind
-from workbench.runtime import Context, lm_spec
+from workbench.pool import lm_spec
+from workbench.runtime import Context
 from workbench.signature import Field, Signature, parse_signature
 from workbench.spec import LMSpec
 from workbench.tools import Tool, call_tool, calls_in, described, load_tool

@@ -18,12 +18,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from workbench.errors import BudgetSpent, LMError, NodeError, SpecError
+from workbench.errors import BudgetSpent, LMError, NodeError, ServerDead, SpecError
 from workbench.export import write_whole
-from workbench.ledger import Ledger, ServerDead
+from workbench.ledger import Ledger
 from workbench.loop import run_course
+from workbench.pool import LMPool
 from workbench.propose import objects_in
-from workbench.runtime import LMPool, Runtime, make_request
+from workbench.runtime import Runtime, make_request
 from workbench.store import RunLock, Store, dumps, now
 from workbench.workflow import digest
 from workbench.yamlsource import Source
@@ -175,7 +176,7 @@ class _Course:
         except BudgetSpent:
             self.found.status = "budget"
             try:
-                self.ledger.check_answered()
+                self.ledger.bill.check_answered()
             except ServerDead as dead:
                 self.found.status = "unanswered"
                 self.found.reject("unanswered", str(dead))

@@ -17,7 +17,8 @@ from typing import Any
 from workbench.environment import Episode, Position, environment_class, open_environment, tool_name
 from workbench.errors import NodeError
 from workbench.nodes import NodeKind
-from workbench.runtime import Context, lm_spec
+from workbench.pool import lm_spec
+from workbench.runtime import Context
 from workbench.spec import LMSpec
 from workbench.tools import check_policy, python_object
 from workbench.treesearch import Node, Search, explore, grow, select, uct

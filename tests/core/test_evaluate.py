@@ -19,7 +19,8 @@ from workbench.errors import BudgetSpent, LMError, NodeError, StoreError
 from workbench.evaluate import Evaluation, Evaluator, Result, paired_race
 from workbench.lm import Request
 from workbench.metric import as_score
-from workbench.runtime import LMPool, Runtime, lm_spec
+from workbench.pool import LMPool, lm_spec
+from workbench.runtime import Runtime
 from workbench.workflow import Workflow
 
 ROWS = [Example(str(n), {"text": f"row {n}", "label": "yes"}) for n in range(10)]

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from tests.journal import FakeLM, ask, failure, journal, nothing_reserved, reply, run, scripted, spec, turns
 
-from workbench.errors import BudgetSpent, LMError
-from workbench.ledger import DEAD_AFTER, LONGEST_WAIT, Ledger, ServerDead
+from workbench.errors import BudgetSpent, LMError, ServerDead
+from workbench.ledger import DEAD_AFTER, LONGEST_WAIT, Ledger
 from workbench.lm import Request, Response, estimate_tokens
 
 # Cancellation
@@ -49,7 +49,7 @@ def test_a_cancelled_call_leaves_no_reservation(where: str, tmp_path: Path) -> N
         with journal(tmp_path / "run.db", calls=9) as ledger:
             ledger.open()
             assert ledger.sent.calls == sent == len(lm.requests), "all that left counts"
-            return sent, ledger.unknown
+            return sent, ledger.bill.unknown
 
     sent, unknown = run(course)
     assert (sent, unknown) == {

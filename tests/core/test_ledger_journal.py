@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.journal import FakeLM, ask, journal, nothing_reserved, reply, run, spec
 
-from workbench.errors import BudgetSpent, StoreError
+from workbench.errors import BudgetSpent, ServerDead, StoreError
 from workbench.history import call_texts
-from workbench.ledger import LARGE, ServerDead
+from workbench.ledger import LARGE
 from workbench.lm import Request, Response, estimate_tokens
 
 # The journal
@@ -196,7 +196,7 @@ def test_a_kill_leaves_requests_with_unknown_outcome_and_they_count(tmp_path: Pa
             for n in range(3):
                 assert (await ledger.call(lm, ask(str(n)), "task", spec())).response is not None
             assert not lm.requests, "what was recorded is not paid again"
-            assert ledger.unknown == 4 and ledger.sent.calls == 7 and ledger.spent.calls == 3
+            assert ledger.bill.unknown == 4 and ledger.sent.calls == 7 and ledger.spent.calls == 3
             worst = estimate_tokens(ask("3").messages) + ask("3").max_tokens
             assert ledger.sent.prompt_tokens == 3 * 5 + 4 * worst
             assert ledger.sent.usd == pytest.approx(3 * lm.price(5, 1) + 4 * lm.price(worst - 10, 10))
@@ -205,10 +205,10 @@ def test_a_kill_leaves_requests_with_unknown_outcome_and_they_count(tmp_path: Pa
                 await ledger.call(lm, ask(str(n)), "my judge", spec())
             with pytest.raises(BudgetSpent):  # 7 of the killed process and 2 of this one
                 await ledger.call(lm, ask("5"), "my judge", spec())
-            assert ledger.unknown == 4, "that they were paid again makes them no less unknown"
+            assert ledger.bill.unknown == 4, "that they were paid again makes them no less unknown"
         with journal(path, calls=20) as ledger:
             ledger.open()
-            assert ledger.sent.calls == 9 and ledger.unknown == 4
+            assert ledger.sent.calls == 9 and ledger.bill.unknown == 4
 
     run(course)
     assert not list(tmp_path.glob("*intents*"))

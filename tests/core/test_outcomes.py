@@ -80,7 +80,7 @@ def test_what_optimizers_see_of_train_is_kept_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("split", "n"), [("train", 6), ("val", 0)])
 def test_eval_keeps_the_rows_of_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, split: str, n: int) -> None:
-    monkeypatch.setattr("workbench.runtime.make_lm", lambda spec: Script(echo))
+    monkeypatch.setattr("workbench.pool.make_lm", lambda spec: Script(echo))
     db = str(tmp_path / "a.db")
     done = CliRunner().invoke(cli, ["eval", str(write(tmp_path)), "--split", split, "--db", db, "--json"])
     assert done.exit_code == 0, done.output
@@ -96,7 +96,7 @@ def test_eval_keeps_the_rows_of_train(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_eval_keeps_what_was_scored_before_the_budget_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workbench.runtime.make_lm", lambda spec: Script(echo))
+    monkeypatch.setattr("workbench.pool.make_lm", lambda spec: Script(echo))
     db, flags = str(tmp_path / "a.db"), ["--split", "train", "--set", "budget.calls=3", "--set", "concurrency=1"]
     done = CliRunner().invoke(cli, ["eval", str(write(tmp_path)), *flags, "--db", db])
     assert done.exit_code != 0

@@ -16,9 +16,11 @@ from tests.scripted import Script, make_workflow
 from workbench.data import Example
 from workbench.ledger import Ledger
 from workbench.policy import PolicySpec
-from workbench.runtime import Consent, Outcome, Program, Runtime, lm_spec
+from workbench.pool import lm_spec
+from workbench.runtime import Consent, Program, Runtime
 from workbench.spec import BudgetSpec
 from workbench.store import Store
+from workbench.trace import Outcome
 from workbench.workflow import Workflow
 
 BANK = '''

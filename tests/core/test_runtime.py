@@ -12,12 +12,14 @@ from tests.journal import FakeLM, journal, reply, run, turns
 from tests.scripted import make_workflow
 
 from workbench.data import Example
-from workbench.errors import BudgetSpent, LMError, NodeError, PluginError, SpecError, StoreError
-from workbench.ledger import Ledger, ServerDead
+from workbench.errors import BudgetSpent, LMError, NodeError, PluginError, ServerDead, SpecError, StoreError
+from workbench.ledger import Ledger
 from workbench.nodes import NodeConfig, NodeKind
 from workbench.plugins import plugins
-from workbench.runtime import Context, LMPool, Outcome, Program, Runtime, lm_spec, make_request, split_model
+from workbench.pool import LMPool, lm_spec, split_model
+from workbench.runtime import Context, Program, Runtime, make_request
 from workbench.spec import LMSpec
+from workbench.trace import Outcome
 
 
 class PlantedConfig(NodeConfig):

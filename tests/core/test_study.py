@@ -17,7 +17,8 @@ from workbench.data import Example
 from workbench.errors import BudgetSpent, ShareSpent
 from workbench.evaluate import Evaluation, Evaluator, Result
 from workbench.lm import Request
-from workbench.runtime import LMPool, Runtime, lm_spec
+from workbench.pool import LMPool, lm_spec
+from workbench.runtime import Runtime
 from workbench.spec import DomainSpec
 from workbench.study import Optimizer, Progress, Study, needed_calls
 from workbench.workflow import Workflow

@@ -19,7 +19,8 @@ from tests.tiny_lm import save
 from workbench.errors import LMError, SpecError
 from workbench.ledger import Ledger
 from workbench.lm import CanEmbed
-from workbench.runtime import Runtime, lm_spec
+from workbench.pool import lm_spec
+from workbench.runtime import Runtime
 from workbench.spec import BudgetSpec
 from workbench.store import Store
 from workbench_memory.recall import Recall

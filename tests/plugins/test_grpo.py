@@ -224,7 +224,7 @@ def test_gigpo_compares_steps_after_the_same_observation_whatever_was_said_befor
     from workbench.data import Example
     from workbench.evaluate import Result
     from workbench.lm import Response
-    from workbench.runtime import CallRecord, Span, Trace
+    from workbench.trace import CallRecord, Span, Trace
     from workbench_grpo.rewards import Guards, Rollout
     from workbench_grpo.source import StudySource
 

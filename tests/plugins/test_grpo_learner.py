@@ -23,7 +23,7 @@ from workbench.errors import LMError, StoreError  # noqa: E402
 from workbench.evaluate import Result  # noqa: E402
 from workbench.generate import Generator  # noqa: E402
 from workbench.lm import Request  # noqa: E402
-from workbench.runtime import Trace  # noqa: E402
+from workbench.trace import Trace  # noqa: E402
 from workbench_grpo import serve  # noqa: E402
 from workbench_grpo.learner import Learner  # noqa: E402
 from workbench_grpo.objective import make_objective  # noqa: E402

@@ -11,7 +11,7 @@ import pytest
 from workbench.data import Example
 from workbench.evaluate import Result
 from workbench.lm import Response
-from workbench.runtime import CallRecord, Span, Trace
+from workbench.trace import CallRecord, Span, Trace
 from workbench_grpo.rewards import (
     Guards,
     Part,

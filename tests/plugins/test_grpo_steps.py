@@ -87,7 +87,7 @@ def test_a_walk_that_was_not_scored_counts_for_none_and_a_guarded_one_earns_noth
     from workbench.data import Example
     from workbench.evaluate import Result
     from workbench.lm import Response
-    from workbench.runtime import CallRecord, Span, Trace
+    from workbench.trace import CallRecord, Span, Trace
     from workbench_grpo.advantages import advantages
     from workbench_grpo.objective import make_objective
     from workbench_grpo.rewards import Guards, Rollout

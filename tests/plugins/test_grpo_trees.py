@@ -18,7 +18,8 @@ from workbench.evaluate import Evaluator
 from workbench.ledger import Ledger
 from workbench.lm import Request
 from workbench.loop import run_course
-from workbench.runtime import Runtime, lm_spec
+from workbench.pool import lm_spec
+from workbench.runtime import Runtime
 from workbench.spec import BudgetSpec
 from workbench.store import Store
 from workbench_grpo.imitate import DPO, SFT

@@ -250,7 +250,8 @@ def test_a_run_of_the_workbench_records_a_rollout_that_training_can_use(checkpoi
     """The runtime that optimizers use carries tokens: the recorded log-probabilities are those of the model itself."""
     from workbench.data import Example
     from workbench.ledger import Ledger
-    from workbench.runtime import Program, Runtime, lm_spec
+    from workbench.pool import lm_spec
+    from workbench.runtime import Program, Runtime
     from workbench.spec import BudgetSpec
     from workbench.store import Store
     from workbench.workflow import Workflow

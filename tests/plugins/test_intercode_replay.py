@@ -15,9 +15,9 @@ import pytest
 from tests.intercode import FOLDER, NODE, ROOT, ideal, play, read_rows, said_before, scores, sql
 
 from workbench.lm import Request
-from workbench.runtime import Outcome
 from workbench.spec import load_spec
 from workbench.task import load_task
+from workbench.trace import Outcome
 
 SHARED = ROOT.parent / "shared/data"
 pytestmark = pytest.mark.skipif(not (SHARED / "intercode_sql").is_dir(), reason="the shared data are not here")

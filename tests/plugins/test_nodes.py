@@ -14,7 +14,8 @@ from workbench.data import Example
 from workbench.ledger import Ledger
 from workbench.lm import Request, Response
 from workbench.nodes import check_nodes, learnable, node_tree
-from workbench.runtime import LMPool, Program, Runtime, lm_spec
+from workbench.pool import LMPool, lm_spec
+from workbench.runtime import Program, Runtime
 from workbench.spec import BudgetSpec
 from workbench.store import Store
 from workbench.workflow import Workflow

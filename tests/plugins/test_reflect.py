@@ -15,7 +15,7 @@ from tests.scripted import Script, make_workflow, run_node, run_rows
 from workbench.errors import LMError, NodeError, SpecError
 from workbench.lm import Request
 from workbench.nodes import learnable, make_node
-from workbench.runtime import Outcome
+from workbench.trace import Outcome
 from workbench_flow.reflect import read_score
 
 CHECKS = """

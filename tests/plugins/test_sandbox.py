@@ -18,7 +18,8 @@ from tests.sandboxed import ENDS, ORDINARY, check_ordinary
 
 import workbench.sandbox as core
 from workbench.ledger import Ledger
-from workbench.runtime import Runtime, lm_spec
+from workbench.pool import lm_spec
+from workbench.runtime import Runtime
 from workbench.sandbox import Outcome, SandboxError
 from workbench.spec import BudgetSpec
 from workbench.store import Store

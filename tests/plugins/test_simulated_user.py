@@ -15,9 +15,11 @@ from workbench.ledger import Ledger
 from workbench.lm import Request, Response
 from workbench.loop import run_course
 from workbench.nodes import enabled
-from workbench.runtime import Outcome, Program, Runtime, lm_spec
+from workbench.pool import lm_spec
+from workbench.runtime import Program, Runtime
 from workbench.spec import BudgetSpec
 from workbench.store import Store
+from workbench.trace import Outcome
 from workbench_grpo.rollouts import rows_of
 
 NODE = {

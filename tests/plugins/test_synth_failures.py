@@ -233,7 +233,7 @@ def test_the_command_takes_a_run_of_eval(tmp_path: Path, monkeypatch: pytest.Mon
         scripts.append(Script(lambda request: answer(request) if "mark" in str(request.messages[-1]["content"]).split("Tools:")[0] else rows(request)))  # fmt: skip
         return scripts[-1]
 
-    monkeypatch.setattr("workbench.runtime.make_lm", made)
+    monkeypatch.setattr("workbench.pool.make_lm", made)
     monkeypatch.setattr("workbench_synth.settings.check_lms", lambda spec, source: None)
     db, out = str(tmp_path / "a.db"), str(tmp_path / "rows.jsonl")
     done = CliRunner().invoke(cli, ["eval", str(earlier(tmp_path)), "--split", "train", "--db", db])

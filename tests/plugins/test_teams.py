@@ -19,7 +19,7 @@ from tests.scripted import make_workflow, run_node
 from workbench.errors import SpecError
 from workbench.lm import Request
 from workbench.nodes import enabled
-from workbench.runtime import Span
+from workbench.trace import Span
 from workbench_teams.dylan import importance
 from workbench_teams.selforg import contributions, edges, middle, shapley, vectors_of
 

@@ -17,9 +17,9 @@ from typing import Any
 
 from workbench.errors import LMError
 from workbench.lm import Request, Response
+from workbench.pool import LMPool
 from workbench.report import Report
 from workbench.run import Options, optimize, resume
-from workbench.runtime import LMPool
 from workbench.store import Store
 
 LABELS = ("a", "b", "c", "d")

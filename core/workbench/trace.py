@@ -1,0 +1,92 @@
+"""What happened when a workflow ran on an example: its nodes, their calls, and how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from workbench.lm import Message, Response
+
+
+@dataclass(slots=True)
+class CallRecord:
+    """One LM call inside a span. With token ids and log-probabilities it is a step of a rollout.
+
+    state, earned: of a step in an environment, where it was taken and what it earned (`Context.step`).
+    """
+
+    messages: tuple[Message, ...]
+    response: Response
+    role: str
+    lm: str
+    cached: bool
+    usd: float
+    seconds: float = 0.0
+    state: str | None = None
+    earned: float | None = None
+
+
+@dataclass(slots=True)
+class Span:
+    """One run of one node. agent and turn identify the step of a multi-turn, multi-agent rollout."""
+
+    node: str
+    kind: str
+    inputs: Mapping[str, Any]
+    outputs: Mapping[str, Any] = field(default_factory=dict)
+    calls: list[CallRecord] = field(default_factory=list)
+    notes: dict[str, Any] = field(default_factory=dict)
+    agent: str | None = None
+    turn: int | None = None
+    seconds: float = 0.0
+    error: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """What the store keeps: texts of prompts are in `calls`, so only answers and counts are here."""
+        out: dict[str, Any] = {"node": self.node, "kind": self.kind, "seconds": round(self.seconds, 4)}
+        out["outputs"] = dict(self.outputs)
+        out["calls"] = [
+            {"role": c.role, "text": c.response.text, "finish": c.response.finish,
+             "tokens": [c.response.prompt_tokens, c.response.completion_tokens]}
+            for c in self.calls
+        ]  # fmt: skip
+        for name in ("notes", "agent", "turn", "error"):
+            if getattr(self, name):
+                out[name] = getattr(self, name)
+        return out
+
+
+@dataclass(slots=True)
+class Trace:
+    """One example through one workflow: its spans in the order in which they began."""
+
+    example: str
+    spans: list[Span] = field(default_factory=list)
+
+    @property
+    def calls(self) -> list[CallRecord]:
+        return [call for span in self.spans for call in span.calls]
+
+    @property
+    def rollout(self) -> list[dict[str, Any]]:
+        """The task's calls that were recorded at token level, one dict each, in order: what training learns from."""
+        return [
+            {
+                "agent": span.agent or span.node, "turn": span.turn or 0, "prompt_ids": c.response.prompt_ids,
+                "token_ids": c.response.token_ids, "logprobs": c.response.logprobs, "text": c.response.text,
+                "state": c.state, "earned": c.earned,
+            }
+            for span in self.spans for c in span.calls if c.role == "task" and c.response.token_ids is not None
+        ]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What running a workflow on an example gave: a prediction, or a failure (kind, message) and its node."""
+
+    prediction: Mapping[str, Any]
+    trace: Trace
+    failure: str | None = None
+    message: str | None = None
+    seconds: float = 0.0
