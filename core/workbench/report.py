@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.evaluate import Evaluation, Result
 from workbench.ledger import Ledger
+from workbench.looks import earlier_looks, looks_warning
 from workbench.nodes import setting
 from workbench.pareto import pareto_set
 from workbench.proof import Proof, describe, paired_proof
@@ -42,6 +43,7 @@ class Report:
     test_rows: int = 0
     sandbox: dict[str, str] | None = None  # name and measured level, where code ran in one
     untried: str | None = None  # why there was no candidate but the baseline
+    looks: list[str] = field(default_factory=list)  # runs that tested changes on the same sealed rows before
 
     @property
     def loss_shown(self) -> bool:
@@ -65,7 +67,7 @@ class Report:
             "spent": self.spent, "budget": self.budget, "workflow": self.workflow, "database": self.database,
             "candidates": self.candidates, "failures": self.failures, "pareto": self.pareto,
             "changes": [[a, b, c] for a, b, c in self.changes], "warnings": self.warnings, "error": self.error,
-            "sandbox": self.sandbox, "untried": self.untried,
+            "sandbox": self.sandbox, "untried": self.untried, "looks": self.looks,
         }  # fmt: skip
 
     def headline(self) -> list[str]:
@@ -176,6 +178,9 @@ def build_report(
     warnings = list(warnings)
     if pairs and len(pairs) < len(task.dataset.test):
         warnings.append(f"the budget allowed only {len(pairs)} of the {len(task.dataset.test)} test rows")
+    looks = earlier_looks(ledger.store, ledger.run_id, task.test_hash, winner.hash) if winner != task.workflow else []
+    if looks and proof is not None:
+        warnings.append(looks_warning(looks, proof))
     roles = _asked(ledger)
     warnings += [
         f"{r['failed']} of {r['n']} calls of the {r['role']} failed ({r['kinds']}): {(r['message'] or '')[:200]}"
@@ -197,6 +202,7 @@ def build_report(
         pareto=[{"workflow": e.workflow.hash, **{o: e.objectives[o] for o in objectives}} for e in front],
         warnings=warnings, error=error, test_rows=len(pairs), sandbox=_sandbox(ledger),
         untried=_untried(roles, status) if status in ("finished", "budget") and candidates < 2 else None,
+        looks=looks,
     )  # fmt: skip
 
 

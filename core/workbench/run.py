@@ -52,8 +52,8 @@ def optimize(
             "insert into runs (run, name, status, started, file, spec, options, data_hash, seed, host, pid, version) "
             "values (?, ?, 'running', ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             run, spec.name, now(), str(Path(path).resolve()), source.text,
-            dumps({**options.as_dict(), "referred": task.referred_hash, "sandbox": chosen()}), task.data_hash, spec.seed, os.uname().nodename,
-            os.getpid(), _version(),
+            dumps({**options.as_dict(), "referred": task.referred_hash, "test": task.test_hash, "sandbox": chosen()}),
+            task.data_hash, spec.seed, os.uname().nodename, os.getpid(), _version(),
         )  # fmt: skip
         assert cursor.lastrowid is not None
         steps = list(optimizers) if optimizers is not None else named

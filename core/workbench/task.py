@@ -40,6 +40,11 @@ class Task:
         return digest([[dict(e.fields) for e in part] for part in (d.train, d.val, d.test)])
 
     @property
+    def test_hash(self) -> str:
+        """Changes when a sealed row changes."""
+        return digest([dict(e.fields) for e in self.dataset.test])
+
+    @property
     def referred_hash(self) -> str:
         """Changes with what other workflow files add to this one and the workflow's own hash does not tell: the nodes of
         sub-workflows, and policies."""
