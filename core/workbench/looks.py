@@ -32,5 +32,6 @@ def looks_warning(looks: Sequence[str], proof: Proof) -> str:
         if proof.p < level or not proof.shown
         else ", and it is not: take the gain as not shown, or test it on rows of its own"
     )
-    return (f"these sealed rows were tested {len(looks)} time{'s' if len(looks) > 1 else ''} before (run {runs}); that one of "
-            f"{len(looks) + 1} tests shows a gain by chance is likelier, so p should be below {level:.2g}{held}")  # fmt: skip
+    times = "once" if len(looks) == 1 else f"{len(looks)} times"
+    return (f"these sealed rows were tested {times} before (run {runs}): the more tests, the likelier is a gain by chance; with "
+            f"{len(looks) + 1} of them p should be below {level:.2g}{held}")  # fmt: skip

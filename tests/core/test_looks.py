@@ -33,7 +33,7 @@ def test_each_test_of_a_change_on_the_same_rows_is_a_look(tmp_path: Path) -> Non
 
     second = again(("seed", 1))
     assert second.changes and second.looks == [first.run]
-    assert f"tested 1 time before (run {first.run})" in warned(second) and "p should be below 0.025" in warned(second)
+    assert f"tested once before (run {first.run})" in warned(second) and "p should be below 0.025" in warned(second)
     third = again(("rounds", 2))
     assert third.looks == [first.run, second.run] == third.as_dict()["looks"] and "p should be below 0.017" in warned(
         third
