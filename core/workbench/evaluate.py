@@ -12,16 +12,17 @@ from functools import lru_cache
 from typing import Any
 
 from workbench.data import Example, Score
-from workbench.errors import BudgetSpent, LMError, NodeError, ServerDead, SpecError, StoreError
+from workbench.errors import BudgetSpent, LMError, NodeError, ServerDead, SpecError, StoreError, WorkbenchError
 from workbench.metric import Metric, as_score
-from workbench.runtime import Program, Runtime, make_request
+from workbench.runtime import Program, Runtime, make_request, stopped
+from workbench.spend import Spend
 from workbench.trace import Trace
 from workbench.workflow import Workflow
 
 #: Failures that say nothing about the workflow: the proof leaves such pairs out. All other failures earn nothing.
 INFRASTRUCTURE = frozenset({"connection", "broken", "server", "timeout", "rate_limit", "bad_body", "provider", "auth"})
 
-#: May stop an evaluation early: told (position, scores so far) in the order of the examples, after each block.
+#: May stop an evaluation early: told the scores so far, in the order of the examples, after each block.
 Race = Callable[[Sequence[float]], bool]
 
 
@@ -81,13 +82,14 @@ class Evaluation:
 class Evaluator:
     """Runs and scores examples under one runtime.
 
-    stop_after_block: racing looks at the scores only at the ends of blocks of this many examples, in their order,
+    block: racing looks at the scores only at the ends of blocks of this many examples, in their order,
     so that what is stopped does not depend on which answer came first.
     """
 
     def __init__(self, runtime: Runtime, metric: Metric, concurrency: int, block: int = 8):
         self.runtime, self.metric, self.concurrency, self.block = runtime, metric, concurrency, block
         self._programs: dict[str, Program] = {}
+        self._judged, self._judging = 0, Spend()  # rows that a model scored, and what that took
 
     def program(self, workflow: Workflow) -> Program:
         if workflow.hash not in self._programs:
@@ -170,7 +172,11 @@ class Evaluator:
             scored = await self.score(example, outcome.prediction, outcome.trace)
         except (BudgetSpent, StoreError, ServerDead, SpecError):
             raise
-        except (Exception, SystemExit) as error:  # a metric's bug is this example's failure, and says so
+        except (Exception, SystemExit, asyncio.CancelledError) as error:  # a metric's bug is this example's failure
+            if isinstance(error, asyncio.CancelledError) and stopped():
+                raise
+            if isinstance(error, WorkbenchError) and self.runtime.ledger.stopping is error:
+                raise
             if isinstance(error, LMError) and error.kind == "auth":
                 raise
             kind = error.kind if isinstance(error, LMError | NodeError) else "metric"
@@ -182,20 +188,35 @@ class Evaluator:
     async def score(self, example: Example, prediction: Mapping[str, Any], trace: Trace) -> Score:
         """The metric's score of a prediction. Raises whatever the metric raises."""
         if getattr(self.metric, "needs_lm", False):
-            value = self.metric(example, prediction, trace, lm=self.complete_as("judge"))  # type: ignore[call-arg]
+            self._judged += 1
+            value = self.metric(example, prediction, trace, lm=self.complete_as("judge", self._judging))  # type: ignore[call-arg]
         else:
             value = self.metric(example, prediction, trace)
         if inspect.isawaitable(value):
             value = await value
         return as_score(value)
 
-    def complete_as(self, role: str) -> Callable[..., Any]:
-        """A coroutine function (messages, *, replica=0, **settings) -> Response, paid for under a role."""
+    @property
+    def judging(self) -> Spend:
+        """What scoring a row takes on average, where the metric asks a model: one call before any row was scored."""
+        if not getattr(self.metric, "needs_lm", False):
+            return Spend()
+        n, spent = self._judged, self._judging
+        if not n:
+            return Spend(calls=1)
+        return Spend(math.ceil(spent.calls / n), 0, math.ceil(spent.tokens / n), 0, spent.usd / n, spent.seconds / n)
+
+    def complete_as(self, role: str, spent: Spend | None = None) -> Callable[..., Any]:
+        """A coroutine function (messages, *, replica=0, **settings) -> Response, paid for under a role. spent: takes what the
+        calls cost at their first payment, so that a replay counts the same."""
         spec = self.runtime.lm_spec(role)
 
         async def complete(messages: Sequence[Mapping[str, Any]], *, replica: int = 0, **settings: Any) -> Any:
             request = make_request(spec, messages, replica, settings)
-            return (await self.runtime.complete(spec, request, role))[0]
+            response, paid = await self.runtime.complete(spec, request, role)
+            if spent is not None:
+                spent.add(Spend(1, 0, response.prompt_tokens, response.completion_tokens, paid.usd, paid.seconds))
+            return response
 
         return complete
 

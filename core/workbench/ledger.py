@@ -60,7 +60,7 @@ class Ledger:
     def __post_init__(self) -> None:
         self.started = time.monotonic()
         self.bill = Bill(self.store, self.run_id)
-        self._hold = {"calls": 0.0, "tokens": 0.0, "usd": 0.0}
+        self._hold = {"calls": 0.0, "tokens": 0.0, "usd": 0.0, "minutes": 0.0}
         self._reserved = Spend()
         self._flying: dict[str, asyncio.Future[Settled]] = {}
         self._touched: set[bytes] = set()
@@ -119,9 +119,9 @@ class Ledger:
     def seconds(self) -> float:
         return self.earlier_seconds + time.monotonic() - self.started
 
-    def hold(self, *, calls: float = 0, tokens: float = 0, usd: float = 0) -> None:
+    def hold(self, *, calls: float = 0, tokens: float = 0, usd: float = 0, minutes: float = 0) -> None:
         """Set aside what the proof will need; search cannot use it. A later call replaces the earlier one."""
-        self._hold = {"calls": calls, "tokens": tokens, "usd": usd}
+        self._hold = {"calls": calls, "tokens": tokens, "usd": usd, "minutes": minutes}
 
     def remaining(self, what: str = "calls") -> float:
         """What search may still use of `calls`, `tokens`, `usd` or `minutes`; infinite where there is no ceiling."""
@@ -129,7 +129,7 @@ class Ledger:
         if ceiling is None:
             return float("inf")
         if what == "minutes":
-            return max(0.0, ceiling - self.seconds / 60)
+            return max(0.0, ceiling - self.seconds / 60 - self._hold[what])
         used = getattr(self.spent, what) + getattr(self._reserved, what)
         return max(0.0, ceiling - used - self._hold[what])
 
@@ -143,8 +143,8 @@ class Ledger:
             used = max(getattr(self.spent, what), getattr(self.sent, what)) + getattr(self._reserved, what)
             if used + need > ceiling - self._hold[what] + 1e-12:
                 raise BudgetSpent(what, ceiling, used + need, self._hold[what])
-        if self.budget.minutes is not None and self.seconds >= self.budget.minutes * 60:
-            raise BudgetSpent("minutes", self.budget.minutes, self.seconds / 60)
+        if self.budget.minutes is not None and self.seconds >= (self.budget.minutes - self._hold["minutes"]) * 60:
+            raise BudgetSpent("minutes", self.budget.minutes, self.seconds / 60, self._hold["minutes"])
         self._reserved.add(worst)
 
     # Calls

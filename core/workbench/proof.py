@@ -22,6 +22,8 @@ class Proof:
     minus baseline's, with a 95% bootstrap interval. p: two-sided, by `test`. shown: diff is above 0, p below alpha and
     the interval above 0. smallest_gain: the gain that a test of this size finds with 80% power, given how much the
     pairs scatter; None where that cannot be said: the pairs do not scatter, or are too few for any gain to be shown.
+    n_silent: of those left out, pairs that had no answer of the winner alone. A slow winner may be at fault for that, so a
+    gain is shown only if it also is with these scored 0.
     """
 
     n: int
@@ -37,6 +39,7 @@ class Proof:
     ties: int
     shown: bool
     smallest_gain: float | None
+    n_silent: int = 0
 
 
 def paired_proof(
@@ -47,6 +50,7 @@ def paired_proof(
         raise ValueError(f"scores must be paired: {len(baseline)} against {len(winner)}")
     pairs = [(a, b) for a, b in zip(baseline, winner, strict=True) if a is not None and b is not None]
     n = len(pairs)
+    silent = sum(a is not None and b is None for a, b in zip(baseline, winner, strict=True))
     if not n:
         return Proof(0, len(baseline), 0.0, 0.0, 0.0, (0.0, 0.0), 1.0, "none", 0, 0, 0, False, None)
     if not all(math.isfinite(value) for pair in pairs for value in pair):
@@ -57,10 +61,14 @@ def paired_proof(
     p, test = _mcnemar(wins, losses) if binary else _wilcoxon(differences)
     interval_ = _bootstrap_mean(differences, seed)
     diff = math.fsum(differences) / n
+    shown = diff > 0 and p < alpha and interval_[0] > 0
+    if shown and silent:
+        against = [b if b is not None or a is None else 0.0 for a, b in zip(baseline, winner, strict=True)]
+        shown = paired_proof(baseline, against, seed=seed, alpha=alpha).shown
     return Proof(
         n=n, n_excluded=len(baseline) - n, baseline_mean=math.fsum(a for a, _ in pairs) / n,
         winner_mean=math.fsum(b for _, b in pairs) / n, diff=diff, ci95=interval_, p=p, test=test, wins=wins,
-        losses=losses, ties=n - wins - losses, shown=diff > 0 and p < alpha and interval_[0] > 0,
+        losses=losses, ties=n - wins - losses, shown=shown, n_silent=silent,
         smallest_gain=_smallest_gain(differences, wins + losses, binary, alpha),
     )  # fmt: skip
 
@@ -190,6 +198,9 @@ def describe(proof: Proof) -> str:
         return f"The gain is shown: {numbers}, on {rows}."
     if not proof.wins and not proof.losses:
         return f"The gain is not shown: baseline and winner scored the same on each of {rows}."
+    if proof.n_silent and proof.diff > 0 and proof.p < 0.05 and proof.ci95[0] > 0:
+        return (f"The gain is not shown: {numbers}, on {rows}; but on {proof.n_silent} of those left out only the "
+                "winner had no answer, and with these as wrong it is not shown.")  # fmt: skip
     power = f"this test would have found a gain of about {proof.smallest_gain or 0:.2g} in 4 of 5 cases"
     if proof.smallest_gain is None:
         power = "a test of this size cannot show a gain; use more test rows"

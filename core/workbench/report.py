@@ -81,7 +81,7 @@ class Report:
                     "The candidate that was best on val is WORSE on sealed data: the result file keeps the baseline."
                 )
         elif self.status in ("finished", "budget"):
-            lines.append("The gain is not shown: the budget left no calls for the sealed test.")
+            lines.append("The gain is not shown: the budget left nothing for the sealed test.")
         if self.sandbox is not None:
             held = "" if self.sandbox["level"] in BOUNDARIES else ", which is no boundary against hostile code"
             lines.append(f"Code ran in the sandbox {self.sandbox['name']}, level {self.sandbox['level']}{held}.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import random
 import traceback
@@ -182,26 +183,28 @@ class Session:
 
     def _hold_for_proof(self) -> None:
         """Set aside what testing baseline and the best so far will take, with the retry rate seen so far."""
-        n, budget = len(self.task.dataset.test), self.task.spec.budget
+        n, budget, judging = len(self.task.dataset.test), self.task.spec.budget, self.evaluator.judging
         base = self.progress.complete.get(self.task.workflow.hash)
         best = self.progress.best or base
-        calls, tokens, usd = 0.0, 0.0, 0.0
+        calls, tokens, usd, minutes = 2.0 * n * judging.calls, math.inf, math.inf, math.inf
         if base is None or best is None:
-            calls = 2 * n * self.evaluator.program(self.task.workflow).max_calls
-            tokens = usd = float("inf")
+            calls += 2 * n * self.evaluator.program(self.task.workflow).max_calls
         else:
             spent = self.ledger.spent
             waste = spent.calls / max(1, spent.calls - self.ledger.retries)
             runs = [base] if best is base else [base, best]
             if best is base:
                 runs = [base, base]  # whatever wins later costs at least as much, or holds its own
-            calls = sum(needed_calls(e, n) for e in runs) * waste * 1.02
-            tokens = sum(e.objectives["tokens"] for e in runs) * n * waste * 1.1
-            usd = sum(e.objectives["usd"] for e in runs) * n * waste * 1.1
+            calls = (calls + sum(needed_calls(e, n) for e in runs)) * waste * 1.02
+            tokens = sum(e.objectives["tokens"] + judging.tokens for e in runs) * n * waste * 1.1
+            usd = sum(e.objectives["usd"] + judging.usd for e in runs) * n * waste * 1.1
+            seconds = sum(e.objectives["latency"] + judging.seconds for e in runs) * n
+            minutes = seconds / max(1, min(n, self.evaluator.concurrency)) / 60 * waste * 1.2
         self.ledger.hold(
             calls=min(calls, (budget.calls or 0) * LARGEST_HOLD),
             tokens=min(tokens, (budget.tokens or 0) * LARGEST_HOLD),
             usd=min(usd, (budget.usd or 0) * LARGEST_HOLD),
+            minutes=min(minutes, (budget.minutes or 0) * LARGEST_HOLD),
         )
 
     def _pick(self) -> Workflow:

@@ -146,8 +146,8 @@ class Study:
         return self.remaining("calls") >= self.worst_calls(workflow, self.val if examples is None else examples)
 
     def worst_calls(self, workflow: Workflow, examples: Sequence[Example]) -> int:
-        """The most calls that evaluating a workflow takes, retries left out."""
-        return len(examples) * self.evaluator.program(workflow).max_calls
+        """The most calls that evaluating a workflow takes, retries left out; those of the metric as they were on average."""
+        return len(examples) * (self.evaluator.program(workflow).max_calls + self.evaluator.judging.calls)
 
     def remaining(self, what: str = "calls") -> float:
         """What search may still use of `calls`, `tokens`, `usd` or `minutes`; what the proof needs is set aside."""

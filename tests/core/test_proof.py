@@ -231,3 +231,16 @@ def test_importing_it_is_cheap():
     code = "import sys, workbench.proof; print('numpy' in sys.modules, 'scipy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]
+
+
+def test_rows_that_only_the_winner_left_unanswered_count_against_a_gain() -> None:
+    """A winner that is right where it answers, and too slow to answer on half of the rows."""
+    baseline = [1.0] * 48 + [0.0] * 32
+    winner: list[float | None] = [None if i % 2 else 1.0 for i in range(80)]
+    proof = paired_proof(baseline, winner)
+    assert (proof.n, proof.n_excluded, proof.n_silent) == (40, 40, 40) and proof.diff > 0 and proof.p < 0.05
+    assert not proof.shown and "on 40 of those left out only the winner had no answer" in describe(proof)
+    few: list[float | None] = [None if i < 2 else 1.0 for i in range(80)]
+    assert paired_proof(baseline, few).shown, "two lost rows do not hide a gain of 30 rows"
+    both = paired_proof([None if i % 2 else b for i, b in enumerate(baseline)], winner)
+    assert both.shown and both.n_silent == 0, "a server that fails both says nothing about either"
