@@ -69,4 +69,4 @@ class Bill:
             return
         self.store.execute("delete from calls where run_id = ? and kind = 'lm'", self.run_id)
         raise ServerDead(f"none of {sum(self.failed.values())} requests was answered before the budget ended; the last failed "
-                         f"with: {last['message']}")  # fmt: skip
+                         f"with: {last['message']}. They count: a resumed run may need --budget-calls or the like")  # fmt: skip

@@ -86,7 +86,7 @@ def _test_inputs(row: Any) -> dict[str, dict[str, Any]]:
 
 
 def call_texts(store: Store, run_id: int, n: int) -> list[dict[str, Any]]:
-    """The last n calls of a run with their texts put back."""
+    """n calls of a run, in no order (the journal keeps none), with their texts put back."""
     found = []
     for row in store.rows("select * from calls where run_id = ? and kind = 'lm' limit ?", run_id, n):
         request = json.loads(row["request"])

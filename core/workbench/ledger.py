@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import random
 import time
 from collections import defaultdict
@@ -71,6 +72,7 @@ class Ledger:
         self._process = random.SystemRandom().getrandbits(48)  # pids come again, in containers even at once
         self._jitter = random.Random(self._process)  # waiting times only: no result depends on it
         self._dead_in_a_row: list[str] = []
+        self._too_low: dict[str, float] = {}  # by model: what estimates of prompts are multiplied by
         self._failed: dict[str, int] = {}  # attempts of calls that are not settled, as far as `spent` has them
         path = self.store.path.with_name(f"{self.store.path.name}-intents-{self.run_id}")
         self._intents = Intents(path, self._process)
@@ -211,7 +213,7 @@ class Ledger:
 
     async def _pay(self, lm: LM, request: Request, role: str, spec: LMSpec, key: str) -> Settled:
         limiter = self._limiters.setdefault(lm.identity, Limiter(spec.concurrency or lm.concurrency))
-        prompt = estimate_tokens((*request.messages, *({"content": tool} for tool in request.tools)))
+        prompt = self._prompt_tokens(lm, request)
         if (ready := getattr(lm, "ready", None)) is not None:
             ready()  # before anything is reserved: what cannot be sent is not counted
         worst = Spend(1, 0, prompt, request.max_tokens, price_of(lm, prompt, request.max_tokens, self.budget.usd))
@@ -233,6 +235,11 @@ class Ledger:
             self.retries += 1
             await asyncio.sleep(pause)
         raise AssertionError("unreachable")
+
+    def _prompt_tokens(self, lm: LM, request: Request) -> int:
+        """An estimate from the texts, raised by as much as it was too low for an earlier prompt of this model."""
+        parts = (*request.messages, *({"content": part} for part in (*request.tools, request.response_format) if part))
+        return math.ceil(estimate_tokens(parts) * self._too_low.get(lm.identity, 1.0))
 
     def _failed_earlier(self, key: str, role: str) -> int:
         """Attempts at a call that earlier processes made and did not settle; they are counted here."""
@@ -265,19 +272,26 @@ class Ledger:
                 error = failure
             except Exception as failure:  # a provider's bug is one failed call, not the end of the run
                 error = LMError("provider", f"{type(failure).__name__}: {failure}")
-            billed = worst if error.kind in MAYBE_BILLED else Spend()
-            self.sent.prompt_tokens += billed.tokens
-            self.sent.usd += billed.usd
-            self.store.write(
-                "insert into attempts (run_id, key, role, process, outcome, message, prompt_tokens, usd) "
-                "values (?, ?, ?, ?, ?, ?, ?, ?)",
-                self.run_id, key, role, self._process, error.kind, str(error)[:500], billed.tokens, billed.usd,
-            )  # fmt: skip
+            except asyncio.CancelledError:  # nobody will know what came
+                self._record_attempt(key, role, None, worst)
+                raise
+            self._record_attempt(key, role, error, worst if error.kind in MAYBE_BILLED else Spend())
             return None, error
         finally:
             self._reserved.prompt_tokens -= worst.prompt_tokens
             self._reserved.completion_tokens -= worst.completion_tokens
             self._reserved.usd -= worst.usd
+
+    def _record_attempt(self, key: str, role: str, error: LMError | None, billed: Spend) -> None:
+        """One that gave no answer, with what it may cost at worst. error: None if its outcome is unknown."""
+        self.sent.prompt_tokens += billed.tokens
+        self.sent.usd += billed.usd
+        self.store.write(
+            "insert into attempts (run_id, key, role, process, outcome, message, prompt_tokens, usd) "
+            "values (?, ?, ?, ?, ?, ?, ?, ?)",
+            self.run_id, key, role, self._process, error.kind if error else None, str(error)[:500] if error else None,
+            billed.tokens, billed.usd,
+        )  # fmt: skip
 
     async def _settle(
         self, key: str, role: str, lm: LM, request: Request, response: Response | None, error: LMError | None,
@@ -294,6 +308,8 @@ class Ledger:
             None if response is None else dumps(response.as_dict()), outcome,
             str(error)[:500] if error else None, attempts, prompt, completion, usd, seconds,
         )  # fmt: skip
+        if response and not response.estimated and prompt > (expected := self._prompt_tokens(lm, request)):
+            self._too_low[lm.identity] = self._too_low.get(lm.identity, 1.0) * prompt / expected
         self.sent.prompt_tokens += prompt
         self.sent.completion_tokens += completion
         self.sent.usd += usd

@@ -72,14 +72,31 @@ def config_settings() -> list[Setting]:
     ]
 
 
-def apply_overrides(source: Source, flags: Sequence[tuple[str, Any]]) -> Source:
-    """The file's value with settings from outside put in. Raises SpecError for an address that leads nowhere."""
+def surroundings(value: Any) -> list[tuple[str, Any]]:
+    """What environment and config add to a file's value, weakest first. It is kept with a run, so that another shell resumes the
+    same run."""
+    config = [(s.address, s.value) for s in config_settings() if not isinstance(value, dict) or s.address not in value]
+    return [*config, *((s.address, s.value) for s in reversed(outside_settings([])))]
+
+
+def apply_overrides(
+    source: Source, flags: Sequence[tuple[str, Any]], outside: Sequence[tuple[str, Any]] | None = None
+) -> Source:
+    """The file's value with settings from outside put in. outside: what `surroundings` gave when the run was started, in place
+    of environment and config as they are now. Raises SpecError for an address that leads nowhere."""
     value, origins = copy.deepcopy(source.value), {}
-    for setting in config_settings():
-        if setting.address not in value:
-            value[setting.address] = setting.value
-            origins[setting.address,] = setting.origin
-    for setting in reversed(outside_settings(flags)):
+    if outside is None:
+        for setting in config_settings():
+            if setting.address not in value:
+                value[setting.address] = setting.value
+                origins[setting.address,] = setting.origin
+        settings = outside_settings(flags)
+    else:
+        started = [Setting(address, given, "environment or config of the run's start") for address, given in outside]
+        settings = [Setting(address, given, f"flag --set {address}") for address, given in reversed(flags)] + started[
+            ::-1
+        ]
+    for setting in reversed(settings):
         origins[_put(value, setting)] = setting.origin
     return source.with_value(value, origins)
 

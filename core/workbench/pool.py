@@ -45,6 +45,7 @@ class LMPool:
         for lm in self._made.values():
             await lm.aclose()
         self._made.clear()
+        self._by_object.clear()
 
 
 def split_model(model: str) -> tuple[str, str]:

@@ -14,6 +14,7 @@ from typing import Any
 from workbench.data import Example
 from workbench.errors import BudgetSpent, LMError
 from workbench.evaluate import Result
+from workbench.lm import Response
 from workbench.nodes import NodeKind
 from workbench.study import Study
 from workbench.workflow import Workflow
@@ -24,7 +25,10 @@ MAX_PROMPT = 6000
 
 @dataclass(frozen=True)
 class Proposer:
-    """The language model of a role, as an optimizer asks it: an answer, or None where it fails for good."""
+    """The language model of a role, as an optimizer asks it: an answer, or None where it fails for good.
+
+    temperature, max_tokens: where the file's `roles` say nothing of these.
+    """
 
     study: Study
     temperature: float = 0.8
@@ -36,22 +40,34 @@ class Proposer:
 
         Lets BudgetSpent and wrong credentials pass: no other request would fare better.
         """
-        try:
-            response = await self.study.lm(self.role)(
-                messages, temperature=self.temperature, max_tokens=self.max_tokens, replica=replica
+        response = await self._response(messages, replica)
+        return response.text if response is not None else None
+
+    async def prompt(self, messages: Sequence[Mapping[str, str]], replica: int = 0) -> str | None:
+        """The prompt in an answer, see `read_prompt`; None, which the run is told, if the answer was cut before its end."""
+        response = await self._response(messages, replica)
+        if response is None:
+            return None
+        if response.finish == "length" and "</prompt>" not in response.text:
+            self.study.tell(
+                f"an answer of the {self.role} was cut: roles: {{{self.role}: {{max_tokens: ...}}}} gives it more room"
             )
+            return None
+        return read_prompt(response.text)
+
+    async def _response(self, messages: Sequence[Mapping[str, str]], replica: int) -> Response | None:
+        given = self.study.evaluator.runtime.roles.get(self.role)
+        settings = {name: own if (own := getattr(given, name, None)) is not None else getattr(self, name)
+                    for name in ("temperature", "max_tokens")}  # fmt: skip
+        try:
+            response = await self.study.lm(self.role)(messages, replica=replica, **settings)
         except BudgetSpent:
             raise
         except LMError as error:
             if error.kind == "auth":
                 raise
             return None
-        return response.text if response.text.strip() and response.finish != "refusal" else None
-
-    async def prompt(self, messages: Sequence[Mapping[str, str]], replica: int = 0) -> str | None:
-        """The prompt in an answer, see `read_prompt`."""
-        text = await self.ask(messages, replica)
-        return read_prompt(text) if text is not None else None
+        return response if response.text.strip() and response.finish != "refusal" else None
 
 
 class Batches:

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from workbench.errors import PluginError, SpecError, StoreError, WorkbenchError, all_of, together
 from workbench.loop import run_course
-from workbench.overrides import apply_overrides
+from workbench.overrides import apply_overrides, surroundings
 from workbench.plugins import plugins
 from workbench.pool import LMPool
 from workbench.report import Report
@@ -52,7 +52,8 @@ def optimize(
             "insert into runs (run, name, status, started, file, spec, options, data_hash, seed, host, pid, version) "
             "values (?, ?, 'running', ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             run, spec.name, now(), str(Path(path).resolve()), source.text,
-            dumps({**options.as_dict(), "referred": task.referred_hash, "test": task.test_hash, "sandbox": chosen()}),
+            dumps({**options.as_dict(), "referred": task.referred_hash, "test": task.test_hash, "sandbox": chosen(),
+                   "outside": surroundings(load_yaml(source.text, str(path)).value)}),
             task.data_hash, spec.seed, os.uname().nodename, os.getpid(), _version(),
         )  # fmt: skip
         assert cursor.lastrowid is not None
@@ -86,7 +87,7 @@ def resume(
             choose(kept)
         sets = [(a, v) for a, v in stored["sets"]] + (options.sets if options else [])
         merged = Options(sets, (options.out if options else None) or stored["out"])
-        _, _, task, named = _stored(row, sets)
+        _, _, task, named = _stored(row, sets, stored.get("outside"))
         if row["status"] == "finished" and options and options.sets:
             raise StoreError(f"run {row['run']} is finished, its proof is done; start a new run with other settings")
         if task.data_hash != row["data_hash"]:
@@ -136,9 +137,9 @@ def obstacles(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> list[W
 
 
 def _prepare(
-    source: Source, base: Path, sets: Sequence[tuple[str, Any]]
+    source: Source, base: Path, sets: Sequence[tuple[str, Any]], outside: Sequence[tuple[str, Any]] | None = None
 ) -> tuple[Spec, Source, Task, list[tuple[str, Optimizer]]]:
-    spec, source = _checked(apply_overrides(source, sets), base)
+    spec, source = _checked(apply_overrides(source, sets, outside), base)
 
     def made() -> Task:
         task = load_task(spec, source, base)
@@ -179,16 +180,19 @@ def _wrong_elsewhere(source: Source, error: SpecError, base: Path) -> list[SpecE
     return []
 
 
-def _stored(row: Any, sets: Sequence[tuple[str, Any]]) -> tuple[Spec, Source, Task, list[tuple[str, Optimizer]]]:
+def _stored(
+    row: Any, sets: Sequence[tuple[str, Any]], outside: Sequence[tuple[str, Any]] | None
+) -> tuple[Spec, Source, Task, list[tuple[str, Optimizer]]]:
     file = row["file"] or json.loads(row["options"]).get("of")  # of `workbench eval`, which nothing resumes
     if file is None:
         raise StoreError(f"run {row['run']} ({row['status']}) is of no workflow file")
-    return _prepare(load_yaml(row["spec"], file), Path(file).parent, sets)
+    return _prepare(load_yaml(row["spec"], file), Path(file).parent, sets, outside)
 
 
 def prepare_stored(row: Any) -> Task:
-    """The task of a stored run, as its file and its flags were when it started."""
-    return _stored(row, [(a, v) for a, v in json.loads(row["options"]).get("sets", ())])[2]
+    """The task of a stored run, as its file, its flags and its surroundings were when it started."""
+    stored = json.loads(row["options"])
+    return _stored(row, [(a, v) for a, v in stored.get("sets", ())], stored.get("outside"))[2]
 
 
 def load_optimizers(spec: Spec, source: Source) -> list[tuple[str, Optimizer]]:

@@ -54,19 +54,14 @@ class RunInfo:
 
 @dataclass
 class Options:
-    """What the command line adds to the file. Stored with the run, so that a resumed run has the same."""
+    """What the command line adds to the file. Stored with the run, beside what environment and config add, so that a resumed
+    run has the same."""
 
     sets: list[tuple[str, Any]] = field(default_factory=list)
     out: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         return {"sets": [list(s) for s in self.sets], "out": self.out}
-
-
-def _check_answered(baseline: Evaluation) -> None:
-    """Raises LMError where every request of the baseline was refused as wrong: a mistyped model, not a weak one."""
-    if baseline.results and all(r.failure == "bad_request" for r in baseline.results):
-        raise LMError("bad_request", f"every request of the baseline was refused: {baseline.results[0].message}")
 
 
 class Session:
@@ -129,7 +124,7 @@ class Session:
         baseline = current = task.workflow
         base_study = self._study(baseline, 0, "baseline")
         try:
-            _check_answered(await base_study.evaluate(baseline))
+            self._check_answered(await base_study.evaluate(baseline))
             self._hold_for_proof()
             for turn in range(task.spec.rounds):
                 for index, (name, optimizer) in enumerate(self.optimizers):
@@ -147,6 +142,14 @@ class Session:
         self.ledger.hold()
         pairs = await self._test(baseline, winner)
         return self._report(status, winner, pairs, broken)
+
+    def _check_answered(self, baseline: Evaluation) -> None:
+        """Raises LMError where every request of the baseline was refused as wrong: a mistyped model, not a weak one. The refusals
+        are forgotten, so that a resumed run asks again: the model may be there then."""
+        if baseline.results and all(r.failure == "bad_request" for r in baseline.results):
+            self.store.flush()
+            self.store.execute("delete from calls where run_id = ? and outcome = 'bad_request'", self.run_id)
+            raise LMError("bad_request", f"every request of the baseline was refused: {baseline.results[0].message}")
 
     async def _improve(self, study: Study, optimizer: Optimizer) -> None:
         """Run one optimizer. Its bug is told as a PluginError: what was found until then is still tested."""
@@ -280,10 +283,10 @@ class Session:
         """Rows for an evaluation; a replay finds them there already and writes nothing."""
         key = (self.run_id, evaluation.workflow.hash, evaluation.split, evaluation.replica)
         exists = self.store.row(
-            "select id, complete from evaluations where run_id = ? and candidate = ? and split = ? and replica = ?",
+            "select id, n, complete from evaluations where run_id = ? and candidate = ? and split = ? and replica = ?",
             *key,
         )
-        if exists is not None and exists["complete"] >= evaluation.complete:
+        if exists is not None and exists["complete"] >= evaluation.complete and exists["n"] >= len(evaluation.results):
             return
         if exists is not None:
             self.store.execute("delete from evaluations where id = ?", exists["id"])

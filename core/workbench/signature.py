@@ -123,7 +123,11 @@ def _beside(side: str) -> tuple[str, str] | None:
     """Two quoted texts with nothing between them, which Python would join to one."""
     if "'" not in side and '"' not in side:
         return None
-    tokens = [t for t in tokenize.generate_tokens(io.StringIO(f"({side})").readline) if t.type != tokenize.NL]
+    tokens = [
+        t
+        for t in tokenize.generate_tokens(io.StringIO(f"({side})").readline)
+        if t.type not in (tokenize.NL, tokenize.COMMENT)
+    ]
     pairs = ((a, b) for a, b in pairwise(tokens) if a.type == b.type == tokenize.STRING)
     return next(((a.string, b.string) for a, b in pairs), None)
 

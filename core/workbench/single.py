@@ -13,11 +13,13 @@ from workbench.evaluate import Evaluation, Evaluator, Result
 from workbench.ledger import Ledger
 from workbench.loop import run_course
 from workbench.outcomes import TrainRows
+from workbench.overrides import surroundings
 from workbench.proof import interval
 from workbench.run import prepare
 from workbench.runtime import Consent, Runtime
 from workbench.store import Store, dumps, now
 from workbench.task import Task
+from workbench.yamlsource import load_yaml
 
 
 def run_single(path: Path, inputs: dict[str, str] | None, index: int | None, sets: Sequence[tuple[str, Any]],
@@ -80,7 +82,15 @@ def evaluate_file(path: Path, split: str, sets: Sequence[tuple[str, Any]], datab
         }  # fmt: skip
 
     return _with_evaluator(
-        task, database, "eval", job, options={"sets": [list(s) for s in sets], "of": str(path.resolve())}
+        task,
+        database,
+        "eval",
+        job,
+        options={
+            "sets": [list(s) for s in sets],
+            "of": str(path.resolve()),
+            "outside": surroundings(load_yaml(task.source.text, str(path)).value),
+        },
     )
 
 

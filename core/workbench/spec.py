@@ -31,8 +31,15 @@ class LMSpec(Strict):
     model: str = Field(min_length=1, description="e.g. bundled/nano, openai/gpt-4.1-mini, hf:PATH, llm:NAME")
     api_base: str | None = Field(None, description="address of an OpenAI-compatible server")
     api_key_env: str | None = Field(None, description="environment variable that holds the key")
-    temperature: float | None = Field(None, ge=0, le=2, description="default for nodes that set none")
-    max_tokens: int | None = Field(None, ge=1, description="default for nodes that set none")
+    temperature: float | None = Field(
+        None,
+        ge=0,
+        le=2,
+        description="default for nodes that set none; of the role proposer, for all that optimizers ask it",
+    )
+    max_tokens: int | None = Field(
+        None, ge=1, description="default for nodes that set none; of the role proposer, likewise"
+    )
     timeout: float = Field(60.0, gt=0, description="total seconds for one attempt, whatever arrives meanwhile")
     attempts: int = Field(4, ge=1, le=20, description="attempts for one call; each counts against the budget")
     concurrency: int | None = Field(None, ge=1, le=4096, description="requests in flight at most")

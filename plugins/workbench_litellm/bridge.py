@@ -32,6 +32,9 @@ logging.getLogger("dspy.clients.lm").addFilter(lambda record: "was truncated" no
 #: LMs in use: LiteLLM's connections belong to all of them, so the last one closes them.
 _OPEN: set[int] = set()
 
+#: Seconds. Each attempt is cut by the ledger at the timeout of its own settings, which may differ for one client.
+LONGEST = 86_400.0
+
 _REASONING = re.compile(r"(?:o[1-9](?:-.+)?|gpt-5(?:\.\d+)*(?!-chat)(?:-.+)?)$", re.IGNORECASE)
 
 #: The first class that fits decides, so subclasses stand before their parents.
@@ -61,6 +64,9 @@ class DSPyLM:
     def __init__(self, model: str, settings: Any):
         self.model, self._settings = model, settings
         extra = dict(settings.extra or {})
+        if refused := {"temperature", "max_tokens", "max_completion_tokens"} & extra.keys():
+            raise SpecError(f"'{sorted(refused)[0]}' cannot be set for {settings.model}",
+                            hint="Write temperature and max_tokens under lm, not under extra.", path=("extra",))  # fmt: skip
         self._client = {key: extra.pop(key) for key in (*CLIENT_KEYS, "engine") if key in extra}
         self._extra = extra
         self._loopback = _is_loopback(settings.api_base)
@@ -98,7 +104,7 @@ class DSPyLM:
             options.setdefault("api_key", "none")  # the usual key is not for an address that a file names
         try:
             found: Any = await litellm.aembedding(model=self.model, input=list(texts), num_retries=0, max_retries=0,
-                                                  timeout=self._settings.timeout, **options, **self._extra)  # fmt: skip
+                                                  timeout=LONGEST, **options, **self._extra)  # fmt: skip
             rows = sorted((dict(row) for row in found.data), key=lambda row: row["index"])
             tokens = int(getattr(found.usage, "prompt_tokens", 0) or 0)
             return [[float(x) for x in row["embedding"]] for row in rows], tokens
@@ -107,9 +113,10 @@ class DSPyLM:
 
     def _embedding_error(self, error: Exception) -> LMError:
         status = getattr(error, "status_code", None)
-        kinds = {401: "auth", 403: "auth", 408: "timeout", 413: "too_long", 429: "rate_limit"}
+        kinds = {401: "auth", 402: "auth", 403: "auth", 408: "timeout", 413: "too_long", 429: "rate_limit"}
         known = isinstance(status, int)
         kind = kinds.get(status, "server" if status >= 500 else "bad_request") if known else "bad_body"
+        kind = _behind(error) or kind if kind in ("server", "bad_body") else kind
         text = f"{self.model}: {error}"
         for secret in _secrets(self._settings.api_key_env, self._client):
             text = text.replace(secret, "***")
@@ -148,7 +155,7 @@ class DSPyLM:
             # Else DSPy would send the provider's usual key to an address that a workflow file names.
             options["api_key"] = "none"
         try:
-            options["timeout"] = self._settings.timeout
+            options["timeout"] = LONGEST
             self._lm = dspy.LM(self.model, cache=False, num_retries=0, **options)
         except (ValueError, TypeError, dspy_errors.LMError) as error:
             raise LMError("bad_request", f"{self.model}: {error}") from None
@@ -178,6 +185,8 @@ class DSPyLM:
             body["tools"] = [dict(tool) for tool in request.tools]
         if request.response_format is not None:
             body["response_format"] = dict(request.response_format)
+        if request.replica and isinstance(body.get("seed"), int):
+            body["seed"] += request.replica  # a fixed seed must not make all replicas the same draw
         return lm15.request_from_openai_chat(body)
 
     def _response(self, answer: lm15.Response, request: Request, canonical: lm15.Request) -> Response:

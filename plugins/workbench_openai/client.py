@@ -77,8 +77,12 @@ class OpenAIChat:
             self._key_variable = key_variable
         self._key_needed = bool(settings.api_key_env) or (self._hosted and bool(key_variable))
         extra = dict(settings.extra or {})
-        if refused := {"stream", "n"} & extra.keys():
-            raise SpecError(f"'{sorted(refused)[0]}' cannot be set for {settings.model}", path=("extra",))
+        if refused := {"stream", "n", "temperature", "max_tokens", "max_completion_tokens"} & extra.keys():
+            name = sorted(refused)[0]
+            hint = (
+                "Write temperature and max_tokens under lm, not under extra." if name not in ("stream", "n") else None
+            )
+            raise SpecError(f"'{name}' cannot be set for {settings.model}", hint=hint, path=("extra",))
         self._headers = {k: os.path.expandvars(str(v)) for k, v in (extra.pop("headers", None) or {}).items()}
         self._extra = extra
         self._reasoning = wire.is_reasoning(model)
@@ -135,6 +139,8 @@ class OpenAIChat:
             return read(status, headers, raw)
         except LMError as error:
             raise self._explained(error, raw) from None
+        except aiohttp.ConnectionTimeoutError as error:
+            raise LMError("connection", f"{url.host}: {error}") from None  # nothing left
         except TimeoutError as error:
             raise LMError("timeout", f"{url.host}: {error or 'timed out'}") from None
         except (aiohttp.ClientError, OSError) as error:

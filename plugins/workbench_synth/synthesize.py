@@ -99,6 +99,8 @@ def _changed(spec: Synthesis, changes: Mapping[str, Any]) -> Synthesis:
     given = dict(changes)
     if spec.failures and "failures" in given:
         given["failures"] = {**spec.failures.model_dump(), "run": given["failures"]}
+    if "budget" in given:  # other ceilings of the file hold on
+        given["budget"] = {**spec.budget.model_dump(exclude_none=True), **given["budget"]}
     try:
         return Synthesis.model_validate({**spec.model_dump(), **given})
     except ValidationError as error:

@@ -330,3 +330,54 @@ def test_an_answer_in_between_keeps_the_run_alive(tmp_path: Path) -> None:
             assert row is not None and row[0] == 6 * DEAD_AFTER
 
     run(course)
+
+
+def test_cancelled_requests_stay_on_the_bill_when_the_call_is_answered_later(tmp_path: Path) -> None:
+    async def answer(request: Request) -> Response:
+        if len(lm.requests) <= 3:
+            await asyncio.sleep(3600)
+        return reply(prompt=3, completion=2)
+
+    lm = FakeLM(answer)
+
+    async def course() -> None:
+        with journal(tmp_path / "run.db", calls=9, tokens=900) as ledger:
+            for _ in range(3):
+                call = asyncio.create_task(ledger.call(lm, ask(), "task", spec()))
+                await asyncio.sleep(0.02)
+                call.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await call
+            await ledger.call(lm, ask(), "task", spec())
+            worst = estimate_tokens(ask().messages) + ask().max_tokens
+            sent = ledger.sent
+            assert sent.calls == 4 and sent.prompt_tokens == 3 * worst + 3 and sent.completion_tokens == 2
+            bill = ledger.bill.as_dict()
+            assert bill["unknown"] == 3 and bill["maybe_tokens"] == 3 * worst and bill["failed"] == {}
+        with journal(tmp_path / "run.db", calls=9, tokens=900) as ledger:
+            ledger.open()
+            assert (ledger.sent.calls, ledger.sent.tokens) == (
+                sent.calls,
+                sent.tokens,
+            ) and ledger.bill.as_dict() == bill
+
+    run(course)
+
+
+def test_prompts_that_were_longer_than_estimated_raise_the_next_estimates(tmp_path: Path) -> None:
+    """A model that counts three times what the texts suggest: only the first requests can pass a ceiling by it."""
+    prompt = estimate_tokens(ask("word " * 40).messages)
+    lm = FakeLM(lambda request: reply(prompt=3 * prompt, completion=1))
+
+    async def course() -> None:
+        with journal(tmp_path / "run.db", tokens=10 * prompt) as ledger:
+            with pytest.raises(BudgetSpent, match="tokens"):
+                for n in range(9):
+                    await ledger.call(lm, ask("word " * 40, extra={"n": n}), "task", spec())
+            assert ledger.sent.tokens <= 10 * prompt and len(lm.requests) == 3, "a fourth would have brought it to 12"
+            other = FakeLM()
+            other.identity = "another"
+            await ledger.call(other, ask("x"), "task", spec())
+            assert len(other.requests) == 1, "each model has its own"
+
+    run(course)

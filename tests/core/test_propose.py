@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.planted import PlantedLM, plant
 from tests.scripted import run_node
 
+from workbench import Optimizer, Study, Workflow
 from workbench.data import Example
 from workbench.evaluate import Result
-from workbench.lm import Request
-from workbench.propose import prompt_in_use
+from workbench.lm import Request, Response
+from workbench.propose import Proposer, prompt_in_use
+from workbench.run import Options, optimize
 
 LONG = "Read the text to its end, and then give the one word that it is about."
 
@@ -52,3 +56,39 @@ def test_what_improves_an_answer_is_in_use_below_its_node(tmp_path: Path) -> Non
 def test_an_empty_judge_of_a_vote_is_not_in_use(tmp_path: Path) -> None:
     node = {"ensemble": {"predict": "text -> answer", "instructions": "Answer."}, "samples": 2, "judge": ""}
     assert prompt_in_use("nodes.n.judge", "", results(node, tmp_path)) is None
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_what_the_file_says_of_the_role_holds_and_cut_answers_are_no_prompts(named: bool, tmp_path: Path) -> None:
+    asked: list[tuple[float, int]] = []
+
+    class Cutting(PlantedLM):
+        async def complete(self, request: Request) -> Response:
+            if "Rewrite" not in str(request.messages):
+                return await super().complete(request)
+            asked.append((request.temperature, request.max_tokens))
+            whole = "cut" not in str(request.messages)
+            text = "<prompt>\nSort with care.\n</prompt> and mo" if whole else "<prompt>\nSort with ca"
+            return Response(text, "length", 3, 1, 0.0)
+
+    class Asking(Optimizer):
+        async def optimize(self, study: Study) -> Workflow:
+            found = [
+                await Proposer(study).prompt([{"role": "user", "content": f"Rewrite, {how}."}])
+                for how in ("cut", "whole")
+            ]
+            assert found == [None, "Sort with care."]
+            return study.best
+
+    plant(tmp_path, lambda r: 0.5, {"random": {"trials": 1}}, calls=400)
+    file = tmp_path / "workflow.yaml"
+    if named:
+        role = {"model": "openai/planted", "api_base": "http://127.0.0.1:9/v1", "temperature": 0.1, "max_tokens": 4000}
+        file.write_text(json.dumps({**json.loads(file.read_text()), "roles": {"proposer": role}}))
+    told: list[str] = []
+    report = optimize(file, database=tmp_path / "two.db", pool=Cutting(lambda r: 0.5), optimizers=[("asking", Asking())],
+                      listener=lambda event, data: told.append(data["message"]) if event == "optimizer_told" else None,
+                      options=Options(out=str(tmp_path / "o.yaml")))  # fmt: skip
+    assert report.status == "finished", report.error
+    assert asked == [(0.1, 4000)] * 2 if named else [(0.8, 500)] * 2
+    assert len(told) == 1 and "roles: {proposer: {max_tokens: ...}}" in told[0]

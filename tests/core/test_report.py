@@ -10,8 +10,9 @@ from tests.planted import PlantedLM, plant
 from workbench import Optimizer, Study, Workflow
 from workbench.errors import LMError
 from workbench.lm import Request, Response
-from workbench.run import Options, optimize, resume
+from workbench.run import Options, optimize, prepare_stored, resume
 from workbench.session import Interrupted
+from workbench.store import Store
 
 
 class Breaking(PlantedLM):
@@ -101,3 +102,47 @@ def test_a_budget_that_ends_amid_answers_is_its_own_end(tmp_path: Path) -> None:
     report = optimize(tmp_path / "workflow.yaml", database=tmp_path / "two.db", pool=Breaking(lambda r: 0.5),
                       options=Options([("budget.calls", 19)], str(tmp_path / "o.yaml")))  # fmt: skip
     assert report.status == "budget" and report.spent["failed"] == {"broken": 1}
+
+
+def test_a_model_that_was_not_there_is_asked_again(tmp_path: Path) -> None:
+    """Refused as a wrong request (a model that is not pulled yet): not a weak model, and no lasting outcome."""
+    plant(tmp_path, lambda r: 0.5, {"random": {"trials": 1}}, calls=400)
+
+    class NotPulled(Gone):
+        async def complete(self, request: Request) -> Response:
+            if not self.there:
+                raise LMError("bad_request", "no such model")
+            return await PlantedLM.complete(self, request)
+
+    lm = NotPulled(lambda r: 0.5)
+    options = Options(out=str(tmp_path / "o.yaml"))
+    report = optimize(tmp_path / "workflow.yaml", database=tmp_path / "two.db", pool=lm, options=options)
+    assert report.status == "failed" and "no such model" in (report.error or "")
+    lm.there = True
+    again = resume("last", database=tmp_path / "two.db", pool=lm, options=options)
+    assert again.status == "finished" and not again.failures and again.best["test"]["score"]
+
+
+def test_a_run_is_resumed_as_it_was_started_whatever_the_shell_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(tmp_path, lambda r: 0.5, {"random": {"trials": 2}}, calls=400, seed=3)
+    config = tmp_path / "config.yaml"
+    config.write_text("concurrency: 2\n")
+    monkeypatch.setenv("WORKBENCH_CONFIG", str(config))
+    monkeypatch.setenv("WORKBENCH_BUDGET_CALLS", "300")
+    lm, options, database = PlantedLM(lambda r: 0.5), Options(out=str(tmp_path / "o.yaml")), tmp_path / "two.db"
+    stopped = optimize(tmp_path / "workflow.yaml", database=database, pool=lm, options=options,
+                       optimizers=[("random", Stopped())])  # fmt: skip
+    assert stopped.status == "interrupted" and stopped.budget["calls"] == 300
+    monkeypatch.setenv("WORKBENCH_BUDGET_CALLS", "20")
+    monkeypatch.setenv("WORKBENCH_SEED", "9")
+    config.unlink()
+    again = resume("last", database=database, pool=lm)
+    assert again.status == "finished" and again.budget["calls"] == 300 and again.spent["calls"] > 20
+    store = Store(database)
+    kept = prepare_stored(store.find_run("last")).spec
+    store.close()
+    assert (kept.seed, kept.concurrency) == (3, 2)
+    more = resume("last", database=database, pool=lm)
+    assert more.spent["calls"] == again.spent["calls"]

@@ -201,3 +201,16 @@ def test_the_prefixes_read_from_litellms_source_are_those_that_it_knows() -> Non
     import litellm
 
     assert provider.anything.providers() == {str(getattr(n, "value", n)) for n in litellm.provider_list}
+
+
+@pytest.mark.parametrize("engine", ["lm15", "litellm"])
+def test_a_fixed_seed_does_not_make_replicas_the_same_draw(engine: str) -> None:
+    with ChatServer() as server:
+        ask(server, engine, Request(HELLO.messages, replica=3, extra={"seed": 5}))
+        ask(server, engine, Request(HELLO.messages, extra={"seed": 5}))
+        assert [body.get("seed") for body in server.bodies] == [8, 5]
+
+
+def test_settings_of_the_request_are_refused_among_extra() -> None:
+    with pytest.raises(SpecError, match="'temperature' cannot be set"):
+        provider.anything("", settings(extra={"temperature": 0.1}))

@@ -11,6 +11,7 @@ import time
 from types import SimpleNamespace
 from typing import Any
 
+import aiohttp
 import pytest
 from tests.lm_faults import ChatServer
 
@@ -291,3 +292,20 @@ def test_prices_are_read_without_importing_litellm():
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
     assert prices.usd_per_token("no-such-model") is None
+
+
+def test_settings_of_the_request_are_refused_among_extra():
+    with pytest.raises(SpecError, match="'max_tokens' cannot be set") as caught:
+        client.openai("m", settings(extra={"max_tokens": 3}))
+    assert "under lm" in (caught.value.hint or "")
+
+
+def test_a_connection_that_was_never_made_is_no_timeout_that_may_be_billed(monkeypatch):
+    async def never(self, session, url, body):
+        raise aiohttp.ConnectionTimeoutError("Connection timeout to host")
+
+    monkeypatch.setattr(client.OpenAIChat, "_post", never)
+    lm = client.openai("m", settings(api_base="http://127.0.0.1:9/v1"))
+    with pytest.raises(LMError) as caught:
+        asyncio.run(_complete(lm, HELLO))
+    assert caught.value.kind == "connection"

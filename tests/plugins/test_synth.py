@@ -299,3 +299,9 @@ def test_a_model_that_writes_no_row_ends_the_command_with_1(tmp_path: Path) -> N
     found = CliRunner().invoke(cli, args)
     assert found.exit_code == 1 and "No row passed the checks" in found.output
     assert not (tmp_path / "rows.jsonl").exists()
+
+
+def test_ceilings_given_beside_the_file_leave_its_others(tmp_path: Path) -> None:
+    spec = write(tmp_path, budget={"calls": 40, "tokens": 300})
+    found = synthesize(spec, database=str(tmp_path / "a.db"), pool=Writer().script, changes={"budget": {"calls": 30}})
+    assert found.status == "budget" and found.spent["calls"] < 5, "the file's tokens end it"

@@ -51,7 +51,7 @@ def runs_command(db: str, as_json: bool) -> None:
 @click.command("show")
 @click.argument("run", default="last")
 @click.option("--failures", is_flag=True, help="The test rows that the winner gets wrong.")
-@click.option("--calls", type=int, default=0, help="The last N calls with their texts.")
+@click.option("--calls", type=int, default=0, help="N of its calls with their texts.")
 @click.option("--tree", is_flag=True, help="Draw the candidates as a tree: who was made from whom.")
 @click.option("--mermaid", is_flag=True, help="Draw a run's winner, or a workflow file, as a Mermaid flowchart.")
 @_DB
@@ -87,7 +87,7 @@ def show_command(run: str, failures: bool, calls: int, tree: bool, mermaid: bool
     for line in report.get("lines", []) if report else ():
         click.echo(visible(line))
     if row["file"] is None and not calls:
-        click.echo(f"Only its calls are kept; the last three: workbench show {row['run']} --calls 3")
+        click.echo(f"Only its calls are kept; three of them: workbench show {row['run']} --calls 3")
     elif found["candidates"]:
         click.echo("candidates:")
     for depth, c in lineage(found["candidates"]) if tree else ((0, c) for c in found["candidates"]):
