@@ -20,6 +20,7 @@ from workbench import hookspecs
 from workbench.cli import cli
 from workbench.diagram import mermaid
 from workbench.nodes import node_class
+from workbench.overrides import ENVIRONMENT
 from workbench.plugins import GROUP, plugins
 from workbench.policy import Condition, PolicySpec, Rule
 from workbench.run import prepare
@@ -180,8 +181,19 @@ def commands() -> str:
         if isinstance(command, click.Group):
             for sub in command.commands.values():
                 parts += _help(sub, f"workbench {name} {sub.name}")
+    parts += ["## Environment and config\n", _SURROUNDINGS]
+    parts += ["| variable | what it sets |", "| --- | --- |"]
+    parts += [f"| `{variable}` | `{address}` |" for variable, address in ENVIRONMENT.items()]
+    parts += ["| `WORKBENCH_DB` | `--db` |", "| `WORKBENCH_SANDBOX` | `--sandbox` |", "| `WORKBENCH_CONFIG` | the config file |",
+              "| `WORKBENCH_LOAD_PLUGINS` | the only plugins to load, by name, with commas between them |\n"]  # fmt: skip
     parts.append(doc(sys.modules["workbench.cli"]))
     return "\n".join(parts)
+
+
+_SURROUNDINGS = """A flag comes before the environment, that before the workflow file, and that before `lm`, `budget` and `concurrency` of the
+config file (`~/.config/workbench/config.yaml`). Of two flags for one setting the last holds. A run keeps what environment and
+config added to it when it was started: `resume` does not look at them again.
+"""
 
 
 def _help(command: click.Command, name: str) -> list[str]:

@@ -79,6 +79,19 @@ class Evaluation:
         }
 
 
+def unanswered(evaluation: Evaluation) -> LMError | None:
+    """The error to raise where every row failed for want of an answer, or was refused as a wrong request."""
+    kinds = evaluation.failures
+    if (
+        not evaluation.results
+        or kinds.keys() - INFRASTRUCTURE - {"bad_request"}
+        or sum(kinds.values()) < len(evaluation.results)
+    ):
+        return None
+    first = evaluation.results[0]
+    return LMError(str(first.failure), f"none of the {len(evaluation.results)} rows was answered: {first.message}")
+
+
 class Evaluator:
     """Runs and scores examples under one runtime.
 

@@ -103,7 +103,7 @@ def call_texts(store: Store, run_id: int, n: int) -> list[dict[str, Any]]:
 
 def export_candidate(store: Store, run: str, candidate: str | None, form: str, out: Path | None) -> str | None:
     """A candidate as YAML text (written to out if given), or through an exporter plugin. Raises StoreError."""
-    from workbench.export import dump_yaml, workflow_tree
+    from workbench.export import dump_yaml, workflow_tree, write_whole
     from workbench.run import prepare_stored
 
     row = store.find_run(run)
@@ -118,7 +118,10 @@ def export_candidate(store: Store, run: str, candidate: str | None, form: str, o
         text = dump_yaml(workflow_tree(task, workflow, (out.resolve().parent if out else Path.cwd())))
         if out is None:
             return text
-        out.write_text(text, encoding="utf-8")
+        try:
+            write_whole(out, text)
+        except OSError as error:
+            raise StoreError(f"{out} cannot be written: {error}") from None
         return None
     exporter = plugins().get("exporters", form)
     there = {folder for folder in ((out, *out.parents) if out else ()) if folder.exists()}

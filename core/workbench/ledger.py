@@ -36,8 +36,11 @@ LONGEST_WAIT = 120.0
 #: A message of more characters is kept once, by its hash, however many requests have it.
 LARGE = 256
 
+#: A server that counts more tokens for one call is wrong, and SQLite has no room for any number.
+MOST_TOKENS = 2**40
+
 #: So many calls in a row that end in such errors, all attempts used, mean that the server is gone.
-DEAD_AFTER, DEAD = 20, ("connection", "broken", "server", "timeout")
+DEAD_AFTER, DEAD = 20, ("connection", "broken", "server", "timeout", "rate_limit", "bad_body", "provider")
 
 #: Ends of an attempt after which the server may have done the work, and may bill it: the worst case counts as sent.
 MAYBE_BILLED = ("timeout", "broken", "bad_body")
@@ -299,8 +302,8 @@ class Ledger:
     ) -> Settled:  # fmt: skip
         seconds, attempts = time.monotonic() - begun, self._failed.pop(key, 0) + 1
         outcome = error.kind if error else response.finish if response else "empty"
-        prompt = response.prompt_tokens if response else 0
-        completion = response.completion_tokens if response else 0
+        prompt = min(response.prompt_tokens, MOST_TOKENS) if response else 0
+        completion = min(response.completion_tokens, MOST_TOKENS) if response else 0
         usd = response.usd if response and response.usd is not None else lm.price(prompt, completion) or 0.0
         done = self.store.write(
             "insert or replace into calls values (?, ?, 'lm', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",

@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from workbench.errors import PluginError, SpecError, StoreError, WorkbenchError, all_of, together
+from workbench.export import check_writable
 from workbench.loop import run_course
 from workbench.overrides import apply_overrides, surroundings
 from workbench.plugins import plugins
@@ -44,6 +45,7 @@ def optimize(
     Raises SpecError for bad input, StoreError if the database cannot be used, PluginError.
     """
     options = options or Options()
+    check_writable(options.path)
     spec, source, task, named = prepare(path, options.sets)
     store = Store(database)
     try:
@@ -87,6 +89,7 @@ def resume(
             choose(kept)
         sets = [(a, v) for a, v in stored["sets"]] + (options.sets if options else [])
         merged = Options(sets, (options.out if options else None) or stored["out"])
+        check_writable(merged.path)
         _, _, task, named = _stored(row, sets, stored.get("outside"))
         if row["status"] == "finished" and options and options.sets:
             raise StoreError(f"run {row['run']} is finished, its proof is done; start a new run with other settings")

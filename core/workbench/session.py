@@ -16,7 +16,7 @@ from typing import Any
 from workbench.data import Example
 from workbench.errors import BudgetSpent, LMError, PluginError, ServerDead, WorkbenchError, together
 from workbench.estimate import too_small
-from workbench.evaluate import Evaluation, Evaluator, Result
+from workbench.evaluate import Evaluation, Evaluator, Result, unanswered
 from workbench.export import write_workflow
 from workbench.guard import leaks
 from workbench.ledger import Ledger
@@ -59,6 +59,11 @@ class Options:
 
     sets: list[tuple[str, Any]] = field(default_factory=list)
     out: str | None = None
+
+    @property
+    def path(self) -> Path:
+        """Where the better workflow goes."""
+        return Path(self.out or "optimized.yaml")
 
     def as_dict(self) -> dict[str, Any]:
         return {"sets": [list(s) for s in self.sets], "out": self.out}
@@ -144,12 +149,12 @@ class Session:
         return self._report(status, winner, pairs, broken)
 
     def _check_answered(self, baseline: Evaluation) -> None:
-        """Raises LMError where every request of the baseline was refused as wrong: a mistyped model, not a weak one. The refusals
-        are forgotten, so that a resumed run asks again: the model may be there then."""
-        if baseline.results and all(r.failure == "bad_request" for r in baseline.results):
+        """Raises LMError where no row of the baseline was answered: a mistyped model or a server that is down, not a weak one. The
+        failures are forgotten, so that a resumed run asks again: the model may be there then."""
+        if (error := unanswered(baseline)) is not None:
             self.store.flush()
-            self.store.execute("delete from calls where run_id = ? and outcome = 'bad_request'", self.run_id)
-            raise LMError("bad_request", f"every request of the baseline was refused: {baseline.results[0].message}")
+            self.store.execute("delete from calls where run_id = ? and kind = 'lm' and response is null", self.run_id)
+            raise error
 
     async def _improve(self, study: Study, optimizer: Optimizer) -> None:
         """Run one optimizer. Its bug is told as a PluginError: what was found until then is still tested."""
@@ -255,6 +260,7 @@ class Session:
 
     def _on_call(self, call: CallInfo) -> None:
         self.listener("call_settled", {"call": call, "ledger": self.ledger})
+        self._save_seconds()
         if self._watched:
             plugins().emit("call_settled", run=self.info, call=call)
 
@@ -306,7 +312,7 @@ class Session:
             await done
 
     def _save_seconds(self) -> None:
-        if self.ledger.seconds - self._saved_seconds > 5:
+        if self.ledger.seconds - self._saved_seconds > 2:
             self._saved_seconds = self.ledger.seconds
             self.store.write("update runs set seconds = ? where id = ?", self.ledger.seconds, self.run_id)
 
@@ -332,12 +338,17 @@ class Session:
     def _finish(self, report: Report) -> None:
         """Write the result file and the report. The file is made whole under another name first, then renamed."""
         if report.test_rows or report.status in ("finished", "budget"):
-            out = Path(self.options.out or "optimized.yaml")
+            out = self.options.path
             kept = self.task.workflow if report.loss_shown else report.winner
-            write_workflow(self.task, kept, out, report)
-            report.workflow = str(out)
-            self.store.write("insert into artifacts (run_id, name, path, sha256) values (?, 'workflow', ?, ?)",
-                             self.run_id, str(out.resolve()), kept.hash)  # fmt: skip
+            try:
+                write_workflow(self.task, kept, out, report)
+            except OSError as error:
+                report.warnings.append(f"{out} cannot be written ({error}); once there is a place for it: workbench export "
+                                       f"{self.run} --db {self.store.path} --out FILE")  # fmt: skip
+            else:
+                report.workflow = str(out)
+                self.store.write("insert into artifacts (run_id, name, path, sha256) values (?, 'workflow', ?, ?)",
+                                 self.run_id, str(out.resolve()), kept.hash)  # fmt: skip
         self.store.write("update runs set status = ?, finished = ?, report = ?, seconds = ? where id = ?",
                          report.status, now(), dumps({**report.as_dict(), "lines": report.lines()}), self.ledger.seconds, self.run_id)  # fmt: skip
         self._tell("run_finished", report=report)

@@ -9,7 +9,7 @@ from typing import Any
 
 from workbench.data import Example
 from workbench.errors import BudgetSpent, SpecError, suggest
-from workbench.evaluate import Evaluation, Evaluator, Result
+from workbench.evaluate import Evaluation, Evaluator, Result, unanswered
 from workbench.ledger import Ledger
 from workbench.loop import run_course
 from workbench.outcomes import TrainRows
@@ -75,6 +75,8 @@ def evaluate_file(path: Path, split: str, sets: Sequence[tuple[str, Any]], datab
             if split == "train" and done:
                 error.args = (f"{error}. The scores of {done} of {len(rows)} rows are kept as run {run['run']}",)
             raise
+        if (error := unanswered(evaluation)) is not None:
+            raise error
         objectives = evaluation.objectives
         return {
             "run": run["run"], "split": split, "score": evaluation.score, "ci95": list(interval(evaluation.scores)), "n": len(rows),

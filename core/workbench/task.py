@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -46,10 +47,34 @@ class Task:
 
     @property
     def referred_hash(self) -> str:
-        """Changes with what other workflow files add to this one and the workflow's own hash does not tell: the nodes of
-        sub-workflows, and policies."""
+        """Changes with what other files add to this one and the workflow's own hash does not tell: the nodes of sub-workflows,
+        policies, and the Python files that are named in it (`python:...`; not what these import)."""
         inherited = [one.model_dump(mode="json") for one in self.spec.policy.inherited]
-        return digest([inherited, *(f for node in all_nodes(self.workflow) if (f := node.referred()) is not None)])
+        code = [
+            hashlib.sha256(path.read_bytes()).hexdigest() for path in _code_files(self.source.value, self.workflow.base)
+        ]
+        return digest([inherited, code, *(f for n in all_nodes(self.workflow) if (f := n.referred()) is not None)])
+
+
+def _code_files(value: Any, base: Path) -> list[Path]:
+    """The files behind each `python:...` in a workflow file, those of modules beside it too, in order."""
+    found: set[Path] = set()
+
+    def walk(part: Any) -> None:
+        if isinstance(part, Mapping):
+            for inner in part.values():
+                walk(inner)
+        elif isinstance(part, list):
+            for inner in part:
+                walk(inner)
+        elif isinstance(part, str) and part.startswith("python:"):
+            place = part.removeprefix("python:")
+            stem = place.rpartition(":")[0] or place.rpartition(".")[0]
+            path = base / stem if stem.endswith(".py") else base.joinpath(*stem.split(".")).with_suffix(".py")
+            found.add(path.resolve())
+
+    walk(value)
+    return sorted(path for path in found if path.is_file())
 
 
 def load_task(spec: Spec, source: Source, base: Path) -> Task:
@@ -64,7 +89,9 @@ def load_task(spec: Spec, source: Source, base: Path) -> Task:
         lambda: _check_fields(workflow, dataset, inputs, source),
         lambda: _check_metric_fields(metric, workflow, dataset, source),
     ))  # fmt: skip
-    return Task(spec, source, workflow, _with_warnings(dataset, inputs), metric, inputs)
+    target = getattr(metric, "target", None)
+    needed = [*inputs, *([target] if isinstance(target, str) else [])]
+    return Task(spec, source, workflow, _with_warnings(dataset, inputs, needed), metric, inputs)
 
 
 def sections(spec: Spec, source: Source, base: Path, inherited: list[Inherited]) -> dict[str, Callable[[], Any]]:
@@ -266,12 +293,12 @@ def _sizes(data: DataSpec, n: int, source: Source) -> tuple[int, int, int]:
 
 
 def _check_fields(workflow: Workflow, dataset: Dataset, inputs: tuple[str, ...], source: Source) -> None:
-    """Every input must be in the first row of every split; later rows fail one by one, as data."""
+    """Every input must be in a row of every split; rows without it fail one by one, as data, and `_with_warnings` tells."""
     for part in (dataset.train, dataset.val, dataset.test):
         if not part:
             continue
         for name in inputs:
-            if name not in part[0]:
+            if not any(name in row for row in part):
                 reader = next(n for n, node in enabled(workflow).items() if name in node.inputs)
                 raise source.error(
                     ("nodes", reader),
@@ -287,14 +314,14 @@ def _check_metric_fields(metric: Metric, workflow: Workflow, dataset: Dataset, s
     if isinstance(field_name, str) and written and field_name not in written:
         raise source.error(("metric",), f"the metric reads the field '{field_name}', which no node writes",
                            suggest(field_name, written))  # fmt: skip
-    row = (dataset.val or dataset.test)[0]
-    if isinstance(target, str) and target not in row:
+    rows = dataset.val or dataset.test
+    if isinstance(target, str) and not any(target in row for row in rows):
         raise source.error(("metric",), f"the metric compares with '{target}', which the data do not have",
-                           suggest(target, row))  # fmt: skip
+                           suggest(target, rows[0]))  # fmt: skip
 
 
-def _with_warnings(dataset: Dataset, inputs: tuple[str, ...]) -> Dataset:
-    """Say where splits share a row: a gain on such rows may be memory."""
+def _with_warnings(dataset: Dataset, inputs: tuple[str, ...], needed: Sequence[str]) -> Dataset:
+    """Say where splits share a row: a gain on such rows may be memory; and where rows lack a field that is needed."""
     parts = {"train": dataset.train, "val": dataset.val, "test": dataset.test}
     keys = {name: {input_signature(e, inputs) for e in part} for name, part in parts.items()}
     warnings = [
@@ -302,4 +329,10 @@ def _with_warnings(dataset: Dataset, inputs: tuple[str, ...]) -> Dataset:
         for a, b in (("train", "test"), ("val", "test"), ("train", "val"))
         if (shared := keys[a] & keys[b])
     ]
+    for name, part in parts.items():
+        for field in dict.fromkeys(needed):
+            if lacking := [row.id for row in part if field not in row]:
+                warnings.append(
+                    f"{len(lacking)} of the {len(part)} {name} rows have no field '{field}', e.g. {lacking[0]}"
+                )
     return Dataset(dataset.train, dataset.val, dataset.test, tuple(warnings))

@@ -76,5 +76,8 @@ def _same(a: Any, b: Any) -> bool:
         and isinstance(a, str | int | float)
         and isinstance(b, str | int | float)
     ):
-        return str(a).strip() == str(b).strip()
+        try:
+            return float(a) == float(b)
+        except ValueError:
+            return False
     return a.strip() == b.strip() if isinstance(a, str) and isinstance(b, str) else a == b

@@ -137,7 +137,7 @@ def _response(
 
 
 def _count(value: Any) -> int | None:
-    return value if type(value) is int and value >= 0 else None
+    return value if type(value) is int and 0 <= value < 2**40 else None  # what is beyond is no count
 
 
 def _text(content: Any) -> str:

@@ -51,7 +51,7 @@ def runs_command(db: str, as_json: bool) -> None:
 @click.command("show")
 @click.argument("run", default="last")
 @click.option("--failures", is_flag=True, help="The test rows that the winner gets wrong.")
-@click.option("--calls", type=int, default=0, help="N of its calls with their texts.")
+@click.option("--calls", type=click.IntRange(min=0), default=0, help="N of its calls with their texts.")
 @click.option("--tree", is_flag=True, help="Draw the candidates as a tree: who was made from whom.")
 @click.option("--mermaid", is_flag=True, help="Draw a run's winner, or a workflow file, as a Mermaid flowchart.")
 @_DB

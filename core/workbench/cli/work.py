@@ -160,6 +160,8 @@ def run_command(
     from workbench.single import run_single
 
     values = dict(_pair(text, "FIELD=VALUE", "--input") for text in inputs)
+    if values and example is not None:
+        raise click.UsageError("--input and --example exclude each other: a row of val brings its own inputs")
     consent = _asked if sys.stdin.isatty() else None
     outcome = run_single(file, values or None, example, _settings(sets, None), db, consent)
     if as_json:
