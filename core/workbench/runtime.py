@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from bisect import bisect
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -140,6 +141,7 @@ class Program:
             await self.schedule.run(step, example, written)
         except NodeError as error:
             failure, message = error.kind, f"node '{error.node}': {error}" if error.node else str(error)
+        trace.spans.sort(key=lambda span: span.order)
         return Outcome(self.schedule.merged(written), trace, failure, message, time.perf_counter() - begun)
 
 
@@ -150,12 +152,16 @@ class Context:
     who of several is faster."""
 
     def __init__(self, program: Program, example: str, trace: Trace, node: str, replica: int = 0,
-                 policies: tuple[PolicySpec, ...] = (), draws: Sequence[int] = (), place: int = 0):  # fmt: skip
+                 policies: tuple[PolicySpec, ...] = (), draws: Sequence[int] = (), place: int = 0,
+                 order: tuple[int, ...] = ()):  # fmt: skip
         self.program, self.example, self.trace, self.node, self.replica = program, example, trace, node, replica
-        self.policies, self.draws, self.place = policies, draws, place
+        self.policies, self.draws, self.place, self.order = policies, draws, place, order or (place,)
         self._span: Span | None = None
         self._effects = 0
         self._asked = Counter[int]()
+        self._children = Counter[int]()  # by replica
+        self._begun: list[int] = []  # of the calls in the span, how many had begun before
+        self._calls = 0
 
     @property
     def span(self) -> Span:
@@ -174,7 +180,7 @@ class Context:
 
     async def run_node(self, node: NodeKind, inputs: Mapping[str, Any], agent: str | None = None) -> Mapping[str, Any]:
         """Run a node under a span of its own, and turn whatever it raises into a NodeError with a kind."""
-        span = Span(self.node, type(node).__name__, inputs, agent=agent)
+        span = Span(self.node, type(node).__name__, inputs, agent=agent, order=self.order)
         self.trace.spans.append(span)
         self._span, begun = span, time.perf_counter()
         try:
@@ -210,7 +216,9 @@ class Context:
         holds in it, too."""
         policies = self.policies if policy is None else (*self.policies, policy)
         child = Context(self.program, self.example, self.trace, f"{self.node}.{name}", self.replica * 1000 + replica,
-                        policies, [draw * 1000 + replica for draw in self.draws], self.place)  # fmt: skip
+                        policies, [draw * 1000 + replica for draw in self.draws], self.place,
+                        (*self.order, replica, self._children[replica]))  # fmt: skip
+        self._children[replica] += 1
         return await child.run_node(node, inputs, agent)
 
     async def complete(
@@ -235,10 +243,12 @@ class Context:
             own = self.draws[min(self.place + asked, len(self.draws) - 1)]
             self._asked[replica] += role == "task"
         request = make_request(spec, messages, own * 1000 + replica, settings)
+        begun, self._calls = self._calls, self._calls + 1
         response, paid = await runtime.complete(spec, request, role)
-        self.span.calls.append(
-            CallRecord(request.messages, response, role, spec.model, paid.cached, paid.usd, paid.seconds)
-        )
+        record = CallRecord(request.messages, response, role, spec.model, paid.cached, paid.usd, paid.seconds)
+        at = bisect(self._begun, begun)  # calls stand in the order in which they began, whichever was answered first
+        self._begun.insert(at, begun)
+        self.span.calls.insert(at, record)
         return response
 
     async def embed(self, texts: Sequence[str], lm: LMSpec, role: str = "task") -> list[Vector]:
@@ -247,6 +257,8 @@ class Context:
         for messages, call in paid:
             assert call.response is not None
             seen = replace(call.response, text=f"({len(messages)} vectors)")
+            self._begun.append(self._calls)
+            self._calls += 1
             self.span.calls.append(CallRecord(messages, seen, role, lm.model, call.cached, call.usd, call.seconds))
         return vectors
 

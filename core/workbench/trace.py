@@ -41,6 +41,7 @@ class Span:
     turn: int | None = None
     seconds: float = 0.0
     error: str | None = None
+    order: tuple[int, ...] = ()  # its place among the spans of the trace (`Context`)
 
     def as_dict(self) -> dict[str, Any]:
         """What the store keeps: texts of prompts are in `calls`, so only answers and counts are here."""
@@ -59,7 +60,8 @@ class Span:
 
 @dataclass(slots=True)
 class Trace:
-    """One example through one workflow: its spans in the order in which they began."""
+    """One example through one workflow: its spans in the order of the nodes and, within a node, of replicas and of begin. So it
+    does not hang on who of several was faster, and a replay sees the same."""
 
     example: str
     spans: list[Span] = field(default_factory=list)

@@ -149,7 +149,7 @@ class Reflect(NodeKind):
         ctx.note(scores=scores)
         unverified = ctx.span.notes.get("unverified", [])
         if unverified and not ctx.span.notes.get("verified"):  # not one check of this example ran: that is no verifier
-            raise NodeError("verifier", f"the verifier failed on every answer: {unverified[0]}")
+            raise NodeError("verifier", f"the verifier failed on every answer: {min(unverified)}")
         return best
 
     async def _round(
