@@ -329,3 +329,72 @@ def test_a_single_run_shows_the_row_that_it_took(tmp_path: Path) -> None:
     done = CliRunner().invoke(cli, [*words, "--example", "1"])
     assert done.output.startswith(f"row 1 of val\n  text: {taken['text']}\n  label: {taken['label']}\n"), done.output
     assert "of val" not in CliRunner().invoke(cli, [*words, "--input", "text=x"]).output
+
+
+@pytest.mark.parametrize("out", ["folder", "test.jsonl/x.yaml"])
+def test_a_result_that_could_not_be_written_is_refused_before_anything_is_paid(out: str, tmp_path: Path) -> None:
+    from workbench.errors import SpecError
+    from workbench.run import optimize
+
+    plant(tmp_path, lambda r: 0.3, {"random": {"trials": 1}}, calls=400)
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(SpecError, match="--out"):
+        optimize(tmp_path / "workflow.yaml", database=tmp_path / "two.db", options=Options(out=str(tmp_path / out)))
+    assert not (tmp_path / "two.db").exists()
+    done = CliRunner().invoke(
+        cli, ["export", "--db", str(tmp_path / "run.db"), "--out", str(tmp_path / "new" / "x.yaml")]
+    )
+    assert done.exit_code == 0 and (tmp_path / "new" / "x.yaml").is_file()
+
+
+def test_a_place_that_went_away_while_it_ran_loses_no_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*args: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("workbench.session.write_workflow", full)
+    report, _ = plant(tmp_path, lambda r: 0.3, {"random": {"trials": 1}}, calls=400)
+    assert report.status == "finished" and report.workflow is None and report.proof is not None
+    assert any("No space left" in w and "workbench export" in w for w in report.warnings)
+
+
+def test_a_python_metric_that_changed_is_no_basis_to_go_on(tmp_path: Path) -> None:
+    from workbench.errors import StoreError
+    from workbench.run import resume
+
+    (tmp_path / "met.py").write_text(
+        "def m(example, prediction):\n    return example['label'] == prediction['label']\n"
+    )
+    plant(tmp_path, lambda r: 0.3, {"random": {"trials": 1}}, calls=400, metric="python:met.py:m")
+    (tmp_path / "met.py").write_text("def m(example, prediction):\n    return 0.5\n")
+    with pytest.raises(StoreError, match="has changed since it started"):
+        resume("last", database=tmp_path / "run.db")
+
+
+def test_an_eval_that_nobody_answered_has_no_score(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps({"text": f"{i}", "label": "a"}) + "\n" for i in range(9)))
+    (tmp_path / "w.yaml").write_text(json.dumps({
+        "name": "one", "data": {"file": "rows.jsonl", "split": {"train": 3, "val": 3, "test": 3}}, "budget": {"calls": 20},
+        "lm": {"model": "openai/x", "api_base": "http://127.0.0.1:9/v1", "attempts": 1}, "metric": "exact_match(label)",
+        "nodes": {"sort": {"predict": "text -> label"}}}))  # fmt: skip
+    with pytest.raises(SystemExit) as ended:
+        main(["eval", str(tmp_path / "w.yaml"), "--db", str(tmp_path / "e.db")])
+    assert ended.value.code == 1
+
+
+def test_rows_without_a_field_are_told_wherever_they_stand(tmp_path: Path) -> None:
+    from workbench.run import prepare
+
+    plant(tmp_path, lambda r: 0.3, {"random": {"trials": 1}}, calls=400)
+    for name, odd in (("val", 0), ("test", 5)):
+        rows = [json.loads(line) for line in (tmp_path / f"{name}.jsonl").read_text().splitlines()]
+        del rows[odd]["label"]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    warnings = prepare(tmp_path / "workflow.yaml")[2].dataset.warnings
+    assert [w.partition(", e.g.")[0] for w in warnings] == [
+        "1 of the 24 val rows have no field 'label'", "1 of the 40 test rows have no field 'label'"]  # fmt: skip
+
+
+def test_a_row_and_inputs_exclude_each_other(tmp_path: Path) -> None:
+    plant(tmp_path, lambda r: 0.3, {"random": {"trials": 1}}, calls=400)
+    found = CliRunner().invoke(cli, ["run", str(tmp_path / "workflow.yaml"), "--input", "text=a", "--example", "1"])
+    assert found.exit_code == 2 and "exclude each other" in found.output

@@ -11,7 +11,7 @@ import pytest
 from tests.journal import FakeLM, ask, failure, journal, nothing_reserved, reply, run, scripted, spec, turns
 
 from workbench.errors import BudgetSpent, LMError, ServerDead
-from workbench.ledger import DEAD_AFTER, LONGEST_WAIT, Ledger
+from workbench.ledger import DEAD, DEAD_AFTER, LONGEST_WAIT, Ledger
 from workbench.lm import Request, Response, estimate_tokens
 
 # Cancellation
@@ -277,13 +277,17 @@ def test_a_refused_key_is_not_journalled(tmp_path: Path) -> None:
 # The server is gone
 
 
-@pytest.mark.parametrize("attempts", [1, 3])
-def test_a_dead_server_stops_the_run_after_a_bounded_number_of_requests(attempts: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("attempts", "kind"), [(1, "connection"), (3, "connection"), *((1, kind) for kind in DEAD[1:])]
+)
+def test_a_dead_server_stops_the_run_after_a_bounded_number_of_requests(
+    attempts: int, kind: str, tmp_path: Path
+) -> None:
     alive, places = False, asyncio.Semaphore(1)
 
     async def answer(request: Request) -> Any:
         await turns(random.Random(str(request.messages)).randrange(4))
-        return reply() if alive else failure("connection")
+        return reply() if alive else failure(kind)
 
     lm = FakeLM(answer, concurrency=8)
 
@@ -301,7 +305,7 @@ def test_a_dead_server_stops_the_run_after_a_bounded_number_of_requests(attempts
             dead = [o for o in outcomes if isinstance(o, ServerDead)]
             assert len(outcomes) - len(dead) == DEAD_AFTER - 1, "those before the end were told their own failure"
             assert len(lm.requests) <= (DEAD_AFTER + at_once) * attempts
-            assert "planted connection" in str(dead[0]) and nothing_reserved(ledger)
+            assert f"planted {kind}" in str(dead[0]) and nothing_reserved(ledger)
             ledger.store.flush()
             assert ledger.store.row("select 1 from calls") is None, "what failed meanwhile is no lasting outcome"
             sent = len(lm.requests)

@@ -9,17 +9,19 @@ from typing import Any
 
 import pytest
 from tests.journal import FakeLM, journal, reply, run, turns
-from tests.scripted import make_workflow
+from tests.scripted import Script, make_workflow
 
 from workbench.data import Example
 from workbench.errors import BudgetSpent, LMError, NodeError, PluginError, ServerDead, SpecError, StoreError
 from workbench.ledger import Ledger
+from workbench.lm import Request, Response
 from workbench.nodes import NodeConfig, NodeKind
 from workbench.plugins import plugins
 from workbench.pool import LMPool, lm_spec, split_model
 from workbench.runtime import Context, Program, Runtime, make_request
-from workbench.spec import LMSpec
-from workbench.trace import Outcome
+from workbench.spec import BudgetSpec, LMSpec
+from workbench.store import Store
+from workbench.trace import Outcome, Trace
 
 
 class PlantedConfig(NodeConfig):
@@ -416,3 +418,33 @@ def test_settings_of_a_request_come_from_the_caller_then_from_the_model() -> Non
     assert (request.temperature, request.max_tokens, request.top_p, request.replica) == (0.7, 5, 1.0, 3)
     cold = make_request(spec, [{"role": "user", "content": "x"}], 3, {"temperature": 0.0})
     assert (cold.temperature, cold.replica) == (0.0, 0)
+
+
+@pytest.mark.parametrize("slow", [0, 1, 2])
+def test_a_trace_does_not_tell_who_was_faster(slow: int, tmp_path: Path) -> None:
+    """Three samples, each checked when it is there: what a proposer is shown of them must be the same in a replay."""
+
+    class Slow(Script):
+        async def complete(self, request: Request) -> Response:
+            checks = "good" in str(request.messages)
+            if not checks and request.replica == slow * 1000:
+                await asyncio.sleep(0.05)
+            return Response("no" if checks else f"answer {request.replica // 1000}", "stop", 5, 1, 0.0)
+
+    lm = {"model": "openai/scripted", "attempts": 1, "temperature": 1.0}
+    node = {"reflect": {"predict": "text -> label", "lm": lm}, "samples": 3, "rounds": 0,
+            "verifier": {"predict": "label -> good: bool", "lm": lm}}  # fmt: skip
+
+    async def course() -> Trace:
+        store = Store(tmp_path / "run.db")
+        store.execute("insert into runs (id, run, status, started, spec, options) values (1, 'r', '', '', '', '')")
+        ledger = Ledger(store, 1, BudgetSpec.model_validate({"calls": 100}))
+        program = Program(make_workflow({"r": node}, tmp_path), Runtime(ledger, lm_spec(lm), {}, Slow(lambda r: "")))
+        outcome = await program.run(Example("1", {"text": "q"}))
+        ledger.close()
+        store.close()
+        return outcome.trace
+
+    trace = asyncio.run(course())
+    checked = [span.inputs["label"] for span in trace.spans if span.node.endswith("verifier")]
+    assert checked == ["answer 0", "answer 1", "answer 2"]
