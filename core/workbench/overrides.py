@@ -92,10 +92,9 @@ def apply_overrides(
                 origins[setting.address,] = setting.origin
         settings = outside_settings(flags)
     else:
-        started = [Setting(address, given, "environment or config of the run's start") for address, given in outside]
-        settings = [Setting(address, given, f"flag --set {address}") for address, given in reversed(flags)] + started[
-            ::-1
-        ]
+        started = "environment or config of the run's start"
+        settings = [*(Setting(address, given, f"flag --set {address}") for address, given in reversed(flags)),
+                    *(Setting(address, given, started) for address, given in reversed(outside))]  # fmt: skip
     for setting in reversed(settings):
         origins[_put(value, setting)] = setting.origin
     return source.with_value(value, origins)

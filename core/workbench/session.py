@@ -156,6 +156,7 @@ class Session:
         if (error := unanswered(baseline)) is not None:
             self.store.flush()
             self.store.execute("delete from calls where run_id = ? and kind = 'lm' and response is null", self.run_id)
+            self.store.execute("delete from evaluations where run_id = ? and split = 'val'", self.run_id)
             raise error
 
     async def _improve(self, study: Study, optimizer: Optimizer) -> None:

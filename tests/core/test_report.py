@@ -9,6 +9,7 @@ from tests.planted import PlantedLM, plant
 
 from workbench import Optimizer, Study, Workflow
 from workbench.errors import LMError
+from workbench.history import candidates
 from workbench.lm import Request, Response
 from workbench.run import Options, optimize, prepare_stored, resume
 from workbench.session import Interrupted
@@ -121,6 +122,10 @@ def test_a_model_that_was_not_there_is_asked_again(tmp_path: Path) -> None:
     lm.there = True
     again = resume("last", database=tmp_path / "two.db", pool=lm, options=options)
     assert again.status == "finished" and not again.failures and again.best["test"]["score"]
+    store = Store(tmp_path / "two.db")
+    shown = candidates(store, store.find_run("last")["id"])
+    store.close()
+    assert shown[0]["val"] == again.baseline["val"] and not shown[0]["failed"], "what was not answered is forgotten"
 
 
 def test_a_run_is_resumed_as_it_was_started_whatever_the_shell_says(
