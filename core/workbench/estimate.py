@@ -60,8 +60,9 @@ def estimate(task: Task, optimizers: Sequence[tuple[str, Optimizer]] = ()) -> di
 
 
 def too_small(task: Task) -> list[str]:
-    """A warning where the budget does not pay for the baseline and the whole sealed test, at worst."""
-    calls = calls_of(task.workflow)
+    """A warning where the budget does not pay for the baseline and the whole sealed test, at worst; a judge is taken to ask once
+    for a row."""
+    calls = calls_of(task.workflow) + bool(getattr(task.metric, "needs_lm", False))
     needed = calls * (len(task.dataset.val) + 2 * len(task.dataset.test))
     most = task.spec.budget.calls
     if most is None or most >= needed:

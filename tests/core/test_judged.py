@@ -13,8 +13,9 @@ from typing import Any
 from tests.planted import PlantedLM
 
 from workbench import Optimizer, Patch, Study, Workflow
+from workbench.estimate import too_small
 from workbench.lm import Request, Response
-from workbench.run import Options, optimize, resume
+from workbench.run import Options, optimize, prepare, resume
 
 Say = Callable[[Request], Any]
 
@@ -69,6 +70,9 @@ def test_the_calls_of_a_judge_are_set_aside_for_the_proof(tmp_path: Path) -> Non
     report = optimize(file, database=tmp_path / "r.db", pool=Saying(say), optimizers=[("busy", Busy())],
                       options=Options(out=str(tmp_path / "o.yaml")))  # fmt: skip
     assert report.status == "budget" and report.test_rows == 20 and report.gain_shown
+    assert too_small(prepare(file, [("budget.calls", 95)])[2]) and not too_small(
+        prepare(file, [("budget.calls", 96)])[2]
+    )
 
 
 def test_to_stop_while_a_judge_is_asked_makes_no_zeros(tmp_path: Path) -> None:
