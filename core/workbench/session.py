@@ -210,7 +210,7 @@ class Session:
             tokens = sum(e.objectives["tokens"] + judging.tokens for e in runs) * n * waste * 1.1
             usd = sum(e.objectives["usd"] + judging.usd for e in runs) * n * waste * 1.1
             seconds = sum(e.objectives["latency"] + judging.seconds for e in runs) * n
-            minutes = seconds / max(1, min(n, self.evaluator.concurrency)) / 60 * waste * 1.2
+            minutes = seconds / max(1, min(n, self.evaluator.concurrency)) / 60 * waste * 1.5
         self.ledger.hold(
             calls=min(calls, (budget.calls or 0) * LARGEST_HOLD),
             tokens=min(tokens, (budget.tokens or 0) * LARGEST_HOLD),

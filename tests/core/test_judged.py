@@ -100,10 +100,10 @@ def test_to_stop_while_a_judge_is_asked_makes_no_zeros(tmp_path: Path) -> None:
 
 def test_minutes_are_set_aside_for_the_proof(tmp_path: Path) -> None:
     async def say(request: Request) -> str:
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.3)
         return "a" if "v2" in str(request.messages) else "b"
 
-    file = write(tmp_path, metric="exact_match(label)", budget={"minutes": 0.04})
+    file = write(tmp_path, metric="exact_match(label)", budget={"minutes": 0.1})
     report = optimize(file, database=tmp_path / "r.db", pool=Saying(say), optimizers=[("busy", Busy())],
                       options=Options(out=str(tmp_path / "o.yaml")))  # fmt: skip
     assert report.status == "budget" and report.test_rows == 8 and report.gain_shown
