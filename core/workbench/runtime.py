@@ -159,7 +159,7 @@ class Context:
         self._span: Span | None = None
         self._effects = 0
         self._asked = Counter[int]()
-        self._children = Counter[int]()  # by replica
+        self._children: dict[int, int] = {}  # by replica
         self._begun: list[int] = []  # of the calls in the span, how many had begun before
         self._calls = 0
 
@@ -215,10 +215,11 @@ class Context:
         """Run a node inside this one. Different replicas draw fresh samples. agent: who of several it is. policy: one that
         holds in it, too."""
         policies = self.policies if policy is None else (*self.policies, policy)
+        before = self._children.get(replica, 0)
+        self._children[replica] = before + 1
         child = Context(self.program, self.example, self.trace, f"{self.node}.{name}", self.replica * 1000 + replica,
                         policies, [draw * 1000 + replica for draw in self.draws], self.place,
-                        (*self.order, replica, self._children[replica]))  # fmt: skip
-        self._children[replica] += 1
+                        (*self.order, replica, before))  # fmt: skip
         return await child.run_node(node, inputs, agent)
 
     async def complete(

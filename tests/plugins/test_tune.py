@@ -111,7 +111,10 @@ def test_fewer_trials_are_run_where_the_shares_of_all_would_be_too_small_and_tha
     """What is left: the calls less 24 of the baseline and what is set aside for 40 rows of test on both sides."""
     report, _ = plant(tmp_path, skill, {"tune": {"optimizer": "climb", "search": SPACE, "trials": 8}}, calls=calls)
     lines = told(tmp_path)
-    assert f": {count} trials are run, not 8. All of them take at least" in lines[0] and report.status == "finished"
+    assert f": {count} trials are run, not 8. All of them take at least" in lines[0] and report.status in (
+        "finished",
+        "budget",
+    )
     assert sum(line.startswith("trial ") for line in lines) <= count
     assert not count or any(line.startswith("trial 1: ") for line in lines)
 
