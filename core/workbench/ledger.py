@@ -2,7 +2,8 @@
 
 A call is answered from the journal if its content key is there; else its worst case is reserved against the
 budget, an intent is written, the request is sent, and the answer is written before anyone sees it. So a run that
-is replayed from its start pays for no recorded call again, and no ceiling is ever passed by one request.
+is replayed from its start pays for no recorded call again. No ceiling of calls is ever passed; one of tokens or dollars
+can be passed only by what the first estimates of prompts miss.
 
 Two counts are kept. `spent` is what this run has used up to this point of its (possibly replayed) course; it
 decides what optimizers see, so a resumed run decides as the first one did. `sent` counts all requests that ever
