@@ -56,10 +56,7 @@ class Bill:
         return {"unknown": self.unknown, **dict(row), "failed": self.failed}
 
     def check_answered(self) -> None:
-        """Raise ServerDead if requests were sent and none was answered: then it is not the budget that ended the search.
-
-        Their failures are forgotten, so that a resumed run asks again.
-        """
+        """Raise ServerDead if requests were sent and none was answered: then it is not the budget that ended the search."""
         self.store.flush()
         last = self.store.row("select message from attempts where run_id = ? and outcome is not null "
                               "order by rowid desc limit 1", self.run_id)  # fmt: skip
@@ -67,6 +64,11 @@ class Bill:
             "select 1 from calls where run_id = ? and kind = 'lm' and response is not null limit 1", self.run_id
         ):
             return
-        self.store.execute("delete from calls where run_id = ? and kind = 'lm'", self.run_id)
+        self.forget_unanswered()
         raise ServerDead(f"none of {sum(self.failed.values())} requests was answered before the budget ended; the last failed "
                          f"with: {last['message']}. They count: a resumed run may need --budget-calls or the like")  # fmt: skip
+
+    def forget_unanswered(self) -> None:
+        """Drop calls that failed for good, so that a resumed run asks again; their requests stay on the bill."""
+        self.store.flush()
+        self.store.execute("delete from calls where run_id = ? and kind = 'lm' and response is null", self.run_id)

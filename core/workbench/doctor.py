@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from workbench.overrides import Setting, config_settings, outside_settings
+from workbench.overrides import Setting, config_settings, environment_settings
 from workbench.plugins import plugins
 from workbench.spec import Spec, load_spec
 
@@ -98,7 +98,7 @@ def _executable_pth() -> Iterator[str]:
 def origins(file: Path) -> list[Setting]:
     """Every top-level setting of a workflow file and where its value comes from."""
     spec, source = load_spec(file)
-    outside = {s.address: s for s in reversed(outside_settings([]))}
+    outside = {s.address: s for s in environment_settings()}
     config = {s.address: s for s in config_settings()}
     found = []
     for name, field in Spec.model_fields.items():

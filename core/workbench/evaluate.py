@@ -12,9 +12,9 @@ from functools import lru_cache
 from typing import Any
 
 from workbench.data import Example, Score
-from workbench.errors import BudgetSpent, LMError, NodeError, ServerDead, SpecError, StoreError, WorkbenchError
+from workbench.errors import BudgetSpent, LMError, NodeError
 from workbench.metric import Metric, as_score
-from workbench.runtime import Program, Runtime, make_request, stopped
+from workbench.runtime import Program, Runtime, ends_run, make_request
 from workbench.spend import Spend
 from workbench.trace import Trace
 from workbench.workflow import Workflow
@@ -183,14 +183,8 @@ class Evaluator:
                           trace, **cost)  # fmt: skip
         try:
             scored = await self.score(example, outcome.prediction, outcome.trace)
-        except (BudgetSpent, StoreError, ServerDead, SpecError):
-            raise
         except (Exception, SystemExit, asyncio.CancelledError) as error:  # a metric's bug is this example's failure
-            if isinstance(error, asyncio.CancelledError) and stopped():
-                raise
-            if isinstance(error, WorkbenchError) and self.runtime.ledger.stopping is error:
-                raise
-            if isinstance(error, LMError) and error.kind == "auth":
+            if ends_run(error, self.runtime.ledger) or (isinstance(error, LMError) and error.kind == "auth"):
                 raise
             kind = error.kind if isinstance(error, LMError | NodeError) else "metric"
             score = None if kind in INFRASTRUCTURE else 0.0

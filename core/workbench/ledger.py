@@ -26,7 +26,7 @@ from workbench.bill import Bill
 from workbench.errors import BudgetSpent, LMError, ServerDead
 from workbench.intents import Intents
 from workbench.limits import Limiter
-from workbench.lm import LM, Request, Response, estimate_tokens
+from workbench.lm import LM, MOST_TOKENS, Request, Response, estimate_tokens
 from workbench.spec import BudgetSpec, LMSpec
 from workbench.spend import CallInfo, Settled, Spend, price_of
 from workbench.store import Store, dumps
@@ -36,9 +36,6 @@ LONGEST_WAIT = 120.0
 
 #: A message of more characters is kept once, by its hash, however many requests have it.
 LARGE = 256
-
-#: A server that counts more tokens for one call is wrong, and SQLite has no room for any number.
-MOST_TOKENS = 2**40
 
 #: So many calls in a row that end in such errors, all attempts used, mean that the server is gone.
 DEAD_AFTER, DEAD = 20, ("connection", "broken", "server", "timeout", "rate_limit", "bad_body", "provider")

@@ -11,6 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
+from workbench.errors import SpecError
+
+#: A server that counts more tokens for one call is wrong, and SQLite has no room for any number.
+MOST_TOKENS = 2**40
+
 Message = Mapping[str, Any]  # {"role": "system" | "user" | "assistant" | "tool", "content": str, ...}
 
 
@@ -143,6 +148,19 @@ class CanEmbed(Protocol):
     """
 
     async def embed(self, texts: Sequence[str]) -> tuple[Sequence[Sequence[float]], int]: ...
+
+
+def check_extra(extra: Mapping[str, Any], model: str) -> None:
+    """Refuse, among a provider's settings, those that every request brings along. Raises SpecError."""
+    if refused := {"temperature", "max_tokens", "max_completion_tokens"} & extra.keys():
+        raise SpecError(f"'{min(refused)}' cannot be set for {model}", path=("extra",),
+                        hint="Write temperature and max_tokens under lm, not under extra.")  # fmt: skip
+
+
+def own_seed(body: dict[str, Any], request: Request) -> None:
+    """A fixed seed must not make all replicas the same draw."""
+    if request.replica and isinstance(body.get("seed"), int):
+        body["seed"] += request.replica
 
 
 def estimate_tokens(messages: tuple[Message, ...]) -> int:

@@ -27,11 +27,8 @@ def looks_warning(looks: Sequence[str], proof: Proof) -> str:
     level = 0.05 / (len(looks) + 1)
     names = list(dict.fromkeys(looks))
     runs = ", ".join(names[-5:]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-    held = (
-        ""
-        if proof.p < level or not proof.shown
-        else ", and it is not: take the gain as not shown, or test it on rows of its own"
-    )
+    fails = proof.shown and proof.p >= level
+    held = ", and it is not: take the gain as not shown, or test it on rows of its own" if fails else ""
     times = "once" if len(looks) == 1 else f"{len(looks)} times"
     return (f"these sealed rows were tested {times} before (run {runs}): the more tests, the likelier is a gain by chance; with "
             f"{len(looks) + 1} of them p should be below {level:.2g}{held}")  # fmt: skip

@@ -52,13 +52,12 @@ def config_file() -> Path:
     return Path(given) if given else root / "workbench" / "config.yaml"
 
 
-def outside_settings(flags: Sequence[tuple[str, Any]]) -> list[Setting]:
-    """Settings from outside the file that override it, strongest first. Of flags for one address the last holds."""
-    found = [Setting(address, value, f"flag --set {address}") for address, value in reversed(flags)]
-    for variable, address in ENVIRONMENT.items():
-        if os.environ.get(variable):
-            found.append(Setting(address, parse_value(os.environ[variable]), f"environment {variable}"))
-    return found
+def environment_settings() -> list[Setting]:
+    """Settings from WORKBENCH_* variables."""
+    given = ((variable, address) for variable, address in ENVIRONMENT.items() if os.environ.get(variable))
+    return [
+        Setting(address, parse_value(os.environ[variable]), f"environment {variable}") for variable, address in given
+    ]
 
 
 def config_settings() -> list[Setting]:
@@ -72,30 +71,25 @@ def config_settings() -> list[Setting]:
     ]
 
 
-def surroundings(value: Any) -> list[tuple[str, Any]]:
-    """What environment and config add to a file's value, weakest first. It is kept with a run, so that another shell resumes the
-    same run."""
-    config = [(s.address, s.value) for s in config_settings() if not isinstance(value, dict) or s.address not in value]
-    return [*config, *((s.address, s.value) for s in reversed(outside_settings([])))]
+def surroundings(value: Any) -> list[Setting]:
+    """What config and environment add to a file's value, weakest first."""
+    return [*(s for s in config_settings() if s.address not in value), *environment_settings()]
+
+
+def kept_surroundings(source: Source) -> list[tuple[str, Any]]:
+    """The same of a file that may have been overridden since, to be kept with a run: so another shell resumes the same run."""
+    return [(s.address, s.value) for s in surroundings(load_yaml(source.text, source.file).value)]
 
 
 def apply_overrides(
-    source: Source, flags: Sequence[tuple[str, Any]], outside: Sequence[tuple[str, Any]] | None = None
+    source: Source, flags: Sequence[tuple[str, Any]], kept: Sequence[tuple[str, Any]] | None = None
 ) -> Source:
-    """The file's value with settings from outside put in. outside: what `surroundings` gave when the run was started, in place
-    of environment and config as they are now. Raises SpecError for an address that leads nowhere."""
+    """The file's value with settings from outside put in; of flags for one address the last holds. kept: `kept_surroundings`
+    of the run's start, in place of config and environment as they are now. Raises SpecError for an address that leads nowhere."""
     value, origins = copy.deepcopy(source.value), {}
-    if outside is None:
-        for setting in config_settings():
-            if setting.address not in value:
-                value[setting.address] = setting.value
-                origins[setting.address,] = setting.origin
-        settings = outside_settings(flags)
-    else:
-        started = "environment or config of the run's start"
-        settings = [*(Setting(address, given, f"flag --set {address}") for address, given in reversed(flags)),
-                    *(Setting(address, given, started) for address, given in reversed(outside))]  # fmt: skip
-    for setting in reversed(settings):
+    started = "environment or config of the run's start"
+    around = surroundings(value) if kept is None else [Setting(address, given, started) for address, given in kept]
+    for setting in [*around, *(Setting(address, given, f"flag --set {address}") for address, given in flags)]:
         origins[_put(value, setting)] = setting.origin
     return source.with_value(value, origins)
 

@@ -61,7 +61,7 @@ def paired_proof(
     p, test = _mcnemar(wins, losses) if binary else _wilcoxon(differences)
     interval_ = _bootstrap_mean(differences, seed)
     diff = math.fsum(differences) / n
-    shown = diff > 0 and p < alpha and interval_[0] > 0
+    shown = _beyond_chance(diff, p, interval_, alpha)
     if shown and silent:
         against = [b if b is not None or a is None else 0.0 for a, b in zip(baseline, winner, strict=True)]
         shown = paired_proof(baseline, against, seed=seed, alpha=alpha).shown
@@ -71,6 +71,10 @@ def paired_proof(
         losses=losses, ties=n - wins - losses, shown=shown, n_silent=silent,
         smallest_gain=_smallest_gain(differences, wins + losses, binary, alpha),
     )  # fmt: skip
+
+
+def _beyond_chance(diff: float, p: float, ci95: tuple[float, float], alpha: float = 0.05) -> bool:
+    return diff > 0 and p < alpha and ci95[0] > 0
 
 
 def _mcnemar(wins: int, losses: int) -> tuple[float, str]:
@@ -198,7 +202,7 @@ def describe(proof: Proof) -> str:
         return f"The gain is shown: {numbers}, on {rows}."
     if not proof.wins and not proof.losses:
         return f"The gain is not shown: baseline and winner scored the same on each of {rows}."
-    if proof.n_silent and proof.diff > 0 and proof.p < 0.05 and proof.ci95[0] > 0:
+    if proof.n_silent and _beyond_chance(proof.diff, proof.p, proof.ci95):
         return (f"The gain is not shown: {numbers}, on {rows}; but on {proof.n_silent} of those left out only the "
                 "winner had no answer, and with these as wrong it is not shown.")  # fmt: skip
     power = f"this test would have found a gain of about {proof.smallest_gain or 0:.2g} in 4 of 5 cases"

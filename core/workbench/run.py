@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from workbench.errors import PluginError, SpecError, StoreError, WorkbenchError, all_of, together
 from workbench.export import check_writable
 from workbench.loop import run_course
-from workbench.overrides import apply_overrides, surroundings
+from workbench.overrides import apply_overrides, kept_surroundings
 from workbench.plugins import plugins
 from workbench.pool import LMPool
 from workbench.report import Report
@@ -55,7 +55,7 @@ def optimize(
             "values (?, ?, 'running', ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             run, spec.name, now(), str(Path(path).resolve()), source.text,
             dumps({**options.as_dict(), "referred": task.referred_hash, "test": task.test_hash, "sandbox": chosen(),
-                   "outside": surroundings(load_yaml(source.text, str(path)).value)}),
+                   "outside": kept_surroundings(source)}),
             task.data_hash, spec.seed, os.uname().nodename, os.getpid(), _version(),
         )  # fmt: skip
         assert cursor.lastrowid is not None

@@ -160,7 +160,7 @@ class Context:
         self._effects = 0
         self._asked = Counter[int]()
         self._children: dict[int, int] = {}  # by replica
-        self._begun: list[int] = []  # of the calls in the span, how many had begun before
+        self._begun: list[int] = []  # of the calls in the span, the number of each by its begin
         self._calls = 0
 
     @property
@@ -198,12 +198,8 @@ class Context:
                 raise
             span.error = f"{error.kind}: {error}"
             raise NodeError(error.kind, str(error), node=self.node) from error
-        except (BudgetSpent, StoreError, ServerDead, SpecError):
-            raise
         except (Exception, SystemExit, asyncio.CancelledError) as error:
-            if isinstance(error, asyncio.CancelledError) and stopped():
-                raise
-            if isinstance(error, WorkbenchError) and self.program.runtime.ledger.stopping is error:
+            if ends_run(error, self.program.runtime.ledger):
                 raise
             span.error = f"code: {type(error).__name__}: {error}"
             raise NodeError("code", f"{type(error).__name__}: {error}", node=self.node) from error
@@ -244,23 +240,30 @@ class Context:
             own = self.draws[min(self.place + asked, len(self.draws) - 1)]
             self._asked[replica] += role == "task"
         request = make_request(spec, messages, own * 1000 + replica, settings)
-        begun, self._calls = self._calls, self._calls + 1
+        begun = self._begin_call()
         response, paid = await runtime.complete(spec, request, role)
         record = CallRecord(request.messages, response, role, spec.model, paid.cached, paid.usd, paid.seconds)
-        at = bisect(self._begun, begun)  # calls stand in the order in which they began, whichever was answered first
+        self._record(begun, record)
+        return response
+
+    def _begin_call(self) -> int:
+        self._calls += 1
+        return self._calls
+
+    def _record(self, begun: int, record: CallRecord) -> None:
+        """Calls stand in the order in which they began, whichever was answered first."""
+        at = bisect(self._begun, begun)
         self._begun.insert(at, begun)
         self.span.calls.insert(at, record)
-        return response
 
     async def embed(self, texts: Sequence[str], lm: LMSpec, role: str = "task") -> list[Vector]:
         """A vector for each text. Raises as `complete` does, and SpecError for a model that cannot embed."""
+        begun = self._begin_call()
         vectors, paid = await self.program.runtime.embedder(lm, role)(texts)
         for messages, call in paid:
             assert call.response is not None
             seen = replace(call.response, text=f"({len(messages)} vectors)")
-            self._begun.append(self._calls)
-            self._calls += 1
-            self.span.calls.append(CallRecord(messages, seen, role, lm.model, call.cached, call.usd, call.seconds))
+            self._record(begun, CallRecord(messages, seen, role, lm.model, call.cached, call.usd, call.seconds))
         return vectors
 
     async def sandboxed(
@@ -285,6 +288,14 @@ def stopped() -> bool:
     """Whether the running task was told to stop: else a CancelledError is a fault of the code that raised it."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
+
+
+def ends_run(error: BaseException, ledger: Ledger) -> bool:
+    """Whether an error is of the run, not of the example at hand: a ceiling, a server that is gone, a stop."""
+    if isinstance(error, asyncio.CancelledError):
+        return stopped()
+    of_the_run = (BudgetSpent, StoreError, ServerDead, SpecError)
+    return isinstance(error, of_the_run) or (isinstance(error, WorkbenchError) and ledger.stopping is error)
 
 
 def make_request(spec: LMSpec, messages: Sequence[Message], replica: int, settings: Mapping[str, Any]) -> Request:

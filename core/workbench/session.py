@@ -154,8 +154,7 @@ class Session:
         """Raises LMError where no row of the baseline was answered: a mistyped model or a server that is down, not a weak one. The
         failures are forgotten, so that a resumed run asks again: the model may be there then."""
         if (error := unanswered(baseline)) is not None:
-            self.store.flush()
-            self.store.execute("delete from calls where run_id = ? and kind = 'lm' and response is null", self.run_id)
+            self.ledger.bill.forget_unanswered()
             self.store.execute("delete from evaluations where run_id = ? and split = 'val'", self.run_id)
             raise error
 

@@ -13,13 +13,12 @@ from workbench.evaluate import Evaluation, Evaluator, Result, unanswered
 from workbench.ledger import Ledger
 from workbench.loop import run_course
 from workbench.outcomes import TrainRows
-from workbench.overrides import surroundings
+from workbench.overrides import kept_surroundings
 from workbench.proof import interval
 from workbench.run import prepare
 from workbench.runtime import Consent, Runtime
 from workbench.store import Store, dumps, now
 from workbench.task import Task
-from workbench.yamlsource import load_yaml
 
 
 def run_single(path: Path, inputs: dict[str, str] | None, index: int | None, sets: Sequence[tuple[str, Any]],
@@ -91,7 +90,7 @@ def evaluate_file(path: Path, split: str, sets: Sequence[tuple[str, Any]], datab
         options={
             "sets": [list(s) for s in sets],
             "of": str(path.resolve()),
-            "outside": surroundings(load_yaml(task.source.text, str(path)).value),
+            "outside": kept_surroundings(task.source),
         },
     )
 

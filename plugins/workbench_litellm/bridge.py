@@ -22,7 +22,7 @@ from dspy.clients.model_metadata import model_info, rate  # noqa: E402
 from dspy.utils import exceptions as dspy_errors  # noqa: E402
 
 from workbench.errors import LMError, SpecError  # noqa: E402
-from workbench.lm import Request, Response, estimate_tokens  # noqa: E402
+from workbench.lm import Request, Response, check_extra, estimate_tokens, own_seed  # noqa: E402
 
 DEFAULT_CONCURRENCY = 8
 
@@ -64,9 +64,7 @@ class DSPyLM:
     def __init__(self, model: str, settings: Any):
         self.model, self._settings = model, settings
         extra = dict(settings.extra or {})
-        if refused := {"temperature", "max_tokens", "max_completion_tokens"} & extra.keys():
-            raise SpecError(f"'{sorted(refused)[0]}' cannot be set for {settings.model}",
-                            hint="Write temperature and max_tokens under lm, not under extra.", path=("extra",))  # fmt: skip
+        check_extra(extra, settings.model)
         self._client = {key: extra.pop(key) for key in (*CLIENT_KEYS, "engine") if key in extra}
         self._extra = extra
         self._loopback = _is_loopback(settings.api_base)
@@ -185,8 +183,7 @@ class DSPyLM:
             body["tools"] = [dict(tool) for tool in request.tools]
         if request.response_format is not None:
             body["response_format"] = dict(request.response_format)
-        if request.replica and isinstance(body.get("seed"), int):
-            body["seed"] += request.replica  # a fixed seed must not make all replicas the same draw
+        own_seed(body, request)
         return lm15.request_from_openai_chat(body)
 
     def _response(self, answer: lm15.Response, request: Request, canonical: lm15.Request) -> Response:

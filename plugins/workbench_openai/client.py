@@ -18,7 +18,7 @@ import aiohttp
 from yarl import URL
 
 from workbench.errors import LMError, SpecError
-from workbench.lm import Request, Response, estimate_tokens
+from workbench.lm import Request, Response, check_extra, estimate_tokens
 from workbench_openai import wire
 from workbench_openai.prices import usd_per_token
 
@@ -77,12 +77,9 @@ class OpenAIChat:
             self._key_variable = key_variable
         self._key_needed = bool(settings.api_key_env) or (self._hosted and bool(key_variable))
         extra = dict(settings.extra or {})
-        if refused := {"stream", "n", "temperature", "max_tokens", "max_completion_tokens"} & extra.keys():
-            name = sorted(refused)[0]
-            hint = (
-                "Write temperature and max_tokens under lm, not under extra." if name not in ("stream", "n") else None
-            )
-            raise SpecError(f"'{name}' cannot be set for {settings.model}", hint=hint, path=("extra",))
+        if refused := {"stream", "n"} & extra.keys():
+            raise SpecError(f"'{sorted(refused)[0]}' cannot be set for {settings.model}", path=("extra",))
+        check_extra(extra, settings.model)
         self._headers = {k: os.path.expandvars(str(v)) for k, v in (extra.pop("headers", None) or {}).items()}
         self._extra = extra
         self._reasoning = wire.is_reasoning(model)

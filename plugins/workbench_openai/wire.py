@@ -11,7 +11,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from workbench.errors import LMError
-from workbench.lm import Request, Response, estimate_tokens
+from workbench.lm import MOST_TOKENS, Request, Response, estimate_tokens, own_seed
 
 Price = Callable[[int, int], float | None]
 
@@ -54,8 +54,7 @@ def build_body(model: str, request: Request, extra: Mapping[str, Any], reasoning
         body["tools"] = request.tools
     if request.response_format is not None:
         body["response_format"] = request.response_format
-    if request.replica and isinstance(body.get("seed"), int):
-        body["seed"] += request.replica  # a fixed seed must not make all replicas the same draw
+    own_seed(body, request)
     return _encode(body).encode("ascii")
 
 
@@ -137,7 +136,7 @@ def _response(
 
 
 def _count(value: Any) -> int | None:
-    return value if type(value) is int and 0 <= value < 2**40 else None  # what is beyond is no count
+    return value if type(value) is int and 0 <= value <= MOST_TOKENS else None
 
 
 def _text(content: Any) -> str:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench.errors import SpecError
-from workbench.overrides import ENVIRONMENT, apply_overrides, config_settings, outside_settings, parse_value
+from workbench.overrides import ENVIRONMENT, apply_overrides, config_settings, environment_settings, parse_value
 from workbench.spec import check_spec
 from workbench.yamlsource import Source, load_yaml
 
@@ -81,7 +81,7 @@ def test_flag_environment_file_config_default(monkeypatch: pytest.MonkeyPatch, n
     value = applied(("lm", "openai/flag"), ("budget.calls", 30))
     assert (value["lm"], value["concurrency"], value["budget"]["calls"]) == ("openai/flag", 4, 30)
     assert [s.origin for s in config_settings()] == [f"config {nothing_outside}"] * 2
-    assert {s.address for s in outside_settings([])} == {"lm", "concurrency", "budget.calls"}
+    assert {s.address for s in environment_settings()} == {"lm", "concurrency", "budget.calls"}
     spec, _ = check_spec(apply_overrides(source(), []))
     assert spec.lm.model == "openai/environment" and spec.rounds == 1
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -116,15 +117,23 @@ def test_what_was_written_for_a_prompt_that_an_edit_takes_away_is_lost_with_it(t
     assert report.winner.get("nodes.sort.instructions") == "Other words.", "what is still there takes its own"
 
 
-def test_an_edit_that_is_refused_is_told_and_costs_nothing_but_the_question(tmp_path: Path) -> None:
+def editing(edit: Callable[[str], str]) -> Callable[[Request], str]:
+    """All answers are wrong, no step is blamed, and the proposer of edits says what a function of its request says."""
+
     def say(request: Request) -> str:
         text = text_of(request)
         if "You improve the structure" in text:
-            return EDIT.replace("nodes.sort", "nodes.none") if "refused" not in text else "none"
+            return edit(text)
         if "Its final outputs" in text:
             return "All is wrong."
         return "step: none" if GRADIENT in text else "e"
 
+    return say
+
+
+def test_an_edit_that_is_refused_is_told_and_costs_nothing_but_the_question(tmp_path: Path) -> None:
+    wrong = EDIT.replace("nodes.sort", "nodes.none")
+    say = editing(lambda text: wrong if "refused" not in text else "none")
     report, script = run(tmp_path, ONE, say, steps=3, edits=["insert"])
     assert list(report.winner.nodes) == list(ONE)
     told = asked(script, "You improve the structure")
@@ -137,13 +146,5 @@ def test_an_edit_that_is_refused_is_told_and_costs_nothing_but_the_question(tmp_
 
 
 def test_an_answer_in_which_no_edit_can_be_read_is_told(tmp_path: Path) -> None:
-    def say(request: Request) -> str:
-        text = text_of(request)
-        if "You improve the structure" in text:
-            return "Put a hint before the answer."
-        if "Its final outputs" in text:
-            return "All is wrong."
-        return "step: none" if GRADIENT in text else "e"
-
-    run(tmp_path, ONE, say, steps=1, edits=["insert"])
+    run(tmp_path, ONE, editing(lambda text: "Put a hint before the answer."), steps=1, edits=["insert"])
     assert messages(tmp_path) == ["no edit could be read in: 'Put a hint before the answer.'"]
