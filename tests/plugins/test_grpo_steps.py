@@ -62,21 +62,21 @@ def test_steps_in_an_environment_earn_what_they_changed_and_are_compared_in_its_
     walks: dict[Any, list[Row]] = defaultdict(list)
     for row in seen:
         walks[row.version, row.task, row.rollout].append(row)
-    whole = 0
+    whole: list[Row] = []
     for rows in walks.values():
         earned = [row.step_reward for row in sorted(rows, key=lambda r: r.turn)]
         # What is drawn depends on the machine's rounding: an answer may name no action. That ends the walk with nothing.
         if None in earned:
             assert set(earned) == {None} and rows[0].reward == 0.0
             continue
-        whole += 1
+        whole += rows
         assert sum(earned) == rows[0].reward, "the walk's score, by the steps that changed it"
         assert set(earned) <= {0.0, 0.5}
     assert whole, "no walk came to its end"
-    keys = [r for r in seen if r.step_reward == 0.5]
+    keys = [r for r in whole if r.step_reward == 0.5]
     assert keys, "no walk came to the key"
-    assert len({r.anchor for r in seen}) <= 7, "states of the corridor, whatever was seen before"
-    assert len({r.prompt_ids for r in seen}) > 7, "with what was seen before, prompts are many more"
+    assert len({r.anchor for r in whole}) <= 7, "states of the corridor, whatever was seen before"
+    assert len({r.prompt_ids for r in whole}) > 7, "with what was seen before, prompts are many more"
 
 
 def test_returns_begin_at_the_step_that_earned() -> None:
