@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from typing import Any
 
@@ -111,6 +112,49 @@ class Peeking(Optimizer):
         return study.best
 
 
+def read_from_the_file(study: Study) -> list[dict[str, Any]]:
+    """The test rows, from where the workflow file says that they are."""
+    session: Any = study.ledger.on_call.__self__  # type: ignore[union-attr]
+    folder, name = session.task.workflow.base, session.task.spec.data.test
+    return [json.loads(line) for line in (folder / name).read_text().splitlines()]
+
+
+class Demonstrating(Optimizer):
+    """Writes all test rows into the demos: no message of a proposer holds one, and none is the last message."""
+
+    async def optimize(self, study: Study) -> Workflow:
+        demos = [{"text": row["text"], "label": row["label"]} for row in read_from_the_file(study)]
+        await study.evaluate(study.workflow.patched({"nodes.sort.demos": demos}))
+        return study.best
+
+
+class Asking(Optimizer):
+    """Puts a test row before its last message."""
+
+    async def optimize(self, study: Study) -> Workflow:
+        told = {"role": "user", "content": read_from_the_file(study)[0]["text"]}
+        await study.lm("task")([told, {"role": "user", "content": "text: a-thing\nlabel:"}])
+        return study.best
+
+
+class Keeping(Optimizer):
+    """Keeps test rows for later, where the study leads to them."""
+
+    async def optimize(self, study: Study) -> Workflow:
+        rows = read_from_the_file(study)
+        study.progress.found = [lambda: rows]  # type: ignore[attr-defined]
+        return study.best
+
+
+class Unsealing(Optimizer):
+    """Asks the run for its test rows."""
+
+    async def optimize(self, study: Study) -> Workflow:
+        session: Any = study.ledger.on_call.__self__  # type: ignore[union-attr]
+        session.task.dataset.test.open()
+        return study.best
+
+
 class Understating(Optimizer):
     """Says that it takes one call, and takes a pass over val."""
 
@@ -155,6 +199,10 @@ class Frank(Understating):
         (Fragile, checks.check_survives_failures),
         (Fragile, checks.check_survives_refusals),
         (Peeking, checks.check_never_sees_test_rows),
+        (Demonstrating, checks.check_never_sees_test_rows),
+        (Asking, checks.check_never_sees_test_rows),
+        (Keeping, checks.check_never_sees_test_rows),
+        (Unsealing, checks.check_never_sees_test_rows),
     ],
 )
 def test_bad_optimizer_is_caught(bad: type[Optimizer], check) -> None:

@@ -134,7 +134,7 @@ def ours(task: str, method: str, seed: int, url: str, calls: int, splits: tuple[
                                     ("budget", {"calls": 100_000}), ("optimize", ["random"])])  # fmt: skip
 
     async def job(evaluator: Any) -> dict[str, Any]:
-        found = await evaluator.evaluate(task_.workflow, task_.dataset.test)
+        found = await evaluator.evaluate(task_.workflow, task_.dataset.test.open())
         return {"scores": found.scores, "failures": found.failures, "tokens_per_row": found.objectives["tokens"]}
 
     return {**_with_evaluator(task_, str(folder / "test.db"), "eval", job), "search": spent,

@@ -138,7 +138,7 @@ def scores(folder: Path, spec: Mapping[str, Any], lm: str, name: str) -> list[fl
     task = prepare(file)[2]
 
     async def job(evaluator: Any) -> dict[str, Any]:
-        return {"scores": (await evaluator.evaluate(task.workflow, task.dataset.test, split="test")).scores}
+        return {"scores": (await evaluator.evaluate(task.workflow, task.dataset.test.open(), split="test")).scores}
 
     return _with_evaluator(task, str(folder / f"test-{name}.db"), "eval", job)["scores"]
 

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import pickle
 import random
-from collections.abc import Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+
+from workbench.errors import SealBroken
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +53,53 @@ class Score:
     feedback: str | None = None
 
 
+class SealedRows:
+    """The test split. While a search runs it is sealed: nobody gets at its rows, optimizers least of all.
+
+    The rows are kept packed, so that no object that a search can reach holds them. `len` may always be asked.
+    """
+
+    def __init__(self, rows: Iterable[Example]):
+        rows = tuple(rows)
+        self._count = len(rows)
+        self._packed = zlib.compress(pickle.dumps([(row.id, dict(row.fields)) for row in rows]))
+        self._sealed = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def open(self) -> tuple[Example, ...]:
+        """The rows. Raises SealBroken during a search."""
+        if self._sealed:
+            raise SealBroken(
+                "the sealed test rows were asked for before the search had ended; only the proof reads them"
+            )
+        return tuple(Example(id_, fields) for id_, fields in pickle.loads(zlib.decompress(self._packed)))
+
+    @contextmanager
+    def sealed(self) -> Iterator[None]:
+        """Seal the rows for as long as the block runs."""
+        self._sealed += 1
+        try:
+            yield
+        finally:
+            self._sealed -= 1
+
+
 @dataclass(frozen=True)
 class Dataset:
-    """train: optimizers learn from it. val: they select on it. test: sealed until the winner is chosen."""
+    """train: optimizers learn from it. val: they select on it. test: sealed until the winner is chosen.
+
+    data_hash: changes when any row or its split changes; a run cannot be resumed on other data. test_hash: changes when
+    a test row does. Both are of the rows as they were read, those among them that were left out of the test.
+    """
 
     train: tuple[Example, ...]
     val: tuple[Example, ...]
-    test: tuple[Example, ...]
+    test: SealedRows
     warnings: tuple[str, ...] = field(default=())
+    data_hash: str = ""
+    test_hash: str = ""
 
 
 def content_id(row: Mapping[str, Any]) -> str:
@@ -90,9 +134,3 @@ def split_examples(
     random.Random(f"split:{seed}").shuffle(order)
     train, val, test = sizes
     return order[:train], order[train : train + val], order[train + val : train + val + test]
-
-
-def input_signature(example: Example, names: Sequence[str]) -> str:
-    """The normalised inputs of an example: equal strings mean that two splits share a row."""
-    parts = (json.dumps(example[n], sort_keys=True, default=str) if n in example else "" for n in names)
-    return " ".join(" ".join(parts).lower().split())

@@ -3,6 +3,7 @@
 WorkbenchError                 everything that we raise on purpose
 ├── SpecError                  bad input: file, line, column, and what to write instead (exit code 2)
 ├── PluginError                a plugin is missing, broken, or breaks its contract
+│   └── SealBroken             something asked for the sealed test rows before the search had ended
 ├── BudgetSpent                the ceiling is reached; a normal end, not a fault
 ├── LMError                    one attempt to call a language model failed (kind says how)
 ├── ServerDead                 a language model's server does not answer any more
@@ -79,6 +80,10 @@ def all_of(jobs: Iterable[Callable[[], Any]]) -> list[Any]:
 
 class PluginError(WorkbenchError):
     """A plugin is missing, failed to load, or broke its contract; the message names it."""
+
+
+class SealBroken(PluginError):
+    """The sealed test rows were asked for while a search ran: only the proof reads them, once the winner is chosen."""
 
 
 class BudgetSpent(WorkbenchError):

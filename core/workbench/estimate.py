@@ -8,6 +8,7 @@ from typing import Any
 from workbench.data import Example
 from workbench.lm import estimate_tokens
 from workbench.nodes import all_nodes, calls_of
+from workbench.proof import smallest_binary_gain
 from workbench.study import Optimizer
 from workbench.task import Task
 
@@ -22,6 +23,11 @@ def estimate(task: Task, optimizers: Sequence[tuple[str, Optimizer]] = ()) -> di
     baseline, proof = calls * len(data.val), 2 * calls * len(data.test)
     tokens = _prompt_tokens(task, data.val[:20])
     smallest = detectable_gain(len(data.test))
+    can_show = (
+        f"gains of about {smallest:.2f} and more can be shown (80% power; fewer rows disagree, smaller gains show)."
+        if smallest is not None
+        else "no gain can be shown: use more rows for the test."
+    )
     lines = [
         f"{calls} call(s) an example at most, about {tokens} input tokens each.",
         f"Baseline on val: {baseline} calls. Sealed test of baseline and winner: {proof} calls.",
@@ -47,10 +53,7 @@ def estimate(task: Task, optimizers: Sequence[tuple[str, Optimizer]] = ()) -> di
                 f"Of {budget.calls} calls, {rest} are left for search: about {rest // max(1, baseline)} candidates."
             )
     lines += [f"Warning: {line}" for line in too_small(task)]
-    lines.append(
-        f"With {len(data.test)} test rows, gains of about {smallest:.2f} and more can be shown "
-        "(80% power; fewer rows disagree, smaller gains show)."
-    )
+    lines.append(f"With {len(data.test)} test rows, {can_show}")
     lines += [line for node in all_nodes(task.workflow) for line in node.advice()]
     return {
         "calls_per_example": calls, "baseline_calls": baseline, "proof_calls": proof, "input_tokens": tokens,
@@ -72,9 +75,11 @@ def too_small(task: Task) -> list[str]:
     ]
 
 
-def detectable_gain(n: int, discordant: float = 0.3) -> float:
-    """The gain that an exact paired test at 5% finds with 80% power where 30% of the rows change (normal approx.)."""
-    return round((1.96 + 0.84) * (discordant / max(1, n)) ** 0.5, 4)
+def detectable_gain(n: int, discordant: float = 0.3) -> float | None:
+    """The gain in a 0/1 score that the exact paired test at 5% shows with 80% power where 30% of the rows change, or more
+    where the gain itself is larger; None where so few rows can show none."""
+    gain = smallest_binary_gain(n, discordant)
+    return None if gain is None else round(gain, 4)
 
 
 def _prompt_tokens(task: Task, rows: tuple[Example, ...]) -> int:

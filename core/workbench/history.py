@@ -82,7 +82,7 @@ def _test_inputs(row: Any) -> dict[str, dict[str, Any]]:
         return {}  # file or data are gone
     if task.data_hash != row["data_hash"]:
         return {}
-    return {e.id: {k: e.fields[k] for k in task.inputs if k in e.fields} for e in task.dataset.test}
+    return {e.id: {k: e.fields[k] for k in task.inputs if k in e.fields} for e in task.dataset.test.open()}
 
 
 def call_texts(store: Store, run_id: int, n: int) -> list[dict[str, Any]]:

@@ -61,7 +61,7 @@ def _overwritten(name: str, last: list[str]) -> str:
 def _not_optional(task: Task) -> Iterator[str]:
     """Fields that a node cannot do without, and that only optional nodes write."""
     trees, data = task.workflow.nodes, task.dataset
-    rows = [part[0] for part in (data.train, data.val, data.test) if part]
+    rows = [part[0] for part in (data.train, data.val, data.test.open()) if part]
     for name, known in task.workflow.graph.nodes.data("sources"):
         for field, sources in known.items():
             sure = any(not trees[s].get("optional") for s in sources) or all(field in row for row in rows)

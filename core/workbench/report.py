@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from workbench.copies import normalised_inputs
+from workbench.data import Example
 from workbench.evaluate import Evaluation, Result
+from workbench.guard import Leak, find_leaks
 from workbench.ledger import Ledger
-from workbench.looks import earlier_looks, looks_warning
+from workbench.looks import earlier_tests, level_after, looks_warning
 from workbench.nodes import setting
 from workbench.pareto import pareto_set
-from workbench.proof import Proof, describe, paired_proof
+from workbench.proof import Proof, Saving, describe, paired_proof, paired_saving
 from workbench.sandbox import BOUNDARIES
-from workbench.workflow import Workflow
+from workbench.workflow import Workflow, digest
 
 if TYPE_CHECKING:
     from workbench.task import Task
@@ -44,6 +47,26 @@ class Report:
     sandbox: dict[str, str] | None = None  # name and measured level, where code ran in one
     untried: str | None = None  # why there was no candidate but the baseline
     looks: list[str] = field(default_factory=list)  # runs that tested changes on the same sealed rows before
+    leaks: list[Leak] = field(default_factory=list)
+    saving: Saving | None = None  # where the winner was picked for what it costs
+    sealed_rows: int = 0  # that there are to test on
+    unproved: str | None = None  # file with the best candidate, where `workflow` keeps the baseline
+    kept: Workflow | None = None  # in the file `workflow`
+
+    @property
+    def repeats_rows(self) -> Leak | None:
+        """A text of the winner that repeats rows of val or test: its scores there show nothing."""
+        return next((leak for leak in self.leaks if leak.breaks_proof), None)
+
+    @property
+    def saving_shown(self) -> bool:
+        """The winner was picked for its cost, is cheaper on the sealed rows, and is not shown to be worse."""
+        return self.saving is not None and self.saving.shown and not self.loss_shown and self.repeats_rows is None
+
+    @property
+    def proved(self) -> bool:
+        """The sealed rows show that taking the winner is right."""
+        return self.gain_shown or self.saving_shown
 
     @property
     def loss_shown(self) -> bool:
@@ -52,22 +75,25 @@ class Report:
 
     @property
     def gain_shown(self) -> bool:
-        return self.proof is not None and self.proof.shown
+        return self.proof is not None and self.proof.shown and self.repeats_rows is None
 
     def as_dict(self) -> dict[str, Any]:
         proof = self.proof
         gain = {"diff": 0.0, "ci95": [0.0, 0.0], "p": 1.0, "shown": False}
         if proof is not None:
             gain = {
-                "diff": proof.diff, "ci95": list(proof.ci95), "p": proof.p, "shown": proof.shown, "test": proof.test,
-                "n": proof.n, "excluded": proof.n_excluded, "smallest_gain": proof.smallest_gain,
+                "diff": proof.diff, "ci95": list(proof.ci95), "p": proof.p, "shown": self.gain_shown, "test": proof.test,
+                "n": proof.n, "rows": proof.n_rows, "excluded": proof.n_excluded, "one_sided": proof.n_one_sided,
+                "alpha": proof.alpha, "smallest_gain": proof.smallest_gain,
             }  # fmt: skip
+        saving = None if self.saving is None else {**asdict(self.saving), "shown": self.saving_shown}
         return {
             "run": self.run, "status": self.status, "baseline": self.baseline, "best": self.best, "gain": gain,
             "spent": self.spent, "budget": self.budget, "workflow": self.workflow, "database": self.database,
             "candidates": self.candidates, "failures": self.failures, "pareto": self.pareto,
             "changes": [[a, b, c] for a, b, c in self.changes], "warnings": self.warnings, "error": self.error,
-            "sandbox": self.sandbox, "untried": self.untried, "looks": self.looks,
+            "sandbox": self.sandbox, "untried": self.untried, "looks": self.looks, "saving": saving,
+            "unproved": self.unproved,
         }  # fmt: skip
 
     def headline(self) -> list[str]:
@@ -75,17 +101,33 @@ class Report:
         untried = f", but nothing was tried: {self.untried}" if self.untried else ""
         lines = [f"workbench run {self.run}: {_STATUS[self.status]}{untried}"]
         if self.proof is not None:
-            lines.append(describe(self.proof))
+            lines.append(self._verdict(self.proof))
             if self.loss_shown:
-                lines.append(
-                    "The candidate that was best on val is WORSE on sealed data: the result file keeps the baseline."
-                )
+                lines.append("The candidate that was best on val is WORSE on sealed data.")
+            if self.saving is not None:
+                lines.append(self._saving_verdict(self.saving))
         elif self.status in ("finished", "budget"):
-            lines.append("The gain is not shown: the budget left nothing for the sealed test.")
+            why = (
+                "the budget left nothing for the sealed test" if self.sealed_rows else "no test row is left to test on"
+            )
+            lines.append(f"The gain is not shown: {why}.")
         if self.sandbox is not None:
             held = "" if self.sandbox["level"] in BOUNDARIES else ", which is no boundary against hostile code"
             lines.append(f"Code ran in the sandbox {self.sandbox['name']}, level {self.sandbox['level']}{held}.")
         return lines
+
+    def _verdict(self, proof: Proof) -> str:
+        if (leak := self.repeats_rows) is None or not proof.shown:
+            return describe(proof)
+        where = f"{leak.address} of the winner repeats {leak.split} rows, e.g. {leak.example}"
+        return f"The gain is not shown: {where}. Its score ({proof.diff:+.3f}) is not fair."
+
+    def _saving_verdict(self, saving: Saving) -> str:
+        shown = "is shown" if self.saving_shown else "is not shown"
+        share = saving.diff / saving.baseline_mean if saving.baseline_mean else 0.0
+        return (f"It was picked for its cost: the saving {shown}, {saving.objective} {saving.baseline_mean:.4g} -> "
+                f"{saving.winner_mean:.4g} a row ({share:+.0%}, [{saving.ci95[0]:+.4g}, {saving.ci95[1]:+.4g}], "
+                f"p = {saving.p:.2g}).")  # fmt: skip
 
     def lines(self) -> list[str]:
         """The whole report as plain text."""
@@ -108,10 +150,22 @@ class Report:
         out += [f"Warning: {warning}" for warning in self.warnings]
         out.append(self._bill())
         if self.workflow:
-            out.append(f"Result: {self.workflow}    Details: workbench show {self.run}")
+            out += self._result_lines()
         elif self.status in ("interrupted", "failed"):
             out.append(f"Nothing paid for is lost. Go on with: workbench resume {self.run} --db {self.database}")
         return out
+
+    def _result_lines(self) -> list[str]:
+        """Where the result is, what is in it, and how to take what is not proved."""
+        details = f"    Details: workbench show {self.run}"
+        if self.kept is None or self.kept == self.winner:
+            unproved = "" if self.proved or not self.changes else ", which has the unproved changes"
+            return [f"Result: {self.workflow}{unproved}{details}"]
+        lines = [f"Result: {self.workflow}, which keeps the baseline{details}"]
+        if self.unproved:
+            lines.append(f"The best candidate, unproved: {self.unproved}. To take it: workbench resume {self.run} "
+                         f"--keep-unproved --db {self.database}")  # fmt: skip
+        return lines
 
     def _score_table(self) -> list[str]:
         rows: list[tuple[str, ...]] = [("", "val", "test", "tokens", "usd", "seconds", "calls")]
@@ -173,14 +227,21 @@ def build_report(
     """Put a report together from what a run found. pairs: (baseline, winner) results of the sealed test rows."""
     pairs = list(pairs or ())
     proof = None
+    saving, looks = None, []
+    if winner != task.workflow:
+        keys = sealed_row_keys(task, [a.example for a, _ in pairs] or task.dataset.test.open())
+        looks = earlier_tests(ledger.store, ledger.run_id, winner.hash, task.workflow.hash, keys, task.test_hash)
     if pairs:
-        proof = paired_proof([a.score for a, _ in pairs], [b.score for _, b in pairs], seed=task.spec.seed)
+        clusters, alpha = [task.cluster_of(a.example) for a, _ in pairs], level_after(looks)
+        proof = paired_proof([a.score for a, _ in pairs], [b.score for _, b in pairs], clusters=clusters, alpha=alpha)
+        saving = _saving(task, pairs, alpha) if winner != task.workflow else None
     warnings = list(warnings)
     if pairs and len(pairs) < len(task.dataset.test):
         warnings.append(f"the budget allowed only {len(pairs)} of the {len(task.dataset.test)} test rows")
-    looks = earlier_looks(ledger.store, ledger.run_id, task.test_hash, winner.hash) if winner != task.workflow else []
     if looks and proof is not None:
-        warnings.append(looks_warning(looks, proof))
+        warnings.append(looks_warning(looks))
+    leaks = find_leaks(task, winner)
+    warnings += map(str, leaks)
     roles = _asked(ledger)
     warnings += [
         f"{r['failed']} of {r['n']} calls of the {r['role']} failed ({r['kinds']}): {(r['message'] or '')[:200]}"
@@ -195,15 +256,38 @@ def build_report(
     front = pareto_set(list(evaluations.values()), objectives) if len(objectives) > 1 else []
     return Report(
         run=run, status=status, winner=winner, changes=_changes(task.workflow, winner),
-        baseline=_side(evaluations.get(task.workflow.hash), [a for a, _ in pairs], task.workflow),
-        best=_side(evaluations.get(winner.hash), [b for _, b in pairs], winner),
+        baseline=_side(evaluations.get(task.workflow.hash), [a for a, _ in pairs], task.workflow, proof and proof.baseline_mean),
+        best=_side(evaluations.get(winner.hash), [b for _, b in pairs], winner, proof and proof.winner_mean),
         proof=proof, spent=ledger.summary(), budget=task.spec.budget.model_dump(exclude_none=True), database=database,
         candidates=candidates, failures=failures,
         pareto=[{"workflow": e.workflow.hash, **{o: e.objectives[o] for o in objectives}} for e in front],
         warnings=warnings, error=error, test_rows=len(pairs), sandbox=_sandbox(ledger),
         untried=_untried(roles, status) if status in ("finished", "budget") and candidates < 2 else None,
-        looks=looks,
+        looks=looks, leaks=leaks, saving=saving, sealed_rows=len(task.dataset.test),
     )  # fmt: skip
+
+
+def sealed_row_keys(task: Task, rows: Sequence[Example]) -> list[str]:
+    """What sealed rows are remembered by: a hash of their inputs, whatever else stands in them."""
+    return [digest(normalised_inputs(row, task.inputs)) for row in rows]
+
+
+#: The field of a result that holds an objective's cost.
+_COSTS = {"usd": "usd", "tokens": "tokens", "calls": "calls", "latency": "seconds"}
+
+
+def _saving(task: Task, pairs: Sequence[tuple[Result, Result]], alpha: float) -> Saving | None:
+    """The proof of the cost that decided the pick, if a cost did."""
+    objectives = task.spec.objectives
+    if len(objectives) < 2 or task.spec.pick == "score":
+        return None
+    considered = objectives if task.spec.pick == "cheapest" else objectives[:2]
+    cost = next((o for o in considered if o in _COSTS), None)
+    counted = [(a, b) for a, b in pairs if a.score is not None and b.score is not None]
+    if cost is None or not counted:
+        return None
+    baseline, winner = ([float(getattr(r, _COSTS[cost])) for r in side] for side in zip(*counted, strict=True))
+    return paired_saving(cost, baseline, winner, clusters=[task.cluster_of(a.example) for a, _ in counted], alpha=alpha)
 
 
 def _changes(before: Workflow, after: Workflow) -> list[tuple[str, Any, Any]]:
@@ -248,14 +332,15 @@ def _sandbox(ledger: Ledger) -> dict[str, str] | None:
     return json.loads(row["data"]) if row else None
 
 
-def _side(val: Evaluation | None, test: list[Result], workflow: Workflow) -> dict[str, Any]:
+def _side(val: Evaluation | None, test: list[Result], workflow: Workflow, mean: float | None) -> dict[str, Any]:
+    """One side of the comparison. mean: its score as the proof counts it, clusters once."""
     evaluation = Evaluation(workflow, "test", tuple(test), True)
     counted = [r.score for r in test if r.score is not None]
     cost = evaluation.objectives if test else val.objectives if val is not None else {}
     return {
         "workflow": workflow.hash,
         "val": val.score if val is not None else None,
-        "test": {"score": sum(counted) / len(counted) if counted else None, "n": len(counted)},
+        "test": {"score": mean if counted else None, "n": len(counted)},
         "cost": {k: v for k, v in cost.items() if k != "score"},
     }
 

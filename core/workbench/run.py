@@ -88,7 +88,8 @@ def resume(
         if (kept := None if chosen() else stored.get("sandbox")) is not None:
             choose(kept)
         sets = [(a, v) for a, v in stored["sets"]] + (options.sets if options else [])
-        merged = Options(sets, (options.out if options else None) or stored["out"])
+        keep = stored.get("keep_unproved", False) or (options is not None and options.keep_unproved)
+        merged = Options(sets, (options.out if options else None) or stored["out"], keep)
         check_writable(merged.path)
         _, _, task, named = _stored(row, sets, stored.get("outside"))
         if row["status"] == "finished" and options and options.sets:

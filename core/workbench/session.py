@@ -18,13 +18,13 @@ from workbench.errors import BudgetSpent, LMError, PluginError, ServerDead, Work
 from workbench.estimate import too_small
 from workbench.evaluate import Evaluation, Evaluator, Result, unanswered
 from workbench.export import write_workflow
-from workbench.guard import leaks
 from workbench.ledger import Ledger
+from workbench.looks import record_test
 from workbench.outcomes import TrainRows
 from workbench.plugins import plugins
 from workbench.pool import LMPool
 from workbench.ready import lms_not_ready, lms_of, not_ready, wrong_in_file
-from workbench.report import Report, build_report
+from workbench.report import Report, build_report, sealed_row_keys
 from workbench.runtime import Runtime
 from workbench.spend import CallInfo
 from workbench.store import RunLock, Store, dumps, now
@@ -59,14 +59,20 @@ class Options:
 
     sets: list[tuple[str, Any]] = field(default_factory=list)
     out: str | None = None
+    keep_unproved: bool = False  # write the best candidate to `out` though its gain is not shown
 
     @property
     def path(self) -> Path:
         """Where the better workflow goes."""
         return Path(self.out or "optimized.yaml")
 
+    @property
+    def unproved_path(self) -> Path:
+        """Where the best candidate goes while `path` keeps the baseline."""
+        return self.path.with_name(f"{self.path.stem}.unproved{self.path.suffix}")
+
     def as_dict(self) -> dict[str, Any]:
-        return {"sets": [list(s) for s in self.sets], "out": self.out}
+        return {"sets": [list(s) for s in self.sets], "out": self.out, "keep_unproved": self.keep_unproved}
 
 
 class Session:
@@ -98,7 +104,8 @@ class Session:
             assert course is not None
             self._catch_signals(course)
             try:
-                found = [] if self.ledger.resumed else await self.obstacles()
+                with self.task.dataset.test.sealed():
+                    found = [] if self.ledger.resumed else await self.obstacles()
                 if wrong := wrong_in_file(found):
                     raise together(wrong)
                 lacking = "\n".join(str(error) for error in found)
@@ -124,24 +131,9 @@ class Session:
         return [*lms_not_ready(lms_of(self.task), self.runtime), *await not_ready(self.task, studies)]
 
     async def _course(self) -> Report:
-        task, status, broken = self.task, "finished", None
-        self._hold_for_proof()
-        baseline = current = task.workflow
-        base_study = self._study(baseline, 0, "baseline")
-        try:
-            self._check_answered(await base_study.evaluate(baseline))
-            self._hold_for_proof()
-            for turn in range(task.spec.rounds):
-                for index, (name, optimizer) in enumerate(self.optimizers):
-                    study = self._study(current, turn * len(self.optimizers) + index + 1, name)
-                    await self._improve(study, optimizer)
-                    current = study.best
-        except BudgetSpent as spent:
-            self.ledger.bill.check_answered()
-            status = "budget"
-            self._tell("budget_spent", message=str(spent))
-        except PluginError as error:
-            status, broken = "failed", str(error)
+        task, baseline = self.task, self.task.workflow
+        with task.dataset.test.sealed():
+            status, broken = await self._search()
         winner = self._pick()
         self._tell("testing", winner=winner.hash, changed=winner != baseline)
         self.ledger.hold()
@@ -149,6 +141,27 @@ class Session:
         if status == "finished" and len(pairs) < len(task.dataset.test):
             status = "budget"  # with more of it the rest can be tested
         return self._report(status, winner, pairs, broken)
+
+    async def _search(self) -> tuple[str, str | None]:
+        """The baseline and then the optimizers, each from the best so far; (status, what broke)."""
+        self._hold_for_proof()
+        baseline = current = self.task.workflow
+        base_study = self._study(baseline, 0, "baseline")
+        try:
+            self._check_answered(await base_study.evaluate(baseline))
+            self._hold_for_proof()
+            for turn in range(self.task.spec.rounds):
+                for index, (name, optimizer) in enumerate(self.optimizers):
+                    study = self._study(current, turn * len(self.optimizers) + index + 1, name)
+                    await self._improve(study, optimizer)
+                    current = study.best
+        except BudgetSpent as spent:
+            self.ledger.bill.check_answered()
+            self._tell("budget_spent", message=str(spent))
+            return "budget", None
+        except PluginError as error:
+            return "failed", str(error)
+        return "finished", None
 
     def _check_answered(self, baseline: Evaluation) -> None:
         """Raises LMError where no row of the baseline was answered: a mistyped model or a server that is down, not a weak one. The
@@ -231,7 +244,7 @@ class Session:
 
     async def _test(self, baseline: Workflow, winner: Workflow) -> list[tuple[Result, Result]]:
         """Baseline and winner on the sealed rows, row by row, as far as the budget goes: only whole pairs count."""
-        test = self.task.dataset.test
+        test = self.task.dataset.test.open()
         programs = [self.evaluator.program(w) for w in (baseline, winner)]
         pairs: list[tuple[Result, Result] | None] = [None] * len(test)
 
@@ -249,6 +262,9 @@ class Session:
         for workflow, side in sides:
             results = tuple(p[side] for p in done)
             await self._store_evaluation(Evaluation(workflow, "test", results, len(done) == len(test)))
+        if winner != baseline:
+            keys = sealed_row_keys(self.task, [a.example for a, _ in done])
+            record_test(self.store, self.run_id, winner.hash, keys)
         return done
 
     # Events and the store
@@ -322,7 +338,7 @@ class Session:
                 pairs: list[tuple[Result, Result]] | None = None, error: str | None = None) -> Report:  # fmt: skip
         best = self.progress.best
         winner = winner or (best.workflow if best is not None else self.task.workflow)
-        warnings = [*self.task.dataset.warnings, *leaks(self.task, winner), *self._not_reached()]
+        warnings = [*self.task.dataset.warnings, *self._not_reached()]
         return build_report(
             run=self.run, status=status, task=self.task, winner=winner, evaluations=self.progress.complete,
             pairs=pairs, ledger=self.ledger, database=str(self.store.path), candidates=len(self._candidates),
@@ -338,23 +354,38 @@ class Session:
                 f"them (workbench show {self.run} lists them)"] if left > 0 else []  # fmt: skip
 
     def _finish(self, report: Report) -> None:
-        """Write the result file and the report. The file is made whole under another name first, then renamed."""
+        """Write the result files and the report. A file is made whole under another name first, then renamed.
+
+        Only what is proved takes the place of the baseline: val chose the winner, and val is too kind to it.
+        """
         if report.test_rows or report.status in ("finished", "budget"):
-            out = self.options.path
-            kept = self.task.workflow if report.loss_shown else report.winner
-            try:
-                write_workflow(self.task, kept, out, report)
-            except OSError as error:
-                report.warnings.append(f"{out} cannot be written ({error}); once there is a place for it: workbench export "
-                                       f"{self.run} --db {self.store.path} --out FILE")  # fmt: skip
-            else:
-                report.workflow = str(out)
-                self.store.write("insert into artifacts (run_id, name, path, sha256) values (?, 'workflow', ?, ?)",
-                                 self.run_id, str(out.resolve()), kept.hash)  # fmt: skip
+            changed = report.winner != self.task.workflow
+            taken = report.proved or (self.options.keep_unproved and changed)
+            report.kept = report.winner if taken else self.task.workflow
+            if changed and not taken and not report.loss_shown:
+                report.unproved = self._write(report, report.winner, self.options.unproved_path)
+            report.workflow = self._write(report, report.kept, self.options.path)
         self.store.write("update runs set status = ?, finished = ?, report = ?, seconds = ? where id = ?",
                          report.status, now(), dumps({**report.as_dict(), "lines": report.lines()}), self.ledger.seconds, self.run_id)  # fmt: skip
         self._tell("run_finished", report=report)
         self.store.flush()
+
+    def _write(self, report: Report, workflow: Workflow, out: Path) -> str | None:
+        """Write a result file; its path, or None with a warning in the report."""
+        head = report.headline()
+        if workflow != report.winner:
+            head.append("This file keeps the baseline.")
+        elif workflow != self.task.workflow and not report.proved:
+            head.append("This file has the changes all the same.")
+        try:
+            write_workflow(self.task, workflow, out, head)
+        except OSError as error:
+            report.warnings.append(f"{out} cannot be written ({error}); once there is a place for it: workbench export "
+                                   f"{self.run} --db {self.store.path} --out FILE")  # fmt: skip
+            return None
+        self.store.write("insert into artifacts (run_id, name, path, sha256) values (?, 'workflow', ?, ?)",
+                         self.run_id, str(out.resolve()), workflow.hash)  # fmt: skip
+        return str(out)
 
     def _catch_signals(self, course: asyncio.Task[Any]) -> None:
         """First signal: no new calls, those under way are waited for, at most 10 s. Second signal: stop now."""

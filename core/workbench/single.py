@@ -11,10 +11,12 @@ from workbench.data import Example
 from workbench.errors import BudgetSpent, SpecError, suggest
 from workbench.evaluate import Evaluation, Evaluator, Result, unanswered
 from workbench.ledger import Ledger
+from workbench.looks import record_test
 from workbench.loop import run_course
 from workbench.outcomes import TrainRows
 from workbench.overrides import kept_surroundings
 from workbench.proof import interval
+from workbench.report import sealed_row_keys
 from workbench.run import prepare
 from workbench.runtime import Consent, Runtime
 from workbench.store import Store, dumps, now
@@ -52,7 +54,9 @@ def run_single(path: Path, inputs: dict[str, str] | None, index: int | None, set
 def evaluate_file(path: Path, split: str, sets: Sequence[tuple[str, Any]], database: str) -> dict[str, Any]:
     """Score a workflow on one split. Of train the score of each row is kept, as in a run that optimizes."""
     _, _, task, _ = prepare(path, sets)
-    rows = getattr(task.dataset, split)
+    rows = task.dataset.test.open() if split == "test" else getattr(task.dataset, split)
+    if not rows:
+        raise SpecError(f"{split} has no rows", hint="; ".join(task.dataset.warnings) or "Name another with --split.")
 
     async def job(evaluator: Evaluator) -> dict[str, Any]:
         ledger, program = evaluator.runtime.ledger, evaluator.program(task.workflow)
@@ -76,6 +80,8 @@ def evaluate_file(path: Path, split: str, sets: Sequence[tuple[str, Any]], datab
             raise
         if (error := unanswered(evaluation)) is not None:
             raise error
+        if split == "test":  # who looks at sealed rows now and optimizes later has looked before
+            record_test(ledger.store, ledger.run_id, task.workflow.hash, sealed_row_keys(task, rows))
         objectives = evaluation.objectives
         return {
             "run": run["run"], "split": split, "score": evaluation.score, "ci95": list(interval(evaluation.scores)), "n": len(rows),

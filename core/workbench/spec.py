@@ -69,6 +69,9 @@ class DataSpec(Strict):
     fields: dict[str, str] = Field(default_factory=dict, description="new name: name in the row, dotted if nested")
     limit: int | None = Field(None, ge=1, description="use at most so many rows of each file")
     options: dict[str, Any] = Field(default_factory=dict, description="passed to the reader")
+    cluster: str | None = Field(
+        None, description="rows with the same value here count once in the proof; default: rows with the same inputs"
+    )
 
     @model_validator(mode="after")
     def _one_form(self) -> DataSpec:

@@ -10,6 +10,7 @@ attempts      attempts that failed, and requests whose outcome nobody knows beca
 texts         large texts once, by hash
 events        what happened, in order
 artifacts     files that a run wrote
+sealed_tests  tests of a changed workflow on sealed rows; sealed_test_rows names each row by a hash of its inputs
 
 An answer is in the file before anyone sees it: it goes through `write`, which commits what one turn of the event loop
 has brought. No death of the process, however it comes, can take it any more. The commit does not wait for the disk
@@ -34,7 +35,7 @@ from typing import Any, TypeVar
 from workbench.behind import Behind
 from workbench.errors import StoreError
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 T = TypeVar("T")
 
@@ -72,6 +73,16 @@ create table artifacts (
     sha256 text not null);
 """
 
+_M002_SEALED_TESTS = """
+create table sealed_tests (
+    id integer primary key, run_id integer not null references runs(id), candidate text not null, n integer not null,
+    at text not null);
+create table sealed_test_rows (
+    test_id integer not null references sealed_tests(id) on delete cascade, row text not null,
+    primary key (test_id, row)) without rowid;
+create index sealed_test_rows_row on sealed_test_rows(row);
+"""
+
 
 def _migrations() -> Any:
     from sqlite_utils import Migrations
@@ -80,11 +91,19 @@ def _migrations() -> Any:
 
     @migrations()
     def m001_initial(db: Any) -> None:
-        for statement in _M001_INITIAL.split(";"):
-            if statement.strip():
-                db.conn.execute(statement)
+        _run_script(db, _M001_INITIAL)
+
+    @migrations()
+    def m002_sealed_tests(db: Any) -> None:
+        _run_script(db, _M002_SEALED_TESTS)
 
     return migrations
+
+
+def _run_script(db: Any, script: str) -> None:
+    for statement in script.split(";"):
+        if statement.strip():
+            db.conn.execute(statement)
 
 
 #: Seconds until what was committed is on the disk for good.

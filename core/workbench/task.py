@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 from pydantic import ValidationError
 
-from workbench.data import Dataset, Example, input_signature, make_examples, split_examples
+from workbench.copies import Copies, normalised_inputs, number_fields
+from workbench.data import Dataset, Example, SealedRows, make_examples, split_examples
 from workbench.embed import check_embeds
 from workbench.errors import PluginError, SpecError, all_of, suggest
 from workbench.metric import Metric, parse_call
@@ -37,13 +38,25 @@ class Task:
     @property
     def data_hash(self) -> str:
         """Changes when any row or its split changes; a run cannot be resumed on other data."""
-        d = self.dataset
-        return digest([[dict(e.fields) for e in part] for part in (d.train, d.val, d.test)])
+        return self.dataset.data_hash
 
     @property
     def test_hash(self) -> str:
         """Changes when a sealed row changes."""
-        return digest([dict(e.fields) for e in self.dataset.test])
+        return self.dataset.test_hash
+
+    @property
+    def target(self) -> str | None:
+        """The field of a row that the metric compares with, if it names one."""
+        target = getattr(self.metric, "target", None)
+        return target if isinstance(target, str) else None
+
+    def cluster_of(self, row: Example) -> str:
+        """Rows of one cluster count once in the proof: those with the same `data: cluster`, else with the same inputs."""
+        field = self.spec.data.cluster
+        if field is not None and field in row:
+            return f"{field}: {row[field]!r}"
+        return normalised_inputs(row, self.inputs) or row.id
 
     @property
     def referred_hash(self) -> str:
@@ -89,9 +102,10 @@ def load_task(spec: Spec, source: Source, base: Path) -> Task:
         lambda: _check_fields(workflow, dataset, inputs, source),
         lambda: _check_metric_fields(metric, workflow, dataset, source),
     ))  # fmt: skip
-    target = getattr(metric, "target", None)
-    needed = [*inputs, *([target] if isinstance(target, str) else [])]
-    return Task(spec, source, workflow, _with_warnings(dataset, inputs, needed), metric, inputs)
+    task = Task(spec, source, workflow, dataset, metric, inputs)
+    needed = [*inputs, *(name for name in (task.target, spec.data.cluster) if name is not None)]
+    dataset = _without_copies(_with_warnings(dataset, inputs, needed), inputs, task.target)
+    return replace(task, dataset=dataset)
 
 
 def sections(spec: Spec, source: Source, base: Path, inherited: list[Inherited]) -> dict[str, Callable[[], Any]]:
@@ -233,14 +247,19 @@ def load_data(spec: Spec, source: Source, base: Path) -> Dataset:
     if data.file is not None:
         examples = _read(data, "file", data.file, source, base)
         sizes = _sizes(data, len(examples), source)
-        train, val, test = split_examples(examples, sizes, data.seed)
-        return Dataset(tuple(train), tuple(val), tuple(test))
+        return _sealed(*split_examples(examples, sizes, data.seed))
     parts = []
     for key in ("train", "val", "test"):
         location = getattr(data, key)
         rows = _read(data, key, location, source, base) if location else []
         parts.append(tuple(Example(f"{key}:{e.id}", e.fields) for e in rows))
-    return Dataset(*parts)
+    return _sealed(*parts)
+
+
+def _sealed(train: Sequence[Example], val: Sequence[Example], test: Sequence[Example]) -> Dataset:
+    """The three splits, the test rows among them sealed."""
+    contents = [[dict(row.fields) for row in part] for part in (train, val, test)]
+    return Dataset(tuple(train), tuple(val), SealedRows(test), (), digest(contents), digest(contents[2]))
 
 
 def _read(data: DataSpec, key: str, location: str, source: Source, base: Path) -> list[Example]:
@@ -294,7 +313,7 @@ def _sizes(data: DataSpec, n: int, source: Source) -> tuple[int, int, int]:
 
 def _check_fields(workflow: Workflow, dataset: Dataset, inputs: tuple[str, ...], source: Source) -> None:
     """Every input must be in a row of every split; rows without it fail one by one, as data, and `_with_warnings` tells."""
-    for part in (dataset.train, dataset.val, dataset.test):
+    for part in (dataset.train, dataset.val, dataset.test.open()):
         if not part:
             continue
         for name in inputs:
@@ -314,25 +333,40 @@ def _check_metric_fields(metric: Metric, workflow: Workflow, dataset: Dataset, s
     if isinstance(field_name, str) and written and field_name not in written:
         raise source.error(("metric",), f"the metric reads the field '{field_name}', which no node writes",
                            suggest(field_name, written))  # fmt: skip
-    rows = dataset.val or dataset.test
+    rows = dataset.val or dataset.test.open()
     if isinstance(target, str) and not any(target in row for row in rows):
         raise source.error(("metric",), f"the metric compares with '{target}', which the data do not have",
                            suggest(target, rows[0]))  # fmt: skip
 
 
 def _with_warnings(dataset: Dataset, inputs: tuple[str, ...], needed: Sequence[str]) -> Dataset:
-    """Say where splits share a row: a gain on such rows may be memory; and where rows lack a field that is needed."""
-    parts = {"train": dataset.train, "val": dataset.val, "test": dataset.test}
-    keys = {name: {input_signature(e, inputs) for e in part} for name, part in parts.items()}
-    warnings = [
-        f"{len(shared)} of the {len(parts[b])} {b} rows have the same inputs as a {a} row"
-        for a, b in (("train", "test"), ("val", "test"), ("train", "val"))
-        if (shared := keys[a] & keys[b])
-    ]
-    for name, part in parts.items():
+    """Say where train and val share a row, and where rows lack a field that is needed."""
+    known = {normalised_inputs(row, inputs) for row in dataset.train}
+    shared = sum(normalised_inputs(row, inputs) in known for row in dataset.val) if known else 0
+    warnings = [f"{shared} of the {len(dataset.val)} val rows have the same inputs as a train row"] if shared else []
+    for name, part in (("train", dataset.train), ("val", dataset.val), ("test", dataset.test.open())):
         for field in dict.fromkeys(needed):
             if lacking := [row.id for row in part if field not in row]:
                 warnings.append(
                     f"{len(lacking)} of the {len(part)} {name} rows have no field '{field}', e.g. {lacking[0]}"
                 )
-    return Dataset(dataset.train, dataset.val, dataset.test, tuple(warnings))
+    return replace(dataset, warnings=(*dataset.warnings, *warnings))
+
+
+def _without_copies(dataset: Dataset, inputs: tuple[str, ...], target: str | None) -> Dataset:
+    """Leave test rows out of the test that are copies of a train or val row, exact or near, and say how many."""
+    test = dataset.test.open()
+    others = [*(("train", row) for row in dataset.train), *(("val", row) for row in dataset.val)]
+    numbers = number_fields([*(row for _, row in others), *test], inputs)
+    copies = Copies(others, [name for name in inputs if name not in numbers], target, bool(numbers))
+    found = [(row, copies.find(row)) for row in test]
+    copied = [(row, copy) for row, copy in found if copy is not None]
+    if not copied:
+        return dataset
+    near = sum(is_near for _, (_, _, is_near) in copied)
+    row, (split, other, _) = copied[0]
+    kind = " (" + (f"{near} of them nearly, " if near else "") + f"e.g. {row.id} of the {split} row {other.id})"
+    warning = (f"{len(copied)} of the {len(test)} test rows have the same inputs as a train or val row{kind}: they are left "
+               "out of the test")  # fmt: skip
+    kept = SealedRows(row for row, copy in found if copy is None)
+    return replace(dataset, test=kept, warnings=(warning, *dataset.warnings))

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workbench.data import Example, input_signature
+from workbench.copies import normalised_inputs
+from workbench.data import Example
 from workbench.errors import SpecError, StoreError
 from workbench.outcomes import drawn_by_weight, frontier, train_scores
 from workbench.run import prepare_stored
@@ -91,8 +92,8 @@ def load_failed(settings: Failures, base: Path, database: str, names: Sequence[s
 
 def _train_alone(task: Task) -> list[Example]:
     """Train rows whose inputs no row of val or test has: where splits share a row, it stays out of every request."""
-    held = {input_signature(e, task.inputs) for part in (task.dataset.val, task.dataset.test) for e in part}
-    return [e for e in task.dataset.train if input_signature(e, task.inputs) not in held]
+    held = {normalised_inputs(e, task.inputs) for part in (task.dataset.val, task.dataset.test.open()) for e in part}
+    return [e for e in task.dataset.train if normalised_inputs(e, task.inputs) not in held]
 
 
 def _tool_weight(name: str, seen: Sequence[tuple[Example, Any, Sequence[float]]], floor: float) -> float:

@@ -21,6 +21,10 @@ _DB = click.option("--db", default="workbench.db", envvar="WORKBENCH_DB", show_d
 _JSON = click.option("--json", "as_json", is_flag=True, help="End with one line of JSON on stdout.")
 _SET = click.option("--set", "sets", multiple=True, metavar="ADDRESS=VALUE",
                     help="Change a setting of the file, e.g. nodes.answer.samples=3.")  # fmt: skip
+_REQUIRE_GAIN = click.option("--require-gain", is_flag=True,
+                             help="Exit 100 if nothing is proved on the sealed test.")  # fmt: skip
+_KEEP_UNPROVED = click.option("--keep-unproved", is_flag=True,
+                              help="Write the best candidate to --out though no gain is shown.")  # fmt: skip
 _SEED = click.option("--seed", type=int, help="Seed of everything random.")
 
 
@@ -225,11 +229,12 @@ def eval_command(file: Path, split: str, sets: tuple[str, ...], seed: int | None
 @_SEED
 @_DB
 @_budgets
-@click.option("--out", default="optimized.yaml", show_default=True, help="Where to write the better workflow.")
-@click.option("--require-gain", is_flag=True, help="Exit 100 if the gain is not shown on the sealed test.")
+@click.option("--out", default="optimized.yaml", show_default=True, help="Where to write the result.")
+@_REQUIRE_GAIN
+@_KEEP_UNPROVED
 @_JSON
 def optimize_command(file: Path, sets: tuple[str, ...], seed: int | None, db: str, out: str, require_gain: bool,
-                     as_json: bool, budget_calls: int | None, budget_usd: float | None,
+                     keep_unproved: bool, as_json: bool, budget_calls: int | None, budget_usd: float | None,
                      budget_minutes: float | None) -> None:  # fmt: skip
     """Make the workflow better within the budget, and prove it on sealed data."""
     from workbench.progress import listener
@@ -237,7 +242,7 @@ def optimize_command(file: Path, sets: tuple[str, ...], seed: int | None, db: st
 
     settings = _settings(sets, seed, calls=budget_calls, usd=budget_usd, minutes=budget_minutes)
     with listener(quiet=as_json) as listen:
-        report = optimize(file, options=Options(settings, out), database=db, listener=listen)
+        report = optimize(file, options=Options(settings, out, keep_unproved), database=db, listener=listen)
     _finish(report, as_json, require_gain)
 
 
@@ -245,11 +250,12 @@ def optimize_command(file: Path, sets: tuple[str, ...], seed: int | None, db: st
 @_sandboxes
 @click.argument("run", default="last")
 @_DB
-@click.option("--out", default=None, help="Where to write the better workflow (default: as first asked).")
+@click.option("--out", default=None, help="Where to write the result (default: as first asked).")
 @_budgets
-@click.option("--require-gain", is_flag=True, help="Exit 100 if the gain is not shown on the sealed test.")
+@_REQUIRE_GAIN
+@_KEEP_UNPROVED
 @_JSON
-def resume_command(run: str, db: str, out: str | None, require_gain: bool, as_json: bool,
+def resume_command(run: str, db: str, out: str | None, require_gain: bool, keep_unproved: bool, as_json: bool,
                    budget_calls: int | None, budget_usd: float | None,
                    budget_minutes: float | None) -> None:  # fmt: skip
     """Go on with a run that was killed, interrupted or failed; what is recorded is not paid again."""
@@ -258,7 +264,7 @@ def resume_command(run: str, db: str, out: str | None, require_gain: bool, as_js
 
     settings = _settings((), None, calls=budget_calls, usd=budget_usd, minutes=budget_minutes)
     with listener(quiet=as_json) as listen:
-        report = resume(run, database=db, listener=listen, options=Options(settings, out))
+        report = resume(run, database=db, listener=listen, options=Options(settings, out, keep_unproved))
     _finish(report, as_json, require_gain)
 
 
@@ -273,5 +279,5 @@ def _finish(report: Report, as_json: bool, require_gain: bool) -> None:
         sys.exit(130)
     if report.status == "failed":
         sys.exit(1)
-    if require_gain and not report.gain_shown:
+    if require_gain and not report.proved:
         sys.exit(100)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import copy
 import random
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from workbench.study import Optimizer, Study
@@ -16,6 +17,7 @@ from workbench.workflow import Workflow
 
 Check = Callable[[Optimizer], None]
 CEILINGS = (1, 2, 5, 17, 50, 200)
+SEALED = "test row"  # stands in each of the simulated test rows, and nowhere else
 
 
 def check_optimizer(optimizer: Optimizer | type[Optimizer], **parameters: Any) -> None:
@@ -75,18 +77,58 @@ def check_honours_any_budget(optimizer: Optimizer) -> None:
 
 
 def check_never_sees_test_rows(optimizer: Optimizer) -> None:
-    """No test row is sent to a model before the winner is chosen, and the study leads to none."""
-    peeked: list[str] = []
+    """No test row is in any message to a model before the winner is chosen, in any candidate, or in anything that can be
+    reached from the study; and the seal of the test rows is not tried."""
+    reached: list[str] = []
 
     class Watched(_Wrapped):
         async def optimize(self, study: Study) -> Workflow:
-            peeked.extend(name for name in vars(study) if "test" in name.lower())
-            return await super().optimize(study)
+            try:
+                return await super().optimize(study)
+            finally:
+                reached.extend(_reachable_test_rows(study))
 
     run = _run(Watched(inner=optimizer), calls=300)
-    early = [text for text in run.lm.texts[: run.before_test] if "test row" in text]
+    early = [text for text in run.lm.messages[: run.before_test] if SEALED in text]
     assert not early, f"{_name(optimizer)} asked a model about a sealed test row: {early[0]!r}"
-    assert not peeked, f"the study has {peeked}"
+    assert not reached, f"{_name(optimizer)} leaves a sealed test row where the study leads to it: {reached[0]}"
+    told = [tree for tree in run.trees if SEALED in tree]
+    assert not told, f"{_name(optimizer)} writes sealed test rows into a candidate: {told[0][:200]}"
+    assert "sealed test rows" not in (run.report.error or ""), f"{_name(optimizer)} asked for the sealed test rows"
+
+
+def _reachable_test_rows(root: Any) -> list[str]:
+    """Where a text of a test row stands among all that an object leads to, by attributes, items, closures and methods.
+    Classes, modules and globals are left out: through them everything leads everywhere."""
+    found, seen, todo = [], set(), [("study", root)]
+    while todo:
+        path, value = todo.pop()
+        if id(value) in seen or isinstance(value, type | ModuleType | int | float | bool | None):
+            continue
+        seen.add(id(value))
+        if isinstance(value, str):
+            found += [f"{path}: {value[:80]!r}"] if SEALED in value else []
+        elif isinstance(value, Mapping):
+            todo += [(f"{path}[{key!r}]", inner) for key, inner in list(value.items())]
+        elif isinstance(value, list | tuple | set | frozenset):
+            todo += [(f"{path}[{i}]", inner) for i, inner in enumerate(list(value))]
+        if isinstance(value, FunctionType):
+            cells = value.__closure__ or ()
+            todo += [(f"{path}.<closure>", cell.cell_contents) for cell in cells if _is_filled(cell)]
+        if isinstance(value, MethodType):
+            todo.append((f"{path}.__self__", value.__self__))
+        todo += [(f"{path}.{name}", inner) for name, inner in list(getattr(value, "__dict__", {}).items())]
+        slots = [name for cls in type(value).__mro__ for name in getattr(cls, "__slots__", ())]
+        todo += [(f"{path}.{name}", getattr(value, name)) for name in slots if hasattr(value, name)]
+    return found
+
+
+def _is_filled(cell: CellType) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return False
+    return True
 
 
 def check_is_deterministic(optimizer: Optimizer) -> None:

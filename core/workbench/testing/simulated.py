@@ -45,7 +45,8 @@ class SimulatedLM:
     identity: str = "simulated"
     concurrency: int = 4
     requests: int = 0
-    texts: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)  # the last message of each request
+    messages: list[str] = field(default_factory=list)  # all messages of each request
     keys: list[str] = field(default_factory=list)
 
     async def complete(self, request: Request) -> Response:
@@ -56,6 +57,7 @@ class SimulatedLM:
         self.keys.append(key)
         question = str(request.messages[-1]["content"])
         self.texts.append(question)
+        self.messages.append("\n".join(str(message["content"]) for message in request.messages))
         if _share(key, "fail") < self.fail:
             raise LMError("server", "simulated server error")
         if self.refuse:
@@ -138,6 +140,7 @@ class SimulatedRun:
     lm: SimulatedLM
     folder: Path
     before_test: int  # requests until the sealed test began
+    trees: list[str]  # of every candidate, as JSON
 
     def candidates(self) -> list[tuple[str, float | None]]:
         """(hash, score on val) of every candidate in order."""
@@ -169,4 +172,9 @@ def run_simulated(
         "pool": SimulatedPool(lm), "options": Options(out=str(folder / "out.yaml")),
     }  # fmt: skip
     report = resume("last", **settings) if again else optimize(path, **settings)
-    return SimulatedRun(report, lm, folder, begun[0] if begun else lm.requests)
+    store = Store(folder / "run.db")
+    try:
+        trees = [row["tree"] for row in store.rows("select tree from candidates order by run_id, seq")]
+    finally:
+        store.close()
+    return SimulatedRun(report, lm, folder, begun[0] if begun else lm.requests, trees)
