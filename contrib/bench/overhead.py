@@ -1,7 +1,8 @@
 """Overhead of an evaluation against an echo server with a fixed latency, side by side with dspy.Evaluate.
 
-    python lm_server.py --echo --latency 0.05 --port 8111       (any OpenAI-compatible echo server)
-    python contrib/bench/overhead.py --url http://127.0.0.1:8111/v1
+    python contrib/bench/overhead.py [--url URL]
+
+Without --url it starts `echo_server.py` for itself; with it, any OpenAI-compatible echo server of that latency will do.
 
 The ideal is calls / concurrency x latency. All sides run in this process, on the same rows, one call an example. "Client
 alone" sends the same requests without workflow, journal and budget: what it needs above the ideal is HTTP, the server and
@@ -13,8 +14,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from workbench.data import Example
@@ -102,24 +107,41 @@ def dspys(url: str, rows: list[dict], concurrency: int) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--url", default="http://127.0.0.1:8111/v1")
+    parser.add_argument("--url", help="an echo server; default: one of its own")
     parser.add_argument("--calls", type=int, default=2000)
     parser.add_argument("--concurrency", type=int, default=64)
     parser.add_argument("--latency", type=float, default=0.05)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--no-dspy", action="store_true")
     args = parser.parse_args()
+    with nullcontext(args.url) if args.url else echo_server(args.latency) as url:
+        compare(url, args)
+
+
+@contextmanager
+def echo_server(latency: float) -> Iterator[str]:
+    """The base URL of an echo server in a process of its own, for as long as the block runs."""
+    command = [sys.executable, str(Path(__file__).with_name("echo_server.py")), "--latency", str(latency)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.terminate()
+
+
+def compare(url: str, args: argparse.Namespace) -> None:
     rows = [{"question": f"What is {i} plus {i}?"} for i in range(args.calls)]
     ideal = args.calls / args.concurrency * args.latency
     print(f"ideal {ideal:.3f} s: {args.calls} calls, {args.concurrency} at once, {args.latency} s each")
-    found = [ours(args.url, rows, args.concurrency) for _ in range(args.repeats)]
+    found = [ours(url, rows, args.concurrency) for _ in range(args.repeats)]
     fresh, replay = [f for f, _ in found], [r for _, r in found]
     print(f"workbench      {statistics.median(fresh):.3f} s = {statistics.median(fresh) / ideal:.3f} x ideal  {fresh}")
     print(f"  its replay   {args.calls / statistics.median(replay):,.0f} journalled calls a second")
-    floor = [client(args.url, rows, args.concurrency) for _ in range(args.repeats)]
+    floor = [client(url, rows, args.concurrency) for _ in range(args.repeats)]
     print(f"client alone   {statistics.median(floor):.3f} s = {statistics.median(floor) / ideal:.3f} x ideal  {floor}")
     if not args.no_dspy:
-        theirs = [dspys(args.url, rows, args.concurrency) for _ in range(args.repeats)]
+        theirs = [dspys(url, rows, args.concurrency) for _ in range(args.repeats)]
         print(
             f"dspy.Evaluate  {statistics.median(theirs):.3f} s = {statistics.median(theirs) / ideal:.3f} x ideal"
             f"  {theirs}"
