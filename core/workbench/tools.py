@@ -5,7 +5,8 @@
 `mcp:COMMAND ARGS#name`          the tool `name` of the MCP server that the command starts (extra `[mcp]`)
 `sandbox:python`                 runs Python that the model writes, in the sandbox, and gives what it prints
 
-A model without native tool calls writes a line `call: {"tool": NAME, "arguments": {...}}`.
+A model without native tool calls is asked for a line `call: {"tool": NAME, "arguments": {...}}`; `workbench.call_parser` reads
+it, and what models write in its place.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from workbench.call_parser import Reading, correction, read_text
 from workbench.errors import NodeError, SpecError, suggest
 from workbench.lm import Response
 
@@ -232,20 +234,38 @@ def described(tool: Tool, hidden: Collection[str] = ()) -> str:
     return f"- {tool.name}({json.dumps(arguments)}): {tool.description.splitlines()[0] if tool.description else ''}"
 
 
-def calls_in(response: Response) -> list[dict[str, Any]]:
-    """Tool calls ({name, arguments, id?}), native ones or a line `call: {...}`; the first such line counts.
+def read_calls(
+    response: Response, tools: Collection[Tool] = (), outputs: Collection[str] = (), hidden: Collection[str] = ()
+) -> Reading:
+    """What an answer calls: native calls, or the first call in its text (`workbench.call_parser`).
 
-    name is None for a line that cannot be read; arguments that are no JSON are None.
+    tools: those that may be called; calls in other forms than the line `call: {...}` are read only of these. outputs: labels
+    of an answer in the form asked for. hidden: arguments that the model does not give. Arguments that are not JSON are None.
     """
     if response.tool_calls:
-        return [{"id": c["id"], "name": c["name"], "arguments": _loaded(c["arguments"])} for c in response.tool_calls]
-    found = re.search(r"(?im)^\s*call:\s*(\{.*\})\s*$", response.text)
-    if not found:
-        return []
-    body = _loaded(found.group(1))
-    if not isinstance(body, dict):
-        return [{"name": None, "arguments": None}]
-    return [{"name": body.get("tool") or body.get("name"), "arguments": body.get("arguments", {})}]
+        return Reading(
+            [{"id": c["id"], "name": c["name"], "arguments": _loaded(c["arguments"])} for c in response.tool_calls]
+        )
+    return read_text(response.text, arguments_of(tools, hidden), outputs, response.finish == "length")
+
+
+def calls_in(response: Response, tools: Collection[Tool] = (), hidden: Collection[str] = ()) -> list[dict[str, Any]]:
+    """The calls of `read_calls`, where an attempt that cannot be read is nothing."""
+    return list(read_calls(response, tools, hidden=hidden).calls)
+
+
+def arguments_of(tools: Collection[Tool], hidden: Collection[str] = ()) -> dict[str, list[str]]:
+    """Names of the arguments of each tool, in their order, as far as they are known; less the hidden ones."""
+    return {tool.name: [a for a in tool.schema.get("properties", ()) if a not in hidden] for tool in tools}
+
+
+def unreadable_call(
+    ctx: Context, response: Response, reading: Reading, tools: Collection[Tool], hidden: Collection[str] = ()
+) -> str:
+    """What the model is told of a call that cannot be read. It is noted on the span, so that a report can count it."""
+    seen = {"said": response.text[:200], "why": reading.fault}
+    ctx.note(unreadable_calls=[*ctx.span.notes.get("unreadable_calls", []), seen])
+    return correction(reading, arguments_of(tools, hidden))
 
 
 def _loaded(text: Any) -> Any:

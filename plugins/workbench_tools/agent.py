@@ -21,8 +21,26 @@ from workbench.lm import Response
 from workbench.nodes import NodeConfig, SignatureNode
 from workbench.runtime import Context
 from workbench.signature import parse_signature
-from workbench.tools import Tool, call_tool, calls_in, check_policy, described, load_tool, sandboxed
-from workbench_tools.toolset import LAZY, REGISTER, Shown, ToolIndex, check_wrapper, crossover, prompt_characters
+from workbench.tools import (
+    Tool,
+    call_tool,
+    check_policy,
+    described,
+    load_tool,
+    read_calls,
+    sandboxed,
+    unreadable_call,
+)
+from workbench_tools.toolset import (
+    LAZY,
+    REGISTER,
+    REGISTRATION,
+    Shown,
+    ToolIndex,
+    check_wrapper,
+    crossover,
+    prompt_characters,
+)
 from workbench_tools.user import RULES, SimulatedUser, UserConfig, said_to_user
 
 _RULES = """\
@@ -160,6 +178,11 @@ class Agent(SignatureNode):
     def index(self) -> ToolIndex:
         return ToolIndex(list(self.tools.values()), self.config.asked)
 
+    @cached_property
+    def readable(self) -> Collection[Tool]:
+        """The tools whose calls are read in other forms than the one asked for."""
+        return [*self.tools.values(), *([REGISTRATION] if self.config.register_ == "lazy" else [])]
+
     def called(self) -> Collection[str]:
         return self.tools
 
@@ -208,15 +231,25 @@ class Agent(SignatureNode):
             messages.append({"role": "assistant", "content": self._answer(demo)})
         messages.append({"role": "user", "content": self._question(inputs)})
         user = SimulatedUser(self.config.user, inputs, self._question(inputs)) if self.config.user else None
+        labels = (*self.outputs, *(["say"] if user else []))
+        corrected = False
         for step in range(self.config.max_steps):
             ctx.span.turn = step
             response = await self._ask(messages, shown, ctx)
-            calls = calls_in(response)
-            if user and not calls and (said := said_to_user(response.text)):
+            reading = read_calls(response, self.readable, labels)
+            calls = reading.calls
+            if user and not calls and (said := said_to_user(response.text, self.outputs)):
                 text, over = await user.replies(said, ctx)
                 text += "\n(The user has ended the conversation. Give the answer.)" if over else ""
                 messages += [_said(response), {"role": "user", "content": text.strip()}]
                 continue
+            if reading.fault:
+                told = unreadable_call(ctx, response, reading, self.readable)
+                # What may be an answer after all is accepted as one the second time.
+                if reading.certain or not corrected:
+                    corrected = True
+                    messages += [_said(response), {"role": "user", "content": told}]
+                    continue
             if not calls:
                 try:
                     return plain.parse(self.signature, response.text, response.finish == "length")[0]
