@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from workbench import plain
 from workbench.errors import NodeError, SpecError, suggest
 from workbench.lm import Response
-from workbench.nodes import NodeConfig, SignatureNode
+from workbench.nodes import EXCHANGE, NodeConfig, SignatureNode
 from workbench.runtime import Context
 from workbench.signature import parse_signature
 from workbench.tools import (
@@ -31,6 +31,7 @@ from workbench.tools import (
     sandboxed,
     unreadable_call,
 )
+from workbench.trace import Span
 from workbench_tools.toolset import (
     LAZY,
     REGISTER,
@@ -95,7 +96,8 @@ class AgentConfig(NodeConfig):
     tools: list[str] = Field(default_factory=list, description="python:module.function or mcp:COMMAND ARGS#name")
     functions: list[Forged] = Field(default_factory=list, description="tools written as source, run in the sandbox")
     instructions: str = Field("", description="what to do, in words")
-    demos: list[dict[str, Any]] = Field(default_factory=list, description="worked examples: inputs and outputs")
+    demos: list[dict[str, Any]] = Field(default_factory=list, description="worked examples: inputs and outputs, and under "
+                                        "_exchange the messages between them")  # fmt: skip
     register_: Literal["all", "lazy"] = Field("all", alias="register", description="lazy: only names of tools are shown, "
                                               "and the model registers those that it needs")  # fmt: skip
     nearest: int = Field(0, ge=0, le=1000, description="show only so many tools, those nearest to the input; with "
@@ -155,6 +157,8 @@ class Agent(SignatureNode):
             self.tools[tool] = replace(self.tools[tool], description=text)
         for tool, source in config.wrappers.items():
             check_wrapper(source, ("wrappers", tool))
+        for i, demo in enumerate(config.demos):
+            _check_exchange(demo.get(EXCHANGE, []), ("demos", i, EXCHANGE))
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -222,12 +226,23 @@ class Agent(SignatureNode):
             for t in tools
         )
 
+    def demo(self, span: Span) -> dict[str, Any]:
+        found = super().demo(span)
+        asked = [call for call in span.calls if call.role == "task"]
+        messages = [dict(message) for message in asked[-1].messages] if asked else []
+        question = {"role": "user", "content": self._question(span.inputs)}
+        # Demos come before the question, and one of them may ask the same.
+        begun = max((i for i, message in enumerate(messages) if message == question), default=len(messages))
+        between = messages[begun + 1 :]
+        return {**found, EXCHANGE: between} if between else found
+
     async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
         ctx.span.agent = self.name
         shown = await self._shown(inputs, ctx)
         messages: list[dict[str, Any]] = [{"role": "system", "content": self.system(shown)}]
         for demo in self.config.demos:
             messages.append({"role": "user", "content": self._question(demo)})
+            messages += [_replayed(message, self.config.native) for message in demo.get(EXCHANGE, ())]
             messages.append({"role": "assistant", "content": self._answer(demo)})
         messages.append({"role": "user", "content": self._question(inputs)})
         user = SimulatedUser(self.config.user, inputs, self._question(inputs)) if self.config.user else None
@@ -352,6 +367,30 @@ def _said(response: Response) -> dict[str, Any]:
             for c in response.tool_calls
         ]
     return message
+
+
+def _check_exchange(exchange: Any, path: tuple[str | int, ...]) -> None:
+    """Raises SpecError for what is no list of messages."""
+    roles = ("assistant", "user", "tool")
+    messages = exchange if isinstance(exchange, list) else [exchange]
+    for message in messages:
+        if (
+            not isinstance(message, dict)
+            or message.get("role") not in roles
+            or not isinstance(message.get("content"), str)
+        ):
+            raise SpecError(f"{EXCHANGE} is a list of messages, not {str(message)[:80]}", path=path,
+                            hint="Write e.g. {role: assistant, content: 'call: {...}'}, {role: user, content: 'result: 7'}.")  # fmt: skip
+
+
+def _replayed(message: Mapping[str, Any], native: bool) -> dict[str, Any]:
+    """A message of a demo. Native calls and their results become text for an agent that calls by text."""
+    if native or (message["role"] != "tool" and not message.get("tool_calls")):
+        return dict(message)
+    functions = [call["function"] for call in message.get("tool_calls", ())]
+    lines = [f'call: {{"tool": {json.dumps(f["name"])}, "arguments": {f["arguments"]}}}' for f in functions]
+    role = "user" if message["role"] == "tool" else message["role"]
+    return {"role": role, "content": "\n".join(part for part in (message["content"], *lines) if part)}
 
 
 def _dumped(arguments: Any) -> str:
