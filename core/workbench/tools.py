@@ -1,7 +1,6 @@
 """Tools: functions that a workflow may call, from Python code or from an MCP server, and how a model calls them.
 
-`python:tools.lookup`            the function `lookup` of the module tools, beside the workflow file or installed
-`python:path/tools.py:lookup`    the function of a file
+`python:path/tools.py:lookup`    the function of a file, or of a module (`workbench.user_code`)
 `mcp:COMMAND ARGS#name`          the tool `name` of the MCP server that the command starts (extra `[mcp]`)
 `sandbox:python`                 runs Python that the model writes, in the sandbox, and gives what it prints
 
@@ -12,11 +11,8 @@ it, and what models write in its place.
 from __future__ import annotations
 
 import asyncio
-import importlib
-import importlib.util
 import inspect
 import json
-import re
 import shlex
 import sys
 import typing
@@ -28,8 +24,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.call_parser import Reading, correction, read_text
-from workbench.errors import NodeError, SpecError, suggest
+from workbench.errors import NodeError, SpecError
 from workbench.lm import Response
+from workbench.user_code import PREFIX, load_user_code, parse_address
 
 if TYPE_CHECKING:
     from workbench.runtime import Context
@@ -128,7 +125,7 @@ async def check_policy(ctx: Context, tool: str, arguments: Mapping[str, Any]) ->
 @lru_cache(maxsize=512)
 def load_tool(address: str, base: Path) -> Tool:
     """The tool at an address. Raises SpecError that says what to write instead."""
-    if address.startswith("python:"):
+    if address.startswith(PREFIX):
         return _python_tool(address, base)
     if address == INTERPRETER:
         schema = {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]}
@@ -141,7 +138,7 @@ def load_tool(address: str, base: Path) -> Tool:
             name, f"The tool {name} of an MCP server.", {}, McpCall(tuple(shlex.split(command)), name, base), address
         )
     raise SpecError(
-        f"'{address}' is no tool", hint="Write python:module.function, mcp:COMMAND ARGS#tool_name or sandbox:python."
+        f"'{address}' is no tool", hint="Write python:file.py:function, mcp:COMMAND ARGS#tool_name or sandbox:python."
     )
 
 
@@ -149,24 +146,8 @@ def _outside(arguments: Mapping[str, Any]) -> Any:
     raise AssertionError("code of a model runs in the sandbox alone")
 
 
-def python_object(address: str, base: Path) -> Any:
-    """The function or class at `python:module.name` or `python:file.py:name`. Raises SpecError."""
-    place = address.removeprefix("python:")
-    module_name, mark, name = place.rpartition(":") if ":" in place else place.rpartition(".")
-    if not mark:
-        raise SpecError(
-            f"'{address}' names no function", hint="Write python:module.function or python:file.py:function."
-        )
-    module = _module(module_name, base, address)
-    function = getattr(module, name, None)
-    if not callable(function):
-        functions = [n for n, f in vars(module).items() if callable(f) and not n.startswith("_")]
-        raise SpecError(f"{module_name} has no function '{name}'", hint=suggest(name, functions))
-    return function
-
-
 def _python_tool(address: str, base: Path) -> Tool:
-    function = python_object(address, base)
+    function = load_user_code(address, base)
 
     def call(arguments: Mapping[str, Any]) -> Any:
         return function(**arguments)
@@ -176,37 +157,7 @@ def _python_tool(address: str, base: Path) -> Tool:
         return await coroutine
 
     doc, is_async = inspect.getdoc(function) or "", inspect.iscoroutinefunction(function)
-    name = re.split(r"[.:]", address)[-1]
-    return Tool(name, doc, _schema(function), acall if is_async else call, address, is_async)
-
-
-def _module(name: str, base: Path, address: str) -> Any:
-    path = base / name if name.endswith(".py") else base / f"{name.replace('.', '/')}.py"
-    try:
-        if path.is_file():
-            unique = f"_workbench_tools_{abs(hash(str(path.resolve())))}"
-            if unique not in sys.modules:
-                spec = importlib.util.spec_from_file_location(unique, path)
-                assert spec is not None and spec.loader is not None
-                module = importlib.util.module_from_spec(spec)
-                sys.modules[unique] = module
-                try:
-                    spec.loader.exec_module(module)
-                except BaseException:
-                    del sys.modules[unique]
-                    raise
-            return sys.modules[unique]
-        if name.endswith(".py"):
-            raise SpecError(f"there is no file {path}", hint="Paths are relative to the workflow file.")
-        return importlib.import_module(name)
-    except SpecError:
-        raise
-    except ModuleNotFoundError as error:
-        raise SpecError(
-            f"'{address}': no module '{error.name}'", hint=f"Looked for {path} and for an installed one."
-        ) from None
-    except Exception as error:
-        raise SpecError(f"'{address}' cannot be imported: {type(error).__name__}: {error}") from error
+    return Tool(parse_address(address).name, doc, _schema(function), acall if is_async else call, address, is_async)
 
 
 def _schema(function: Callable[..., Any]) -> dict[str, Any]:
