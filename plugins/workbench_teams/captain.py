@@ -14,6 +14,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import count
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -216,7 +217,7 @@ class Captain(SignatureNode):
             name = mapped.get(role)
             if name is None:
                 name, expert = await self._written(role, task, ctx)
-                team.setdefault(name if name not in self.config.library else f"{name}_2", expert)
+                team[_free_name(name, [*self.config.library, *team])] = expert
             elif name not in team:
                 team[name] = self.config.library[name]
         return team
@@ -297,6 +298,13 @@ class Captain(SignatureNode):
             return f"result: {plain.as_text(await call_tool(ctx, tool, arguments))}"
         except NodeError as error:
             return f"error: {error}"
+
+
+def _free_name(name: str, taken: Collection[str]) -> str:
+    """The name, with a number behind it where another expert has it: each written expert was paid for."""
+    if name not in taken:
+        return name
+    return next(other for number in count(2) if (other := f"{name}_{number}") not in taken)
 
 
 def _bag(text: str) -> dict[str, int]:

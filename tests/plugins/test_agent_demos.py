@@ -101,7 +101,7 @@ def test_a_store_is_tried_again_when_it_has_got_an_exchange() -> None:
     """A labelled row becomes another demo with the calls that led to its answer, so the same keys are another store."""
     bank = Bank(Site("nodes.n.demos", ("question",), ("answer",), recall=False, retrieves=False))
     key = bank.add("example", "train:1", {"question": "q"}, {"answer": "a"})
-    search, store = _Search(Memory(), cast(Any, None), [bank]), (Plan((key,), "utility", 8),)
+    search, store = _Search(Memory.model_validate({}), cast(Any, None), [bank]), (Plan((key,), "utility", 8),)
     before = search._mark(store)
     assert bank.add("example", "trial:0:1", {"question": "q"}, {"answer": "a"}, exchange=EXCHANGED) == key
     assert search._mark(store) != before
