@@ -16,7 +16,7 @@ import json
 import shlex
 import sys
 import typing
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from workbench.call_parser import Reading, correction, read_text
 from workbench.errors import NodeError, SpecError
 from workbench.lm import Response
+from workbench.policy import PolicySpec, refusal, strictest
 from workbench.user_code import PREFIX, load_user_code, parse_address
 
 if TYPE_CHECKING:
@@ -106,17 +107,28 @@ async def sandboxed(ctx: Context, tool: Tool, arguments: Mapping[str, Any]) -> A
 async def check_policy(ctx: Context, tool: str, arguments: Mapping[str, Any]) -> None:
     """Raises NodeError("policy") for a call that the workflow file refuses, or the file of an inner workflow that makes it,
     or that a person who is asked refuses."""
-    from workbench.policy import refusal, strictest
-
     runtime = ctx.program.runtime
-    verdict, why = strictest(policy.verdict(tool, arguments) for policy in (runtime.policy, *ctx.policies))
-    consent = runtime.consent
+    await check_call((runtime.policy, *ctx.policies), tool, arguments, runtime.consent, ctx.effect)
+
+
+async def check_call(
+    policies: Iterable[PolicySpec],
+    tool: str,
+    arguments: Mapping[str, Any],
+    consent: Callable[[str, Mapping[str, Any]], bool] | None,
+    effect: Callable[[str, Any, Callable[[], Awaitable[bool]]], Awaitable[bool]],
+) -> None:
+    """Raises NodeError("policy") for a call that one of the policies refuses, or the person whom one of them wants asked.
+
+    consent: asks the person; None where nobody is there. effect: journals what the person said.
+    """
+    verdict, why = strictest(policy.verdict(tool, arguments) for policy in policies)
     if verdict == "ask" and consent is not None:
 
         async def ask() -> bool:
             return await asyncio.to_thread(consent, tool, arguments)
 
-        if not await ctx.effect("consent", [tool, dict(arguments)], ask):
+        if not await effect("consent", [tool, dict(arguments)], ask):
             raise NodeError("policy", f"the user did not allow {tool}{f': {why}' if why else ''}")
     elif refused := refusal(tool, verdict, why):
         raise NodeError("policy", refused)
