@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 from tests.plugins.test_simulated_user import talk
-from tests.scripted import run_node
+from tests.scripted import Script, run_node
 
 from workbench.lm import Request
+from workbench.run import Options, optimize
 from workbench.trace import Outcome
 
 TOOLS = """
@@ -153,3 +154,24 @@ def test_a_member_is_told_what_cannot_be_read(folder: Path) -> None:
     outcome, told = captained(folder, 'call: seek_experts(group="g", roles=["colours"], task="t")', "answer: blue",
                               talk=BROKEN)  # fmt: skip
     assert "error: this looks like the call of a tool" in told["review"][0] and unreadable(outcome) == 2
+
+
+def test_a_report_says_that_calls_could_not_be_read(folder: Path) -> None:
+    rows = [{"question": f"what colour is a? {i}", "answer": "blue"} for i in range(30)]
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    file = folder / "workflow.yaml"
+    file.write_text(json.dumps({
+        "name": "colours", "lm": {"model": "openai/scripted", "attempts": 1}, "metric": "exact_match(answer)",
+        "data": {"file": "rows.jsonl", "split": {"train": 10, "val": 10, "test": 10}}, "nodes": {"n": AGENT},
+        "optimize": ["random"], "budget": {"calls": 200},
+    }))  # fmt: skip
+
+    def say(request: Request) -> str:
+        return "answer: blue" if str(request.messages[-1]["content"]).startswith("error: ") else BROKEN
+
+    options = Options(out=str(folder / "out.yaml"))
+    report = optimize(file, database=folder / "a.db", pool=Script(say), options=options)
+    assert report.best["test"]["score"] == 1.0, report.error
+    assert any("in 10 of the 10 test rows" in w and "could not be read (10 times)" in w for w in report.warnings)
+    clean = optimize(file, database=folder / "b.db", pool=Script(lambda r: "answer: blue"), options=options)
+    assert not any("could not be read" in w for w in clean.warnings)
