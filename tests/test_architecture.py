@@ -16,8 +16,8 @@ CORE = ROOT / "core" / "workbench"
 
 #: What a module may import of ours at its top: only what stands before it. Imports inside functions are free.
 ORDER = [
-    "hookspecs", "errors", "loop", "data", "lm", "trace", "tools", "limits", "intents", "spend", "graph", "batching", "generate", "signature", "tfidf", "logistic", "treesearch", "plain", "metric", "yamlsource", "plugins", "sandbox",
-    "proof", "copies", "scaffold", "strict", "policy", "spec", "workflow", "pool", "environment", "behind", "store", "looks", "bill", "ledger", "embed", "nodes", "children", "structure", "edits", "slots", "runtime", "evaluate", "outcomes", "search", "pareto",
+    "hookspecs", "errors", "user_code", "loop", "data", "lm", "trace", "loose_json", "call_parser", "strict", "policy", "tools", "limits", "intents", "spend", "graph", "batching", "generate", "signature", "tfidf", "logistic", "treesearch", "plain", "metric", "yamlsource", "plugins", "sandbox",
+    "proof", "copies", "scaffold", "spec", "workflow", "pool", "environment", "behind", "store", "looks", "bill", "ledger", "embed", "nodes", "children", "structure", "edits", "slots", "runtime", "evaluate", "outcomes", "search", "pareto",
     "study", "propose", "overrides", "task", "library", "diagram", "estimate", "ready", "remarks", "guard", "schema", "doctor", "report", "export", "history", "session", "run",
     "single", "progress", "testing", "cli", "__main__",
 ]  # fmt: skip

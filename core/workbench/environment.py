@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
 from workbench.errors import NodeError, PluginError, SpecError, suggest
 from workbench.plugins import plugins
-from workbench.tools import python_object
+from workbench.user_code import PREFIX, load_user_code, parse_address
 from workbench.workflow import digest
 
 #: ctx.effect: (kind, content, run) -> JSON, once for each place in an example.
@@ -236,13 +236,13 @@ def _told(
 
 def tool_name(name: str) -> str:
     """The name by which the rules of `policy:` know an environment's actions."""
-    return re.split(r"[.:]", name)[-1]
+    return parse_address(name).name if name.startswith(PREFIX) else re.split(r"[.:]", name)[-1]
 
 
 def environment_class(name: str, base: Path) -> type[Environment]:
     """The class behind a registered name or `python:file.py:Class`. Raises SpecError and PluginError."""
-    if name.startswith("python:"):
-        found = python_object(name, base)
+    if name.startswith(PREFIX):
+        found = load_user_code(name, base)
     elif name in (known := plugins().names("environments")):
         found = plugins().get("environments", name)
     else:

@@ -41,6 +41,7 @@ class Result:
     tokens: int = 0
     usd: float = 0.0
     seconds: float = 0.0
+    unreadable_calls: int = 0  # of tools, by the model (`Trace.unreadable_calls`)
 
 
 @dataclass(frozen=True)
@@ -175,6 +176,7 @@ class Evaluator:
             "tokens": sum(c.response.prompt_tokens + c.response.completion_tokens for c in calls),
             "usd": sum(c.usd for c in calls),
             "seconds": sum(c.seconds for c in calls),  # journalled, so that a replay sees the same
+            "unreadable_calls": outcome.trace.unreadable_calls,
         }
         trace = outcome.trace if traces else None
         if outcome.failure is not None:

@@ -12,6 +12,7 @@ import yaml
 from workbench.errors import SpecError
 from workbench.nodes import node_class
 from workbench.plugins import plugins
+from workbench.user_code import PREFIX, seen_from
 from workbench.workflow import Tree, Workflow
 
 if TYPE_CHECKING:
@@ -54,8 +55,7 @@ def workflow_tree(task: Task, workflow: Workflow, folder: Path) -> Tree:
         for k, v in raw["data"].items()
     }
     tree["nodes"] = _moved_tree({n: written_node(t) for n, t in workflow.nodes.items()}, workflow.base, folder)
-    if isinstance(raw["metric"], str):
-        tree["metric"] = _moved_python(raw["metric"], workflow.base, folder)
+    tree["metric"] = _moved_metric(raw["metric"], workflow.base, folder)
     search = _search_of(task, workflow)
     if search:
         tree["search"] = {address: raw["search"][address] for address in search}
@@ -138,14 +138,13 @@ def _moved(location: str, base: Path, folder: Path) -> str:
     return os.path.relpath(base / location, folder)
 
 
-def _moved_python(text: str, base: Path, folder: Path) -> str:
-    """`python:dir/file.py:function` seen from another folder."""
-    if not text.startswith("python:"):
-        return text
-    place, colon, name = text.removeprefix("python:").rpartition(":")
-    if not place.endswith(".py"):
-        return text
-    return f"python:{_moved(place, base, folder)}{colon}{name}"
+def _moved_metric(metric: Any, base: Path, folder: Path) -> Any:
+    """The metric as the other folder writes it; `{python: ADDRESS}` and `{python: {address: ADDRESS}}` become an address."""
+    if isinstance(metric, dict) and "python" in metric:
+        given = metric["python"]
+        address = given.get("address") if isinstance(given, dict) else given
+        metric = f"{PREFIX}{str(address).removeprefix(PREFIX)}"
+    return seen_from(metric, base, folder) if isinstance(metric, str) else metric
 
 
 def _moved_tree(tree: Any, base: Path, folder: Path) -> Any:
@@ -153,4 +152,4 @@ def _moved_tree(tree: Any, base: Path, folder: Path) -> Any:
         return {k: _moved_tree(v, base, folder) for k, v in tree.items()}
     if isinstance(tree, list):
         return [_moved_tree(v, base, folder) for v in tree]
-    return _moved_python(tree, base, folder) if isinstance(tree, str) else tree
+    return seen_from(tree, base, folder) if isinstance(tree, str) else tree

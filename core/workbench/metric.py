@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from workbench.data import Example, Score
 from workbench.errors import SpecError
+from workbench.user_code import PREFIX
 
 
 class Metric(Protocol):
@@ -36,7 +37,7 @@ def parse_call(text: str) -> tuple[str, list[Any], dict[str, Any]]:
 
     Arguments are names (also dotted), which stand for field names, or literals. Raises SpecError.
     """
-    if text.startswith("python:"):
+    if text.startswith(PREFIX):
         return text, [], {}
     try:
         tree = ast.parse(text.strip(), mode="eval").body

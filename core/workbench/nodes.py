@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     import networkx
 
     from workbench.runtime import Context
+    from workbench.trace import Span
+
+#: Key of a demo: the messages between its inputs and its answer, e.g. calls of tools and their results.
+EXCHANGE = "_exchange"
 
 
 class NodeConfig(BaseModel):
@@ -100,6 +104,11 @@ class NodeKind:
         reads as these outputs. Fine-tuning learns from it. None where a value is missing, or where the node does not
         ask a model exactly so."""
         return None
+
+    def demo(self, span: Span) -> dict[str, Any]:
+        """One of the node's `demos`, made from a run of it: the inputs and the outputs. A node that calls tools on the way adds
+        what was said in between, under the key EXCHANGE: without it the demo would teach to answer without them."""
+        return {**span.inputs, **span.outputs}
 
     async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
         """Give a value for every name in `outputs`."""

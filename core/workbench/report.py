@@ -248,6 +248,9 @@ def build_report(
         for r in roles
         if r["failed"]
     ]
+    if lost := [b.unreadable_calls for _, b in pairs if b.unreadable_calls]:
+        warnings.append(f"in {len(lost)} of the {len(pairs)} test rows the winner's model seemed to call a tool in a form that "
+                        f"could not be read ({sum(lost)} times): it was told the right form, but its scores may be too low")  # fmt: skip
     failures: dict[str, int] = {}
     for _, b in pairs:
         if b.failure:

@@ -20,6 +20,7 @@ from workbench.nodes import NodeKind, all_nodes, check_nodes, enabled, input_fie
 from workbench.plugins import plugins
 from workbench.policy import Inherited
 from workbench.spec import DataSpec, LMSpec, Spec
+from workbench.user_code import PREFIX, code_files
 from workbench.workflow import Workflow, digest
 from workbench.yamlsource import Source
 
@@ -63,31 +64,10 @@ class Task:
         """Changes with what other files add to this one and the workflow's own hash does not tell: the nodes of sub-workflows,
         policies, and the Python files that are named in it (`python:...`; not what these import)."""
         inherited = [one.model_dump(mode="json") for one in self.spec.policy.inherited]
-        code = [
-            hashlib.sha256(path.read_bytes()).hexdigest() for path in _code_files(self.source.value, self.workflow.base)
-        ]
+        address = getattr(self.metric, "address", None)  # written as a mapping, it has no prefix in the file
+        named = [self.source.value, f"{PREFIX}{address.removeprefix(PREFIX)}" if isinstance(address, str) else None]
+        code = [hashlib.sha256(path.read_bytes()).hexdigest() for path in code_files(named, self.workflow.base)]
         return digest([inherited, code, *(f for n in all_nodes(self.workflow) if (f := n.referred()) is not None)])
-
-
-def _code_files(value: Any, base: Path) -> list[Path]:
-    """The files behind each `python:...` in a workflow file, those of modules beside it too, in order."""
-    found: set[Path] = set()
-
-    def walk(part: Any) -> None:
-        if isinstance(part, Mapping):
-            for inner in part.values():
-                walk(inner)
-        elif isinstance(part, list):
-            for inner in part:
-                walk(inner)
-        elif isinstance(part, str) and part.startswith("python:"):
-            place = part.removeprefix("python:")
-            stem = place.rpartition(":")[0] or place.rpartition(".")[0]
-            path = base / stem if stem.endswith(".py") else base.joinpath(*stem.split(".")).with_suffix(".py")
-            found.add(path.resolve())
-
-    walk(value)
-    return sorted(path for path in found if path.is_file())
 
 
 def load_task(spec: Spec, source: Source, base: Path) -> Task:
@@ -223,13 +203,15 @@ def load_metric(spec: Spec, source: Source, base: Path) -> Metric:
     try:
         if isinstance(spec.metric, str):
             name, args, options = parse_call(spec.metric)
-            if name.startswith("python:"):
-                args, options, name = [name.removeprefix("python:")], {"base": base}, "python"
+            if name.startswith(PREFIX):
+                args, options, name = [name], {"base": base}, "python"
         else:
             if len(spec.metric) != 1:
                 raise SpecError("name one metric", hint="Write e.g. metric: {f1: {field: answer}}.")
             name, given = next(iter(spec.metric.items()))
             args, options = [], dict(given or {}) if isinstance(given, Mapping | None) else {"field": given}
+            if name == "python":
+                options = {"base": base, **(options if isinstance(given, Mapping) else {"address": given})}
         factory = plugins().get("metrics", name)
         return factory(*args, **options)
     except (SpecError, PluginError) as error:

@@ -1,33 +1,33 @@
 """Tools: functions that a workflow may call, from Python code or from an MCP server, and how a model calls them.
 
-`python:tools.lookup`            the function `lookup` of the module tools, beside the workflow file or installed
-`python:path/tools.py:lookup`    the function of a file
+`python:path/tools.py:lookup`    the function of a file, or of a module (`workbench.user_code`)
 `mcp:COMMAND ARGS#name`          the tool `name` of the MCP server that the command starts (extra `[mcp]`)
 `sandbox:python`                 runs Python that the model writes, in the sandbox, and gives what it prints
 
-A model without native tool calls writes a line `call: {"tool": NAME, "arguments": {...}}`.
+A model without native tool calls is asked for a line `call: {"tool": NAME, "arguments": {...}}`; `workbench.call_parser` reads
+it, and what models write in its place.
 """
 
 from __future__ import annotations
 
 import asyncio
-import importlib
-import importlib.util
 import inspect
 import json
-import re
 import shlex
 import sys
 import typing
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.errors import NodeError, SpecError, suggest
+from workbench.call_parser import Reading, correction, read_text
+from workbench.errors import NodeError, SpecError
 from workbench.lm import Response
+from workbench.policy import PolicySpec, refusal, strictest
+from workbench.user_code import PREFIX, load_user_code, parse_address
 
 if TYPE_CHECKING:
     from workbench.runtime import Context
@@ -107,17 +107,28 @@ async def sandboxed(ctx: Context, tool: Tool, arguments: Mapping[str, Any]) -> A
 async def check_policy(ctx: Context, tool: str, arguments: Mapping[str, Any]) -> None:
     """Raises NodeError("policy") for a call that the workflow file refuses, or the file of an inner workflow that makes it,
     or that a person who is asked refuses."""
-    from workbench.policy import refusal, strictest
-
     runtime = ctx.program.runtime
-    verdict, why = strictest(policy.verdict(tool, arguments) for policy in (runtime.policy, *ctx.policies))
-    consent = runtime.consent
+    await check_call((runtime.policy, *ctx.policies), tool, arguments, runtime.consent, ctx.effect)
+
+
+async def check_call(
+    policies: Iterable[PolicySpec],
+    tool: str,
+    arguments: Mapping[str, Any],
+    consent: Callable[[str, Mapping[str, Any]], bool] | None,
+    effect: Callable[[str, Any, Callable[[], Awaitable[bool]]], Awaitable[bool]],
+) -> None:
+    """Raises NodeError("policy") for a call that one of the policies refuses, or the person whom one of them wants asked.
+
+    consent: asks the person; None where nobody is there. effect: journals what the person said.
+    """
+    verdict, why = strictest(policy.verdict(tool, arguments) for policy in policies)
     if verdict == "ask" and consent is not None:
 
         async def ask() -> bool:
             return await asyncio.to_thread(consent, tool, arguments)
 
-        if not await ctx.effect("consent", [tool, dict(arguments)], ask):
+        if not await effect("consent", [tool, dict(arguments)], ask):
             raise NodeError("policy", f"the user did not allow {tool}{f': {why}' if why else ''}")
     elif refused := refusal(tool, verdict, why):
         raise NodeError("policy", refused)
@@ -126,7 +137,7 @@ async def check_policy(ctx: Context, tool: str, arguments: Mapping[str, Any]) ->
 @lru_cache(maxsize=512)
 def load_tool(address: str, base: Path) -> Tool:
     """The tool at an address. Raises SpecError that says what to write instead."""
-    if address.startswith("python:"):
+    if address.startswith(PREFIX):
         return _python_tool(address, base)
     if address == INTERPRETER:
         schema = {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]}
@@ -139,7 +150,7 @@ def load_tool(address: str, base: Path) -> Tool:
             name, f"The tool {name} of an MCP server.", {}, McpCall(tuple(shlex.split(command)), name, base), address
         )
     raise SpecError(
-        f"'{address}' is no tool", hint="Write python:module.function, mcp:COMMAND ARGS#tool_name or sandbox:python."
+        f"'{address}' is no tool", hint="Write python:file.py:function, mcp:COMMAND ARGS#tool_name or sandbox:python."
     )
 
 
@@ -147,24 +158,8 @@ def _outside(arguments: Mapping[str, Any]) -> Any:
     raise AssertionError("code of a model runs in the sandbox alone")
 
 
-def python_object(address: str, base: Path) -> Any:
-    """The function or class at `python:module.name` or `python:file.py:name`. Raises SpecError."""
-    place = address.removeprefix("python:")
-    module_name, mark, name = place.rpartition(":") if ":" in place else place.rpartition(".")
-    if not mark:
-        raise SpecError(
-            f"'{address}' names no function", hint="Write python:module.function or python:file.py:function."
-        )
-    module = _module(module_name, base, address)
-    function = getattr(module, name, None)
-    if not callable(function):
-        functions = [n for n, f in vars(module).items() if callable(f) and not n.startswith("_")]
-        raise SpecError(f"{module_name} has no function '{name}'", hint=suggest(name, functions))
-    return function
-
-
 def _python_tool(address: str, base: Path) -> Tool:
-    function = python_object(address, base)
+    function = load_user_code(address, base)
 
     def call(arguments: Mapping[str, Any]) -> Any:
         return function(**arguments)
@@ -174,37 +169,7 @@ def _python_tool(address: str, base: Path) -> Tool:
         return await coroutine
 
     doc, is_async = inspect.getdoc(function) or "", inspect.iscoroutinefunction(function)
-    name = re.split(r"[.:]", address)[-1]
-    return Tool(name, doc, _schema(function), acall if is_async else call, address, is_async)
-
-
-def _module(name: str, base: Path, address: str) -> Any:
-    path = base / name if name.endswith(".py") else base / f"{name.replace('.', '/')}.py"
-    try:
-        if path.is_file():
-            unique = f"_workbench_tools_{abs(hash(str(path.resolve())))}"
-            if unique not in sys.modules:
-                spec = importlib.util.spec_from_file_location(unique, path)
-                assert spec is not None and spec.loader is not None
-                module = importlib.util.module_from_spec(spec)
-                sys.modules[unique] = module
-                try:
-                    spec.loader.exec_module(module)
-                except BaseException:
-                    del sys.modules[unique]
-                    raise
-            return sys.modules[unique]
-        if name.endswith(".py"):
-            raise SpecError(f"there is no file {path}", hint="Paths are relative to the workflow file.")
-        return importlib.import_module(name)
-    except SpecError:
-        raise
-    except ModuleNotFoundError as error:
-        raise SpecError(
-            f"'{address}': no module '{error.name}'", hint=f"Looked for {path} and for an installed one."
-        ) from None
-    except Exception as error:
-        raise SpecError(f"'{address}' cannot be imported: {type(error).__name__}: {error}") from error
+    return Tool(parse_address(address).name, doc, _schema(function), acall if is_async else call, address, is_async)
 
 
 def _schema(function: Callable[..., Any]) -> dict[str, Any]:
@@ -232,20 +197,38 @@ def described(tool: Tool, hidden: Collection[str] = ()) -> str:
     return f"- {tool.name}({json.dumps(arguments)}): {tool.description.splitlines()[0] if tool.description else ''}"
 
 
-def calls_in(response: Response) -> list[dict[str, Any]]:
-    """Tool calls ({name, arguments, id?}), native ones or a line `call: {...}`; the first such line counts.
+def read_calls(
+    response: Response, tools: Collection[Tool] = (), outputs: Collection[str] = (), hidden: Collection[str] = ()
+) -> Reading:
+    """What an answer calls: native calls, or the first call in its text (`workbench.call_parser`).
 
-    name is None for a line that cannot be read; arguments that are no JSON are None.
+    tools: those that may be called; calls in other forms than the line `call: {...}` are read only of these. outputs: labels
+    of an answer in the form asked for. hidden: arguments that the model does not give. Arguments that are not JSON are None.
     """
     if response.tool_calls:
-        return [{"id": c["id"], "name": c["name"], "arguments": _loaded(c["arguments"])} for c in response.tool_calls]
-    found = re.search(r"(?im)^\s*call:\s*(\{.*\})\s*$", response.text)
-    if not found:
-        return []
-    body = _loaded(found.group(1))
-    if not isinstance(body, dict):
-        return [{"name": None, "arguments": None}]
-    return [{"name": body.get("tool") or body.get("name"), "arguments": body.get("arguments", {})}]
+        return Reading(
+            [{"id": c["id"], "name": c["name"], "arguments": _loaded(c["arguments"])} for c in response.tool_calls]
+        )
+    return read_text(response.text, arguments_of(tools, hidden), outputs, response.finish == "length")
+
+
+def calls_in(response: Response, tools: Collection[Tool] = (), hidden: Collection[str] = ()) -> list[dict[str, Any]]:
+    """The calls of `read_calls`, where an attempt that cannot be read is nothing."""
+    return list(read_calls(response, tools, hidden=hidden).calls)
+
+
+def arguments_of(tools: Collection[Tool], hidden: Collection[str] = ()) -> dict[str, list[str]]:
+    """Names of the arguments of each tool, in their order, as far as they are known; less the hidden ones."""
+    return {tool.name: [a for a in tool.schema.get("properties", ()) if a not in hidden] for tool in tools}
+
+
+def unreadable_call(
+    ctx: Context, response: Response, reading: Reading, tools: Collection[Tool], hidden: Collection[str] = ()
+) -> str:
+    """What the model is told of a call that cannot be read. It is noted on the span, so that a report can count it."""
+    seen = {"said": response.text[:200], "why": reading.fault}
+    ctx.note(unreadable_calls=[*ctx.span.notes.get("unreadable_calls", []), seen])
+    return correction(reading, arguments_of(tools, hidden))
 
 
 def _loaded(text: Any) -> Any:

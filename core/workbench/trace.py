@@ -71,6 +71,11 @@ class Trace:
         return [call for span in self.spans for call in span.calls]
 
     @property
+    def unreadable_calls(self) -> int:
+        """How often the model seemed to call a tool in a form that could not be read."""
+        return sum(len(span.notes.get("unreadable_calls", ())) for span in self.spans)
+
+    @property
     def rollout(self) -> list[dict[str, Any]]:
         """The task's calls that were recorded at token level, one dict each, in order: what training learns from."""
         return [

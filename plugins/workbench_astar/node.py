@@ -193,7 +193,7 @@ class AStar(NodeKind):
         """A call that can be made: a known tool, all arguments it needs, and only results that are there."""
         if response.finish in ("refusal", "length"):
             return None
-        calls = calls_in(response)
+        calls = calls_in(response, self.tools.values(), self.config.arguments)
         if not calls:
             bare = response.text.strip().strip(".\"'`").lower()
             if bare == FINISH:

@@ -69,13 +69,14 @@ class Bootstrap(Optimizer):
             return {}
         evaluation = await study.evaluate(study.workflow, rows, traces=True)
         pools: dict[str, Pool] = {address: [] for address in addresses}
+        nodes = {address: node_at(study.workflow, address) for address in addresses}
         for result in evaluation.results:
             if result.failure or (result.score or 0.0) < self.threshold or result.trace is None:
                 continue
             for span in result.trace.spans:
                 address = f"nodes.{span.node}.demos"
                 if address in pools and span.outputs:
-                    pools[address].append({**span.inputs, **span.outputs})
+                    pools[address].append(nodes[address].demo(span))
         return pools
 
     def _pools(self, study: Study, address: str, own: Pool) -> dict[str, Pool]:
@@ -130,7 +131,7 @@ class Bootstrap(Optimizer):
         rng = random.Random(f"bootstrap:{study.seed}:{address}:{source}:{draw}")
         node = node_at(study.workflow, address)
         rows = [Example(str(i), row) for i, row in enumerate(pool)]
-        # A drawn demo has the fields of the signature alone; the rest of its row, the reasoning, comes back here.
+        # A drawn demo has the fields of the signature alone; the rest of its row comes back here: reasoning, calls of tools.
         whole = {canonical({n: row.get(n) for n in (*node.inputs, *node.outputs)}): row for row in pool}
         return [whole[canonical(demo)] for demo in draw_demos(node, rows, count, rng)]
 

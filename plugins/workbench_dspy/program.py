@@ -14,7 +14,7 @@ import dspy
 
 from workbench.data import Example
 from workbench.errors import LMError, NodeError
-from workbench.nodes import learnable, node_at
+from workbench.nodes import EXCHANGE, learnable, node_at
 from workbench.plain import default_instructions
 from workbench.signature import Signature
 from workbench.trace import Outcome, Trace
@@ -63,8 +63,9 @@ class WorkflowProgram(dspy.Module):
             written = before.instructions or default_instructions(node.signature)  # type: ignore[attr-defined]
             if text != written:
                 values[f"{address}.instructions"] = text
-            demos = [_demo(d, (*node.inputs, *node.outputs)) for d in predictor.demos]
-            if demos != [dict(d) for d in before.demos]:
+            kept = (*node.inputs, *node.outputs, EXCHANGE)
+            demos = [_demo(d, kept) for d in predictor.demos]
+            if demos != [_demo(d, kept) for d in before.demos]:
                 values[f"{address}.demos"] = demos
         return self.workflow.patched(Patch(values, note=f"by DSPy: {', '.join(values) or 'nothing changed'}"))
 
@@ -100,7 +101,9 @@ class WorkflowProgram(dspy.Module):
         for span in outcome.trace.spans:
             if span.node in by_path and span.outputs:
                 predictor = getattr(self, by_path[span.node])
-                trace.append((predictor, dict(span.inputs), dspy.Prediction(**dict(span.outputs))))
+                demo = node_at(self.workflow, f"nodes.{span.node}.demos").demo(span)
+                between = {EXCHANGE: demo[EXCHANGE]} if EXCHANGE in demo else {}
+                trace.append((predictor, dict(span.inputs), dspy.Prediction(**dict(span.outputs), **between)))
 
 
 def _takes(workflow: Workflow, address: str) -> bool:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from workbench import Evaluation, Study, Workflow
 from workbench.evaluate import Result
-from workbench.nodes import enabled, learnable, node_at
+from workbench.nodes import EXCHANGE, NodeKind, enabled, learnable, node_at
 from workbench.search import labelled_demo
 from workbench.workflow import digest
 from workbench_memory.claims import Doubts, chance_of_no_harm
@@ -89,11 +89,15 @@ class Bank:
     insights: tuple[str, ...] = ()  # keys of the newest list
     doubts: Doubts = field(default_factory=Doubts)  # of what the lists may say
 
-    def add(self, kind: str, source: str, inputs: Mapping[str, Any], outputs: Mapping[str, Any] = {}, text: str = "") -> str:  # fmt: skip
-        """The key of an entry; what is there already stays as it is, with its provenance."""
+    def add(self, kind: str, source: str, inputs: Mapping[str, Any], outputs: Mapping[str, Any] = {}, text: str = "",
+            exchange: Sequence[Any] = ()) -> str:  # fmt: skip
+        """The key of an entry; what is there already stays as it is, with its provenance. A labelled row lacks the exchange
+        that led to its answer, and gets that of the first success that has one."""
         key = digest([dict(inputs), dict(outputs), text])
-        self.entries.setdefault(key, {"kind": kind, "inputs": dict(inputs), "outputs": dict(outputs), "text": text,
-                                      "source": source, "utility": 0.5, "quarantined": False})  # fmt: skip
+        entry = self.entries.setdefault(key, {"kind": kind, "inputs": dict(inputs), "outputs": dict(outputs), "text": text,
+                                              "source": source, "utility": 0.5, "quarantined": False})  # fmt: skip
+        if exchange and not entry.get("exchange"):
+            entry |= {"exchange": list(exchange), "source": source}
         return key
 
     def add_given(self, workflow: Workflow) -> None:
@@ -106,7 +110,7 @@ class Bank:
                     self.quarantine[key] = "as given"
             else:
                 inputs, outputs = self._parts(row)
-                self.add("example", str(row.get("_source", "given")), inputs, outputs)
+                self.add("example", str(row.get("_source", "given")), inputs, outputs, exchange=row.get(EXCHANGE, ()))
         self.insights = tuple(k for k, e in self.entries.items() if not e["inputs"] and k not in self.quarantine)
 
     def add_labelled(self, study: Study) -> None:
@@ -116,15 +120,18 @@ class Bank:
                 inputs, outputs = self._parts(row)
                 self.add("example", f"train:{example.id}", inputs, outputs)
 
-    def add_success(self, result: Result, trial: int) -> None:
-        """The steps of a run that scored well, as worked examples."""
+    def add_success(self, result: Result, trial: int, node: NodeKind) -> None:
+        """The steps of a run that scored well, as worked examples. node: the one at the site."""
         for span in result.trace.spans if result.trace else ():
             if span.node == self.site.path and not span.error:
                 if self.site.recall:
-                    outputs = {n: result.prediction[n] for n in self.site.outputs if n in result.prediction}
+                    outputs, exchange = (
+                        {n: result.prediction[n] for n in self.site.outputs if n in result.prediction},
+                        (),
+                    )
                 else:
-                    outputs = dict(span.outputs)
-                self.add("example", f"trial:{trial}:{result.example.id}", span.inputs, outputs)
+                    outputs, exchange = dict(span.outputs), node.demo(span).get(EXCHANGE, ())
+                self.add("example", f"trial:{trial}:{result.example.id}", span.inputs, outputs, exchange=exchange)
 
     def add_failure(self, result: Result, trial: int) -> None:
         """A case that went wrong, with its outcome; only where no example says how it goes right."""
@@ -242,7 +249,7 @@ class Bank:
     def _parts(self, row: Mapping[str, Any]) -> tuple[Entry, Entry]:
         """Inputs and outputs of a row of demos."""
         inputs = {n: row[n] for n in self.site.inputs if n in row}
-        return inputs, {n: v for n, v in row.items() if n not in inputs and n != "_source"}
+        return inputs, {n: v for n, v in row.items() if n not in inputs and n not in ("_source", EXCHANGE)}
 
 
 def _with_defaults(row: Mapping[str, Any]) -> Entry:

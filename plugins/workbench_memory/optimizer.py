@@ -9,13 +9,14 @@ policy and number of entries vary with its content; and entries that do harm are
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from pydantic import Field
 
 from workbench import Evaluation, Optimizer, Patch, Study, Workflow
+from workbench.nodes import EXCHANGE, node_at
 from workbench.propose import Proposer
 from workbench.workflow import digest
 from workbench_memory import lessons
@@ -132,10 +133,11 @@ class _Search:
         evaluation = await study.evaluate(workflow, rows, traces=True, replica=trial)
         self._record(evaluation)
         for bank in self.banks:
+            node = node_at(workflow, bank.site.address)
             for result in evaluation.results:
                 if not result.failure and (result.score or 0.0) >= s.threshold:
                     if "examples" in s.kinds:
-                        bank.add_success(result, trial)
+                        bank.add_success(result, trial, node)
                 elif bank.site.recall and "cases" in s.kinds and result.score is not None:
                     bank.add_failure(result, trial)
             if bank.site.recall and "insights" in s.kinds:
@@ -326,7 +328,7 @@ class _Search:
                 continue
             if plan.policy != "lexical":  # the same examples for every input: the most useful last
                 rows = sorted(rows, key=lambda e: e["utility"])[-plan.k :]
-            values[site.address] = [{**e["inputs"], **e["outputs"], "_source": e["source"]} for e in rows]
+            values[site.address] = [_demo(entry) for entry in rows]
             if site.retrieves:
                 values[site.sibling("retrieve")] = plan.k if plan.policy == "lexical" else 0
         return self.study.workflow.patched(Patch(values, note=f"memory: {note}"))
@@ -336,6 +338,7 @@ class _Search:
         parts: list[Any] = []
         for plan, bank in zip(store, self.banks, strict=True):
             part: list[Any] = [plan.keys, plan.policy, plan.k]
+            part += [[key for key in plan.keys if bank.entries[key].get("exchange")]]
             if plan.policy == "utility":
                 part.append([bank.entries[key]["utility"] for key in plan.keys])
             if plan.policy == "learned":
@@ -358,3 +361,9 @@ class _Search:
     def _record(self, evaluation: Evaluation) -> None:
         for bank in self.banks:
             bank.record(evaluation)
+
+
+def _demo(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """An entry as a row of demos."""
+    exchange = {EXCHANGE: entry["exchange"]} if entry.get("exchange") else {}
+    return {**entry["inputs"], **entry["outputs"], **exchange, "_source": entry["source"]}

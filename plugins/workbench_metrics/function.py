@@ -2,75 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
-import importlib
-import importlib.util
 import inspect
-import sys
-import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from workbench.data import Example, Score
-from workbench.errors import SpecError, suggest
+from workbench.errors import SpecError
+from workbench.user_code import load_user_code
 
 #: Names under which a function may ask for its arguments; gold, pred are DSPy's.
 _NAMES = {"example": 0, "gold": 0, "row": 0, "prediction": 1, "pred": 1, "trace": 2}
 
 
 def load_function(address: str, base: Path | None = None) -> FunctionMetric:
-    """`file.py:function` (relative to the workflow file) or `module:function` as a metric. Raises SpecError."""
-    place, colon, name = address.rpartition(":")
-    if not colon or not name:
-        raise SpecError(
-            f"'{address}' names no function", hint="Write python:metrics.py:function or python:module:function."
-        )
-    module = _module(place, base or Path.cwd())
-    function = getattr(module, name, None)
-    if not callable(function):
-        known = [n for n, f in vars(module).items() if inspect.isfunction(f) and not n.startswith("_")]
-        raise SpecError(f"{place} has no function '{name}'", hint=suggest(name, known))
-    return FunctionMetric(function, address)
-
-
-def _module(place: str, base: Path) -> Any:
-    path = (base / place).resolve()
-    if not place.endswith(".py"):  # a module beside the workflow file comes before an installed one
-        path = base.joinpath(*place.split(".")).with_suffix(".py").resolve()
-    try:
-        if not place.endswith(".py") and not path.is_file():
-            return importlib.import_module(place)
-        return _load_file(path)
-    except SpecError:
-        raise
-    except SyntaxError as error:
-        raise SpecError(
-            f"{error.filename}:{error.lineno}:{error.offset}: {error.msg}", hint="Correct the file."
-        ) from None
-    except (Exception, SystemExit) as error:
-        frames = traceback.extract_tb(error.__traceback__)
-        inside = [f for f in frames if "importlib" not in f.filename and f.filename != __file__]
-        where = f"{inside[-1].filename}:{inside[-1].lineno}: " if inside else ""
-        hint = "Correct the file." if inside else "Write python:metrics.py:function, relative to the workflow file."
-        raise SpecError(f"{where}'{place}' cannot be imported: {type(error).__name__}: {error}", hint=hint) from error
-
-
-def _load_file(path: Path) -> Any:
-    if not path.is_file():
-        near = [p.name for p in path.parent.glob("*.py")] if path.parent.is_dir() else []
-        raise SpecError(f"there is no file {path}", hint=suggest(path.name, near))
-    name = f"_workbench_metric_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look their module up there
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    return module
+    """`file.py:function`, `module:function` or `module.function` as a metric (`workbench.user_code`). Raises SpecError."""
+    return FunctionMetric(load_user_code(address, base or Path.cwd()), address)
 
 
 class FunctionMetric:

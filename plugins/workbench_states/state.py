@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench import plain
+from workbench.call_parser import UNREADABLE, Reading
 from workbench.errors import NodeError, SpecError
 from workbench.lm import Response
 from workbench.nodes import NodeKind
@@ -18,7 +19,7 @@ from workbench.pool import lm_spec
 from workbench.runtime import Context
 from workbench.signature import Field, Signature, parse_signature
 from workbench.spec import LMSpec
-from workbench.tools import Tool, call_tool, calls_in, described, load_tool
+from workbench.tools import Tool, call_tool, described, load_tool, read_calls, unreadable_call
 from workbench_states.settings import END, StateConfig, StatesConfig, Transition, When
 
 _CALLS = """\
@@ -139,20 +140,27 @@ class State(NodeKind):
         )
         if response.finish == "refusal":
             raise NodeError("refused", f"the model refused: {response.text[:200]!r}")
-        turn = await self._act(response, inputs["inputs"], ctx)
+        turn = await self._act(response, inputs, ctx)
         said = [*inputs["history"], {"role": "assistant", "content": response.text}]
         to, kept, turn = await self._next(turn, response.text, inputs["kept"], said, ctx)
         return {"reply": response.text, "action": turn.action, "observation": turn.observation, "failed": turn.failed,
                 "to": to, "kept": kept}  # fmt: skip
 
-    async def _act(self, response: Response, fields: Mapping[str, Any], ctx: Context) -> Turn:
+    async def _act(self, response: Response, inputs: Mapping[str, Any], ctx: Context) -> Turn:
         """Do what the answer asks for. What goes wrong is told to the model, as an observation."""
-        text = self._action(response.text)
+        text, fields = self._action(response.text), inputs["inputs"]
         if not text:
             return Turn(text, "error: the answer was empty", failed=True)
         if response.finish == "length":
             return Turn(text, "error: the answer was cut at max_tokens; give a shorter one", failed=True)
-        calls = calls_in(response) if self.tools else []
+        tools, hidden = self.tools.values(), self.machine.arguments
+        reading = read_calls(response, tools, self.outputs, hidden) if self.tools else Reading()
+        calls = reading.calls
+        if reading.fault:
+            told = unreadable_call(ctx, response, reading, tools, hidden)
+            # What may be meant otherwise after all is accepted the second time.
+            if reading.certain or not any(UNREADABLE in said["content"] for said in inputs["history"]):
+                return Turn(text, told, failed=True)
         if not calls and self.runs is None:
             return Turn(text, "Go on.")
         if not calls:

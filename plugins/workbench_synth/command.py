@@ -24,10 +24,13 @@ from workbench.cli import echo_json, visible
 @click.option("--calls", type=click.IntRange(1), help="Ceiling of calls, in place of the file's.")
 @click.option("--seed", type=int, help="In place of the file's.")
 @click.option("--failures", metavar="RUN", help="Rows like the train rows that this run failed.")
+@click.option(
+    "--run-tools", is_flag=True, help="Run the callables of a file without `policy`, with a model's arguments."
+)
 @click.option("--db", default="workbench.db", envvar="WORKBENCH_DB", show_default=True, help="Run database.")
 @click.option("--json", "as_json", is_flag=True, help="End with one line of JSON on stdout.")
 def synthesize_command(file: Path, out: Path, rows: int | None, calls: int | None, seed: int | None, failures: str | None,
-                       db: str, as_json: bool) -> None:  # fmt: skip
+                       run_tools: bool, db: str, as_json: bool) -> None:  # fmt: skip
     """Let a model write rows for the tools of FILE, and keep those that pass all checks.
 
     After a kill, the same command goes on: what was paid for is in the database. One that has ended begins anew, and pays
@@ -45,7 +48,7 @@ def synthesize_command(file: Path, out: Path, rows: int | None, calls: int | Non
         click.echo(f"{len(found.rows)} of {wanted} rows from {found.requests} requests, {left_out} left out", err=True)
 
     found = synthesize(file, database=db, changes={k: v for k, v in given.items() if v is not None}, out=out,
-                       tell=None if as_json else told)  # fmt: skip
+                       tell=None if as_json else told, run_tools=run_tools)  # fmt: skip
     if not found.rows:
         click.echo(f"No row passed the checks, so {out} was not written.", err=True)
     if as_json:

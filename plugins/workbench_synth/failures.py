@@ -18,6 +18,7 @@ from workbench.copies import normalised_inputs
 from workbench.data import Example
 from workbench.errors import SpecError, StoreError
 from workbench.outcomes import drawn_by_weight, frontier, train_scores
+from workbench.policy import PolicySpec
 from workbench.run import prepare_stored
 from workbench.store import Store, dumps
 from workbench.task import Task
@@ -42,12 +43,13 @@ class FailedRow:
 
 @dataclass(frozen=True)
 class Failed:
-    """What a run failed on train. weights: by tool, in [floor, 1]."""
+    """What a run failed on train. weights: by tool, in [floor, 1]. policy: that of its workflow."""
 
     run: str
     rows: Sequence[FailedRow]
     weights: Mapping[str, float]
     shown: int
+    policy: PolicySpec
 
     def draw(self, rng: random.Random, kind: Kind, name: str) -> list[FailedRow]:
         """Rows to show in a request about a tool, those of the frontier more often: rows of its own with as many calls as
@@ -87,7 +89,7 @@ def load_failed(settings: Failures, base: Path, database: str, names: Sequence[s
         raise SpecError(f"run {run} failed none of the {len(seen)} train rows that it tried and that val and test do not have",
                         hint="There is nothing to make rows from: leave failures out.")  # fmt: skip
     weights = {name: _tool_weight(name, seen, settings.floor) for name in names}
-    return Failed(run, rows, weights, settings.shown)
+    return Failed(run, rows, weights, settings.shown, task.spec.policy)
 
 
 def _train_alone(task: Task) -> list[Example]:

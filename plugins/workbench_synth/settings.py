@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
+from workbench.policy import PolicySpec
 from workbench.spec import BudgetSpec, LMSpec, named_lm, named_lms, spec_error
 from workbench.strict import Strict
 from workbench.task import check_lms
@@ -42,8 +43,11 @@ class Synthesis(Strict):
         None, description="JSON file of tools: {name: {description, parameters}}, or a list of them"
     )
     tools: list[str] = Field(
-        default_factory=list, description="callables that are run as the check: python:FILE.py:NAME"
+        default_factory=list,
+        description="callables that are run as the check, as far as `policy` allows: python:FILE.py:NAME",
     )
+    policy: PolicySpec | None = Field(None, description="which calls may be made, as in a workflow; callables are run only where "
+                                      "there is one, or by --run-tools")  # fmt: skip
     questions: list[str] = Field(default_factory=list, description="questions of the kind that is wanted, some of which are "
                                  "shown in each request")  # fmt: skip
     judge: bool = Field(False, description="ask the model of the role judge whether the calls do what was asked")

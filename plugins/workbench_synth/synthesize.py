@@ -22,10 +22,12 @@ from workbench.errors import BudgetSpent, LMError, NodeError, ServerDead, SpecEr
 from workbench.export import write_whole
 from workbench.ledger import Ledger
 from workbench.loop import run_course
+from workbench.policy import PolicySpec
 from workbench.pool import LMPool
 from workbench.propose import objects_in
 from workbench.runtime import Runtime, make_request
 from workbench.store import RunLock, Store, dumps, now
+from workbench.tools import check_call
 from workbench.workflow import digest
 from workbench.yamlsource import Source
 from workbench_synth.apis import Api, load_apis
@@ -38,7 +40,7 @@ from workbench_synth.settings import Synthesis, load_synthesis
 #: So many requests without an answer, and none with one, end a synthesis: the server is not there.
 HOPELESS = 8
 #: Why a row was not kept, in the order of the checks.
-REASONS = ("unanswered", "unreadable", "format", "duplicate", "reference", "failed", "judge")
+REASONS = ("unanswered", "unreadable", "format", "duplicate", "reference", "policy", "failed", "judge")
 
 
 @dataclass
@@ -64,21 +66,25 @@ class Found:
 
 
 def synthesize(path: Path, *, database: str = "workbench.db", changes: Mapping[str, Any] | None = None,
-               pool: LMPool | None = None, out: Path | None = None, tell: Callable[[Found, int], None] | None = None) -> Found:  # fmt: skip
+               pool: LMPool | None = None, out: Path | None = None, tell: Callable[[Found, int], None] | None = None,
+               run_tools: bool = False) -> Found:  # fmt: skip
     """Rows for the tools of a file, at most as many as it wants and as the budget pays for.
 
     changes: settings in place of those of the file (rows, seed, budget; failures: the run alone). The same settings on the same database go on
     with a synthesis that was killed: what was paid for answers from the journal. out: where rows are written before the
-    synthesis counts as done. tell: is shown what was found after each round of requests, and how many rows are wanted. Raises
-    SpecError and StoreError.
+    synthesis counts as done. tell: is shown what was found after each round of requests, and how many rows are wanted.
+    run_tools: callables may be run, although the file has no policy. Raises SpecError and StoreError.
     """
     spec, source = load_synthesis(path)
     spec, base = _changed(spec, changes or {}), path.resolve().parent
     apis = load_apis(spec.apis, spec.tools, base)
+    if not run_tools:
+        _check_callables(spec, apis, source)
     _check_chains(spec, apis, source)
     failed = load_failed(spec.failures, base, database, [a.name for a in apis]) if spec.failures else None
     settings = {"file": str(path.resolve()), "changes": dict(changes or {}),
-                "apis": digest([[a.as_dict(), a.returns] for a in apis]), "failed": failed and failed.digest}  # fmt: skip
+                "apis": digest([[a.as_dict(), a.returns] for a in apis]), "failed": failed and failed.digest,
+                **({"run_tools": True} if run_tools else {})}  # fmt: skip
     store = Store(database)
     try:
         run_id, run, earlier = _run_of(store, spec, source.text, dumps(settings))
@@ -102,7 +108,8 @@ def _changed(spec: Synthesis, changes: Mapping[str, Any]) -> Synthesis:
     if "budget" in given:  # other ceilings of the file hold on
         given["budget"] = {**spec.budget.model_dump(exclude_none=True), **given["budget"]}
     try:
-        return Synthesis.model_validate({**spec.model_dump(), **given})
+        # What was not given must stay so: a condition of a policy knows by it what it is about.
+        return Synthesis.model_validate({**spec.model_dump(exclude_unset=True), **given})
     except ValidationError as error:
         first = error.errors()[0]
         raise SpecError(
@@ -127,6 +134,17 @@ def _run_of(store: Store, spec: Synthesis, text: str, settings: str) -> tuple[in
     return cursor.lastrowid, run, 0.0
 
 
+def _check_callables(spec: Synthesis, apis: Sequence[Api], source: Source) -> None:
+    """Raises SpecError for callables that nobody has allowed to be run. What a sandbox runs has no effect."""
+    own = [api.name for api in apis if api.tool is not None]
+    if own and spec.policy is None:
+        raise source.error(
+            ("tools",), f"{', '.join(own)} would be run for real, with arguments that a model wrote",
+            "Say which calls may be made, e.g. policy: {default: deny, rules: [{allow: " + own[0] + "}]}, or give --run-tools to run "
+            "them all. To have tools described and not run, put them under apis.",
+        )  # fmt: skip
+
+
 def _check_chains(spec: Synthesis, apis: Sequence[Api], source: Source) -> None:
     """Raises SpecError where chains are wanted and a tool cannot be run: only results tell whether calls belong together."""
     if "chain" not in spec.kinds:
@@ -149,6 +167,7 @@ class _Course:
         self.spec, self.apis, self.ledger, self.failed = spec, {a.name: a for a in apis}, ledger, failed
         self.tell = tell or (lambda found, wanted: None)
         self.runtime = Runtime(ledger, spec.lm, spec.roles, pool=pool or LMPool())
+        self.policies = [policy for policy in (spec.policy, failed and failed.policy) if policy] or [PolicySpec()]
         self.links, self.found, self.earlier = Links(apis), Found(), Duplicates(spec.similar)
         self.requests = Requests(spec, apis, failed, self.links)
         if failed:  # a copy of a row that is at hand teaches nothing new
@@ -244,10 +263,13 @@ class _Course:
         """The calls, in their order, with values in place of references, and their results; None where a tool is only
         described. Raises Refused."""
         calls, outcomes = [], []
+        for written in draft.calls if draft.kind != "chain" else ():
+            await self._allowed(written)  # all of them, before one is run
         for place, written in enumerate(draft.calls):
             api, call = self.apis[written["name"]], written
             if draft.kind == "chain":
                 call = concrete(written, api, draft.question, [outcome["value"] for outcome in outcomes])
+                await self._allowed(call)
             outcome = await self._execute(api, call["arguments"])
             if "error" in outcome:
                 where = f"call {place + 1}, " if len(draft.calls) > 1 else ""
@@ -258,6 +280,13 @@ class _Course:
             outcomes.append(outcome)
         whole = bool(calls) and all("value" in outcome for outcome in outcomes)
         return calls, [outcome["value"] for outcome in outcomes] if whole else None
+
+    async def _allowed(self, call: Call) -> None:
+        """Raises Refused for a call that would be refused at run time, too; nobody is here to be asked."""
+        try:
+            await check_call(self.policies, call["name"], call["arguments"], None, self.ledger.effect)
+        except NodeError as error:
+            raise Refused("policy", f"{dumps(call)}: {error}") from None
 
     async def _execute(self, api: Api, arguments: dict[str, Any]) -> dict[str, Any]:
         """{"value": ...} or {"error": ...}; {} for a tool that is only described. Journalled."""

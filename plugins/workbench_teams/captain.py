@@ -14,6 +14,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import count
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -25,7 +26,7 @@ from workbench.nodes import NodeConfig, SignatureNode
 from workbench.runtime import Context
 from workbench.signature import parse_signature
 from workbench.tfidf import TfIdf
-from workbench.tools import call_tool, calls_in, described, load_tool
+from workbench.tools import Tool, call_tool, described, load_tool, read_calls, unreadable_call
 
 _CAPTAIN = """\
 You solve a task with teams of experts. To have a team work on a step, answer with exactly one line:
@@ -54,6 +55,13 @@ Sum up a team's conversation about a task in this form:
 result: what was found, in one line
 errors: contradictions and mistakes, or none
 check: yes if it should be done again, else no"""
+
+
+def _never(arguments: Mapping[str, Any]) -> Any:
+    raise AssertionError("the captain asks its teams itself")
+
+
+_SEEK = Tool("seek_experts", "", {"properties": {"group": {}, "roles": {}, "task": {}}}, _never)
 
 
 class Expert(BaseModel):
@@ -134,11 +142,17 @@ class Captain(SignatureNode):
                     {"role": "user", "content": task}]  # fmt: skip
         groups: dict[str, Group] = {}
         ctx.span.agent = self.name
+        corrected = False
         for turn in range(self.config.turns):
             ctx.span.turn = turn
             response = await self._ask(messages, ctx)
-            calls = calls_in(response)
-            if not calls:
+            reading = read_calls(response, [_SEEK], self.outputs)
+            calls = reading.calls
+            unreadable = unreadable_call(ctx, response, reading, [_SEEK]) if reading.fault else None
+            if unreadable and (reading.certain or not corrected):
+                # What may be an answer after all is accepted as one the second time.
+                corrected, told = True, unreadable
+            elif not calls:
                 try:
                     found = plain.parse(self.signature, response.text, response.finish == "length")[0]
                     self._note(groups, ctx)
@@ -203,7 +217,7 @@ class Captain(SignatureNode):
             name = mapped.get(role)
             if name is None:
                 name, expert = await self._written(role, task, ctx)
-                team.setdefault(name if name not in self.config.library else f"{name}_2", expert)
+                team[_free_name(name, [*self.config.library, *team])] = expert
             elif name not in team:
                 team[name] = self.config.library[name]
         return team
@@ -239,7 +253,7 @@ class Captain(SignatureNode):
         told = str(found.get("instructions") or f"You are the {role}.")
         return name, Expert(description=str(found.get("description") or role), instructions=told)
 
-    def _tools_of(self, expert: Expert) -> dict[str, Any]:
+    def _tools_of(self, expert: Expert) -> dict[str, Tool]:
         if expert.tools or not self.tools:
             return {name: self.tools[name] for name in expert.tools}
         names = list(self.tools)
@@ -265,13 +279,16 @@ class Captain(SignatureNode):
             response = await self._ask([{"role": "system", "content": system},
                                         {"role": "user", "content": "\n".join(lines)}], ctx)  # fmt: skip
             lines.append(f"{name}: {response.text.strip()}")
-            for call in calls_in(response):
+            reading = read_calls(response, tools.values())
+            if reading.fault:
+                lines.append(unreadable_call(ctx, response, reading, tools.values()))
+            for call in reading.calls:
                 lines.append(await self._called(call, tools, ctx))
             if re.search(r"\bTERMINATE\W*\Z", response.text):
                 break
         return "\n".join(lines[1:])
 
-    async def _called(self, call: Mapping[str, Any], tools: Mapping[str, Any], ctx: Context) -> str:
+    async def _called(self, call: Mapping[str, Any], tools: Mapping[str, Tool], ctx: Context) -> str:
         tool, arguments = tools.get(str(call.get("name"))), call.get("arguments")
         if tool is None:
             return f"error: there is no tool {call.get('name')!r}; tools: {', '.join(tools) or 'none'}"
@@ -281,6 +298,13 @@ class Captain(SignatureNode):
             return f"result: {plain.as_text(await call_tool(ctx, tool, arguments))}"
         except NodeError as error:
             return f"error: {error}"
+
+
+def _free_name(name: str, taken: Collection[str]) -> str:
+    """The name, with a number behind it where another expert has it: each written expert was paid for."""
+    if name not in taken:
+        return name
+    return next(other for number in count(2) if (other := f"{name}_{number}") not in taken)
 
 
 def _bag(text: str) -> dict[str, int]:

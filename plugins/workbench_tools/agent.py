@@ -18,11 +18,30 @@ from pydantic import BaseModel, ConfigDict, Field
 from workbench import plain
 from workbench.errors import NodeError, SpecError, suggest
 from workbench.lm import Response
-from workbench.nodes import NodeConfig, SignatureNode
+from workbench.nodes import EXCHANGE, NodeConfig, SignatureNode
 from workbench.runtime import Context
 from workbench.signature import parse_signature
-from workbench.tools import Tool, call_tool, calls_in, check_policy, described, load_tool, sandboxed
-from workbench_tools.toolset import LAZY, REGISTER, Shown, ToolIndex, check_wrapper, crossover, prompt_characters
+from workbench.tools import (
+    Tool,
+    call_tool,
+    check_policy,
+    described,
+    load_tool,
+    read_calls,
+    sandboxed,
+    unreadable_call,
+)
+from workbench.trace import Span
+from workbench_tools.toolset import (
+    LAZY,
+    REGISTER,
+    REGISTRATION,
+    Shown,
+    ToolIndex,
+    check_wrapper,
+    crossover,
+    prompt_characters,
+)
 from workbench_tools.user import RULES, SimulatedUser, UserConfig, said_to_user
 
 _RULES = """\
@@ -77,7 +96,8 @@ class AgentConfig(NodeConfig):
     tools: list[str] = Field(default_factory=list, description="python:module.function or mcp:COMMAND ARGS#name")
     functions: list[Forged] = Field(default_factory=list, description="tools written as source, run in the sandbox")
     instructions: str = Field("", description="what to do, in words")
-    demos: list[dict[str, Any]] = Field(default_factory=list, description="worked examples: inputs and outputs")
+    demos: list[dict[str, Any]] = Field(default_factory=list, description="worked examples: inputs and outputs, and under "
+                                        "_exchange the messages between them")  # fmt: skip
     register_: Literal["all", "lazy"] = Field("all", alias="register", description="lazy: only names of tools are shown, "
                                               "and the model registers those that it needs")  # fmt: skip
     nearest: int = Field(0, ge=0, le=1000, description="show only so many tools, those nearest to the input; with "
@@ -137,6 +157,8 @@ class Agent(SignatureNode):
             self.tools[tool] = replace(self.tools[tool], description=text)
         for tool, source in config.wrappers.items():
             check_wrapper(source, ("wrappers", tool))
+        for i, demo in enumerate(config.demos):
+            _check_exchange(demo.get(EXCHANGE, []), ("demos", i, EXCHANGE))
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -159,6 +181,11 @@ class Agent(SignatureNode):
     @cached_property
     def index(self) -> ToolIndex:
         return ToolIndex(list(self.tools.values()), self.config.asked)
+
+    @cached_property
+    def readable(self) -> Collection[Tool]:
+        """The tools whose calls are read in other forms than the one asked for."""
+        return [*self.tools.values(), *([REGISTRATION] if self.config.register_ == "lazy" else [])]
 
     def called(self) -> Collection[str]:
         return self.tools
@@ -199,24 +226,45 @@ class Agent(SignatureNode):
             for t in tools
         )
 
+    def demo(self, span: Span) -> dict[str, Any]:
+        found = super().demo(span)
+        asked = [call for call in span.calls if call.role == "task"]
+        messages = [dict(message) for message in asked[-1].messages] if asked else []
+        question = {"role": "user", "content": self._question(span.inputs)}
+        # Demos come before the question, and one of them may ask the same.
+        begun = max((i for i, message in enumerate(messages) if message == question), default=len(messages))
+        between = messages[begun + 1 :]
+        return {**found, EXCHANGE: between} if between else found
+
     async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
         ctx.span.agent = self.name
         shown = await self._shown(inputs, ctx)
         messages: list[dict[str, Any]] = [{"role": "system", "content": self.system(shown)}]
         for demo in self.config.demos:
             messages.append({"role": "user", "content": self._question(demo)})
+            messages += [_replayed(message, self.config.native) for message in demo.get(EXCHANGE, ())]
             messages.append({"role": "assistant", "content": self._answer(demo)})
         messages.append({"role": "user", "content": self._question(inputs)})
         user = SimulatedUser(self.config.user, inputs, self._question(inputs)) if self.config.user else None
+        labels = (*self.outputs, *(["say"] if user else []))
+        corrected = False
         for step in range(self.config.max_steps):
             ctx.span.turn = step
             response = await self._ask(messages, shown, ctx)
-            calls = calls_in(response)
-            if user and not calls and (said := said_to_user(response.text)):
+            reading = read_calls(response, self.readable, labels)
+            calls = reading.calls
+            if user and not calls and (said := said_to_user(response.text, self.outputs)):
                 text, over = await user.replies(said, ctx)
                 text += "\n(The user has ended the conversation. Give the answer.)" if over else ""
                 messages += [_said(response), {"role": "user", "content": text.strip()}]
                 continue
+            if reading.fault:
+                told = unreadable_call(ctx, response, reading, self.readable)
+                # What may be an answer after all is accepted as one the second time.
+                if reading.certain or not corrected:
+                    corrected = True
+                    messages += [_said(response), {"role": "user", "content": told}]
+                    continue
             if not calls:
                 try:
                     return plain.parse(self.signature, response.text, response.finish == "length")[0]
@@ -319,6 +367,30 @@ def _said(response: Response) -> dict[str, Any]:
             for c in response.tool_calls
         ]
     return message
+
+
+def _check_exchange(exchange: Any, path: tuple[str | int, ...]) -> None:
+    """Raises SpecError for what is no list of messages."""
+    roles = ("assistant", "user", "tool")
+    messages = exchange if isinstance(exchange, list) else [exchange]
+    for message in messages:
+        if (
+            not isinstance(message, dict)
+            or message.get("role") not in roles
+            or not isinstance(message.get("content"), str)
+        ):
+            raise SpecError(f"{EXCHANGE} is a list of messages, not {str(message)[:80]}", path=path,
+                            hint="Write e.g. {role: assistant, content: 'call: {...}'}, {role: user, content: 'result: 7'}.")  # fmt: skip
+
+
+def _replayed(message: Mapping[str, Any], native: bool) -> dict[str, Any]:
+    """A message of a demo. Native calls and their results become text for an agent that calls by text."""
+    if native or (message["role"] != "tool" and not message.get("tool_calls")):
+        return dict(message)
+    functions = [call["function"] for call in message.get("tool_calls", ())]
+    lines = [f'call: {{"tool": {json.dumps(f["name"])}, "arguments": {f["arguments"]}}}' for f in functions]
+    role = "user" if message["role"] == "tool" else message["role"]
+    return {"role": role, "content": "\n".join(part for part in (message["content"], *lines) if part)}
 
 
 def _dumped(arguments: Any) -> str:

@@ -12,6 +12,7 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -26,6 +27,15 @@ More tools, by name. To be told what one does and to be able to call it, first a
 call: {{"tool": "register", "arguments": {{"tool": NAME}}}}
 Names: {names}"""
 TOLD = "registered. "
+
+
+def _never(arguments: Mapping[str, Any]) -> Any:
+    raise AssertionError("the agent registers tools itself")
+
+
+REGISTRATION = Tool(
+    REGISTER, "", {"type": "object", "properties": {"tool": {"type": "string"}}, "required": ["tool"]}, _never
+)
 
 
 class ToolIndex:
@@ -88,8 +98,7 @@ class Shown:
     @cached_property
     def registering(self) -> Tool:
         """The tool that registers, for servers that take tool definitions natively."""
-        schema = {"type": "object", "properties": {"tool": {"type": "string"}}, "required": ["tool"]}
-        return Tool(REGISTER, f"Make one of these tools callable: {', '.join(self.named)}", schema, _never)
+        return replace(REGISTRATION, description=f"Make one of these tools callable: {', '.join(self.named)}")
 
 
 def check_wrapper(source: str, path: tuple[str, ...]) -> None:
@@ -102,10 +111,6 @@ def check_wrapper(source: str, path: tuple[str, ...]) -> None:
     if wrap is None or [a.arg for a in wrap.args.args] != ["result", "arguments"]:
         raise SpecError("the wrapper does not define wrap(result, arguments)", path=path,
                         hint="Write e.g. `def wrap(result, arguments): return result[:200]`.")  # fmt: skip
-
-
-def _never(arguments: Mapping[str, Any]) -> Any:
-    raise AssertionError("the agent registers tools itself")
 
 
 def prompt_characters(tools: Sequence[Tool], fixed: int, used: int = 1) -> tuple[int, int]:

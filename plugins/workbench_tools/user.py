@@ -7,12 +7,13 @@ What the user says reaches the agent as messages of its user, so that training m
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from workbench import plain
+from workbench.call_parser import said_in
 from workbench.errors import NodeError, SpecError
 from workbench.runtime import Context
 
@@ -21,8 +22,6 @@ RULES = """
 To say something to the user, answer with exactly one line:
 say: TEXT
 You will then be told what the user says."""
-
-_SAID = re.compile(r"(?is)\s*say:\s*(\S.*)")
 
 _PLAY = (
     "You play a user who talks to an assistant. Say one short thing at a time, as a person would. Tell only what you are "
@@ -42,10 +41,9 @@ class UserConfig(BaseModel):
     max_tokens: int = Field(200, ge=1, description="tokens of what the user says at once")
 
 
-def said_to_user(text: str) -> str | None:
-    """What a reply of the agent says to the user, which is all of it; None for any other reply."""
-    found = _SAID.fullmatch(text)
-    return found.group(1).strip() if found else None
+def said_to_user(text: str, outputs: Collection[str]) -> str | None:
+    """What a reply of the agent says to the user, alone or after a thought; None for any other reply, such as an answer."""
+    return said_in(text, outputs)
 
 
 class SimulatedUser:

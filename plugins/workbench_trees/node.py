@@ -20,8 +20,9 @@ from workbench.nodes import NodeKind
 from workbench.pool import lm_spec
 from workbench.runtime import Context
 from workbench.spec import LMSpec
-from workbench.tools import check_policy, python_object
+from workbench.tools import check_policy
 from workbench.treesearch import Node, Search, explore, grow, select, uct
+from workbench.user_code import PREFIX, load_user_code
 from workbench_trees import learned, prompts
 from workbench_trees.settings import TreeSearchConfig
 
@@ -39,7 +40,7 @@ class TreeSearch(NodeKind):
         super().__init__(name, config, base)
         self.help = environment_class(config.environment, base).help
         open_environment(config.environment, config.settings, base).close()
-        self.judge = python_object(config.value, base) if config.value.startswith("python:") else None
+        self.judge = load_user_code(config.value, base) if config.value.startswith(PREFIX) else None
 
     def called(self) -> Collection[str]:
         return [tool_name(self.config.environment)]

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from workbench.nodes import NodeConfig
+from workbench.user_code import PREFIX
 
 Order = Literal["greedy", "best_first", "bfs", "dfs", "beam", "mcts"]
 
@@ -42,7 +43,7 @@ class TreeSearchConfig(NodeConfig):
     @field_validator("value")
     @classmethod
     def _known(cls, value: str) -> str:
-        if value not in ("lm", "learned") and not value.startswith("python:"):
+        if value not in ("lm", "learned") and not value.startswith(PREFIX):
             raise ValueError(f"'{value}' judges nothing; write lm, learned, or python:file.py:function")
         return value
 

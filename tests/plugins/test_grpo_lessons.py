@@ -236,6 +236,43 @@ def test_sft_masks_and_splices_as_it_is_told(tmp_path: Path, tokens: Tokens) -> 
     assert group.learned(threshold=2.0) == []
 
 
+@pytest.mark.parametrize(
+    ("settings", "calls", "mended"),
+    [({"errors": "mask"}, False, False), ({"splice": True, "revision": "no "}, True, True)],
+    ids=["errors", "splice"],
+)
+def test_what_the_file_says_of_errors_reaches_the_trainer(
+    settings: dict[str, Any], calls: bool, mended: bool, tmp_path: Path
+) -> None:
+    """From YAML to the learner's rows. Two runs on a row are given: one that mends its error, and one that does not."""
+    needs_torch()
+    from workbench_grpo.source import StudySource
+    from workbench_nano.model import Nano
+
+    good, bad = [CALL % 7, CALL % 8, "answer: 4"], [CALL % 9, "answer: 5"]
+    traces = agent_runs(tmp_path, good, bad)
+    (tmp_path / "rows.jsonl").write_text(
+        "".join(json.dumps({"q": str(n), "answer": str(n // 2)}) + "\n" for n in range(12))
+    )
+
+    async def rollouts(self: Any, tasks: Any, course: Any, step: int) -> list[list[Rollout]]:
+        results = [Result(tasks[0], reward, trace=trace) for trace, reward in zip(traces, (1.0, 0.0), strict=True)]
+        return [[Rollout(tasks[0], result, k, reward=result.score) for k, result in enumerate(results)]]
+
+    sft = {"rounds": 1, "tasks": 1, "rollouts": 2, "epochs": 1, **settings}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(StudySource, "rollouts", rollouts)
+        seen = learned_rows(patch)
+        run(tmp_path, optimizers=[{"sft": sft}], metric="exact_match(answer)",
+            nodes={"solve": {"agent": "q -> answer", "tools": ["python:tools.half"], "max_tokens": 8, "max_steps": 1}},
+            data={"file": "rows.jsonl", "split": {"train": 4, "val": 4, "test": 4}})  # fmt: skip
+    drawn = ["".join(chr(t) for t, m in zip(r.token_ids, r.mask, strict=True) if m) for r in seen if any(r.logprobs)]
+    assert "".join(drawn) == (CALL % 7 if calls else "") + CALL % 8 + "answer: 4"
+    decode = Nano.load().tokenizer.decode
+    made = [decode([t for t, m in zip(r.token_ids, r.mask, strict=True) if m]) for r in seen if not any(r.logprobs)]
+    assert bool(made) is mended and all("no " in text for text in made[:1])
+
+
 def test_a_teacher_is_learned_from_where_it_earned_enough(tmp_path: Path) -> None:
     """The teacher is a random model: its runs are masked, scored and learned; without one, that is said."""
     needs_torch()

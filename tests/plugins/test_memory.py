@@ -29,11 +29,14 @@ from tests.memory_worlds import (
     true_accuracy,
     truth,
 )
-from tests.planted import candidates, lower_bound
+from tests.planted import candidates, lower_bound, topic
 
+from workbench.data import Example
+from workbench.evaluate import Result
 from workbench.lm import Request, Response
 from workbench.run import Options, resume
 from workbench.testing import Killed
+from workbench_memory.bank import Bank, Site
 from workbench_memory.influence import Answer, Group, fisher_less, groups, suspect
 from workbench_memory.lessons import read_insights, read_preference
 
@@ -214,6 +217,37 @@ def test_without_labels_its_own_successes_are_the_examples(tmp_path: Path) -> No
     cases = [e for e in store(report) if e["kind"] == "case"]
     assert all("score 0.00" in e["text"] and not e["outputs"] for e in cases)
     assert not {e["inputs"]["text"] for e in cases} & {e["inputs"]["text"] for e in examples}
+
+
+def test_failures_are_remembered_as_cases_where_nothing_says_how_it_goes_right(tmp_path: Path) -> None:
+    """Only the notes of what went wrong on a topic help; the row is answered wrongly without them."""
+
+    def warned(request: Request) -> float:
+        notes = str(request.messages[-1]["content"]).rpartition("\ntext: ")[0]
+        wrong = [note for note in notes.split("text: ")[1:] if "tried: label: " in note and "(score 0.00)" in note]
+        return 0.95 if any(topic(note) == topic(question(request)) for note in wrong) else 0.1
+
+    report = run_world(tmp_path, plain_rows(0), World(warned), {"memory": {"kinds": ["cases"], "labelled": False, "k": 4}},
+                       nodes=RECALL, calls=900)  # fmt: skip
+    rows = store(report)
+    assert report.gain_shown and rows and all(e["kind"] == "case" and not e["outputs"] for e in rows)
+    inputs = [tuple(e["inputs"].items()) for e in rows]
+    assert len(set(inputs)) == len(inputs), "one case for an input"
+    none = run_world(tmp_path / "none", plain_rows(0), World(warned), {"memory": {"kinds": ["examples"], "labelled": False}},
+                     nodes=RECALL, calls=900)  # fmt: skip
+    assert not none.gain_shown, "examples do not help here"
+
+
+def test_an_input_with_a_worked_example_gets_no_case() -> None:
+    bank = Bank(Site("nodes.look.entries", ("text",), ("label",), recall=True, retrieves=True))
+    row = Example("1", {"text": "a", "label": "x"})
+    wrong = Result(row, 0.0, prediction={"label": "y"}, feedback="it is x")
+    bank.add_failure(wrong, 0)
+    assert [e["text"] for e in bank.entries.values()] == ["tried: label: y (score 0.00) it is x"]
+    bank.entries.clear()
+    bank.add("example", "train:1", {"text": "a"}, {"label": "x"})
+    bank.add_failure(wrong, 0)
+    assert [e["kind"] for e in bank.entries.values()] == ["example"]
 
 
 def test_what_the_store_held_before_is_kept(tmp_path: Path) -> None:

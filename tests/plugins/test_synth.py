@@ -39,7 +39,7 @@ def write(folder: Path, **settings: Any) -> Path:
     (folder / "apis.json").write_text(json.dumps(APIS))
     (folder / "tools.py").write_text(TOOLS)
     spec = {"name": "sums", "apis": "apis.json", "tools": ["python:tools.half"], "rows": 12, "each": 4, "concurrency": 2,
-            "budget": {"calls": 40}, **settings}  # fmt: skip
+            "budget": {"calls": 40}, "policy": {"default": "allow"}, **settings}  # fmt: skip
     (folder / "spec.yaml").write_text(json.dumps(spec))
     return folder / "spec.yaml"
 

@@ -40,7 +40,7 @@ def write(folder: Path, **settings: Any) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "tools.py").write_text(TOOLS)
     spec = {"name": "orders", "tools": [f"python:tools.{n}" for n in ("find_order", "cancel", "weather")], "rows": 50,
-            "each": 4, "concurrency": 1, "budget": {"calls": 1}, **settings}  # fmt: skip
+            "each": 4, "concurrency": 1, "budget": {"calls": 1}, "policy": {"default": "allow"}, **settings}  # fmt: skip
     (folder / "spec.yaml").write_text(json.dumps(spec))
     return folder / "spec.yaml"
 

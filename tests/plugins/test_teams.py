@@ -215,6 +215,15 @@ def test_the_best_by_their_standing_are_asked(tmp_path: Path) -> None:
     assert outcome.prediction["answer"] == "b"  # two votes of 0.5 outweigh one of 0.9
 
 
+@pytest.mark.parametrize(("ann", "wins"), [(0.9, "a"), (0.5, "b")])
+def test_a_vote_weighs_what_its_members_standing_says(ann: float, wins: str, tmp_path: Path) -> None:
+    """One against two: only the weights decide, and those who are asked are the same."""
+    said = says({"ann": "a", "bob": "b", "cid": "b", "dan": "c"})
+    node = team("contest", standing={"ann": ann, "bob": 0.3, "cid": 0.3, "dan": 0.1})
+    outcome, script = run_node(node, {"question": "q"}, tmp_path, said)
+    assert outcome.prediction["answer"] == wins and len(script.requests) == 4
+
+
 @pytest.mark.parametrize(
     ("node", "told"),
     [
@@ -338,6 +347,27 @@ def test_an_expert_is_written_where_none_fits_and_only_then(tmp_path: Path) -> N
     play = Play([step, "answer: a"], ['{"checker of results": "checker", "verse writer": null}'])
     outcome, _ = run_node(CAPTAIN, {"question": "q"}, tmp_path, play)
     assert notes(outcome)["groups"] == {"g": ["checker", "poet"]} and len(play.seen["write"]) == 1
+
+
+def test_written_experts_of_one_name_are_all_in_the_team(tmp_path: Path) -> None:
+    """Each of them was paid for, and each is told what was written for its own role."""
+    written = iter(["Solve.", "Check.", "Doubt."])
+
+    class OneName(Play):
+        def __call__(self, request: Request) -> str:
+            said = super().__call__(request)
+            return said.replace("poet", "py_dev").replace("Rhyme.", next(written)) if "Write an expert" in str(
+                request.messages[0]["content"]) else said  # fmt: skip
+
+    step = {"group": "g", "roles": ["solver", "checker", "doubter"], "task": "t"}
+    play = OneName([step, "answer: a"], ['{"solver": null, "checker": null, "doubter": null}'])
+    play.talk = "so it is"
+    outcome, _ = run_node({**CAPTAIN, "talk": 3}, {"question": "q"}, tmp_path, play)
+    assert notes(outcome)["groups"] == {"g": ["py_dev_2", "py_dev_3", "py_dev_4"]}, "the library has a py_dev"
+    assert len(play.seen["write"]) == 3
+    for system, (name, told) in zip(play.seen["talk"], [("py_dev_2", "Solve."), ("py_dev_3", "Check."), ("py_dev_4", "Doubt.")],
+                                    strict=True):  # fmt: skip
+        assert system.startswith(f"You are {name}, ") and told in system
 
 
 def test_an_unreadable_mapping_is_asked_for_twice_at_most(tmp_path: Path) -> None:

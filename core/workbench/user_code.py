@@ -1,0 +1,164 @@
+"""The user's own Python, as workflow files name it: tools, metrics, environments, judges of states.
+
+`python:path/tools.py:lookup`   `lookup` of a file; the path is relative to the workflow file
+`python:tools:lookup`           of a module: the file tools.py beside the workflow file, else an installed module
+`python:tools.lookup`           the same; modules may be dotted, as in `python:package.tools.lookup`
+
+The code is trusted and runs in this process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import os
+import sys
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from workbench.errors import SpecError, suggest
+
+PREFIX = "python:"
+
+
+@dataclass(frozen=True)
+class Address:
+    """A name in a module. module: a path that ends in `.py`, or the module's dotted name."""
+
+    module: str
+    name: str
+
+    @property
+    def is_file(self) -> bool:
+        return self.module.endswith(".py")
+
+    def file(self, base: Path) -> Path:
+        """Where its file is, or would be: the file named, or that of a module beside the workflow file."""
+        inside = Path(self.module) if self.is_file else Path(*self.module.split(".")).with_suffix(".py")
+        return (base / inside).resolve()
+
+
+def parse_address(address: str) -> Address:
+    """The parts of an address, with or without its prefix. Raises SpecError that says what to write."""
+    place = address.removeprefix(PREFIX)
+    module, mark, name = place.rpartition(":") if ":" in place or place.endswith(".py") else place.rpartition(".")
+    if place.endswith(".py"):
+        raise SpecError(f"'{address}' names no function of the file", hint=f"Write {PREFIX}{place}:function.")
+    if not mark or not module or not name:
+        raise SpecError(
+            f"'{address}' names no function",
+            hint=f"Write {PREFIX}file.py:function, {PREFIX}module:function or {PREFIX}module.function.",
+        )
+    if not name.isidentifier():
+        bare = name.partition("(")[0]
+        hint = (
+            f"Write {PREFIX}{module}:{bare}, without arguments." if bare.isidentifier() else "Write a name in Python."
+        )
+        raise SpecError(f"'{address}': '{name}' is not the name of a function", hint=hint)
+    if not module.endswith(".py") and not all(part.isidentifier() for part in module.split(".")):
+        raise SpecError(
+            f"'{address}': '{module}' is neither a module nor a file of Python",
+            hint=f"A file ends in .py: {PREFIX}file.py:{name}.",
+        )
+    return Address(module, name)
+
+
+def load_user_code(address: str, base: Path) -> Any:
+    """The function or class at an address. Raises SpecError that says what was wrong, where, and what to write."""
+    parsed = parse_address(address)
+    module = _module(address, parsed, base)
+    found = getattr(module, parsed.name, None)
+    if not callable(found):
+        known = [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
+        raise SpecError(f"{parsed.module} has no function '{parsed.name}'", hint=suggest(parsed.name, known))
+    return found
+
+
+def code_files(value: Any, base: Path) -> list[Path]:
+    """The files behind each `python:...` inside a value, sorted. Installed modules, and what files import, are left out."""
+    found: set[Path] = set()
+
+    def walk(part: Any) -> None:
+        if isinstance(part, Mapping):
+            for inner in part.values():
+                walk(inner)
+        elif isinstance(part, list | tuple):
+            for inner in part:
+                walk(inner)
+        elif isinstance(part, str) and part.startswith(PREFIX):
+            try:
+                found.add(parse_address(part).file(base))
+            except SpecError:
+                pass  # no address, but a text that begins like one
+
+    walk(value)
+    return sorted(path for path in found if path.is_file())
+
+
+def seen_from(address: str, base: Path, folder: Path) -> str:
+    """An address in a workflow file of `base` as a file in another folder writes it. Installed modules stay, and so does a text
+    that is no address."""
+    if not address.startswith(PREFIX):
+        return address
+    try:
+        parsed = parse_address(address)
+    except SpecError:
+        return address
+    path = parsed.file(base)
+    if Path(parsed.module).is_absolute() or not (parsed.is_file or path.is_file()):
+        return address
+    if not parsed.is_file and base.resolve() == folder.resolve():
+        return address
+    return f"{PREFIX}{os.path.relpath(path, folder.resolve())}:{parsed.name}"
+
+
+def _module(address: str, parsed: Address, base: Path) -> ModuleType:
+    path = parsed.file(base)
+    try:
+        if path.is_file():
+            return _load_file(path)
+        if parsed.is_file:
+            near = [p.name for p in path.parent.glob("*.py")] if path.parent.is_dir() else []
+            raise SpecError(
+                f"there is no file {path}", hint=f"{suggest(path.name, near)} Paths are relative to the workflow file."
+            )
+        return importlib.import_module(parsed.module)
+    except SpecError:
+        raise
+    except SyntaxError as error:
+        raise SpecError(
+            f"{error.filename}:{error.lineno}:{error.offset}: {error.msg}", hint="Correct the file."
+        ) from None
+    except (Exception, SystemExit) as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        inside = [f for f in frames if "importlib" not in f.filename and f.filename != __file__]
+        if inside:
+            where, hint = f"{inside[-1].filename}:{inside[-1].lineno}: ", "Correct the file."
+        else:
+            where, hint = "", (f"Looked for {path} and for an installed module. Write {PREFIX}file.py:{parsed.name} for a "
+                               "file, relative to the workflow file.")  # fmt: skip
+        raise SpecError(f"{where}'{address}' cannot be imported: {type(error).__name__}: {error}", hint=hint) from error
+
+
+def _load_file(path: Path) -> ModuleType:
+    """The file as a module of its own. It is run once for each content: a changed file is another module."""
+    content = path.read_bytes()
+    mark = hashlib.sha256(str(path).encode() + b"\0" + content).hexdigest()[:16]
+    name = f"_workbench_user_{path.stem}_{mark}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up there
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
