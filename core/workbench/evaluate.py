@@ -13,14 +13,12 @@ from typing import Any
 
 from workbench.data import Example, Score
 from workbench.errors import BudgetSpent, LMError, NodeError
+from workbench.failures import FailureKind
 from workbench.metric import Metric, as_score
 from workbench.runtime import Program, Runtime, ends_run, make_request
 from workbench.spend import Spend
 from workbench.trace import Trace
 from workbench.workflow import Workflow
-
-#: Failures that say nothing about the workflow: the proof leaves such pairs out. All other failures earn nothing.
-INFRASTRUCTURE = frozenset({"connection", "broken", "server", "timeout", "rate_limit", "bad_body", "provider", "auth"})
 
 #: May stop an evaluation early: told the scores so far, in the order of the examples, after each block.
 Race = Callable[[Sequence[float]], bool]
@@ -84,7 +82,7 @@ def unanswered(evaluation: Evaluation) -> LMError | None:
     kinds = evaluation.failures
     if (
         not evaluation.results
-        or kinds.keys() - INFRASTRUCTURE - {"bad_request"}
+        or not all(kind == FailureKind.BAD_REQUEST or FailureKind(kind).infrastructure for kind in kinds)
         or sum(kinds.values()) < len(evaluation.results)
     ):
         return None
@@ -178,7 +176,7 @@ class Evaluator:
         }
         trace = outcome.trace if traces else None
         if outcome.failure is not None:
-            score = None if outcome.failure in INFRASTRUCTURE else 0.0
+            score = None if FailureKind(outcome.failure).infrastructure else 0.0
             return Result(example, score, outcome.failure, outcome.message, outcome.message, outcome.prediction,
                           trace, **cost)  # fmt: skip
         try:
@@ -186,8 +184,8 @@ class Evaluator:
         except (Exception, SystemExit, asyncio.CancelledError) as error:  # a metric's bug is this example's failure
             if ends_run(error, self.runtime.ledger) or (isinstance(error, LMError) and error.kind == "auth"):
                 raise
-            kind = error.kind if isinstance(error, LMError | NodeError) else "metric"
-            score = None if kind in INFRASTRUCTURE else 0.0
+            kind = error.kind if isinstance(error, LMError | NodeError) else FailureKind.METRIC
+            score = None if kind.infrastructure else 0.0
             return Result(example, score, kind, f"metric: {type(error).__name__}: {error}", None,
                           outcome.prediction, trace, **cost)  # fmt: skip
         return Result(example, scored.value, None, None, scored.feedback, outcome.prediction, trace, **cost)

@@ -18,7 +18,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from workbench.data import Example
 from workbench.errors import SpecError, suggest
-from workbench.evaluate import INFRASTRUCTURE, Result
+from workbench.evaluate import Result
+from workbench.failures import FailureKind
 
 Judge = Callable[..., Awaitable[Any]]
 Kind = Literal["metric", "exact_match", "tool_n1", "format", "length", "overlong", "judge"]
@@ -104,7 +105,8 @@ async def score(rollouts: Sequence[Rollout], parts: Sequence[Part], guards: Guar
     seen = set[tuple[str, ...]]()
     for rollout in rollouts:
         result = rollout.result
-        if result.failure in INFRASTRUCTURE or (result.score is None and any(p.kind == "metric" for p in parts)):
+        lost = result.failure is not None and FailureKind(result.failure).infrastructure
+        if lost or (result.score is None and any(p.kind == "metric" for p in parts)):
             continue
         found = [await _value(part, rollout, judge) for part in parts]
         values = [float(value) for value in found if value is not None and math.isfinite(value)]

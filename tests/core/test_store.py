@@ -16,7 +16,7 @@ from tests.stored import EVENT, kinds
 
 from workbench.errors import StoreError
 from workbench.run import Options, optimize, resume
-from workbench.store import SCHEMA_VERSION, RunLock, Store, dumps
+from workbench.store import SCHEMA_VERSION, TABLES, RunLock, Store, dumps
 from workbench.testing import SimulatedLM, SimulatedPool
 from workbench.testing.simulated import write_task
 
@@ -297,3 +297,11 @@ def test_a_second_signal_while_a_run_closes_does_not_take_its_report(
     assert report.status == "finished"
     with sqlite3.connect(tmp_path / "run.db") as db:
         assert db.execute("select status from runs").fetchone()[0] == "finished"
+
+
+def test_every_table_is_described_and_none_else(tmp_path: Path) -> None:
+    """The reference's table is made of this list."""
+    store = Store(tmp_path / "run.db")
+    there = {row["name"] for row in store.rows("select name from sqlite_master where type = 'table'")}
+    store.close()
+    assert set(TABLES) == {name for name in there if not name.startswith(("sqlite_", "_"))}
