@@ -8,6 +8,7 @@ from typing import Any
 from workbench.data import Example
 from workbench.lm import estimate_tokens
 from workbench.nodes import all_nodes, calls_of
+from workbench.ready import lm_warnings
 from workbench.study import Optimizer
 from workbench.task import Task
 
@@ -46,7 +47,7 @@ def estimate(task: Task, optimizers: Sequence[tuple[str, Optimizer]] = ()) -> di
             lines.append(
                 f"Of {budget.calls} calls, {rest} are left for search: about {rest // max(1, baseline)} candidates."
             )
-    lines += [f"Warning: {line}" for line in too_small(task)]
+    lines += [f"Warning: {line}" for line in (*too_small(task), *lm_warnings(task))]
     lines.append(
         f"With {len(data.test)} test rows, gains of about {smallest:.2f} and more can be shown "
         "(80% power; fewer rows disagree, smaller gains show)."

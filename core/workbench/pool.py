@@ -9,7 +9,7 @@ from workbench.errors import PluginError
 from workbench.lm import LM
 from workbench.plugins import plugins
 from workbench.spec import LMSpec, named_lm
-from workbench.workflow import canonical
+from workbench.workflow import Workflow, canonical
 
 
 class LMPool:
@@ -75,6 +75,18 @@ def make_lm(spec: LMSpec) -> LM:
 def lm_spec(value: Any) -> LMSpec:
     """A name or a mapping of settings as an LMSpec; equal settings give one object."""
     return _lm_spec(canonical(named_lm(value)))
+
+
+def task_lm(lm: LMSpec, workflow: Workflow) -> LMSpec:
+    """The file's language model, with what patches of the workflow's `lm` changed of it. A price is that of one model only."""
+    changed = workflow.tree.get("lm")
+    if not changed:
+        return lm
+    changed = named_lm(changed)
+    kept = lm.model_dump(exclude_unset=True, mode="json")
+    if changed.get("model", lm.model) != lm.model:
+        kept.pop("price", None)
+    return lm_spec({**kept, **changed})
 
 
 @lru_cache(maxsize=256)

@@ -31,7 +31,7 @@ from workbench.ledger import Ledger
 from workbench.lm import Message, Request, Response
 from workbench.nodes import NodeKind, calls_of, enabled
 from workbench.policy import PolicySpec
-from workbench.pool import LMPool, lm_spec
+from workbench.pool import LMPool, task_lm
 from workbench.sandbox import LEVELS, Sandbox, SandboxError, open_sandbox
 from workbench.spec import LMSpec
 from workbench.spend import Settled
@@ -86,8 +86,7 @@ class Runtime:
         """roles from the file; the task's LM may be changed by a patch of the workflow's `lm`."""
         if role in self.roles:
             return self.roles[role]
-        changed = workflow.tree.get("lm") if workflow is not None else None
-        return lm_spec(changed) if changed else self.lm
+        return self.lm if workflow is None else task_lm(self.lm, workflow)
 
     async def complete(self, spec: LMSpec, request: Request, role: str) -> tuple[Response, Settled]:
         """The response, and how it was paid. Raises LMError if the call failed for good."""

@@ -118,7 +118,7 @@ class HasLMs(Protocol):
 def check_lms(spec: HasLMs, source: Source) -> None:
     """Refuse names that no provider serves, and settings that a provider does not take, before anything runs."""
     for path, lm in ((("lm",), spec.lm), *((("roles", role), lm) for role, lm in spec.roles.items())):
-        _check_lm(path, lm, source)
+        check_lm(path, lm, source)
 
 
 def check_node_lms(workflow: Workflow, roles: Collection[str], source: Source) -> None:
@@ -129,7 +129,7 @@ def check_node_lms(workflow: Workflow, roles: Collection[str], source: Source) -
     def walk(path: tuple[str, ...], node: NodeKind, top: bool) -> None:
         for key in ("lm", "embedder"):
             if value := getattr(node.config, key, None):
-                _check_lm((*path, key) if top else path, lm_spec(value), source, embeds=key == "embedder")
+                check_lm((*path, key) if top else path, lm_spec(value), source, embeds=key == "embedder")
         for role in node.roles:
             if role not in roles:
                 raise source.error(path, f"this node asks a model of the role `{role}`, and the file names none",
@@ -140,7 +140,8 @@ def check_node_lms(workflow: Workflow, roles: Collection[str], source: Source) -
     all_of(partial(walk, ("nodes", name), node, True) for name, node in enabled(workflow).items())
 
 
-def _check_lm(path: tuple[str, ...], lm: LMSpec, source: Source, embeds: bool = False) -> None:
+def check_lm(path: tuple[str, ...], lm: LMSpec, source: Source, embeds: bool = False) -> None:
+    """Refuse a model that no provider serves, and settings that its provider does not take. Raises SpecError."""
     from workbench.pool import lm_prefixes, make_lm, split_model
 
     try:
