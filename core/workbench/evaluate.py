@@ -12,10 +12,11 @@ from functools import lru_cache
 from typing import Any
 
 from workbench.data import Example, Score
-from workbench.errors import BudgetSpent, LMError, NodeError
+from workbench.errors import BudgetSpent, LMError, NodeError, SpecError
 from workbench.failures import FailureKind
-from workbench.metric import Metric, as_score
+from workbench.metric import MOST_FAULTS, Metric, MetricFaults, as_score
 from workbench.runtime import Program, Runtime, ends_run, make_request
+from workbench.spec import Places
 from workbench.spend import Spend
 from workbench.trace import Trace
 from workbench.workflow import Workflow
@@ -95,10 +96,14 @@ class Evaluator:
 
     block: racing looks at the scores only at the ends of blocks of this many examples, in their order,
     so that what is stopped does not depend on which answer came first.
+    source: knows the place of `metric` in the file, for the error where it never works.
     """
 
-    def __init__(self, runtime: Runtime, metric: Metric, concurrency: int, block: int = 8):
+    def __init__(
+        self, runtime: Runtime, metric: Metric, concurrency: int, block: int = 8, source: Places | None = None
+    ):
         self.runtime, self.metric, self.concurrency, self.block = runtime, metric, concurrency, block
+        self.faults, self._source = MetricFaults(metric), source
         self._programs: dict[str, Program] = {}
         self._judged, self._judging = 0, Spend()  # rows that a model scored, and what that took
 
@@ -126,6 +131,7 @@ class Evaluator:
             results = await self.gather(
                 len(examples), lambda i: self.run_one(program, examples[i], replica, traces, draws)
             )
+            self._check_metric(len(examples))
             return Evaluation(workflow, split, tuple(results), True, replica)
         results: list[Result] = []
         for start in range(0, len(examples), self.block):
@@ -185,10 +191,21 @@ class Evaluator:
             if ends_run(error, self.runtime.ledger) or (isinstance(error, LMError) and error.kind == "auth"):
                 raise
             kind = error.kind if isinstance(error, LMError | NodeError) else FailureKind.METRIC
+            said = f"{type(error).__name__}: {error}"
+            if kind == FailureKind.METRIC:
+                said = self.faults.raised(example.id, error)
+                self._check_metric(MOST_FAULTS)
             score = None if kind.infrastructure else 0.0
-            return Result(example, score, kind, f"metric: {type(error).__name__}: {error}", None,
-                          outcome.prediction, trace, **cost)  # fmt: skip
+            return Result(example, score, kind, f"metric: {said}", None, outcome.prediction, trace, **cost)
+        self.faults.scored(example.id)
         return Result(example, scored.value, None, None, scored.feedback, outcome.prediction, trace, **cost)
+
+    def _check_metric(self, rows: int) -> None:
+        """Raises SpecError where the metric never worked."""
+        try:
+            self.faults.check(rows)
+        except SpecError as error:
+            raise self._source.error(error.path, error.message, error.hint) if self._source else error from None
 
     async def score(self, example: Example, prediction: Mapping[str, Any], trace: Trace) -> Score:
         """The metric's score of a prediction. Raises whatever the metric raises."""
