@@ -15,7 +15,7 @@ from workbench.slots import variants
 from workbench.spec import LMSpec
 from workbench.spend import price_of
 from workbench.study import Optimizer, Study
-from workbench.task import Task, check_lm, check_node_lms
+from workbench.task import Task, check_label_unread, check_lm, check_node_lms
 from workbench.workflow import Workflow
 
 
@@ -37,19 +37,34 @@ def _lms_in(task: Task, workflow: Workflow) -> Iterator[LMSpec]:
             yield lm_spec(embedder)
 
 
-def check_search_lms(task: Task) -> None:
-    """Refuse under `search:` what is refused under the nodes: models that no provider serves, roles that the file lacks."""
+def check_choices(task: Task) -> None:
+    """Refuse under `search:` what is refused under the nodes: models that no provider serves, roles that the file lacks, and
+    labels that are read."""
 
     def check(address: str, workflow: Workflow) -> None:
         where = ("search", address)
         try:
             check_node_lms(workflow, task.spec.roles, task.source)
+            check_label_unread(workflow, task.metric, task.spec.data, task.source.error)
             if address.partition(".")[0] == "lm":
                 check_lm(where, task_lm(task.spec.lm, workflow), task.source)
         except SpecError as error:
             raise task.source.error(where, error.message, error.hint) from error
 
     all_of(partial(check, address, changed) for address, changed in variants(task.spec.search, task.workflow))
+
+
+def check_optimizers(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> None:
+    """Refuse optimizers that find nothing in the workflow that they could change. Raises SpecError."""
+    workflows = [task.workflow, *(changed for _, changed in variants(task.spec.search, task.workflow))]
+
+    def check(index: int, name: str, optimizer: Optimizer) -> None:
+        lacking = [optimizer.lacking(workflow) for workflow in workflows]
+        if all(lacking):
+            raise task.source.error(("optimize", index, name), f"`{name}` finds nothing here that it could change: the workflow "
+                                    f"has not {lacking[0]}", f"Add one to nodes, or take `{name}` out.")  # fmt: skip
+
+    all_of(partial(check, index, *named) for index, named in enumerate(optimizers))
 
 
 def lm_warnings(task: Task) -> list[str]:

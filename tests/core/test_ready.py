@@ -230,3 +230,44 @@ def test_a_server_whose_name_begins_like_this_machine_has_no_known_price(model: 
     lm = {"model": model, "api_base": "http://127.0.0.1.nip.io/v1"}
     (error,) = lacking(task_file(tmp_path, lm=lm, budget={"usd": 1}))
     assert isinstance(error, SpecError) and "price" in str(error) and "not known" in str(error)
+
+
+# Optimizers without anything to work on
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "missing"),
+    [
+        ("astar", "a node of the kind `astar`"), ("fit_value", "a node of the kind `tree_search`"),
+        ("team", "a team"), ("align", "an agent with tools"), ({"forge": {"kind": "functions"}}, "an agent node"),
+        ({"forge": {"kind": "heuristic"}}, "a code node"), ("forge", "an agent node or a code node"),
+        ({"fgo": {"inner": "astar"}}, "a node of the kind `astar`"), ({"tune": {"optimizer": "team", "search": {"rows": {"int": [2, 8]}}}}, "a team"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_an_optimizer_without_its_node_is_refused(optimizer: Any, missing: str, tmp_path: Path) -> None:
+    name = optimizer if isinstance(optimizer, str) else next(iter(optimizer))
+    path = task_file(tmp_path, optimize=["bootstrap", optimizer])
+    with pytest.raises(SpecError, match=f"`{name}` finds nothing here that it could change.*{missing}") as caught:
+        prepare(path)
+    assert caught.value.path == ("optimize", 1, name) and caught.value.line == 1
+    assert CliRunner().invoke(cli, ["validate", str(path)]).exit_code != 0
+
+
+NODES = {
+    "align": {"agent": "text -> label", "tools": ["python:desk.py:lookup"]},
+    "team": {"dylan": {"predict": "text -> label"}, "members": {"a": "A.", "b": "B."}},
+}
+
+
+@pytest.mark.parametrize("name", ["align", "team"])
+def test_an_optimizer_with_its_node_is_not(name: str, tmp_path: Path) -> None:
+    (tmp_path / "desk.py").write_text('def lookup(key: str) -> str:\n    """Looks a key up."""\n    return key\n')
+    prepare(task_file(tmp_path, optimize=[name], nodes={"sort": NODES[name]}))
+    searched = {"nodes.sort": {"any_of": {"other": NODES[name]}}}
+    prepare(task_file(tmp_path, optimize=["optuna", name], search=searched))
+
+
+def test_adas_says_before_the_first_call_that_a_node_is_missing(tmp_path: Path) -> None:
+    (error,) = lacking(task_file(tmp_path, optimize=[{"adas": {"node": "srt"}}]))
+    assert isinstance(error, SpecError) and error.path == ("optimize", 0, "adas", "node") and "'sort'" in str(error)
