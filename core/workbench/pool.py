@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import Any
 
@@ -78,15 +79,23 @@ def lm_spec(value: Any) -> LMSpec:
 
 
 def task_lm(lm: LMSpec, workflow: Workflow) -> LMSpec:
-    """The file's language model, with what patches of the workflow's `lm` changed of it. A price is that of one model only."""
+    """The file's language model, with what patches of the workflow's `lm` changed of it.
+
+    Another model keeps the server and the settings only where the same provider serves it, and never the price.
+    """
     changed = workflow.tree.get("lm")
     if not changed:
         return lm
     changed = named_lm(changed)
-    kept = lm.model_dump(exclude_unset=True, mode="json")
-    if changed.get("model", lm.model) != lm.model:
-        kept.pop("price", None)
+    model = changed.get("model", lm.model)
+    if _provider(model) != _provider(lm.model):
+        return lm_spec(changed)
+    kept = lm.model_dump(exclude_unset=True, mode="json", exclude={"price"} if model != lm.model else None)
     return lm_spec({**kept, **changed})
+
+
+def _provider(model: str) -> str:
+    return re.split("[/:]", model, maxsplit=1)[0]
 
 
 @lru_cache(maxsize=256)

@@ -177,6 +177,8 @@ def test_the_model_of_the_file_keeps_its_server_when_only_its_name_is_searched(t
     one, two = task.spec.lm, task_lm(task.spec.lm, task.workflow.patched({"lm.model": "openai/two"}))
     assert (two.model, two.api_base, two.timeout, two.price) == ("openai/two", SERVER, 7, None)
     assert task_lm(one, task.workflow.patched({"lm.temperature": 0.5})) == one.model_copy(update={"temperature": 0.5})
+    other = task_lm(one, task.workflow.patched({"lm.model": "bundled/nano"}))
+    assert (other.model, other.api_base) == ("bundled/nano", None), "another provider has nothing to do with it"
     assert {(lm.model, lm.api_base) for lm in lms_of(task)} == {("openai/one", SERVER), ("openai/two", SERVER)}
     written = workflow_tree(task, task.workflow.patched({"lm.model": "openai/two"}), tmp_path)["lm"]
     assert written == {"model": "openai/two", "api_base": SERVER, "timeout": 7}
