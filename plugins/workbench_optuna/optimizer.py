@@ -13,7 +13,7 @@ from workbench import BudgetSpent, Evaluation, Optimizer, Study, Workflow
 from workbench.errors import SpecError
 from workbench.evaluate import Race
 from workbench.pareto import sign
-from workbench.search import Asked, Searcher
+from workbench.search import Asked, RandomSuggests, Searcher
 
 #: Scores of a candidate before its first test.
 _STARTUP_STEPS = 8
@@ -30,7 +30,12 @@ class Optuna(Optimizer):
     With several objectives it searches for the Pareto set (use the sampler nsga2 or tpe); pruning is then off.
     """
 
-    trials: int = Field(100, ge=1, le=100_000, description="candidates at most; the budget may end it before")
+    trials: int = Field(
+        100,
+        ge=1,
+        le=100_000,
+        description="different candidates at most, the start among them; the budget may end it before",
+    )
     sampler: Literal["tpe", "gp", "cmaes", "nsga2", "qmc", "random"] = Field("tpe", description="Optuna's sampler")
     startup: int = Field(6, ge=1, le=1000, description="random candidates before the sampler starts to learn")
     prune: Literal["wilcoxon", "race", "none"] = Field(
@@ -39,7 +44,9 @@ class Optuna(Optimizer):
     )
     p_threshold: float = Field(0.1, gt=0, lt=1, description="p-value below which the WilcoxonPruner stops a candidate")
     patience: int = Field(
-        20, ge=1, description="end after so many candidates in a row that were tried before or cost too much"
+        20,
+        ge=1,
+        description="end after so many draws in a row that were tried before or cost too much, the second half of them at random",
     )
     dashboard: bool = Field(True, description="keep Optuna's own record in the run database, for optuna-dashboard")
 
@@ -76,21 +83,27 @@ class Optuna(Optimizer):
         tried: dict[str, Evaluation] = {}
         verdicts: dict[Any, bool] = {}
         repeats = 0
-        for _ in range(self.trials):
+        while len(tried) < self.trials:
+            if repeats >= self.patience:
+                study.tell(
+                    f"{len(tried)} of {self.trials} trials: the last {repeats} draws were tried before or cost more than is left, so "
+                    "the space seems to be used up (more patience goes on, a wider search: has more to try)"
+                )
+                return
+            if (
+                repeats > self.patience // 2
+            ):  # a sampler that has learned repeats itself where there is still more to try
+                searcher.study.enqueue_trial(_drawn(searcher, study))
             asked = searcher.ask()
             known = tried.get(asked.workflow.hash)
             if known is not None:
                 self._share(asked, known, single)
                 searcher.tell(asked, _values(known, study.objectives), pruned=not known.complete)
                 repeats += 1
-                if repeats >= self.patience:
-                    return
                 continue
             if not study.affords(asked.workflow):
                 searcher.tell(asked, None)
                 repeats += 1  # a cheaper candidate may still fit
-                if repeats >= self.patience:
-                    return
                 continue
             try:
                 evaluation = await study.evaluate(asked.workflow, race=self._race(searcher, asked, single, verdicts))
@@ -124,7 +137,7 @@ class Optuna(Optimizer):
         def stop(scores: Sequence[float]) -> bool:
             """Report each new score under the number of its example, then ask the pruner.
 
-            Its verdict hangs on the differences to the best trial alone, and few of those differ where scores are 0 or
+            Its verdict depends on the differences to the best trial alone, and few of those differ where scores are 0 or
             1; its exact test takes 0.1 s, so that a verdict is kept, and those that are simple are not asked for.
             """
             _report(asked, scores)
@@ -141,6 +154,30 @@ class Optuna(Optimizer):
             return verdicts[differences, safe]
 
         return stop
+
+
+class _Drawn(RandomSuggests):
+    """Draws at random, and keeps what was drawn by its name."""
+
+    def __init__(self, rng: Any):
+        super().__init__(rng)
+        self.values: dict[str, Any] = {}
+
+    def suggest_float(self, name: str, *bounds: Any, **how: Any) -> float:
+        return self.values.setdefault(name, super().suggest_float(name, *bounds, **how))
+
+    def suggest_int(self, name: str, *bounds: Any, **how: Any) -> int:
+        return self.values.setdefault(name, super().suggest_int(name, *bounds, **how))
+
+    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
+        return self.values.setdefault(name, super().suggest_categorical(name, choices))
+
+
+def _drawn(searcher: Searcher, study: Study) -> dict[str, Any]:
+    """Parameters of a trial, drawn at random from all that the space has."""
+    drawn = _Drawn(study.rng)
+    searcher.space.suggest(drawn, searcher.workflow)
+    return drawn.values
 
 
 def sign_test(differences: Sequence[float]) -> float | None:

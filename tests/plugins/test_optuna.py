@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from tests.planted import candidates, demos_of, evaluations, lower_bound, plant,
 from workbench.errors import SpecError
 from workbench.lm import Request
 from workbench.plugins import plugins
+from workbench.store import Store
 
 GAINS = {"Plain.": 0.0, "One.": 0.02, "Two.": 0.05, "Three.": 0.1, "Four.": 0.0, "Five.": 0.2}
 SPACE = {
@@ -99,6 +101,33 @@ def test_repeats_cost_nothing_and_end_the_search(tmp_path: Path) -> None:
     assert report.status == "finished" and lm.requests == 3 * 24 + tested
 
 
+def told(folder: Path) -> list[str]:
+    store = Store(folder / "run.db")
+    try:
+        rows = store.rows("select data from events where kind = 'optimizer_told' order by id")
+        return [json.loads(row["data"])["message"] for row in rows]
+    finally:
+        store.close()
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "random", "qmc"])
+def test_repeats_do_not_count_as_trials(sampler: str, tmp_path: Path) -> None:
+    """A dozen candidates were asked for, the space has sixteen, and the budget pays for all of them."""
+    space = {"nodes.sort.instructions": [*GAINS, "Six.", "Seven."], "nodes.sort.show_values": [False, True]}
+    for seed in range(3):
+        folder = tmp_path / str(seed)
+        settings = {"trials": 12, "sampler": sampler, "prune": "none", "dashboard": False}
+        report, _ = plant(folder, lambda r: 0.5, {"optuna": settings}, calls=3000, seed=seed, search=space)
+        assert len(candidates(folder)) == 12 and told(folder) == [], report.lines()
+
+
+def test_a_space_that_is_used_up_is_told(tmp_path: Path) -> None:
+    space = {"nodes.sort.instructions": ["Plain.", "One.", "Two."]}
+    plant(tmp_path, skill, {"optuna": {"trials": 12, "dashboard": False}}, calls=3000, search=space)
+    (message,) = told(tmp_path)
+    assert message.startswith("3 of 12 trials: the last 20 draws") and "used up" in message
+
+
 @pytest.mark.parametrize(
     ("sampler", "pick"), [("tpe", "score"), ("tpe", "knee"), ("nsga2", "cheapest"), ("nsga2", "knee"), ("qmc", "score")]
 )
@@ -176,3 +205,15 @@ def test_the_quick_sign_test_is_the_pruners_own() -> None:
         assert sign_test(differences) == pytest.approx(theirs, abs=1e-12), differences
     assert sign_test([0.0] * 8) == 1.0
     assert sign_test([0.5, -1.0] * 4) is None and sign_test([1.0] * 14) is None
+
+
+def test_a_sampler_that_repeats_itself_is_helped_by_random_draws(tmp_path: Path) -> None:
+    """TPE comes back to what was best, and leaves most of a flat space of choices untried."""
+    good = {"Plain.": 0.5, **{f"Way {i}.": 0.1 for i in range(39)}}
+
+    def planted(request: Request) -> float:
+        return good[str(request.messages[0]["content"]).split("\n")[0]]
+
+    settings = {"trials": 40, "startup": 2, "prune": "race", "patience": 30, "dashboard": False}
+    plant(tmp_path, planted, {"optuna": settings}, calls=3000, search={"nodes.sort.instructions": list(good)})
+    assert len(candidates(tmp_path)) >= 36
