@@ -13,7 +13,7 @@ from workbench import BudgetSpent, Evaluation, Optimizer, Study, Workflow
 from workbench.errors import SpecError
 from workbench.evaluate import Race
 from workbench.pareto import sign
-from workbench.search import Asked, RandomSuggests, Searcher
+from workbench.search import Asked, Searcher
 
 #: Scores of a candidate before its first test.
 _STARTUP_STEPS = 8
@@ -46,7 +46,7 @@ class Optuna(Optimizer):
     patience: int = Field(
         20,
         ge=1,
-        description="end after so many draws in a row that were tried before or cost too much, the second half of them at random",
+        description="end after so many draws in a row that were tried before or cost too much",
     )
     dashboard: bool = Field(True, description="keep Optuna's own record in the run database, for optuna-dashboard")
 
@@ -90,10 +90,6 @@ class Optuna(Optimizer):
                     "the space seems to be used up (more patience goes on, a wider search: has more to try)"
                 )
                 return
-            if (
-                repeats > self.patience // 2
-            ):  # a sampler that has learned repeats itself where there is still more to try
-                searcher.study.enqueue_trial(_drawn(searcher, study))
             asked = searcher.ask()
             known = tried.get(asked.workflow.hash)
             if known is not None:
@@ -154,30 +150,6 @@ class Optuna(Optimizer):
             return verdicts[differences, safe]
 
         return stop
-
-
-class _Drawn(RandomSuggests):
-    """Draws at random, and keeps what was drawn by its name."""
-
-    def __init__(self, rng: Any):
-        super().__init__(rng)
-        self.values: dict[str, Any] = {}
-
-    def suggest_float(self, name: str, *bounds: Any, **how: Any) -> float:
-        return self.values.setdefault(name, super().suggest_float(name, *bounds, **how))
-
-    def suggest_int(self, name: str, *bounds: Any, **how: Any) -> int:
-        return self.values.setdefault(name, super().suggest_int(name, *bounds, **how))
-
-    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
-        return self.values.setdefault(name, super().suggest_categorical(name, choices))
-
-
-def _drawn(searcher: Searcher, study: Study) -> dict[str, Any]:
-    """Parameters of a trial, drawn at random from all that the space has."""
-    drawn = _Drawn(study.rng)
-    searcher.space.suggest(drawn, searcher.workflow)
-    return drawn.values
 
 
 def sign_test(differences: Sequence[float]) -> float | None:

@@ -205,15 +205,3 @@ def test_the_quick_sign_test_is_the_pruners_own() -> None:
         assert sign_test(differences) == pytest.approx(theirs, abs=1e-12), differences
     assert sign_test([0.0] * 8) == 1.0
     assert sign_test([0.5, -1.0] * 4) is None and sign_test([1.0] * 14) is None
-
-
-def test_a_sampler_that_repeats_itself_is_helped_by_random_draws(tmp_path: Path) -> None:
-    """TPE comes back to what was best, and leaves most of a flat space of choices untried."""
-    good = {"Plain.": 0.5, **{f"Way {i}.": 0.1 for i in range(39)}}
-
-    def planted(request: Request) -> float:
-        return good[str(request.messages[0]["content"]).split("\n")[0]]
-
-    settings = {"trials": 40, "startup": 2, "prune": "race", "patience": 30, "dashboard": False}
-    plant(tmp_path, planted, {"optuna": settings}, calls=3000, search={"nodes.sort.instructions": list(good)})
-    assert len(candidates(tmp_path)) >= 36
