@@ -52,7 +52,7 @@ def bundled(kind: str) -> list[str]:
 
 def load_only_ours() -> None:
     """What else is installed must not get into our docs."""
-    ours = [e.name for e in entry_points(group=GROUP) if e.dist is not None and e.dist.name == "agent-workbench"]
+    ours = [e.name for e in entry_points(group=GROUP) if (ROOT / "plugins" / e.value).is_dir()]
     os.environ["WORKBENCH_LOAD_PLUGINS"] = ",".join(ours)
 
 

@@ -133,7 +133,7 @@ class Store:
         if version > SCHEMA_VERSION:
             raise StoreError(
                 f"{self.path} was written by a newer workbench (schema {version}, this one knows {SCHEMA_VERSION}); "
-                "update agent-workbench"
+                "update agent-optimization-workbench"
             )
         tables = {name for (name,) in self.conn.execute("select name from sqlite_master where type = 'table'")}
         if tables and "_sqlite_migrations" not in tables:

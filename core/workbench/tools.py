@@ -26,6 +26,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from workbench.distribution import pip_install
 from workbench.errors import NodeError, SpecError, suggest
 from workbench.lm import Response
 
@@ -271,7 +272,7 @@ class McpCall:
             from mcp import ClientSession, StdioServerParameters
             from mcp.client.stdio import stdio_client
         except ImportError:
-            raise NodeError("tool", "MCP tools need: pip install 'agent-workbench[mcp]'") from None
+            raise NodeError("tool", f"MCP tools need: {pip_install('mcp')}") from None
         command = sys.executable if self.command[0] == "python" else self.command[0]
         server = StdioServerParameters(command=command, args=list(self.command[1:]), cwd=str(self.base))
         async with AsyncExitStack() as stack:

@@ -17,6 +17,7 @@ from pydantic_core import InitErrorDetails
 
 from workbench import BudgetSpent, Optimizer, Study, Workflow
 from workbench.data import Example
+from workbench.distribution import pip_install
 from workbench.errors import PluginError, SpecError, suggest
 from workbench.lm import HasWeights
 from workbench.nodes import calls_of, enabled
@@ -381,4 +382,4 @@ def check_extra(lora: bool = False) -> None:
             found = "0.0"
         if tuple(int(part) for part in re.findall(r"\d+", found)[:2]) < least:
             wanted = ".".join(map(str, least))
-            raise PluginError(f"training needs {package}>={wanted}: pip install 'agent-workbench[grpo]'")
+            raise PluginError(f"training needs {package}>={wanted}: {pip_install('grpo')}")

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from workbench import BudgetSpent, Evaluation, Optimizer, Study, Workflow
+from workbench.distribution import pip_install
 from workbench.errors import SpecError
 from workbench.evaluate import Race
 from workbench.pareto import sign
@@ -55,7 +56,7 @@ class Optuna(Optimizer):
     def _installed(cls, value: str) -> str:
         needed = _NEEDS.get(value)
         if needed is not None and importlib.util.find_spec(needed) is None:
-            raise ValueError(f"the sampler {value} needs the package {needed}: pip install 'agent-workbench[samplers]'")
+            raise ValueError(f"the sampler {value} needs the package {needed}: {pip_install('samplers')}")
         return value
 
     async def ready(self, study: Study) -> None:
