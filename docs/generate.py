@@ -26,7 +26,7 @@ from workbench.policy import Condition, PolicySpec, Rule
 from workbench.run import prepare
 from workbench.schema import json_schema
 from workbench.spec import BudgetSpec, DataSpec, DomainSpec, LMSpec, Spec
-from workbench.store import _M001_INITIAL, Store
+from workbench.store import _M001_INITIAL, TABLES, Store
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "docs" / "reference"
@@ -52,7 +52,7 @@ def bundled(kind: str) -> list[str]:
 
 def load_only_ours() -> None:
     """What else is installed must not get into our docs."""
-    ours = [e.name for e in entry_points(group=GROUP) if e.dist is not None and e.dist.name == "agent-workbench"]
+    ours = [e.name for e in entry_points(group=GROUP) if (ROOT / "plugins" / e.value).is_dir()]
     os.environ["WORKBENCH_LOAD_PLUGINS"] = ",".join(ours)
 
 
@@ -203,7 +203,18 @@ def _help(command: click.Command, name: str) -> list[str]:
 
 def database() -> str:
     return "\n".join(
-        ["# The run database\n", doc(sys.modules[Store.__module__]), "```sql", _M001_INITIAL.strip(), "```\n"]
+        [
+            "# The run database\n",
+            doc(sys.modules[Store.__module__]),
+            "",
+            "| table | what it holds |",
+            "| --- | --- |",
+            *(f"| `{name}` | {what} |" for name, what in TABLES.items()),
+            "",
+            "```sql",
+            _M001_INITIAL.strip(),
+            "```\n",
+        ]
     )
 
 

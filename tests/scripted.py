@@ -57,7 +57,9 @@ def make_workflow(nodes: dict[str, Any], folder: Path) -> Workflow:
     return workflow
 
 
-def run_rows(workflow: Workflow, rows: Sequence[dict[str, Any]], script: Script, database: Path) -> list[Outcome]:
+def run_rows(
+    workflow: Workflow, rows: Sequence[dict[str, Any]], script: Script, database: Path, calls: int = 1000
+) -> list[Outcome]:
     """One outcome a row, one after the other, under the journal of a database."""
 
     async def course() -> list[Outcome]:
@@ -65,7 +67,7 @@ def run_rows(workflow: Workflow, rows: Sequence[dict[str, Any]], script: Script,
         store.execute(
             "insert or ignore into runs (id, run, status, started, spec, options) values (1, 'r', '', '', '', '')"
         )
-        ledger = Ledger(store, 1, BudgetSpec.model_validate({"calls": 1000}))
+        ledger = Ledger(store, 1, BudgetSpec.model_validate({"calls": calls}))
         spec = lm_spec({"model": "openai/scripted", "attempts": 1})
         try:
             program = Program(workflow, runtime := Runtime(ledger, spec, {}, script))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import statistics
 import subprocess
 import sys
@@ -16,9 +17,9 @@ CORE = ROOT / "core" / "workbench"
 
 #: What a module may import of ours at its top: only what stands before it. Imports inside functions are free.
 ORDER = [
-    "hookspecs", "errors", "user_code", "loop", "data", "lm", "trace", "loose_json", "call_parser", "strict", "policy", "tools", "limits", "intents", "spend", "graph", "batching", "generate", "signature", "tfidf", "logistic", "treesearch", "plain", "metric", "yamlsource", "plugins", "sandbox",
+    "hookspecs", "distribution", "failures", "errors", "user_code", "loop", "data", "lm", "http_lm", "trace", "loose_json", "call_parser", "strict", "policy", "tools", "limits", "intents", "spend", "graph", "batching", "generate", "signature", "tfidf", "logistic", "treesearch", "plain", "metric", "yamlsource", "plugins", "sandbox",
     "proof", "copies", "scaffold", "spec", "workflow", "pool", "environment", "behind", "store", "looks", "bill", "ledger", "embed", "nodes", "children", "structure", "edits", "slots", "runtime", "evaluate", "outcomes", "search", "pareto",
-    "study", "propose", "overrides", "task", "library", "diagram", "estimate", "ready", "remarks", "guard", "schema", "doctor", "report", "export", "history", "session", "run",
+    "study", "propose", "overrides", "task", "library", "diagram", "ready", "estimate", "remarks", "guard", "schema", "doctor", "report", "export", "history", "session", "run",
     "single", "progress", "testing", "cli", "__main__",
 ]  # fmt: skip
 
@@ -76,8 +77,11 @@ def test_no_plugin_imports_another() -> None:
 
 
 def test_files_fit_in_a_head() -> None:
+    """The limit stands in CONTRIBUTING.md, and nowhere else."""
+    told = re.search(r"at most (\d+) lines", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+    assert told is not None
     long = {str(p): n for f in ("core", "plugins", "contrib") for p in (ROOT / f).rglob("*.py")
-            if (n := len(p.read_text(encoding="utf-8").splitlines())) > 450}  # fmt: skip
+            if (n := len(p.read_text(encoding="utf-8").splitlines())) > int(told[1])}  # fmt: skip
     assert not long
 
 

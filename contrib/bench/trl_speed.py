@@ -37,7 +37,8 @@ from typing import Any
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from tests.tiny_lm import make_tokenizer, save  # noqa: E402
+from shapes import SHAPES, save_shape, save_wide  # noqa: E402
+from tests.tiny_lm import save  # noqa: E402
 
 from workbench.generate import Generator, Row  # noqa: E402
 from workbench.run import Options, optimize  # noqa: E402
@@ -45,8 +46,6 @@ from workbench_grpo.learner import Learner  # noqa: E402
 
 ROLLOUTS, RATE, WARM = 8, 1e-5, 2
 PEAK = 989e12  # FLOP/s of an H100 or H200, dense, in bfloat16
-#: hidden units, layers, heads, heads of keys, units of the MLP, as Qwen2.5's of these sizes.
-SHAPES = {"0.5b": (896, 24, 14, 2, 4864), "1.5b": (1536, 28, 12, 2, 8960)}
 REWARD = "def reward(example, prediction, trace):\n    return sum(map(ord, prediction['answer'])) % 997 / 997\n"
 
 
@@ -134,33 +133,6 @@ def make_case(name: str, folder: Path, options: argparse.Namespace) -> Case:
     if name == "wide":  # a vocabulary that weighs as much as the layers, as in small real models
         return Case(str(save_wide(folder / "wide")), longest, texts, *how)
     return Case(str(save(folder / "llama", 0, hidden=256, layers=4, positions=1024)), longest, texts, *how)
-
-
-def save_wide(folder: Path) -> Path:
-    from transformers import Qwen2Config, Qwen2ForCausalLM
-
-    torch.manual_seed(0)
-    Qwen2ForCausalLM(Qwen2Config(
-        vocab_size=16384, hidden_size=256, intermediate_size=768, num_hidden_layers=4, num_attention_heads=4,
-        num_key_value_heads=2, max_position_embeddings=512, eos_token_id=1, pad_token_id=0, bos_token_id=None,
-        tie_word_embeddings=True,
-    )).save_pretrained(folder)  # fmt: skip
-    make_tokenizer().save_pretrained(folder)
-    return folder
-
-
-def save_shape(folder: Path, name: str) -> Path:
-    from transformers import Qwen2Config, Qwen2ForCausalLM
-
-    hidden, layers, heads, keys, inner = SHAPES[name]
-    torch.manual_seed(0)
-    Qwen2ForCausalLM(Qwen2Config(
-        vocab_size=151936, hidden_size=hidden, intermediate_size=inner, num_hidden_layers=layers, num_attention_heads=heads,
-        num_key_value_heads=keys, max_position_embeddings=4096, eos_token_id=1, pad_token_id=0, bos_token_id=None,
-        tie_word_embeddings=True,
-    )).save_pretrained(folder)  # fmt: skip
-    make_tokenizer().save_pretrained(folder)
-    return folder
 
 
 class Plan:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from workbench.distribution import NAME
 from workbench.overrides import Setting, config_settings, environment_settings
 from workbench.plugins import plugins
 from workbench.spec import Spec, load_spec
@@ -52,7 +53,7 @@ def _packages() -> Iterator[Check]:
         try:
             version = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
-            yield Check(name, "fail", "not installed; run pip install agent-workbench again")
+            yield Check(name, "fail", f"not installed; install {NAME} again")
             continue
         if version in _STOLEN.get(name, ()):
             yield Check(name, "fail", f"{version} stole credentials: uninstall it and change your keys")

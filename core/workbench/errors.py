@@ -2,15 +2,18 @@
 
 WorkbenchError                 everything that we raise on purpose
 ├── SpecError                  bad input: file, line, column, and what to write instead (exit code 2)
+│   └── SandboxError           no sandbox holds code as well as it must (`workbench.sandbox`)
 ├── PluginError                a plugin is missing, broken, or breaks its contract
 │   └── SealBroken             something asked for the sealed test rows before the search had ended
 ├── BudgetSpent                the ceiling is reached; a normal end, not a fault
+│   └── ShareSpent             an inner optimizer's share of the budget is used up
 ├── LMError                    one attempt to call a language model failed (kind says how)
 ├── ServerDead                 a language model's server does not answer any more
 ├── NodeError                  a node could not produce its outputs for one example
-└── StoreError                 the run database cannot be used
+├── StoreError                 the run database cannot be used
+└── Interrupted                the user asked to stop (`workbench.session`)
 
-Library code raises these; only `cli.py` turns them into exit codes.
+Plugins may add their own below these. Library code raises them; only `workbench.cli` turns them into exit codes.
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable
 from typing import Any
+
+from workbench.failures import FailureKind
 
 
 class WorkbenchError(Exception):
@@ -105,25 +110,22 @@ class ShareSpent(BudgetSpent):
         self.what, self.ceiling, self.needed, self.held = what, left, needed, 0.0
 
 
-#: Kinds that another attempt may mend. `auth` and `bad_request` never mend themselves.
-RETRYABLE = frozenset({"rate_limit", "server", "connection", "broken", "timeout", "bad_body"})
-
-
 class LMError(WorkbenchError):
     """One attempt at a language model failed.
 
-    kind: `rate_limit`, `server`, `connection`, `broken`, `timeout`, `bad_body` (worth another attempt), or
-    `auth`, `bad_request`, `too_long`, `unsupported` (permanent). `connection` is for requests that never left, `broken` for
-    those whose answer broke off: these may be billed. retry_after: seconds asked for by the server.
+    kind: how, as `workbench.failures.FailureKind` lists; it also says whether another attempt may mend it. retry_after: seconds
+    asked for by the server.
     """
 
-    def __init__(self, kind: str, message: str, *, retry_after: float | None = None, status: int | None = None):
-        self.kind, self.retry_after, self.status = kind, retry_after, status
+    def __init__(
+        self, kind: FailureKind | str, message: str, *, retry_after: float | None = None, status: int | None = None
+    ):
+        self.kind, self.retry_after, self.status = FailureKind(kind), retry_after, status
         super().__init__(message)
 
     @property
     def retryable(self) -> bool:
-        return self.kind in RETRYABLE
+        return self.kind.retryable
 
 
 class ServerDead(WorkbenchError):
@@ -133,12 +135,11 @@ class ServerDead(WorkbenchError):
 class NodeError(WorkbenchError):
     """A node gave no outputs for one example.
 
-    kind is stored with the result: an LMError kind, or `refused`, `empty`, `cut`, `unparsed`, `tool`,
-    `environment`, `code`.
+    kind: how, as `workbench.failures.FailureKind` lists; it is stored with the result.
     """
 
-    def __init__(self, kind: str, message: str, *, node: str | None = None):
-        self.kind, self.node = kind, node
+    def __init__(self, kind: FailureKind | str, message: str, *, node: str | None = None):
+        self.kind, self.node = FailureKind(kind), node
         super().__init__(message)
 
 

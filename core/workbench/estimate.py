@@ -9,6 +9,7 @@ from workbench.data import Example
 from workbench.lm import estimate_tokens
 from workbench.nodes import all_nodes, calls_of
 from workbench.proof import smallest_binary_gain
+from workbench.ready import lm_warnings
 from workbench.study import Optimizer
 from workbench.task import Task
 
@@ -52,7 +53,7 @@ def estimate(task: Task, optimizers: Sequence[tuple[str, Optimizer]] = ()) -> di
             lines.append(
                 f"Of {budget.calls} calls, {rest} are left for search: about {rest // max(1, baseline)} candidates."
             )
-    lines += [f"Warning: {line}" for line in too_small(task)]
+    lines += [f"Warning: {line}" for line in (*too_small(task), *lm_warnings(task))]
     lines.append(f"With {len(data.test)} test rows, {can_show}")
     lines += [line for node in all_nodes(task.workflow) for line in node.advice()]
     return {

@@ -12,15 +12,14 @@ from functools import lru_cache
 from typing import Any
 
 from workbench.data import Example, Score
-from workbench.errors import BudgetSpent, LMError, NodeError
-from workbench.metric import Metric, as_score
+from workbench.errors import BudgetSpent, LMError, NodeError, SpecError
+from workbench.failures import FailureKind
+from workbench.metric import MOST_FAULTS, Metric, MetricFaults, as_score
 from workbench.runtime import Program, Runtime, ends_run, make_request
+from workbench.spec import Places
 from workbench.spend import Spend
 from workbench.trace import Trace
 from workbench.workflow import Workflow
-
-#: Failures that say nothing about the workflow: the proof leaves such pairs out. All other failures earn nothing.
-INFRASTRUCTURE = frozenset({"connection", "broken", "server", "timeout", "rate_limit", "bad_body", "provider", "auth"})
 
 #: May stop an evaluation early: told the scores so far, in the order of the examples, after each block.
 Race = Callable[[Sequence[float]], bool]
@@ -85,7 +84,7 @@ def unanswered(evaluation: Evaluation) -> LMError | None:
     kinds = evaluation.failures
     if (
         not evaluation.results
-        or kinds.keys() - INFRASTRUCTURE - {"bad_request"}
+        or not all(kind == FailureKind.BAD_REQUEST or FailureKind(kind).infrastructure for kind in kinds)
         or sum(kinds.values()) < len(evaluation.results)
     ):
         return None
@@ -98,10 +97,14 @@ class Evaluator:
 
     block: racing looks at the scores only at the ends of blocks of this many examples, in their order,
     so that what is stopped does not depend on which answer came first.
+    source: knows the place of `metric` in the file, for the error where it never works.
     """
 
-    def __init__(self, runtime: Runtime, metric: Metric, concurrency: int, block: int = 8):
+    def __init__(
+        self, runtime: Runtime, metric: Metric, concurrency: int, block: int = 8, source: Places | None = None
+    ):
         self.runtime, self.metric, self.concurrency, self.block = runtime, metric, concurrency, block
+        self.faults, self._source = MetricFaults(metric), source
         self._programs: dict[str, Program] = {}
         self._judged, self._judging = 0, Spend()  # rows that a model scored, and what that took
 
@@ -129,6 +132,7 @@ class Evaluator:
             results = await self.gather(
                 len(examples), lambda i: self.run_one(program, examples[i], replica, traces, draws)
             )
+            self._check_metric(len(examples))
             return Evaluation(workflow, split, tuple(results), True, replica)
         results: list[Result] = []
         for start in range(0, len(examples), self.block):
@@ -180,7 +184,7 @@ class Evaluator:
         }
         trace = outcome.trace if traces else None
         if outcome.failure is not None:
-            score = None if outcome.failure in INFRASTRUCTURE else 0.0
+            score = None if FailureKind(outcome.failure).infrastructure else 0.0
             return Result(example, score, outcome.failure, outcome.message, outcome.message, outcome.prediction,
                           trace, **cost)  # fmt: skip
         try:
@@ -188,11 +192,22 @@ class Evaluator:
         except (Exception, SystemExit, asyncio.CancelledError) as error:  # a metric's bug is this example's failure
             if ends_run(error, self.runtime.ledger) or (isinstance(error, LMError) and error.kind == "auth"):
                 raise
-            kind = error.kind if isinstance(error, LMError | NodeError) else "metric"
-            score = None if kind in INFRASTRUCTURE else 0.0
-            return Result(example, score, kind, f"metric: {type(error).__name__}: {error}", None,
-                          outcome.prediction, trace, **cost)  # fmt: skip
+            kind = error.kind if isinstance(error, LMError | NodeError) else FailureKind.METRIC
+            said = f"{type(error).__name__}: {error}"
+            if kind == FailureKind.METRIC:
+                said = self.faults.raised(example.id, error)
+                self._check_metric(MOST_FAULTS)
+            score = None if kind.infrastructure else 0.0
+            return Result(example, score, kind, f"metric: {said}", None, outcome.prediction, trace, **cost)
+        self.faults.scored(example.id)
         return Result(example, scored.value, None, None, scored.feedback, outcome.prediction, trace, **cost)
+
+    def _check_metric(self, rows: int) -> None:
+        """Raises SpecError where the metric never worked."""
+        try:
+            self.faults.check(rows)
+        except SpecError as error:
+            raise self._source.error(error.path, error.message, error.hint) if self._source else error from None
 
     async def score(self, example: Example, prediction: Mapping[str, Any], trace: Trace) -> Score:
         """The metric's score of a prediction. Raises whatever the metric raises."""

@@ -12,6 +12,7 @@ import yaml
 from workbench.errors import SpecError
 from workbench.nodes import node_class
 from workbench.plugins import plugins
+from workbench.pool import task_lm
 from workbench.user_code import PREFIX, seen_from
 from workbench.workflow import Tree, Workflow
 
@@ -42,7 +43,9 @@ def workflow_tree(task: Task, workflow: Workflow, folder: Path) -> Tree:
     """The whole file for a workflow, with paths relative to the folder that it will lie in."""
     raw = task.source.value
     tree: Tree = {k: raw[k] for k in ("name", "description") if k in raw}
-    lm = workflow.tree.get("lm") or raw.get("lm")
+    lm = raw.get("lm")
+    if workflow.tree.get("lm"):
+        lm = task_lm(task.spec.lm, workflow).model_dump(exclude_unset=True, mode="json")
     if lm is not None:
         tree["lm"] = lm
     for key in ("roles", "data", "metric", "objectives", "policy"):

@@ -23,7 +23,7 @@ Register = Callable[[str, Any], None]
 
 @hookspec
 def register_node_kinds(register: Register) -> None:
-    """Add node kinds (`workbench.nodes.NodeKind`): register("predict", "workbench_predict.node:Predict")."""
+    """Add node kinds (`workbench.nodes.NodeKind`): register("predict", "workbench_predict.predict:Predict")."""
 
 
 @hookspec
@@ -52,11 +52,6 @@ def register_readers(register: Register) -> None:
     reader(location, options) returns a list of dicts, and raises `workbench.errors.SpecError` with the line of
     the data file that is wrong. location is an absolute path, or what follows the prefix.
     """
-
-
-@hookspec
-def register_executors(register: Register) -> None:
-    """Add executors, which spread the examples of an evaluation over workers."""
 
 
 @hookspec
@@ -117,7 +112,7 @@ def candidate_evaluated(run: Any, candidate: Any, evaluation: Any) -> None:
 
 @hookspec
 def call_settled(run: Any, call: Any) -> None:
-    """An LM call was paid and recorded; call: `workbench.ledger.CallInfo`."""
+    """An LM call was paid and recorded; call: `workbench.spend.CallInfo`."""
 
 
 @hookspec

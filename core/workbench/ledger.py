@@ -28,7 +28,7 @@ from workbench.intents import Intents
 from workbench.limits import Limiter
 from workbench.lm import LM, MOST_TOKENS, Request, Response, estimate_tokens
 from workbench.spec import BudgetSpec, LMSpec
-from workbench.spend import CallInfo, Settled, Spend, price_of
+from workbench.spend import CallInfo, Settled, Spend, price_of, stored_response
 from workbench.store import Store, dumps
 
 #: A wait that a server asks for is honoured up to this many seconds.
@@ -37,11 +37,8 @@ LONGEST_WAIT = 120.0
 #: A message of more characters is kept once, by its hash, however many requests have it.
 LARGE = 256
 
-#: So many calls in a row that end in such errors, all attempts used, mean that the server is gone.
-DEAD_AFTER, DEAD = 20, ("connection", "broken", "server", "timeout", "rate_limit", "bad_body", "provider")
-
-#: Ends of an attempt after which the server may have done the work, and may bill it: the worst case counts as sent.
-MAYBE_BILLED = ("timeout", "broken", "bad_body")
+#: So many calls in a row that end in errors of a dead server, all attempts used, mean that it is gone.
+DEAD_AFTER = 20
 
 
 @dataclass
@@ -199,7 +196,7 @@ class Ledger:
         error = None
         if row["outcome"] not in ("ok", "stop", "length", "refusal", "empty", "tool_calls"):
             error = LMError(row["outcome"], row["message"] or "")
-        response = None if row["response"] is None else _response(row)
+        response = None if row["response"] is None else stored_response(row)
         self._tell(key, row["role"], row["lm"], row["outcome"], True, row["attempts"], row["prompt_tokens"],
                    row["completion_tokens"], row["usd"] or 0.0, row["seconds"])  # fmt: skip
         return Settled(response, error, not first, row["attempts"], row["usd"] or 0.0, row["seconds"])
@@ -276,7 +273,7 @@ class Ledger:
             except asyncio.CancelledError:  # nobody will know what came
                 self._record_attempt(key, role, None, worst)
                 raise
-            self._record_attempt(key, role, error, worst if error.kind in MAYBE_BILLED else Spend())
+            self._record_attempt(key, role, error, worst if error.kind.maybe_billed else Spend())
             return None, error
         finally:
             self._reserved.prompt_tokens -= worst.prompt_tokens
@@ -323,7 +320,7 @@ class Ledger:
 
     def _watch(self, key: str, error: LMError | None) -> None:
         """Stop the run when the server seems dead, and forget those failures, so that a resumed run asks again."""
-        if error is None or error.kind not in DEAD:
+        if error is None or not error.kind.dead_server:
             self._dead_in_a_row.clear()
             return
         self._dead_in_a_row.append(key)
@@ -392,16 +389,6 @@ class Ledger:
                 for role, spend in sorted(self.by_role.items())
             },
         }
-
-
-def _response(row: Any) -> Response:
-    body = json.loads(row["response"])
-    for name in ("tool_calls", "prompt_ids", "token_ids", "logprobs"):
-        if name in body:
-            body[name] = tuple(body[name])
-    return Response(
-        prompt_tokens=row["prompt_tokens"], completion_tokens=row["completion_tokens"], usd=row["usd"], **body
-    )
 
 
 def _is_large(message: dict[str, Any]) -> bool:

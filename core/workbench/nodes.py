@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from workbench.runtime import Context
     from workbench.trace import Span
+    from workbench.yamlsource import Source
 
 #: Key of a demo: the messages between its inputs and its answer, e.g. calls of tools and their results.
 EXCHANGE = "_exchange"
@@ -188,12 +189,37 @@ def _make_node(name: str, text: str, base: Path) -> NodeKind:
     return cls(name, cls.Config.model_validate(settings), base)
 
 
-def check_nodes(workflow: Workflow, source: Any = None) -> None:
-    """Make every node and the graph. Raises SpecError, with its place in the file if source is given."""
-    wrong = []
-    for name, tree in workflow.nodes.items():
+def check_nodes(workflow: Workflow, source: Source | None = None) -> networkx.DiGraph:
+    """The graph of a workflow whose nodes can all be made, the disabled ones too.
+
+    Raises SpecError, with its place in the file if source is given, and PluginError.
+    """
+    _made(workflow, workflow.nodes, source)
+
+    def fail(path: tuple[str | int, ...], message: str, hint: str | None) -> SpecError:
+        return SpecError(message, hint=hint, path=path) if source is None else source.error(path, message, hint)
+
+    return build_graph(enabled(workflow), workflow.nodes, fail)
+
+
+def made_nodes(workflow: Workflow) -> dict[str, NodeKind]:
+    """The nodes that take part, of trees that nothing has checked yet. Raises SpecError and PluginError."""
+    trees = workflow.nodes
+    if not isinstance(trees, dict):
+        raise SpecError("the nodes must be a mapping", hint="Write each node under its name.", path=("nodes",))
+    for name, tree in trees.items():
+        if not isinstance(tree, dict) or not isinstance(tree.get("kind"), str):
+            raise SpecError(
+                f"node '{name}' names no kind", hint="Write e.g. {kind: predict, ...}.", path=("nodes", name)
+            )
+    return _made(workflow, {name: tree for name, tree in trees.items() if tree.get("enabled", True)}, None)
+
+
+def _made(workflow: Workflow, trees: Tree, source: Source | None) -> dict[str, NodeKind]:
+    made, wrong = dict[str, NodeKind](), list[SpecError]()
+    for name, tree in trees.items():
         try:
-            make_node(name, tree, workflow.base)
+            made[name] = make_node(name, tree, workflow.base)
         except ValidationError as error:
             cls = node_class(tree["kind"])
             wrong.append(spec_error(_Placed(source, tree, cls), error, cls.Config, ("nodes", name)))
@@ -202,18 +228,13 @@ def check_nodes(workflow: Workflow, source: Any = None) -> None:
             wrong.append(place.error(("nodes", name, *error.path), error.message, error.hint))
     if wrong:
         raise together(wrong)
-
-    def fail(path: tuple[str | int, ...], message: str, hint: str | None) -> SpecError:
-        return SpecError(message, hint=hint, path=path) if source is None else source.error(path, message, hint)
-
-    # Kept for the property, which would build it again.
-    vars(workflow)["graph"] = build_graph(enabled(workflow), workflow.nodes, fail)
+    return made
 
 
 class _Placed:
     """Errors about a node at their place in the file, or without place where there is no file."""
 
-    def __init__(self, source: Any, tree: Tree, cls: type[NodeKind]):
+    def __init__(self, source: Source | None, tree: Tree, cls: type[NodeKind]):
         self.source, self.kind, self.primary = source, tree["kind"], cls.primary
 
     def error(self, path: tuple[str | int, ...], message: str, hint: str | None = None) -> SpecError:

@@ -24,7 +24,6 @@ KINDS = {
     "lms": "LM provider",
     "metrics": "metric",
     "readers": "dataset reader",
-    "executors": "executor",
     "sandboxes": "sandbox",
     "environments": "environment",
     "exporters": "exporter",

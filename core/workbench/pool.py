@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import Any
 
@@ -9,7 +10,7 @@ from workbench.errors import PluginError
 from workbench.lm import LM
 from workbench.plugins import plugins
 from workbench.spec import LMSpec, named_lm
-from workbench.workflow import canonical
+from workbench.workflow import Workflow, canonical
 
 
 class LMPool:
@@ -75,6 +76,26 @@ def make_lm(spec: LMSpec) -> LM:
 def lm_spec(value: Any) -> LMSpec:
     """A name or a mapping of settings as an LMSpec; equal settings give one object."""
     return _lm_spec(canonical(named_lm(value)))
+
+
+def task_lm(lm: LMSpec, workflow: Workflow) -> LMSpec:
+    """The file's language model, with what patches of the workflow's `lm` changed of it.
+
+    Another model keeps the server and the settings only where the same provider serves it, and never the price.
+    """
+    changed = workflow.tree.get("lm")
+    if not changed:
+        return lm
+    changed = named_lm(changed)
+    model = changed.get("model", lm.model)
+    if _provider(model) != _provider(lm.model):
+        return lm_spec(changed)
+    kept = lm.model_dump(exclude_unset=True, mode="json", exclude={"price"} if model != lm.model else None)
+    return lm_spec({**kept, **changed})
+
+
+def _provider(model: str) -> str:
+    return re.split("[/:]", model, maxsplit=1)[0]
 
 
 @lru_cache(maxsize=256)

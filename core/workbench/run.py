@@ -6,6 +6,7 @@ import json
 import os
 import secrets
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -18,6 +19,7 @@ from workbench.loop import run_course
 from workbench.overrides import apply_overrides, kept_surroundings
 from workbench.plugins import plugins
 from workbench.pool import LMPool
+from workbench.ready import check_choices, check_optimizers, lm_warnings
 from workbench.report import Report
 from workbench.sandbox import choose, chosen
 from workbench.search import check_space
@@ -148,9 +150,12 @@ def _prepare(
     def made() -> Task:
         task = load_task(spec, source, base)
         check_space(spec.search, task.workflow, source.error, given=tuple(task.dataset.val[0]))
-        return task
+        check_choices(task)
+        data = task.dataset  # whose warnings are shown wherever the file is used
+        return replace(task, dataset=replace(data, warnings=(*data.warnings, *lm_warnings(task))))
 
     task, optimizers = all_of((made, lambda: load_optimizers(spec, source)))
+    check_optimizers(task, optimizers)
     return spec, source, task, optimizers
 
 

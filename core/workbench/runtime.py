@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 from workbench.data import Example
 from workbench.embed import Embedder, Vector
@@ -31,7 +31,7 @@ from workbench.ledger import Ledger
 from workbench.lm import Message, Request, Response
 from workbench.nodes import NodeKind, calls_of, enabled
 from workbench.policy import PolicySpec
-from workbench.pool import LMPool, lm_spec
+from workbench.pool import LMPool, task_lm
 from workbench.sandbox import LEVELS, Sandbox, SandboxError, open_sandbox
 from workbench.spec import LMSpec
 from workbench.spend import Settled
@@ -86,8 +86,7 @@ class Runtime:
         """roles from the file; the task's LM may be changed by a patch of the workflow's `lm`."""
         if role in self.roles:
             return self.roles[role]
-        changed = workflow.tree.get("lm") if workflow is not None else None
-        return lm_spec(changed) if changed else self.lm
+        return self.lm if workflow is None else task_lm(self.lm, workflow)
 
     async def complete(self, spec: LMSpec, request: Request, role: str) -> tuple[Response, Settled]:
         """The response, and how it was paid. Raises LMError if the call failed for good."""
@@ -245,6 +244,20 @@ class Context:
         record = CallRecord(request.messages, response, role, spec.model, paid.cached, paid.usd, paid.seconds)
         self._record(begun, record)
         return response
+
+    async def samples(self, messages: Sequence[Message], count: int, **settings: Any) -> list[Response]:
+        """So many draws for one prompt, the replicas 0, 1, ..., in this order. They do not depend on each other, so all are sent
+        at once; settings are those of `complete`.
+
+        All come to their end before an error is raised: what they have under way is paid, so it is recorded. An error that ends
+        the run goes before one of a single draw; else the first counts, whoever was faster.
+        """
+        draws = [self.complete(messages, replica=index, **settings) for index in range(count)]
+        outcomes = await asyncio.gather(*draws, return_exceptions=True)
+        errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+        if errors:
+            raise next((e for e in errors if ends_run(e, self.program.runtime.ledger)), errors[0])
+        return cast(list[Response], outcomes)
 
     def _begin_call(self) -> int:
         self._calls += 1

@@ -87,7 +87,7 @@ class Session:
         self.info = RunInfo(run, task.spec.name, str(store.path), task.spec.budget.model_dump(exclude_none=True))
         self.ledger = Ledger(store, run_id, task.spec.budget, self._on_call, earlier_seconds)
         self.runtime = Runtime(self.ledger, task.spec.lm, task.spec.roles, pool or LMPool(), task.spec.policy)
-        self.evaluator = Evaluator(self.runtime, task.metric, task.spec.concurrency)
+        self.evaluator = Evaluator(self.runtime, task.metric, task.spec.concurrency, source=task.source)
         self.progress = Progress(self._on_candidate, self._on_evaluation, on_note=self._on_note,
                                  on_rows=TrainRows(store, run_id, task.dataset.train).record)  # fmt: skip
         self._candidates: set[str] = set()
@@ -338,7 +338,7 @@ class Session:
                 pairs: list[tuple[Result, Result]] | None = None, error: str | None = None) -> Report:  # fmt: skip
         best = self.progress.best
         winner = winner or (best.workflow if best is not None else self.task.workflow)
-        warnings = [*self.task.dataset.warnings, *self._not_reached()]
+        warnings = [*self.task.dataset.warnings, *self._not_reached(), *self.evaluator.faults.lines()]
         return build_report(
             run=self.run, status=status, task=self.task, winner=winner, evaluations=self.progress.complete,
             pairs=pairs, ledger=self.ledger, database=str(self.store.path), candidates=len(self._candidates),

@@ -85,7 +85,7 @@ def evaluate_file(path: Path, split: str, sets: Sequence[tuple[str, Any]], datab
         objectives = evaluation.objectives
         return {
             "run": run["run"], "split": split, "score": evaluation.score, "ci95": list(interval(evaluation.scores)), "n": len(rows),
-            "failures": evaluation.failures, "cost": {k: v for k, v in objectives.items() if k != "score"},
+            "failures": evaluation.failures, "warnings": evaluator.faults.lines(), "cost": {k: v for k, v in objectives.items() if k != "score"},
         }  # fmt: skip
 
     return _with_evaluator(
@@ -123,7 +123,7 @@ def _with_evaluator(
             ledger = Ledger(store, cursor.lastrowid, task.spec.budget)
             runtime = Runtime(ledger, task.spec.lm, task.spec.roles, policy=task.spec.policy, consent=consent)
             try:
-                result = await job(Evaluator(runtime, task.metric, task.spec.concurrency))
+                result = await job(Evaluator(runtime, task.metric, task.spec.concurrency, source=task.source))
             except BudgetSpent:
                 ledger.bill.check_answered()
                 raise

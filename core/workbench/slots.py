@@ -8,7 +8,8 @@ search:
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from workbench.errors import PluginError, SpecError
@@ -67,6 +68,23 @@ def accepts(workflow: Workflow, address: str, domain: DomainSpec) -> bool:
         return True
     except (KeyError, SpecError):
         return False
+
+
+def variants(domains: Mapping[str, DomainSpec], workflow: Workflow) -> Iterator[tuple[str, Workflow]]:
+    """The workflow with each choice made by itself, and the address that it is made at; numbers and demos left out.
+
+    What stands in a slot is chosen in each content of the slot that has such a setting.
+    """
+    for address, domain in domains.items():
+        inside = holders(address, (a for a, other in domains.items() if other.is_slot))
+        starts = [workflow]
+        for slot in inside:
+            starts += [workflow.patched(fill(workflow, {slot: name}, domains)) for name in domains[slot].any_of or {}]
+        changes = [fill(workflow, {address: name}, domains) for name in domain.any_of or {}]
+        changes += [{address: value} for value in domain.choice or ()]
+        for start, change in itertools.product(starts, changes):
+            with suppress(KeyError, SpecError):  # of another content of the slot
+                yield address, start.patched(change)
 
 
 def check_slots(

@@ -72,6 +72,11 @@ class DataSpec(Strict):
     cluster: str | None = Field(
         None, description="rows with the same value here count once in the proof; default: rows with the same inputs"
     )
+    label_as_input: bool = Field(
+        False,
+        description="let nodes read the field that the metric compares with, as where a text is to be edited; otherwise "
+        "such a workflow is refused, for it is shown the right answers",
+    )
 
     @model_validator(mode="after")
     def _one_form(self) -> DataSpec:
@@ -353,10 +358,7 @@ _EXAMPLES = {
     "data": "Write e.g. data: {file: rows.jsonl, split: {train: 60, val: 60, test: 120}}.",
     "metric": "Write e.g. metric: exact_match(label).",
     "nodes": 'Write e.g. nodes: {answer: {predict: "question -> answer"}}.',
-    "split": "Write e.g. split: {train: 60, val: 60, test: 120}.",
-    "train": "Write e.g. split: {train: 60, val: 60, test: 120}.",
-    "val": "Write e.g. split: {train: 60, val: 60, test: 120}.",
-    "test": "Write e.g. split: {train: 60, val: 60, test: 120}.",
+    **dict.fromkeys(("split", "train", "val", "test"), "Write e.g. split: {train: 60, val: 60, test: 120}."),
     "budget": "Write e.g. budget: {calls: 1000, usd: 1.00, minutes: 30}.",
     "search": "Write e.g. search: {nodes.answer.samples: {int: [1, 5]}}.",
     "optimize": "Write e.g. optimize: [{bootstrap: {max_demos: 8}}].",

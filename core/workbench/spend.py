@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,6 +63,17 @@ class CallInfo:
     completion_tokens: int
     usd: float
     seconds: float
+
+
+def stored_response(row: Any) -> Response:
+    """The answer of a row of `calls` that has one."""
+    body = json.loads(row["response"])
+    for name in ("tool_calls", "prompt_ids", "token_ids", "logprobs"):
+        if name in body:
+            body[name] = tuple(body[name])
+    return Response(
+        prompt_tokens=row["prompt_tokens"], completion_tokens=row["completion_tokens"], usd=row["usd"], **body
+    )
 
 
 def price_of(lm: LM, prompt: int, completion: int, ceiling: float | None) -> float:

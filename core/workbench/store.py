@@ -1,17 +1,5 @@
 """The run database: one SQLite file, through sqlite-utils, with a documented and migrated schema.
 
-runs          one row for each `workbench optimize`
-candidates    workflows that were proposed: tree, parent and patch
-evaluations   one row for each (candidate, split, replica) that was scored; of train without n and score, since its
-              results gather as optimizers look at them
-results       one row for each example of an evaluation: score, failure, feedback, spans
-calls         every LM call and tool effect that was settled, under its content key
-attempts      attempts that failed, and requests whose outcome nobody knows because a kill came between
-texts         large texts once, by hash
-events        what happened, in order
-artifacts     files that a run wrote
-sealed_tests  tests of a changed workflow on sealed rows; sealed_test_rows names each row by a hash of its inputs
-
 An answer is in the file before anyone sees it: it goes through `write`, which commits what one turn of the event loop
 has brought. No death of the process, however it comes, can take it any more. The commit does not wait for the disk
 (synchronous=NORMAL): a thread sees to that `SYNC_EVERY` seconds later, so a loss of power can take the last moment with
@@ -38,6 +26,22 @@ from workbench.errors import StoreError
 SCHEMA_VERSION = 2
 
 T = TypeVar("T")
+
+#: The tables, and what each holds.
+TABLES = {
+    "runs": "one row for each `workbench optimize`",
+    "candidates": "workflows that were proposed: tree, parent and patch",
+    "evaluations": "one row for each (candidate, split, replica) that was scored; of train without n and score, since its "
+    "results gather as optimizers look at them",
+    "results": "one row for each example of an evaluation: score, failure, feedback, spans",
+    "calls": "every LM call and tool effect that was settled, under its content key",
+    "attempts": "attempts that failed, and requests whose outcome nobody knows because a kill came between",
+    "texts": "large texts once, by hash",
+    "events": "what happened, in order",
+    "artifacts": "files that a run wrote",
+    "sealed_tests": "tests of a changed workflow on sealed rows",
+    "sealed_test_rows": "the rows of each such test, by a hash of their inputs",
+}
 
 _M001_INITIAL = """
 create table runs (
@@ -149,7 +153,7 @@ class Store:
         if version > SCHEMA_VERSION:
             raise StoreError(
                 f"{self.path} was written by a newer workbench (schema {version}, this one knows {SCHEMA_VERSION}); "
-                "update agent-workbench"
+                "update agent-optimization-workbench"
             )
         tables = {name for (name,) in self.conn.execute("select name from sqlite_master where type = 'table'")}
         if tables and "_sqlite_migrations" not in tables:

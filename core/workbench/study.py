@@ -42,6 +42,11 @@ class Optimizer(BaseModel):
         is that within the optimizer's parameters. study.workflow is where the run begins: others may change it before.
         """
 
+    def lacking(self, workflow: Workflow) -> str | None:
+        """What this optimizer works on and the workflow has none of, e.g. "a node of the kind `astar`"; None where it finds
+        something. A file in which it is lacking, also in what `search:` may make of the workflow, is refused."""
+        return None
+
     def most_calls(self, workflow: Workflow, train: Sequence[Example], val: Sequence[Example]) -> int | None:
         """The most calls that `optimize` takes from this workflow on these rows where no budget ends it, its evaluations on
         val included, retries left out; None where its settings do not say. `workbench estimate` adds it up."""

@@ -81,6 +81,7 @@ def load_task(spec: Spec, source: Source, base: Path) -> Task:
     all_of((
         lambda: _check_fields(workflow, dataset, inputs, source),
         lambda: _check_metric_fields(metric, workflow, dataset, source),
+        lambda: check_label_unread(workflow, metric, spec.data, source.error),
     ))  # fmt: skip
     task = Task(spec, source, workflow, dataset, metric, inputs)
     needed = [*inputs, *(name for name in (task.target, spec.data.cluster) if name is not None)]
@@ -112,7 +113,7 @@ class HasLMs(Protocol):
 def check_lms(spec: HasLMs, source: Source) -> None:
     """Refuse names that no provider serves, and settings that a provider does not take, before anything runs."""
     for path, lm in ((("lm",), spec.lm), *((("roles", role), lm) for role, lm in spec.roles.items())):
-        _check_lm(path, lm, source)
+        check_lm(path, lm, source)
 
 
 def check_node_lms(workflow: Workflow, roles: Collection[str], source: Source) -> None:
@@ -123,7 +124,7 @@ def check_node_lms(workflow: Workflow, roles: Collection[str], source: Source) -
     def walk(path: tuple[str, ...], node: NodeKind, top: bool) -> None:
         for key in ("lm", "embedder"):
             if value := getattr(node.config, key, None):
-                _check_lm((*path, key) if top else path, lm_spec(value), source, embeds=key == "embedder")
+                check_lm((*path, key) if top else path, lm_spec(value), source, embeds=key == "embedder")
         for role in node.roles:
             if role not in roles:
                 raise source.error(path, f"this node asks a model of the role `{role}`, and the file names none",
@@ -134,7 +135,8 @@ def check_node_lms(workflow: Workflow, roles: Collection[str], source: Source) -
     all_of(partial(walk, ("nodes", name), node, True) for name, node in enabled(workflow).items())
 
 
-def _check_lm(path: tuple[str, ...], lm: LMSpec, source: Source, embeds: bool = False) -> None:
+def check_lm(path: tuple[str, ...], lm: LMSpec, source: Source, embeds: bool = False) -> None:
+    """Refuse a model that no provider serves, and settings that its provider does not take. Raises SpecError."""
     from workbench.pool import lm_prefixes, make_lm, split_model
 
     try:
@@ -319,6 +321,28 @@ def _check_metric_fields(metric: Metric, workflow: Workflow, dataset: Dataset, s
     if isinstance(target, str) and not any(target in row for row in rows):
         raise source.error(("metric",), f"the metric compares with '{target}', which the data do not have",
                            suggest(target, rows[0]))  # fmt: skip
+
+
+def check_label_unread(
+    workflow: Workflow, metric: Metric, data: DataSpec, fail: Callable[[tuple[str | int, ...], str, str], SpecError]
+) -> None:
+    """Refuse a workflow that is shown the right answer: a node reads from the example what the metric compares with, always or
+    where an optional node before it fails. fail(path, message, hint) makes the error."""
+    target = getattr(metric, "target", None)
+    if not isinstance(target, str) or data.label_as_input:
+        return
+    label = data.fields.get(target, target)
+    for reader, known in workflow.graph.nodes.data("sources"):
+        for field, sources in known.items():
+            place = data.fields.get(field, field)
+            same = place == label or place.startswith(f"{label}.") or label.startswith(f"{place}.")
+            if not same or any(not workflow.nodes[name].get("optional") for name in sources):
+                continue
+            where = f", where {' and '.join(sources)} failed," if sources else ""
+            raise fail(("nodes", reader), f"node '{reader}' reads '{field}' from the example{where} and the metric compares with "
+                       f"'{target}': it would be shown the right answer",
+                       f"Take {field} out of its inputs. If it is meant to be read, as where a text is to be edited, write "
+                       "data: {label_as_input: true}.")  # fmt: skip
 
 
 def _with_warnings(dataset: Dataset, inputs: tuple[str, ...], needed: Sequence[str]) -> Dataset:

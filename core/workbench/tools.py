@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.call_parser import Reading, correction, read_text
+from workbench.distribution import pip_install
 from workbench.errors import NodeError, SpecError
 from workbench.lm import Response
 from workbench.policy import PolicySpec, refusal, strictest
@@ -254,7 +255,7 @@ class McpCall:
             from mcp import ClientSession, StdioServerParameters
             from mcp.client.stdio import stdio_client
         except ImportError:
-            raise NodeError("tool", "MCP tools need: pip install 'agent-workbench[mcp]'") from None
+            raise NodeError("tool", f"MCP tools need: {pip_install('mcp')}") from None
         command = sys.executable if self.command[0] == "python" else self.command[0]
         server = StdioServerParameters(command=command, args=list(self.command[1:]), cwd=str(self.base))
         async with AsyncExitStack() as stack:

@@ -13,6 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from workbench.graph import writers_of
+
 if TYPE_CHECKING:
     import networkx
 
@@ -73,7 +75,11 @@ class Workflow:
 
     @cached_property
     def hash(self) -> str:
-        """Of everything but the name; of the order of nodes as far as it decides who reads what."""
+        """Of everything but the name; of the order of nodes as far as it decides who reads what.
+
+        That order depends on what the node kinds read and write. So a node that cannot be made, for want of a plugin say, has
+        no hash: another one, of the tree alone, would make two workflows of one. Raises SpecError and PluginError.
+        """
         content = {k: v for k, v in self.tree.items() if k != "name"}
         order = self._order()
         return digest([content, order] if order else content)
@@ -81,17 +87,12 @@ class Workflow:
     def _order(self) -> list[list[str]]:
         """Who writes and reads each field that several nodes write, in the order of the file, which settles who gets whose
         value; and the order of nodes in sub-workflows, as it is."""
-        from workbench.errors import WorkbenchError
-        from workbench.graph import writers_of
-        from workbench.nodes import enabled
+        from workbench.nodes import made_nodes
 
         trees = self.tree.get("nodes")
-        if not isinstance(trees, dict) or not trees:
+        if not trees:
             return []
-        try:
-            nodes = enabled(self)
-        except (WorkbenchError, ValueError, LookupError, TypeError, AttributeError, OSError, ImportError):
-            nodes = {}  # no workflow that could run, but a value all the same
+        nodes = made_nodes(self)
         shared = {f: set(names) for f, names in writers_of(nodes).items() if len(names) > 1}
         met = [
             [n for n, node in nodes.items() if n in names or f in node.inputs] for f, names in sorted(shared.items())
@@ -137,9 +138,7 @@ class Workflow:
             value = json.loads(json.dumps(value, ensure_ascii=False, default=str))
             tree = _edit(tree, address.split("."), value, address)
         child = Workflow(tree, self.base, self.hash, patch)
-        from workbench.nodes import check_nodes
-
-        check_nodes(child)
+        _ = child.graph  # so that a bad value is refused here, and not where it is used
         return child
 
     def diff(self, other: Workflow) -> list[tuple[str, Any, Any]]:
@@ -156,8 +155,7 @@ class Workflow:
         """Enabled nodes and their dependencies (see `workbench.graph.build_graph`)."""
         from workbench.nodes import check_nodes
 
-        check_nodes(self)  # which leaves the graph here
-        return vars(self)["graph"]
+        return check_nodes(self)
 
 
 def _inner_orders(value: Any) -> Iterator[list[str]]:

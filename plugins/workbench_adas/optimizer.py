@@ -75,6 +75,7 @@ class Adas(Optimizer):
     temperature: float = Field(0.8, ge=0, le=2, description="of the proposer")
 
     async def ready(self, study: Study) -> None:
+        self._target(study.workflow)
         await study.evaluator.runtime.sandbox()
 
     async def optimize(self, study: Study) -> Workflow:
@@ -105,7 +106,9 @@ class Adas(Optimizer):
         }
         if self.node and self.node not in fit:
             raise SpecError(
-                f"adas: there is no node '{self.node}' with a signature", hint=suggest(self.node, list(fit))
+                f"adas: there is no node '{self.node}' with a signature",
+                hint=suggest(self.node, list(fit)),
+                path=("node",),
             )
         if not fit:
             raise SpecError("adas has nothing to write: no node has a signature", hint="It takes e.g. predict, agent.")

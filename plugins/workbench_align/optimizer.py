@@ -28,6 +28,11 @@ A language model uses a tool, and does not use it well. You may write two things
 Answer with one JSON object and nothing else: {"description": text or null, "wrapper": text or null}"""
 
 
+def _places(workflow: Workflow) -> list[str]:
+    """The addresses of agents."""
+    return [address.rpartition(".")[0] for address in learnable(workflow, "wrappers")]
+
+
 class Align(Optimizer):
     """Has a language model (role `proposer`) rewrite what agents see of their tools: descriptions and results."""
 
@@ -46,8 +51,11 @@ class Align(Optimizer):
         if self.write != "descriptions" and learnable(study.workflow, "wrappers"):
             await study.evaluator.runtime.sandbox()
 
+    def lacking(self, workflow: Workflow) -> str | None:
+        return None if any(self._tools(workflow, place) for place in _places(workflow)) else "an agent with tools"
+
     async def optimize(self, study: Study) -> Workflow:
-        places = [a.rpartition(".")[0] for a, what in learnable(study.workflow).items() if what == "wrappers"]
+        places = _places(study.workflow)
         ask, batches = Proposer(study, self.temperature, max_tokens=800), Batches(study, self.batch)
         for number in range(self.rounds):
             for index, place in enumerate(places):

@@ -183,10 +183,7 @@ class AStar(NodeKind):
         so_far = [] if self.bare and not calls else ["Calls so far:", *(calls or ["none"])]
         user = "\n".join([question, *so_far, "next:" if self.bare else "Next:"])
         messages = [{"role": "system", "content": self.system}, {"role": "user", "content": user}]
-        answers = [
-            await ctx.complete(messages, lm=self.lm, replica=i, temperature=c.temperature, max_tokens=c.max_tokens)
-            for i in range(c.drawn)
-        ]
+        answers = await ctx.samples(messages, c.drawn, lm=self.lm, temperature=c.temperature, max_tokens=c.max_tokens)
         return [self._read(a, len(path)) for a in answers]
 
     def _read(self, response: Any, made: int) -> Call | None:

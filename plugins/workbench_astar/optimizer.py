@@ -32,6 +32,9 @@ class PlanMemory(Optimizer):
     weights: list[float] = Field([0.5, 0.8], min_length=1, description="alpha and beta to try: the weight of memory")
     tries: int = Field(4, ge=1, le=50, description="memories to try on val in a round at most")
 
+    def lacking(self, workflow: Workflow) -> str | None:
+        return None if learnable(workflow, "plans") else "a node of the kind `astar`"
+
     async def optimize(self, study: Study) -> Workflow:
         addresses = list(learnable(study.best, "plans"))
         found: dict[str, Counter[Entry]] = {a: Counter() for a in addresses}

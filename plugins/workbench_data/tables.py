@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
+from workbench.distribution import pip_install
 from workbench.errors import SpecError
 from workbench_data.common import Row, check_file, known_options, some_rows
 
@@ -89,4 +90,4 @@ def _all_finite(value: Any) -> bool:
 
 
 def _extra(name: str, location: str) -> SpecError:
-    return SpecError(f"reading {location} needs an extra", hint=f"Run: pip install 'agent-workbench[{name}]'")
+    return SpecError(f"reading {location} needs an extra", hint=f"Run: {pip_install(name)}")

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field, PrivateAttr
 
+from workbench.distribution import pip_install
 from workbench.environment import Environment, Step
 from workbench.errors import SpecError, suggest
 
@@ -41,9 +42,7 @@ class Gymnasium(Environment):
         try:
             import gymnasium
         except ImportError:
-            raise SpecError(
-                "the environment 'gymnasium' needs its library", hint="pip install 'agent-workbench[gymnasium]'"
-            ) from None
+            raise SpecError("the environment 'gymnasium' needs its library", hint=pip_install("gymnasium")) from None
         more = {"render_mode": self.show} if self.show else {}
         try:
             return gymnasium.make(self.id, **{**self.settings, **more})

@@ -66,6 +66,9 @@ class Fgo(Optimizer):
             raise ValueError("`divide: type` needs `by`, the field of the data that holds the type")
         return self
 
+    def lacking(self, workflow: Workflow) -> str | None:
+        return named_optimizer(self.inner).lacking(workflow)
+
     async def ready(self, study: Study) -> None:
         if self.divide == "type" and study.train and not any(self.by in row for row in study.train):
             raise SpecError(f"no training row has the field '{self.by}'", path=("by",),

@@ -17,7 +17,7 @@ from pydantic import Field, model_validator
 from workbench import plain
 from workbench.children import answers_of, child_node, child_tree, with_new_inputs
 from workbench.errors import LMError, NodeError, SpecError
-from workbench.evaluate import INFRASTRUCTURE
+from workbench.failures import FailureKind
 from workbench.nodes import NodeConfig, NodeKind
 from workbench.runtime import Context
 from workbench.signature import Signature
@@ -125,7 +125,7 @@ class Reflect(NodeKind):
             try:
                 criticism = await self._criticism(inputs, best, score, feedback, ctx, number)
             except LMError as error:
-                if error.kind in INFRASTRUCTURE:  # says nothing about the workflow: the example is to be left out
+                if error.kind.infrastructure:  # says nothing about the workflow: the example is to be left out
                     raise
                 ctx.note(failed=[*ctx.span.notes.get("failed", []), f"critic {number}: {error}"])
                 break
@@ -136,7 +136,7 @@ class Reflect(NodeKind):
             try:
                 answer, new, told = await self._round(self.improver, more, ctx, number)
             except NodeError as error:
-                if error.kind in INFRASTRUCTURE:
+                if error.kind.infrastructure:
                     raise
                 # The answer that is there is better than none.
                 ctx.note(failed=[*ctx.span.notes.get("failed", []), f"round {number}: {error}"])
@@ -158,7 +158,10 @@ class Reflect(NodeKind):
         """The best of a round's answers, its score if there is a verifier, and what that says."""
         first = number * self.config.samples
         jobs = (self._checked(node, inputs, ctx, first + k) for k in range(self.config.samples))
-        return max(await answers_of(jobs, fatal=INFRASTRUCTURE), key=lambda a: a[1] or 0.0)
+        return max(
+            await answers_of(jobs, fatal=[kind for kind in FailureKind if kind.infrastructure]),
+            key=lambda a: a[1] or 0.0,
+        )
 
     async def _checked(
         self, node: NodeKind, inputs: Mapping[str, Any], ctx: Context, replica: int
@@ -170,7 +173,7 @@ class Reflect(NodeKind):
         try:
             found = await ctx.run_child(self.verifier, "verifier", {n: seen[n] for n in self.verifier.inputs}, replica)
         except NodeError as error:
-            if error.kind in INFRASTRUCTURE:
+            if error.kind.infrastructure:
                 raise
             # E.g. code that trips over a malformed answer: that answer is worth nothing.
             ctx.note(unverified=[*ctx.span.notes.get("unverified", []), str(error)])

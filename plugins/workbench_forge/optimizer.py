@@ -62,13 +62,21 @@ class Forge(Optimizer):
         if learnable(study.workflow, "functions") or learnable(study.workflow, "code"):
             await study.evaluator.runtime.sandbox()
 
+    def lacking(self, workflow: Workflow) -> str | None:
+        if any(self._written(workflow)):
+            return None
+        wanted = {"functions": "an agent node", "heuristic": "a code node"}
+        return wanted.get(self.kind, "an agent node or a code node")
+
+    def _written(self, workflow: Workflow) -> tuple[dict[str, str], dict[str, str]]:
+        """The addresses of agents' functions, and of programs."""
+        return (
+            learnable(workflow, "functions") if self.kind != "heuristic" else {},
+            learnable(workflow, "code") if self.kind != "functions" else {},
+        )
+
     async def optimize(self, study: Study) -> Workflow:
-        agents = learnable(study.workflow, "functions") if self.kind != "heuristic" else {}
-        programs = learnable(study.workflow, "code") if self.kind != "functions" else {}
-        if self.kind != "auto" and not agents and not programs:
-            wanted = "an agent node" if self.kind == "functions" else "a code node"
-            raise SpecError(f"forge has nothing to write: kind: {self.kind} needs {wanted}",
-                            hint="Add such a node, or leave kind out.")  # fmt: skip
+        agents, programs = self._written(study.workflow)
         for address in agents:
             await self._forge_functions(study, address)
         for address in programs:

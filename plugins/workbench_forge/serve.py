@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from workbench.distribution import pip_install
 from workbench.errors import SpecError
 from workbench.library import Function
 from workbench.policy import refusal
@@ -41,7 +42,7 @@ async def serve(functions: Sequence[Function], name: str) -> None:
         )
     except ImportError:
         raise SpecError("serving functions needs the MCP SDK, version 2",
-                        hint="pip install 'agent-workbench[mcp]' 'mcp>=2'") from None  # fmt: skip
+                        hint=f"{pip_install('mcp')}, and pip install 'mcp>=2'") from None  # fmt: skip
     if not functions:
         raise SpecError("this file has no functions", hint="Name one with `functions:` of an agent, or a `code` node.")
     tools = tool_names(functions)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.data import Example
+from workbench.distribution import pip_install
 from workbench.errors import SpecError
 from workbench.export import dump_yaml
 from workbench.lm import HasWeights
@@ -30,7 +31,7 @@ _UNCAPPED = 1e9  # verl's ratios end at exp(20)
 
 _PLUGIN = '''"""Written by `workbench export --format verl`. verl loads this file for its reward, and so learns of the advantages.
 
-Every machine needs `pip install agent-workbench`.
+Every machine needs agent-optimization-workbench: `pip install -e .` in a clone.
 """
 
 from verl.trainer.ppo.core_algos import register_adv_est
@@ -215,7 +216,7 @@ def _write_rows(rows: list[dict[str, Any]], path: Path) -> None:
         import pyarrow
         import pyarrow.parquet as parquet
     except ImportError:
-        raise SpecError("this export needs pyarrow: pip install 'agent-workbench[parquet]'") from None
+        raise SpecError(f"this export needs pyarrow: {pip_install('parquet')}") from None
     if rows:
         parquet.write_table(pyarrow.Table.from_pylist(rows), path)
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import aiohttp
 
+from workbench.distribution import pip_install
 from workbench.errors import PluginError
 from workbench_grpo.settings import Managed
 from workbench_grpo.vllm import SyncError
@@ -29,7 +30,7 @@ def check_command(settings: Managed) -> None:
     """Raises PluginError where the server's program is not here."""
     program = shlex.split(settings.command)[0]
     if shutil.which(program) is None:
-        raise PluginError(f"there is no program '{program}' to start a server: pip install 'agent-workbench[vllm]'")
+        raise PluginError(f"there is no program '{program}' to start a server: {pip_install('vllm')}")
 
 
 class ManagedServer:

@@ -8,7 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from workbench.errors import suggest
+
+#: What a rollout costs, as constraints name it: tokens drawn, calls, tool calls, seconds of waiting for the model.
+COSTS = ("tokens", "calls", "tools", "latency")
 
 Key = Literal["task", "agent", "turn", "anchor"]
 
@@ -80,6 +85,13 @@ class Objective(BaseModel):
     pair_clip: Literal["joint", "separate"] = Field(
         "joint", description="for pairwise: clip the ratios of a pair's two answers together, or each by itself"
     )
+
+    @field_validator("constraints")
+    @classmethod
+    def _known(cls, value: dict[str, Constraint]) -> dict[str, Constraint]:
+        if strange := value.keys() - set(COSTS):
+            raise ValueError(f"there is no cost '{min(strange)}' to constrain. {suggest(min(strange), COSTS)}")
+        return value
 
     @model_validator(mode="after")
     def _goes_together(self) -> Self:

@@ -17,6 +17,7 @@ from pydantic_core import InitErrorDetails
 
 from workbench import BudgetSpent, Optimizer, Study, Workflow
 from workbench.data import Example
+from workbench.distribution import pip_install
 from workbench.errors import PluginError, SpecError, suggest
 from workbench.lm import HasWeights
 from workbench.nodes import calls_of, enabled
@@ -26,7 +27,7 @@ from workbench.workflow import digest
 from workbench_grpo.objective import PRESETS, Objective, make_objective
 from workbench_grpo.rewards import Guards, Part, check_targets
 from workbench_grpo.settings import Course, Learning, Lora, Managed, PolicySettings, Stage
-from workbench_grpo.source import Role, StudySource, max_steps_of
+from workbench_grpo.source import Role, StudySource, check_horizons, max_steps_of
 
 if TYPE_CHECKING:
     from workbench_grpo.managed import ManagedServer
@@ -289,11 +290,22 @@ class GRPO(Trains):
             raise ValueError("give either `address` or `policies`, which hold an address each")
         return self
 
+    async def ready(self, study: Study) -> None:
+        await super().ready(study)
+        stages = [(("stages", i, "max_steps"), stage.max_steps) for i, stage in enumerate(self.stages)]
+        horizons = [(("course", "horizon"), most) for most in self.course.horizon]
+        check_horizons(study.workflow, [*horizons, *((place, most) for place, most in stages if most is not None)])
+        course = self.made_course()
+        if "refill" in self.course.model_fields_set and course.refill and 0 < len(study.train) <= course.tasks:
+            raise SpecError(f"refill has no effect: a step has {course.tasks} tasks, and train has no more than {len(study.train)} rows",
+                            hint=f"Write fewer tasks, e.g. tasks: {max(1, len(study.train) // 2)}, or leave refill out.",
+                            path=("course", "refill"))  # fmt: skip
+
     def most_calls(self, workflow: Workflow, train: Sequence[Example], val: Sequence[Example]) -> int:
         course, longest = self.made_course(), [stage.max_steps for stage in self.stages if stage.max_steps]
-        runs = course.steps * min(course.tasks, len(train)) * course.rollouts
-        if len(train) >= 2 * course.tasks:
-            runs *= 1 + course.refill
+        rows = min(course.tasks, len(train))
+        rows += course.refill * min(course.tasks, len(train) - rows)  # others in their place
+        runs = course.steps * rows * course.rollouts
         runs = min(runs, course.samples or runs)
         run = max(calls_of(workflow.patched(max_steps_of(workflow, n))) for n in (*longest, *course.horizon, None))
         return self._calls(workflow, val, runs, runs * run, -(-course.steps // course.evaluate_every))
@@ -370,4 +382,4 @@ def check_extra(lora: bool = False) -> None:
             found = "0.0"
         if tuple(int(part) for part in re.findall(r"\d+", found)[:2]) < least:
             wanted = ".".join(map(str, least))
-            raise PluginError(f"training needs {package}>={wanted}: pip install 'agent-workbench[grpo]'")
+            raise PluginError(f"training needs {package}>={wanted}: {pip_install('grpo')}")

@@ -18,7 +18,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from workbench.data import Example
 from workbench.errors import SpecError, suggest
-from workbench.evaluate import INFRASTRUCTURE, Result
+from workbench.evaluate import Result
+from workbench.failures import FailureKind
+from workbench_grpo.objective import COSTS
 
 Judge = Callable[..., Awaitable[Any]]
 Kind = Literal["metric", "exact_match", "tool_n1", "format", "length", "overlong", "judge"]
@@ -89,11 +91,11 @@ class Rollout:
 
     @property
     def costs(self) -> dict[str, float]:
-        """What constraints may limit: tokens drawn, calls, tool calls, seconds of waiting for the model."""
+        """What constraints may limit, by their names."""
         spans = self.result.trace.spans if self.result.trace else []
         tools = sum(len(span.notes.get("tools", [])) for span in spans)
-        return {"tokens": float(self.drawn), "calls": float(self.result.calls), "tools": float(tools),
-                "latency": self.result.seconds}  # fmt: skip
+        found = float(self.drawn), float(self.result.calls), float(tools), self.result.seconds
+        return dict(zip(COSTS, found, strict=True))
 
 
 async def score(rollouts: Sequence[Rollout], parts: Sequence[Part], guards: Guards, judge: Judge | None = None) -> None:
@@ -104,7 +106,8 @@ async def score(rollouts: Sequence[Rollout], parts: Sequence[Part], guards: Guar
     seen = set[tuple[str, ...]]()
     for rollout in rollouts:
         result = rollout.result
-        if result.failure in INFRASTRUCTURE or (result.score is None and any(p.kind == "metric" for p in parts)):
+        lost = result.failure is not None and FailureKind(result.failure).infrastructure
+        if lost or (result.score is None and any(p.kind == "metric" for p in parts)):
             continue
         found = [await _value(part, rollout, judge) for part in parts]
         values = [float(value) for value in found if value is not None and math.isfinite(value)]

@@ -66,7 +66,9 @@ class Stage(BaseModel):
     start: int = Field(ge=0, description="the first step of the stage; training begins at step 0")
     rewards: list[Part] | None = Field(None, min_length=1, description="in place of `rewards`")
     rate: float | None = Field(None, gt=0, description="learning rate of all policies")
-    max_steps: int | None = Field(None, ge=1, description="max_steps of agents, in place of the horizon")
+    max_steps: int | None = Field(
+        None, ge=1, description="most steps of each node that takes any, in place of the horizon"
+    )
 
 
 class Curriculum(BaseModel):
@@ -98,7 +100,10 @@ class Course(BaseModel):
     )
     evaluate_every: int = Field(10, ge=1, description="steps between two candidates for the proof")
     save_every: int = Field(10, ge=1, description="steps between two checkpoints of training")
-    horizon: tuple[int, ...] = Field((), description="max_steps of agents, growing with training (ScalingInter-RL)")
+    horizon: tuple[int, ...] = Field(
+        (),
+        description="most steps of agents, turns of states and steps of tree_search, growing with training (ScalingInter-RL)",
+    )
     horizon_steps: int = Field(100, ge=1, description="training steps at each horizon")
     curriculum: Curriculum | None = Field(None, description="draw rows by their recent success; {} takes the defaults")
     replay: int = Field(0, ge=0, description="successes kept for each row, for groups that all but fail (ARPO)")

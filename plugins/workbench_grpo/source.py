@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench import BudgetSpent, Patch, Study, Workflow
 from workbench.data import Example
-from workbench.errors import StoreError
+from workbench.errors import SpecError, StoreError
 from workbench.lm import HasWeights
-from workbench.nodes import enabled
+from workbench.nodes import NodeKind, enabled
 from workbench.pool import lm_spec
 from workbench.spec import LMSpec
 from workbench.trace import CallRecord
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from workbench_grpo.policy import Policy
     from workbench_grpo.rollouts import Row
     from workbench_grpo.serve import Engine
+
+#: Settings of nodes that say how many steps they take at most.
+_STEPS = ("max_steps", "max_turns", "steps")
 
 LONGEST_CALL = 600.0  # seconds: a rollout waits for the whole batch that it is drawn in
 
@@ -216,9 +219,35 @@ def state_of(agent: str, call: CallRecord) -> str:
 
 
 def max_steps_of(workflow: Workflow, most: int | None) -> dict[str, Any]:
-    """Changes that give this horizon to all agents; none where it is None."""
-    nodes = enabled(workflow).items() if most is not None else ()
-    return {f"nodes.{name}.max_steps": most for name, node in nodes if "max_steps" in node.learnable}
+    """Changes that give this horizon to all nodes that take steps; none where it is None."""
+    return {} if most is None else dict.fromkeys(_horizons(workflow), most)
+
+
+def check_horizons(workflow: Workflow, horizons: Iterable[tuple[tuple[str | int, ...], int]]) -> None:
+    """Each horizon, with its place among the settings, must be one that some node takes. Raises SpecError."""
+    for place, most in horizons:
+        if not _horizons(workflow):
+            raise SpecError("no node of the workflow takes steps, so that a horizon has no effect", path=place,
+                            hint="An agent does, states, and tree_search. Leave it out, or add one of these.")  # fmt: skip
+        try:
+            workflow.patched(max_steps_of(workflow, most))
+        except SpecError as error:
+            raise SpecError(f"the horizon {most}: {error.message}", hint=error.hint, path=place) from None
+
+
+def _horizons(workflow: Workflow) -> list[str]:
+    """The addresses of the most steps that nodes take, those inside others too."""
+    found: list[str] = []
+
+    def walk(prefix: str, node: NodeKind) -> None:
+        fields = type(node.config).model_fields
+        found.extend(f"{prefix}.{name}" for name in _STEPS if name in fields)
+        for name, child in node.children().items():
+            walk(f"{prefix}.{name}", child)
+
+    for name, node in enabled(workflow).items():
+        walk(f"nodes.{name}", node)
+    return found
 
 
 def _named(role: Role, folder: Path) -> dict[str, Any]:

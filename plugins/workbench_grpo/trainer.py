@@ -145,21 +145,23 @@ class Trainer:
             useful = [group for group in groups if differs(group)]
             missing = self.course.tasks - len(useful)
             most = self.state.samples + missing * self.course.rollouts
-            if (
-                missing <= 0
-                or len(self.tasks) < 2 * self.course.tasks
-                or most > (self.course.samples or most)
-                or not self.source.affords(self.course, step)
-            ):
+            if missing <= 0 or most > (self.course.samples or most) or not self.source.affords(self.course, step):
                 break
-            seen = {group[0].example.id for group in groups}
-            others = [task for task in self._next_tasks(missing) if task.id not in seen]
+            others = self._others(missing, {group[0].example.id for group in groups})
             found = await self.source.rollouts(others, self.course, step) if others else []
             spare = [group for group in groups if not differs(group)]
             self._visited(found)
             self.state.samples += sum(map(len, found))
             groups = [*useful, *found, *spare][: max(self.course.tasks, len(useful) + len(found))]
         return groups
+
+    def _others(self, count: int, seen: set[str]) -> list[Example]:
+        """Rows in place of those whose rollouts teach nothing. Of few rows the next in order are mostly those of this step, so
+        there the others are drawn from."""
+        if len(self.tasks) >= 2 * self.course.tasks:
+            return [task for task in self._next_tasks(count) if task.id not in seen]
+        unseen = [task for task in self.tasks if task.id not in seen]
+        return self.rng.sample(unseen, min(count, len(unseen)))
 
     def _visited(self, groups: list[list[Rollout]]) -> None:
         """Tell the curriculum how often these rows were solved, by the metric; by the reward where there is none."""

@@ -18,12 +18,12 @@ import aiohttp
 
 from workbench.batching import seed_of
 from workbench.errors import LMError, WorkbenchError
+from workbench.http_lm import kind_of_status, redacted
 from workbench.lm import Request, Response
 from workbench_grpo.policy import Policy
 from workbench_grpo.rollouts import Row, collate
 from workbench_grpo.serve import Conversations, hash_of
 
-KINDS = {400: "bad_request", 401: "auth", 403: "auth", 404: "unsupported", 429: "rate_limit"}
 PROBE_TOKENS = 8
 
 
@@ -121,9 +121,8 @@ class ServerEngine:
                 text = await answer.text()
                 if answer.status >= 400:
                     wait = answer.headers.get("Retry-After", "")
-                    raise LMError(KINDS.get(answer.status, "server" if answer.status >= 500 else "bad_request"),
-                                  f"{path}: {answer.status} {text[:300]}", status=answer.status,
-                                  retry_after=float(wait) if wait.isdigit() else None)  # fmt: skip
+                    raise LMError(kind_of_status(answer.status), redacted(f"{path}: {answer.status} {text}")[:320],
+                                  status=answer.status, retry_after=float(wait) if wait.isdigit() else None)  # fmt: skip
                 return await answer.json() if answer.content_type == "application/json" else text
         except TimeoutError as error:
             raise LMError("timeout", f"{path}: no answer within {timeout:g} s") from error

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.batching import Batcher, seed_of
+from workbench.distribution import pip_install
 from workbench.errors import LMError, PluginError, SpecError, suggest
 from workbench.lm import Request, Response
 
@@ -31,7 +32,7 @@ def hf(model: str, settings: Any) -> HFLM:
             found = "0.0"
         if tuple(int(part) for part in found.split("+")[0].split(".")[:2]) < least:
             wanted = ".".join(map(str, least))
-            raise PluginError(f"hf: models need {package}>={wanted}: pip install 'agent-workbench[local]'")
+            raise PluginError(f"hf: models need {package}>={wanted}: {pip_install('local')}")
     return HFLM(model, settings)
 
 

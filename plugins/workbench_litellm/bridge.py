@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -22,6 +21,7 @@ from dspy.clients.model_metadata import model_info, rate  # noqa: E402
 from dspy.utils import exceptions as dspy_errors  # noqa: E402
 
 from workbench.errors import LMError, SpecError  # noqa: E402
+from workbench.http_lm import is_loopback, is_reasoning, kind_of_status, own_price, redacted  # noqa: E402
 from workbench.lm import Request, Response, check_extra, estimate_tokens, own_seed  # noqa: E402
 
 DEFAULT_CONCURRENCY = 8
@@ -34,8 +34,6 @@ _OPEN: set[int] = set()
 
 #: Seconds. Each attempt is cut by the ledger at the timeout of its own settings, which may differ for one client.
 LONGEST = 86_400.0
-
-_REASONING = re.compile(r"(?:o[1-9](?:-.+)?|gpt-5(?:\.\d+)*(?!-chat)(?:-.+)?)$", re.IGNORECASE)
 
 #: The first class that fits decides, so subclasses stand before their parents.
 _KINDS: tuple[tuple[type[Exception], str], ...] = (
@@ -67,8 +65,9 @@ class DSPyLM:
         check_extra(extra, settings.model)
         self._client = {key: extra.pop(key) for key in (*CLIENT_KEYS, "engine") if key in extra}
         self._extra = extra
-        self._loopback = _is_loopback(settings.api_base)
-        self._reasoning = _REASONING.match(model.rsplit("/", 1)[-1]) is not None
+        self._prices = own_price(settings.price)
+        self.assumed_free = self._prices is None and is_loopback(settings.api_base)
+        self._reasoning = is_reasoning(model)
         self.concurrency = settings.concurrency or DEFAULT_CONCURRENCY
         shown = ("api_version", "engine", "custom_llm_provider")  # the others can hold secrets
         public = {key: value for key, value in self._client.items() if key in shown}
@@ -111,22 +110,21 @@ class DSPyLM:
 
     def _embedding_error(self, error: Exception) -> LMError:
         status = getattr(error, "status_code", None)
-        kinds = {401: "auth", 402: "auth", 403: "auth", 408: "timeout", 413: "too_long", 429: "rate_limit"}
         known = isinstance(status, int)
-        kind = kinds.get(status, "server" if status >= 500 else "bad_request") if known else "bad_body"
+        kind = kind_of_status(status) if known else "bad_body"
         kind = _behind(error) or kind if kind in ("server", "bad_body") else kind
-        text = f"{self.model}: {error}"
-        for secret in _secrets(self._settings.api_key_env, self._client):
-            text = text.replace(secret, "***")
-        return LMError(kind, text[:300], status=status if known else None)
+        return LMError(kind, self._redacted(f"{self.model}: {error}")[:300], status=status if known else None)
+
+    def _redacted(self, text: str) -> str:
+        headers = {**(self._client.get("headers") or {}), **(self._client.get("extra_headers") or {})}
+        return redacted(text, self._settings.api_key_env, headers)
 
     def price(self, prompt_tokens: int, completion_tokens: int) -> float | None:
         """By the settings' price, else 0.0 on loopback, else DSPy's table of the hosted models, else None."""
-        if (price := self._settings.price) is not None:
-            price = price if isinstance(price, Mapping) else vars(price)
-            return (prompt_tokens * price["input"] + completion_tokens * price["output"]) / 1e6
+        if self._prices is not None:
+            return prompt_tokens * self._prices[0] + completion_tokens * self._prices[1]
         if self._settings.api_base:
-            return 0.0 if self._loopback else None
+            return 0.0 if self.assumed_free else None
         provider, _, name = self.model.partition("/")
         info = model_info(provider, name) or {}
         rates = rate(info, "input_cost_per_token"), rate(info, "output_cost_per_token")
@@ -232,9 +230,7 @@ class DSPyLM:
                 kind = "server" if status >= 500 else "bad_request"
         if kind in ("connection", "server"):
             kind = _behind(error) or kind
-        text = str(getattr(error, "message", "") or error).split("\n\n")[0]  # without DSPy's advice
-        for secret in _secrets(self._settings.api_key_env, self._client):
-            text = text.replace(secret, "***")
+        text = self._redacted(str(getattr(error, "message", "") or error).split("\n\n")[0])  # without DSPy's advice
         text = f"{self.model}: " + (f"status {status}: " if status else "") + text[:200]
         retry_after = getattr(error, "retry_after", None)
         if retry_after is not None and not 0 <= retry_after < float("inf"):
@@ -268,20 +264,6 @@ def _finish(reason: str, text: str, refusal: str, calls: tuple[Any, ...]) -> str
 def _arguments(value: Any) -> Any:
     """A dict; the model's own text where it wrote no JSON object, so that an agent can complain."""
     return value["partial_json"] if list(value) == ["partial_json"] else dict(value)
-
-
-def _secrets(variable: str | None, client: Mapping[str, Any]) -> list[str]:
-    """What an error text must not show: keys that could have been sent, and values of headers."""
-    endings = ("_API_KEY", "_TOKEN", "_ACCESS_KEY", "_SECRET")
-    found = [value for name, value in os.environ.items() if name.endswith(endings) or name == variable]
-    for headers in (client.get("headers"), client.get("extra_headers")):
-        found += [str(value) for value in (headers or {}).values()]
-    return sorted((secret.strip() for secret in found if len(secret.strip()) >= 6), key=len, reverse=True)
-
-
-def _is_loopback(base: str | None) -> bool:
-    host = (urlsplit(base).hostname or "") if base else ""
-    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def _without_secrets(base: str | None) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import anyio
 
+from workbench.distribution import pip_install
 from workbench.errors import LMError, PluginError, SpecError, suggest
 from workbench.lm import Message, Request, Response, estimate_tokens
 
@@ -23,7 +24,7 @@ def llm_model(model: str, settings: Any) -> LLMModel:
     try:
         import llm
     except ImportError:
-        raise PluginError("llm: models need another package: pip install 'agent-workbench[llm]'") from None
+        raise PluginError(f"llm: models need another package: {pip_install('llm')}") from None
     asynchronous, ordinary = llm.get_async_model_aliases(), llm.get_model_aliases()
     found = asynchronous.get(model) or ordinary.get(model)
     if found is None:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from ipaddress import ip_address
 from typing import Any, TypeVar
-from urllib.parse import quote
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from yarl import URL
 
 from workbench.errors import LMError, SpecError
+from workbench.http_lm import is_loopback, is_reasoning, own_price, redacted
 from workbench.lm import Request, Response, check_extra, estimate_tokens
 from workbench_openai import wire
 from workbench_openai.prices import usd_per_token
@@ -70,7 +68,7 @@ class OpenAIChat:
         self.model, self._token_ids = model, token_ids
         base = _base_url(settings.api_base or default_base)
         self._base, self._url = base, base / "chat/completions"
-        self._hosted, loopback = base.host == URL(HOSTED).host, _is_loopback(base.host or "")
+        self._hosted, loopback = base.host == URL(HOSTED).host, is_loopback(str(base))
         self._key_variable = settings.api_key_env
         if self._key_variable is None and (not settings.api_base or self._hosted or loopback):
             # A workflow file from elsewhere must not be able to send the user's key to its author's server.
@@ -82,9 +80,9 @@ class OpenAIChat:
         check_extra(extra, settings.model)
         self._headers = {k: os.path.expandvars(str(v)) for k, v in (extra.pop("headers", None) or {}).items()}
         self._extra = extra
-        self._reasoning = wire.is_reasoning(model)
-        self._prices = _prices(settings.price)
-        self._free = loopback and self._prices is None
+        self._reasoning = is_reasoning(model)
+        self._prices = own_price(settings.price)
+        self.assumed_free = loopback and self._prices is None
         self._proxy = None if loopback else _proxy(base)
         self.concurrency = settings.concurrency or DEFAULT_CONCURRENCY
         self.identity = f"{model}@{base.with_user(None).with_query(None)}"
@@ -194,13 +192,11 @@ class OpenAIChat:
         return LMError(error.kind, text, retry_after=error.retry_after, status=error.status)
 
     def _redacted(self, text: str) -> str:
-        for secret in _secrets(os.environ.get(self._key_variable or "", "").strip(), self._headers):
-            text = text.replace(secret, "***")
-        return text
+        return redacted(text, self._key_variable, self._headers)
 
     def price(self, prompt_tokens: int, completion_tokens: int) -> float | None:
         """By the settings' price; else 0.0 on loopback, a table for api.openai.com; else None."""
-        if self._free:
+        if self.assumed_free:
             return 0.0
         if self._prices is None and self._hosted:
             self._prices, self._hosted = usd_per_token(self.model), False  # looked up once
@@ -242,30 +238,6 @@ def _base_url(text: str) -> URL:
     return url if url.path.strip("/") else url / "v1"
 
 
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 def _proxy(base: URL) -> str | None:
     # Looked up once: aiohttp's trust_env reads the environment and ~/.netrc for every request.
     return None if proxy_bypass(base.host or "") else getproxies().get(base.scheme)
-
-
-def _prices(price: Any) -> tuple[float, float] | None:
-    """USD per token from the settings' USD per million tokens."""
-    if price is None:
-        return None
-    values = price if isinstance(price, Mapping) else vars(price)
-    return float(values["input"]) / 1e6, float(values["output"]) / 1e6
-
-
-def _secrets(key: str | None, headers: Mapping[str, str]) -> list[str]:
-    """Every form in which a server could echo a secret, the longest first."""
-    found: set[str] = set()
-    for secret in (key, *headers.values()):
-        if secret and len(secret) >= 6:
-            found |= {secret, quote(secret, safe=""), base64.b64encode(secret.encode()).decode().rstrip("=")}
-    return sorted(found, key=len, reverse=True)

@@ -11,6 +11,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from workbench.errors import LMError
+from workbench.http_lm import kind_of_status
 from workbench.lm import MOST_TOKENS, Request, Response, estimate_tokens, own_seed
 
 Price = Callable[[int, int], float | None]
@@ -18,22 +19,14 @@ Price = Callable[[int, int], float | None]
 MAX_STOPS = 4  # what the API takes; further stops are applied to the text here
 MAX_RETRY_AFTER = 86_400.0
 
-# o1, o3, gpt-5, gpt-5.1-mini ... but not gpt-5-chat, which is an ordinary model.
-_REASONING = re.compile(r"(?:o[1-9](?:-.+)?|gpt-5(?:\.\d+)*(?!-chat)(?:-.+)?)$", re.IGNORECASE)
 _TOO_LONG = re.compile(
     r"context[ _](?:length|window|size)|maximum context|exceeds? the (?:available )?context"
     r"|prompt is too long|too many (?:input )?tokens|max_model_len|input is too long",
     re.IGNORECASE,
 )
-_KINDS = {401: "auth", 402: "auth", 403: "auth", 408: "timeout", 413: "too_long", 429: "rate_limit"}
 
 # ensure_ascii also escapes lone surrogates, which would not encode as UTF-8.
 _encode = json.JSONEncoder(separators=(",", ":"), default=dict).encode
-
-
-def is_reasoning(model: str) -> bool:
-    """Whether the model takes max_completion_tokens, and refuses sampling settings and stops."""
-    return _REASONING.match(model.rsplit("/", 1)[-1]) is not None
 
 
 def build_body(model: str, request: Request, extra: Mapping[str, Any], reasoning: bool) -> bytes:
@@ -207,8 +200,7 @@ def error_for(status: int, headers: Mapping[str, str], raw: bytes) -> LMError:
         return LMError("auth", text, status=status)  # an empty account: waiting does not help
     if status != 429 and (code == "context_length_exceeded" or _TOO_LONG.search(text_of(raw))):
         return LMError("too_long", text, status=status)
-    kind = _KINDS.get(status) or ("server" if status >= 500 else "bad_request")
-    return LMError(kind, text, retry_after=retry_after(headers), status=status)
+    return LMError(kind_of_status(status), text, retry_after=retry_after(headers), status=status)
 
 
 def is_filtered(status: int, raw: bytes) -> bool:

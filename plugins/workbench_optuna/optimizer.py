@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from workbench import BudgetSpent, Evaluation, Optimizer, Study, Workflow
+from workbench.distribution import pip_install
 from workbench.errors import SpecError
 from workbench.evaluate import Race
 from workbench.pareto import sign
@@ -30,7 +31,12 @@ class Optuna(Optimizer):
     With several objectives it searches for the Pareto set (use the sampler nsga2 or tpe); pruning is then off.
     """
 
-    trials: int = Field(100, ge=1, le=100_000, description="candidates at most; the budget may end it before")
+    trials: int = Field(
+        100,
+        ge=1,
+        le=100_000,
+        description="different candidates at most, the start among them; the budget may end it before",
+    )
     sampler: Literal["tpe", "gp", "cmaes", "nsga2", "qmc", "random"] = Field("tpe", description="Optuna's sampler")
     startup: int = Field(6, ge=1, le=1000, description="random candidates before the sampler starts to learn")
     prune: Literal["wilcoxon", "race", "none"] = Field(
@@ -39,7 +45,9 @@ class Optuna(Optimizer):
     )
     p_threshold: float = Field(0.1, gt=0, lt=1, description="p-value below which the WilcoxonPruner stops a candidate")
     patience: int = Field(
-        20, ge=1, description="end after so many candidates in a row that were tried before or cost too much"
+        20,
+        ge=1,
+        description="end after so many draws in a row that were tried before or cost too much",
     )
     dashboard: bool = Field(True, description="keep Optuna's own record in the run database, for optuna-dashboard")
 
@@ -48,7 +56,7 @@ class Optuna(Optimizer):
     def _installed(cls, value: str) -> str:
         needed = _NEEDS.get(value)
         if needed is not None and importlib.util.find_spec(needed) is None:
-            raise ValueError(f"the sampler {value} needs the package {needed}: pip install 'agent-workbench[samplers]'")
+            raise ValueError(f"the sampler {value} needs the package {needed}: {pip_install('samplers')}")
         return value
 
     async def ready(self, study: Study) -> None:
@@ -76,21 +84,23 @@ class Optuna(Optimizer):
         tried: dict[str, Evaluation] = {}
         verdicts: dict[Any, bool] = {}
         repeats = 0
-        for _ in range(self.trials):
+        while len(tried) < self.trials:
+            if repeats >= self.patience:
+                study.tell(
+                    f"{len(tried)} of {self.trials} trials: the last {repeats} draws were tried before or cost more than is left, so "
+                    "the space seems to be used up (more patience goes on, a wider search: has more to try)"
+                )
+                return
             asked = searcher.ask()
             known = tried.get(asked.workflow.hash)
             if known is not None:
                 self._share(asked, known, single)
                 searcher.tell(asked, _values(known, study.objectives), pruned=not known.complete)
                 repeats += 1
-                if repeats >= self.patience:
-                    return
                 continue
             if not study.affords(asked.workflow):
                 searcher.tell(asked, None)
                 repeats += 1  # a cheaper candidate may still fit
-                if repeats >= self.patience:
-                    return
                 continue
             try:
                 evaluation = await study.evaluate(asked.workflow, race=self._race(searcher, asked, single, verdicts))
@@ -124,7 +134,7 @@ class Optuna(Optimizer):
         def stop(scores: Sequence[float]) -> bool:
             """Report each new score under the number of its example, then ask the pruner.
 
-            Its verdict hangs on the differences to the best trial alone, and few of those differ where scores are 0 or
+            Its verdict depends on the differences to the best trial alone, and few of those differ where scores are 0 or
             1; its exact test takes 0.1 s, so that a verdict is kept, and those that are simple are not asked for.
             """
             _report(asked, scores)

@@ -17,6 +17,7 @@ import tempfile
 import urllib.request
 from pathlib import Path
 
+from workbench.distribution import pip_install
 from workbench.sandbox import SandboxError
 
 VERSION = "314.0.7"
@@ -25,7 +26,7 @@ SHA512 = "0YvXxEhfEdpLfb/XkM2BFAeMROq0iMUX2bzzH9pOttyMcWkwq+HbE5uyuGD82LN7y2q+SN
 FILES = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")
 LARGEST = 64 << 20  # bytes: the file has 6.5 MB
 OLDEST_DENO = (2, 9)
-INSTALL_DENO = "pip install 'agent-workbench[wasm]'"
+INSTALL_DENO = pip_install("wasm")
 INSTALL = "workbench sandbox install"
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from workbench.distribution import pip_install
 from workbench.errors import PluginError, SpecError
 
 
@@ -14,7 +15,7 @@ def check_plot(path: Path) -> None:
     try:
         from matplotlib.backend_bases import FigureCanvasBase
     except ImportError:
-        raise PluginError("--plot needs matplotlib: pip install 'agent-workbench[plot]'") from None
+        raise PluginError(f"--plot needs matplotlib: {pip_install('plot')}") from None
     known = FigureCanvasBase.get_supported_filetypes()
     if path.suffix.removeprefix(".") not in known:
         raise SpecError(f"--plot: '{path.name}' has no ending of a picture", hint=f"Known: {', '.join(sorted(known))}.")

@@ -16,7 +16,6 @@ from typing import Any
 from pydantic import Field
 
 from workbench.errors import LMError
-from workbench.evaluate import INFRASTRUCTURE
 from workbench.loop import gathered
 from workbench.runtime import Context
 from workbench_teams.members import Answer, TeamConfig, TeamNode, none_answered
@@ -122,7 +121,7 @@ class Dylan(TeamNode):
         try:
             response = await ctx.complete(messages, role=role, max_tokens=max_tokens, replica=replica)
         except LMError as error:
-            if error.kind in INFRASTRUCTURE:  # says nothing about the workflow: the example is to be left out
+            if error.kind.infrastructure:  # says nothing about the workflow: the example is to be left out
                 raise
             return ""
         return response.text

@@ -12,7 +12,6 @@ from pydantic import Field, field_validator
 from workbench import plain
 from workbench.children import child_node, child_tree, with_new_inputs
 from workbench.errors import NodeError, SpecError
-from workbench.evaluate import INFRASTRUCTURE
 from workbench.nodes import NodeConfig, NodeKind
 from workbench.runtime import Context
 from workbench.signature import Signature
@@ -114,7 +113,7 @@ class TeamNode(NodeKind):
             number = replica * len(self.config.members) + self.active.index(member)
             return await ctx.run_child(node, "of", {n: values[n] for n in node.inputs}, number, member)
         except NodeError as error:
-            if error.kind in INFRASTRUCTURE:  # says nothing about the member: the example is to be left out
+            if error.kind.infrastructure:  # says nothing about the member: the example is to be left out
                 raise
             return None
 

@@ -19,17 +19,24 @@ from workbench.errors import WorkbenchError
 from workbench.nodes import learnable, node_at, setting
 
 
+def _teams(workflow: Workflow) -> list[str]:
+    return [address for address, what in learnable(workflow).items() if what in ("members", "library")]
+
+
 class Team(Optimizer):
     """Prunes teams to the members that count, by their importance on training rows."""
 
     rows: int = Field(24, ge=1, le=10_000, description="training rows that members are measured on")
     race: bool = Field(True, description="stop candidates early that are clearly worse than the best so far")
 
+    def lacking(self, workflow: Workflow) -> str | None:
+        return None if _teams(workflow) else "a team (`captain`, `contest`, `dylan`, `selforg`)"
+
     async def optimize(self, study: Study) -> Workflow:
         rows = list(study.train)[: self.rows]
         while rows and not study.affords(study.workflow, rows):
             rows = rows[: len(rows) // 2]
-        teams = [a for a, what in learnable(study.workflow).items() if what in ("members", "library")]
+        teams = _teams(study.workflow)
         if not rows or not teams:
             return study.best
         seen = await study.evaluate(study.workflow, rows, traces=True)

@@ -14,6 +14,10 @@ from workbench_trees import learned
 from workbench_trees.node import TreeSearch
 
 
+def _searches(workflow: Workflow) -> dict[str, TreeSearch]:
+    return {name: node for name, node in enabled(workflow).items() if isinstance(node, TreeSearch)}
+
+
 class FitValue(Optimizer):
     """Gives `tree_search` nodes a learned value: a logistic regression on the words of the states seen on train.
 
@@ -27,8 +31,11 @@ class FitValue(Optimizer):
     words: int = Field(200, ge=1, le=5000, description="words that get a weight at most, the most frequent ones")
     penalty: float = Field(1.0, gt=0, le=1000, description="L2 penalty of the weights")
 
+    def lacking(self, workflow: Workflow) -> str | None:
+        return None if _searches(workflow) else "a node of the kind `tree_search`"
+
     async def optimize(self, study: Study) -> Workflow:
-        nodes = {n: node for n, node in enabled(study.best).items() if isinstance(node, TreeSearch)}
+        nodes = _searches(study.best)
         pairs: dict[str, dict[str, float]] = {name: {} for name in nodes}
         weights: dict[str, dict[str, float]] = {}
         for number in range(self.rounds if nodes else 0):

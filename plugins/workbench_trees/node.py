@@ -179,7 +179,7 @@ class _Walk:
     async def candidates(self, path: list[Position]) -> list[str]:
         c, node = self.node.config, self.node
         messages = prompts.action_messages(c, node.help, self.inputs, path)
-        answers = [await self._ask(messages, node.lm, i) for i in range(c.drawn)]
+        answers = await self._asked(messages, node.lm, c.drawn)
         actions = [prompts.read_action(a, path[-1].hints) for a in answers]
         self.unreadable += actions.count(None)
         return prompts.most_frequent([a for a in actions if a is not None], c.branching)
@@ -192,7 +192,7 @@ class _Walk:
         if node.judge is not None:
             return await self.ctx.effect("value", [c.value, list(path[-1].actions)], partial(self._called, path[-1]))
         messages = prompts.value_messages(c, self.inputs, path)
-        verdicts = [prompts.read_verdict(await self._ask(messages, node.value_lm, i)) for i in range(c.judged)]
+        verdicts = [prompts.read_verdict(a) for a in await self._asked(messages, node.value_lm, c.judged)]
         known = [v for v in verdicts if v is not None]
         self.unreadable += len(verdicts) - len(known)
         return sum(known) / len(known) if known else None
@@ -208,13 +208,11 @@ class _Walk:
             raise NodeError("code", f"{self.node.config.value} must give a number in [0, 1] or None, not {found!r}")
         return float(found)
 
-    async def _ask(self, messages: list[dict[str, str]], lm: LMSpec | None, replica: int) -> str:
-        """An answer; '' for a refusal, or one that was cut."""
+    async def _asked(self, messages: list[dict[str, str]], lm: LMSpec | None, count: int) -> list[str]:
+        """So many answers; '' for a refusal, or one that was cut."""
         c = self.node.config
-        response = await self.ctx.complete(
-            messages, lm=lm, replica=replica, temperature=c.temperature, max_tokens=c.max_tokens
-        )
-        return "" if response.finish in ("refusal", "length") else response.text
+        responses = await self.ctx.samples(messages, count, lm=lm, temperature=c.temperature, max_tokens=c.max_tokens)
+        return ["" if r.finish in ("refusal", "length") else r.text for r in responses]
 
     def _text(self, position: Position) -> str:
         shown = " ".join(str(self.inputs[name]) for name in self.node.config.show)

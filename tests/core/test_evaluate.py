@@ -150,7 +150,7 @@ def test_a_budget_that_ends_is_told_and_what_is_under_way_is_recorded(tmp_path: 
     ("value", "score", "words"),
     [
         (True, 1.0, None), (0.25, 0.25, None), (Score(0.5, "half"), 0.5, None), (float("nan"), 0.0, "nan"),
-        (1.5, 0.0, "1.5"), (-0.1, 0.0, "-0.1"), ("many", 0.0, "many"), (None, 0.0, "NoneType"),
+        (1.5, 0.0, "1.5"), (-0.1, 0.0, "-0.1"), ("many", 0.0, "many"), (None, 0.0, "not None"),
         (ValueError("broken"), 0.0, "ValueError: broken"), (SystemExit(2), 0.0, "SystemExit"),
         (LMError("server", "the judge is down"), None, "judge is down"), (NodeError("unparsed", "no grade"), 0.0, "grade"),
     ],
@@ -160,11 +160,13 @@ def test_what_a_metric_gives_is_a_score_or_a_failure_that_names_it(
 ) -> None:
     async def metric(example: Example, prediction: Any, trace: Any) -> Any:
         await turns(1)
+        if example.id == ROWS[0].id:
+            return 1.0  # a metric that never works ends the run
         if isinstance(value, BaseException):
             raise value
         return value
 
-    (result,) = evaluation(tmp_path, FakeLM(lambda request: reply("yes")), metric, ROWS[:1]).results
+    _, result = evaluation(tmp_path, FakeLM(lambda request: reply("yes")), metric, ROWS[:2]).results
     assert result.score == score
     if words is None:
         assert result.failure is None and result.feedback == (value.feedback if isinstance(value, Score) else None)

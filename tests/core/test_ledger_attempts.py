@@ -11,7 +11,8 @@ import pytest
 from tests.journal import FakeLM, ask, failure, journal, nothing_reserved, reply, run, scripted, spec, turns
 
 from workbench.errors import BudgetSpent, LMError, ServerDead
-from workbench.ledger import DEAD, DEAD_AFTER, LONGEST_WAIT, Ledger
+from workbench.failures import FailureKind
+from workbench.ledger import DEAD_AFTER, LONGEST_WAIT, Ledger
 from workbench.lm import Request, Response, estimate_tokens
 
 # Cancellation
@@ -278,7 +279,12 @@ def test_a_refused_key_is_not_journalled(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("attempts", "kind"), [(1, "connection"), (3, "connection"), *((1, kind) for kind in DEAD[1:])]
+    ("attempts", "kind"),
+    [
+        (1, "connection"),
+        (3, "connection"),
+        *((1, str(kind)) for kind in FailureKind if kind.dead_server and kind != "connection"),
+    ],
 )
 def test_a_dead_server_stops_the_run_after_a_bounded_number_of_requests(
     attempts: int, kind: str, tmp_path: Path

@@ -20,12 +20,12 @@ ROW = Example("1", {})
 
 def point(name: str, score: float, tokens: int, seconds: float = 0.0) -> Evaluation:
     return Evaluation(
-        Workflow({"nodes": {name: 1}}), "val", (Result(ROW, score, tokens=tokens, seconds=seconds),), True
+        Workflow({"lm": name, "nodes": {}}), "val", (Result(ROW, score, tokens=tokens, seconds=seconds),), True
     )
 
 
 def names(points: Any) -> str:
-    return "".join(next(iter(p.workflow.nodes)) for p in points)
+    return "".join(p.workflow.tree["lm"] for p in points)
 
 
 #: Score against tokens:     a is the baseline; c is beaten by b, f by e, and g equals d, which came first.

@@ -16,7 +16,7 @@ from tests.stored import EVENT, kinds
 
 from workbench.errors import StoreError
 from workbench.run import Options, optimize, resume
-from workbench.store import SCHEMA_VERSION, RunLock, Store, dumps
+from workbench.store import SCHEMA_VERSION, TABLES, RunLock, Store, dumps
 from workbench.testing import SimulatedLM, SimulatedPool
 from workbench.testing.simulated import write_task
 
@@ -30,7 +30,9 @@ def test_a_newer_schema_is_refused_and_left_alone(tmp_path: Path) -> None:
     other.execute(f"pragma user_version={SCHEMA_VERSION + 1}")
     other.close()
     before = path.read_bytes()
-    with pytest.raises(StoreError, match=rf"newer workbench \(schema {SCHEMA_VERSION + 1}.*update agent-workbench"):
+    with pytest.raises(
+        StoreError, match=rf"newer workbench \(schema {SCHEMA_VERSION + 1}.*update agent-optimization-workbench"
+    ):
         Store(path)
     assert path.read_bytes() == before
 
@@ -297,3 +299,11 @@ def test_a_second_signal_while_a_run_closes_does_not_take_its_report(
     assert report.status == "finished"
     with sqlite3.connect(tmp_path / "run.db") as db:
         assert db.execute("select status from runs").fetchone()[0] == "finished"
+
+
+def test_every_table_is_described_and_none_else(tmp_path: Path) -> None:
+    """The reference's table is made of this list."""
+    store = Store(tmp_path / "run.db")
+    there = {row["name"] for row in store.rows("select name from sqlite_master where type = 'table'")}
+    store.close()
+    assert set(TABLES) == {name for name in there if not name.startswith(("sqlite_", "_"))}

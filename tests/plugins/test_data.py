@@ -186,7 +186,7 @@ def test_parquet(tmp_path, file):
 @pytest.mark.parametrize(("reader", "module", "extra"), [(read_parquet, "pyarrow", "parquet"), (read_hf, "datasets", "datasets")])  # fmt: skip
 def test_a_missing_extra_is_named(monkeypatch, file, reader, module, extra):
     monkeypatch.setitem(sys.modules, module, None)
-    assert f"agent-workbench[{extra}]" in (refusal(reader, file("x")).hint or "")
+    assert f"pip install -e '.[{extra}]'" in (refusal(reader, file("x")).hint or "")
 
 
 class FakeDatasets:

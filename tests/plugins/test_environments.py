@@ -370,7 +370,7 @@ def test_without_gymnasium_the_error_names_the_extra(base: Path, monkeypatch: py
         return real(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", missing)
-    with pytest.raises(SpecError, match=r"agent-workbench\[gymnasium\]"):
+    with pytest.raises(SpecError, match=r"pip install -e '\.\[gymnasium\]'"):
         open_environment("gymnasium", {}, base).reset({})
 
 

@@ -24,7 +24,7 @@ def task_of(folder: Path, grpo: dict[str, Any] | None = None, **settings: Any) -
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "rows.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
     given = {"rewards": [{"kind": "tool_n1", "target": "calls"}], **(grpo or {})}
-    spec = {"data": {"file": "rows.jsonl", "split": {"train": 6, "val": 3, "test": 3}},
+    spec = {"data": {"file": "rows.jsonl", "split": {"train": 6, "val": 3, "test": 3}, "label_as_input": True},
             "metric": "tool_n1(call, target=calls)", "nodes": {"route": {"predict": "text -> call"}}, **settings}  # fmt: skip
     return prepare(write(folder, optimizers=[{"grpo": given}], **spec))[2]
 

@@ -242,7 +242,7 @@ def test_refusals(tmp_path, monkeypatch):
     with pytest.raises(LMError, match="neither tools"):
         asyncio.run(lm.complete(request("x", tools=({"type": "function"},))))
     monkeypatch.setattr(provider, "version", lambda package: "2.10.1")
-    with pytest.raises(PluginError, match=r"torch>=2.11: pip install 'agent-workbench\[local\]'"):
+    with pytest.raises(PluginError, match=r"torch>=2.11: pip install -e '\.\[local\]'"):
         provider.hf("a/b", settings())
 
 

@@ -16,8 +16,9 @@ import pytest
 from tests.lm_faults import ChatServer
 
 from workbench.errors import LMError, SpecError
+from workbench.http_lm import is_reasoning
 from workbench.lm import LM, Request, Response
-from workbench_openai import client, prices, wire
+from workbench_openai import client, prices
 
 KEY = "sk-canary+0123456789/abc"
 HELLO = Request(({"role": "user", "content": "hello there"},))
@@ -165,7 +166,7 @@ def test_reasoning_models_take_no_sampling_settings(model):
 
 @pytest.mark.parametrize("model", ["gpt-4.1-mini", "gpt-4o", "gpt-5-chat-latest", "olmo-7b", "phi-4"])
 def test_ordinary_models_do(model):
-    assert not wire.is_reasoning(model)
+    assert not is_reasoning(model)
 
 
 def test_extra_headers_and_seed(monkeypatch):

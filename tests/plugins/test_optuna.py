@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from tests.planted import candidates, demos_of, evaluations, lower_bound, plant,
 from workbench.errors import SpecError
 from workbench.lm import Request
 from workbench.plugins import plugins
+from workbench.store import Store
 
 GAINS = {"Plain.": 0.0, "One.": 0.02, "Two.": 0.05, "Three.": 0.1, "Four.": 0.0, "Five.": 0.2}
 SPACE = {
@@ -97,6 +99,33 @@ def test_repeats_cost_nothing_and_end_the_search(tmp_path: Path) -> None:
     )
     tested = 40 if report.winner.get("nodes.sort.instructions") == "Plain." else 80
     assert report.status == "finished" and lm.requests == 3 * 24 + tested
+
+
+def told(folder: Path) -> list[str]:
+    store = Store(folder / "run.db")
+    try:
+        rows = store.rows("select data from events where kind = 'optimizer_told' order by id")
+        return [json.loads(row["data"])["message"] for row in rows]
+    finally:
+        store.close()
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "random", "qmc"])
+def test_repeats_do_not_count_as_trials(sampler: str, tmp_path: Path) -> None:
+    """A dozen candidates were asked for, the space has sixteen, and the budget pays for all of them."""
+    space = {"nodes.sort.instructions": [*GAINS, "Six.", "Seven."], "nodes.sort.show_values": [False, True]}
+    for seed in range(3):
+        folder = tmp_path / str(seed)
+        settings = {"trials": 12, "sampler": sampler, "prune": "none", "dashboard": False}
+        report, _ = plant(folder, lambda r: 0.5, {"optuna": settings}, calls=3000, seed=seed, search=space)
+        assert len(candidates(folder)) == 12 and told(folder) == [], report.lines()
+
+
+def test_a_space_that_is_used_up_is_told(tmp_path: Path) -> None:
+    space = {"nodes.sort.instructions": ["Plain.", "One.", "Two."]}
+    plant(tmp_path, skill, {"optuna": {"trials": 12, "dashboard": False}}, calls=3000, search=space)
+    (message,) = told(tmp_path)
+    assert message.startswith("3 of 12 trials: the last 20 draws") and "used up" in message
 
 
 @pytest.mark.parametrize(

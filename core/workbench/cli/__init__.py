@@ -66,8 +66,11 @@ def cli() -> None:
 
 def main(args: list[str] | None = None) -> None:
     """The entry point: runs a command and turns errors into one message and an exit code."""
+    from workbench.distribution import strangers
     from workbench.errors import PluginError, SpecError, StoreError, WorkbenchError
 
+    for warning in strangers():
+        click.echo(f"Warning: {visible(warning)}", err=True)
     try:
         sys.exit(_run(sys.argv[1:] if args is None else args))
     except click.exceptions.Exit as done:

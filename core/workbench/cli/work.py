@@ -218,6 +218,8 @@ def eval_command(file: Path, split: str, sets: tuple[str, ...], seed: int | None
     click.echo(f"{split}: {found['score']:.3f} [{low:.3f}, {high:.3f}] on {found['n']} rows{kept}")
     if found["failures"]:
         click.echo("Failed: " + ", ".join(f"{k} {n}" for k, n in found["failures"].items()))
+    for warning in found["warnings"]:
+        click.echo(f"Warning: {visible(warning)}")
     click.echo(f"Per example: {found['cost']['tokens']:.0f} tokens, {found['cost']['calls']:.1f} calls, "
                f"${found['cost']['usd']:.6f}")  # fmt: skip
 
