@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,6 @@ from workbench.plugins import plugins
 from workbench.workflow import Tree, Workflow
 
 if TYPE_CHECKING:
-    from workbench.report import Report
     from workbench.task import Task
 
 
@@ -85,10 +84,10 @@ def _search_of(task: Task, workflow: Workflow) -> list[str]:
     return list(left)
 
 
-def write_workflow(task: Task, workflow: Workflow, out: Path, report: Report | None = None) -> None:
-    """Write the file. It is made whole under another name first: no crash leaves half a file."""
+def write_workflow(task: Task, workflow: Workflow, out: Path, header: Sequence[str] = ()) -> None:
+    """Write the file, with the lines of a header as comments above. It is made whole under another name first: no crash leaves half a file."""
     out = out.resolve()
-    text = "".join(f"# {line}".rstrip() + "\n" for line in (report.headline() if report else ()))
+    text = "".join(f"# {line}".rstrip() + "\n" for line in header)
     text += dump_yaml(workflow_tree(task, workflow, out.parent))
     write_whole(out, text)
 

@@ -343,7 +343,7 @@ class Session:
             out = self.options.path
             kept = self.task.workflow if report.loss_shown else report.winner
             try:
-                write_workflow(self.task, kept, out, report)
+                write_workflow(self.task, kept, out, report.headline())
             except OSError as error:
                 report.warnings.append(f"{out} cannot be written ({error}); once there is a place for it: workbench export "
                                        f"{self.run} --db {self.store.path} --out FILE")  # fmt: skip
