@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from workbench._version import __version__
 from workbench.errors import PluginError, SpecError, StoreError, WorkbenchError, all_of, together
 from workbench.export import check_writable
 from workbench.loop import run_course
@@ -56,7 +57,7 @@ def optimize(
             run, spec.name, now(), str(Path(path).resolve()), source.text,
             dumps({**options.as_dict(), "referred": task.referred_hash, "test": task.test_hash, "sandbox": chosen(),
                    "outside": kept_surroundings(source)}),
-            task.data_hash, spec.seed, os.uname().nodename, os.getpid(), _version(),
+            task.data_hash, spec.seed, os.uname().nodename, os.getpid(), __version__,
         )  # fmt: skip
         assert cursor.lastrowid is not None
         steps = list(optimizers) if optimizers is not None else named
@@ -217,9 +218,3 @@ def load_optimizers(spec: Spec, source: Source) -> list[tuple[str, Optimizer]]:
     if wrong:
         raise together(wrong)
     return made
-
-
-def _version() -> str:
-    from workbench import __version__
-
-    return __version__
