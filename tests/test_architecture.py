@@ -16,7 +16,7 @@ CORE = ROOT / "core" / "workbench"
 
 #: What a module may import of ours at its top: only what stands before it. Imports inside functions are free.
 ORDER = [
-    "_version", "hookspecs", "errors", "loop", "data", "lm", "trace", "tools", "limits", "intents", "spend", "graph", "batching", "generate", "signature", "tfidf", "logistic", "treesearch", "plain", "metric", "yamlsource", "plugins", "sandbox",
+    "_version", "defaults", "hookspecs", "errors", "loop", "data", "lm", "trace", "tools", "limits", "intents", "spend", "graph", "batching", "generate", "signature", "tfidf", "logistic", "treesearch", "plain", "metric", "yamlsource", "plugins", "sandbox",
     "proof", "scaffold", "strict", "policy", "spec", "workflow", "pool", "environment", "behind", "store", "looks", "bill", "ledger", "embed", "nodes", "children", "structure", "edits", "slots", "runtime", "evaluate", "outcomes", "search", "pareto",
     "study", "propose", "overrides", "task", "library", "diagram", "estimate", "ready", "remarks", "guard", "schema", "doctor", "report", "export", "history", "session", "run",
     "single", "progress", "testing", "cli", "__main__",

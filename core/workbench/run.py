@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from workbench import defaults
 from workbench._version import __version__
 from workbench.errors import PluginError, SpecError, StoreError, WorkbenchError, all_of, together
 from workbench.export import check_writable
@@ -162,7 +163,7 @@ def _checked(source: Source, base: Path) -> tuple[Spec, Source]:
 
 
 #: What stands for a section that must be there and is broken, while the others are looked at.
-_STAND_INS = {"data": {"file": "rows.jsonl"}, "metric": "exact_match(label)", "nodes": {"none": {}}}
+_STAND_INS = {"data": {"file": "rows.jsonl"}, "metric": defaults.METRIC, "nodes": {"none": {}}}
 
 
 def _wrong_elsewhere(source: Source, error: SpecError, base: Path) -> list[SpecError]:
@@ -201,7 +202,7 @@ def prepare_stored(row: Any) -> Task:
 
 def load_optimizers(spec: Spec, source: Source) -> list[tuple[str, Optimizer]]:
     """The optimizers of the file with their parameters; bootstrap if it names none."""
-    entries = spec.optimize or [{"bootstrap": {}}]
+    entries = spec.optimize or [{defaults.OPTIMIZER: {}}]
     made, wrong = [], []
     for index, entry in enumerate(entries):
         ((name, parameters),) = entry.items()
