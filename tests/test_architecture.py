@@ -17,7 +17,7 @@ CORE = ROOT / "core" / "workbench"
 
 #: What a module may import of ours at its top: only what stands before it. Imports inside functions are free.
 ORDER = [
-    "hookspecs", "distribution", "failures", "errors", "user_code", "loop", "data", "lm", "http_lm", "trace", "loose_json", "call_parser", "strict", "policy", "tools", "limits", "intents", "spend", "graph", "batching", "generate", "signature", "tfidf", "logistic", "treesearch", "plain", "metric", "yamlsource", "plugins", "sandbox",
+    "_version", "defaults", "hookspecs", "distribution", "failures", "errors", "user_code", "loop", "data", "lm", "http_lm", "trace", "loose_json", "call_parser", "strict", "policy", "tools", "limits", "intents", "spend", "graph", "batching", "generate", "signature", "tfidf", "logistic", "treesearch", "plain", "metric", "yamlsource", "plugins", "sandbox",
     "proof", "copies", "scaffold", "spec", "workflow", "pool", "environment", "behind", "store", "looks", "bill", "ledger", "embed", "nodes", "children", "structure", "edits", "slots", "runtime", "evaluate", "outcomes", "search", "pareto",
     "study", "propose", "overrides", "task", "library", "diagram", "ready", "estimate", "remarks", "guard", "schema", "doctor", "report", "export", "history", "session", "run",
     "single", "progress", "testing", "cli", "__main__",

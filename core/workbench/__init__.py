@@ -8,9 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from workbench._version import __version__
 from workbench.hookspecs import hookimpl
-
-__version__ = "0.1.0"
 
 _EXPORTS = {
     "BudgetSpent": "workbench.errors",

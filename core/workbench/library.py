@@ -17,8 +17,6 @@ from workbench.errors import SpecError, suggest
 from workbench.nodes import learnable, node_at, node_class, setting
 from workbench.plugins import plugins
 from workbench.policy import Inherited, PolicySpec
-from workbench.propose import short
-from workbench.sandbox import Sandbox
 from workbench.spec import load_spec
 from workbench.task import load_workflow
 from workbench.workflow import Workflow
@@ -44,17 +42,6 @@ class Function:
         tool = {"name": self.name, "description": self.description, "parameters": dict(self.parameters),
                 "source": self.source}  # fmt: skip
         return {**tool, "example": dict(self.example)} if self.example else tool
-
-    async def test(self, sandbox: Sandbox) -> str | None:
-        """Run its own test. None if it passes or there is none; else what happened instead."""
-        if self.example is None:
-            return None
-        found = await sandbox.call(self.source, self.name, self.example["arguments"], timeout=self.timeout)
-        if not found.ok:
-            return f"{found.kind}{f' in line {found.line}' if found.line else ''}: {found.message}"
-        if found.value != self.example["result"]:
-            return f"gave {short(found.value, 200)} and not {short(self.example['result'], 200)}"
-        return None
 
 
 def functions_of(workflow: Workflow) -> list[Function]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from workbench.errors import PluginError, SpecError, suggest, together
 from workbench.graph import build_graph, fields_from_outside
+from workbench.lm import Message, Response
 from workbench.plugins import plugins
+from workbench.policy import PolicySpec
 from workbench.signature import Signature
 from workbench.spec import NODE_KEYS, LMSpec, spec_error
 from workbench.workflow import Tree, Workflow
@@ -20,12 +22,51 @@ from workbench.workflow import Tree, Workflow
 if TYPE_CHECKING:
     import networkx
 
-    from workbench.runtime import Context
     from workbench.trace import Span
     from workbench.yamlsource import Source
 
 #: Key of a demo: the messages between its inputs and its answer, e.g. calls of tools and their results.
 EXCHANGE = "_exchange"
+
+
+class NodeContext(Protocol):
+    """What a running node may use: everything with an effect goes through here, so that it is paid, journalled and traced.
+
+    `workbench.Context` is one. Raises of each method: see there.
+    """
+
+    node: str  # its path, e.g. `vote.of`
+
+    async def complete(self, messages: Sequence[Message], *, lm: LMSpec | None = None, replica: int = 0,
+                       role: str = "task", **settings: Any) -> Response:  # fmt: skip
+        """Ask the node's language model. Another replica is a fresh sample, where there is sampling."""
+        ...
+
+    async def embed(self, texts: Sequence[str], lm: LMSpec, role: str = "task") -> list[Sequence[float]]:
+        """A vector for each text."""
+        ...
+
+    async def effect(self, kind: str, content: Any, run: Callable[[], Awaitable[Any]]) -> Any:
+        """Run a tool or another effect once for this place in this example; its result must be JSON."""
+        ...
+
+    async def sandboxed(self, source: str, function: str, arguments: Mapping[str, Any], *,
+                        timeout: float = 5.0) -> dict[str, Any]:  # fmt: skip
+        """Call a function of a source in the sandbox."""
+        ...
+
+    async def run_child(self, node: NodeKind, name: str, inputs: Mapping[str, Any], replica: int = 0,
+                        agent: str | None = None, policy: PolicySpec | None = None) -> Mapping[str, Any]:  # fmt: skip
+        """Run a node inside this one."""
+        ...
+
+    def note(self, **values: Any) -> None:
+        """Record something on the span, e.g. that a fallback read the answer."""
+        ...
+
+    def step(self, state: str, earned: float) -> None:
+        """Say of the latest call that it was a step in an environment: the state it was taken in, and what it earned."""
+        ...
 
 
 class NodeConfig(BaseModel):
@@ -111,7 +152,7 @@ class NodeKind:
         what was said in between, under the key EXCHANGE: without it the demo would teach to answer without them."""
         return {**span.inputs, **span.outputs}
 
-    async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
+    async def run(self, inputs: Mapping[str, Any], ctx: NodeContext) -> Mapping[str, Any]:
         """Give a value for every name in `outputs`."""
         raise NotImplementedError
 

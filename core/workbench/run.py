@@ -13,6 +13,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from workbench import defaults
+from workbench._version import __version__
 from workbench.errors import PluginError, SpecError, StoreError, WorkbenchError, all_of, together
 from workbench.export import check_writable
 from workbench.loop import run_course
@@ -58,7 +60,7 @@ def optimize(
             run, spec.name, now(), str(Path(path).resolve()), source.text,
             dumps({**options.as_dict(), "referred": task.referred_hash, "test": task.test_hash, "sandbox": chosen(),
                    "outside": kept_surroundings(source)}),
-            task.data_hash, spec.seed, os.uname().nodename, os.getpid(), _version(),
+            task.data_hash, spec.seed, os.uname().nodename, os.getpid(), __version__,
         )  # fmt: skip
         assert cursor.lastrowid is not None
         steps = list(optimizers) if optimizers is not None else named
@@ -167,7 +169,7 @@ def _checked(source: Source, base: Path) -> tuple[Spec, Source]:
 
 
 #: What stands for a section that must be there and is broken, while the others are looked at.
-_STAND_INS = {"data": {"file": "rows.jsonl"}, "metric": "exact_match(label)", "nodes": {"none": {}}}
+_STAND_INS = {"data": {"file": "rows.jsonl"}, "metric": defaults.METRIC, "nodes": {"none": {}}}
 
 
 def _wrong_elsewhere(source: Source, error: SpecError, base: Path) -> list[SpecError]:
@@ -206,7 +208,7 @@ def prepare_stored(row: Any) -> Task:
 
 def load_optimizers(spec: Spec, source: Source) -> list[tuple[str, Optimizer]]:
     """The optimizers of the file with their parameters; bootstrap if it names none."""
-    entries = spec.optimize or [{"bootstrap": {}}]
+    entries = spec.optimize or [{defaults.OPTIMIZER: {}}]
     made, wrong = [], []
     for index, entry in enumerate(entries):
         ((name, parameters),) = entry.items()
@@ -223,9 +225,3 @@ def load_optimizers(spec: Spec, source: Source) -> list[tuple[str, Optimizer]]:
     if wrong:
         raise together(wrong)
     return made
-
-
-def _version() -> str:
-    from workbench import __version__
-
-    return __version__

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Protocol, Union, get_args, get_origi
 
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
+from workbench import defaults
 from workbench.errors import SpecError, suggest, together
 from workbench.policy import PolicySpec
 from workbench.strict import Strict
@@ -192,7 +193,7 @@ class Spec(Strict):
 
     name: str = Field("workflow", min_length=1, max_length=100, description="what runs of it are called")
     description: str = Field("", description="for readers")
-    lm: LMSpec = Field(default_factory=lambda: LMSpec.model_validate({"model": "bundled/nano"}),
+    lm: LMSpec = Field(default_factory=lambda: LMSpec.model_validate({"model": defaults.LM}),
                        description="the language model that does the task; short: its name alone")  # fmt: skip
     roles: dict[Literal["proposer", "judge", "teacher", "user"], LMSpec] = Field(
         default_factory=dict,

@@ -8,52 +8,18 @@ surrogate that ranks children so that only promising ones are evaluated. Departu
 
 from __future__ import annotations
 
-from typing import Literal
-
-from pydantic import Field
-
-from workbench import Optimizer, Study, Workflow
+from workbench import Study, Workflow
 from workbench.edits import Menu, edit_classes
 from workbench_mcts.search import Search
-from workbench_mcts.surrogate import Kind
+from workbench_mcts.settings import Settings
 
 
-class MCTS(Optimizer):
+class MCTS(Settings):
     """Searches the structure of a workflow: picks of the design space under `search:`, and edits of the graph.
 
     A surrogate learns from every evaluation and ranks the proposals; only the most promising one of a round is
     evaluated. No language model is needed; with `proposals: lm` or `both` the role `proposer` proposes, too.
     """
-
-    rounds: int = Field(40, ge=1, le=10_000, description="evaluations at most, after the initial design")
-    policy: Literal["softmix", "uct"] = Field("softmix", description="how a parent is chosen: AFlow's rule, or UCT")
-    sample: int = Field(4, ge=1, le=64, description="softmix: parents to choose from, the start and the best others")
-    alpha: float = Field(0.2, ge=0, le=100, description="softmix: weight of a difference of one per cent in scores")
-    mix: float = Field(0.3, ge=0, le=1, description="softmix: share of the probability that is spread evenly (lambda)")
-    exploration: float = Field(0.5, ge=0, le=100, description="uct: weight of the bound")
-    widening: float = Field(
-        0.5, gt=0, le=1, description="uct: a workflow visited N times has up to 2 N**widening children"
-    )
-    surrogate: Kind = Field("gp", description="ranks proposals: gp, trees, random (a control), or none")
-    beta: float = Field(1.0, ge=0, le=10, description="weight of the uncertainty in the ranking")
-    initial: int = Field(16, ge=0, le=1000, description="candidates of the initial design at most, which covers pairs of "
-                         "choices; never more than a third of what the budget pays for")  # fmt: skip
-    pool: int = Field(64, ge=1, le=1000, description="proposals at most in a round")
-    proposals: Literal["operators", "lm", "both"] = Field("operators", description="who proposes changes")
-    edits: list[str] | None = Field(None, description="names of the edits to use; default: all, or none if the file "
-                                    "says under `search:` what may be changed")  # fmt: skip
-    lms: list[str] = Field(default_factory=list, description="language models that the edit `model` may choose")
-    tools: list[str] = Field(default_factory=list, description="tools that edits may give to agents")
-    verifiers: list[str] = Field(
-        default_factory=list, description="verifiers for the edit `verify`: python:module.name"
-    )
-    max_nodes: int = Field(10, ge=1, le=1000, description="nodes of a workflow at most, those inside others included")
-    patience: int = Field(12, ge=1, description="end after so many rounds in which the mean of the best `top` stays")
-    top: int = Field(3, ge=1, le=100, description="how many of the best the convergence looks at")
-    z: float = Field(0.0, ge=0, description="a change of that mean counts above z standard errors; 0: any does")
-    race: bool = Field(True, description="stop candidates early that are clearly worse than the best so far")
-    batch: int = Field(6, ge=0, le=64, description="training rows whose results the proposer sees")
-    temperature: float = Field(0.8, ge=0, le=2, description="of the proposer")
 
     async def optimize(self, study: Study) -> Workflow:
         space = study.space() if study.domains else None

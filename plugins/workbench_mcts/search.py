@@ -6,7 +6,6 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from workbench import Evaluation, Patch, Study
 from workbench.edits import Menu, described, edit_options, places, read_edit
@@ -17,10 +16,8 @@ from workbench.treesearch import Node, Widening, back_up, draw, pool, select, so
 from workbench_mcts import prompts
 from workbench_mcts.design import Candidate, Design, Genome, covering_array
 from workbench_mcts.features import Features, features
+from workbench_mcts.settings import Settings
 from workbench_mcts.surrogate import Label, make_surrogate
-
-if TYPE_CHECKING:
-    from workbench_mcts.optimizer import MCTS
 
 #: Evaluated candidates below which a surrogate has nothing to say.
 _LEAST = 4
@@ -76,7 +73,7 @@ class Convergence:
 
 
 class Search:
-    def __init__(self, settings: MCTS, study: Study, space: Space | None, edits: Sequence[str], menu: Menu):
+    def __init__(self, settings: Settings, study: Study, space: Space | None, edits: Sequence[str], menu: Menu):
         self.settings, self.study, self.edits, self.menu = settings, study, edits, menu
         self.design = Design(space, study.best, study.rng)
         self.surrogate = make_surrogate(settings.surrogate, study.rng)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from workbench import defaults
 from workbench.errors import LMError
 from workbench.lm import Request, Response
 from workbench.pool import LMPool
@@ -121,7 +122,7 @@ def write_task(folder: Path, *, budget: dict[str, Any], seed: int = 0, rows: Seq
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     spec = {
         "name": "simulated", "lm": {"model": "openai/simulated", "api_base": "http://127.0.0.1:9/v1", "attempts": 2},
-        "data": {name: f"{name}.jsonl" for name in names}, "metric": "exact_match(label)",
+        "data": {name: f"{name}.jsonl" for name in names}, "metric": defaults.METRIC,
         "nodes": {"sort": {"predict": f"text -> label: Literal{list(LABELS)}", "instructions": "Label it."}},
         "search": {"nodes.sort.instructions": ["Label it.", f"Label it {HELPFUL}.", "Give the label."],
                    "nodes.sort.demos": {"demos": 8}},
