@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from workbench.call_parser import correction, read_text, said_in
 from workbench.lm import Response
@@ -200,6 +202,23 @@ def test_native_calls_come_first() -> None:
 @pytest.mark.parametrize("text", ["{" * 5000, "call: " + "[" * 100_000, '{"a":' * 5000, "call: lookup(" * 500])
 def test_long_nonsense_is_read_quickly_and_is_no_call(text: str) -> None:
     assert not read_text(text, TOOLS, OUTPUTS).calls
+
+
+FRAGMENTS = ["call:", "{", "}", "[", "]", '"', "'", "(", ")", "lookup", '"tool":', '"arguments":', ",", "\n", " ", "```", "json",
+             "python", "<tool_call>", "<function=lookup>", "Action:", "Action Input:", "answer:", "\\", "key=", "1e999", "é", "$",
+             "<think>", "\x00", "[TOOL_CALLS]", "=", ":", "-", "print("]  # fmt: skip
+
+
+@settings(max_examples=600, deadline=None)
+@given(st.lists(st.sampled_from(FRAGMENTS), max_size=40).map("".join), st.booleans())
+def test_whatever_is_written_is_read_or_told_without_an_error(text: str, cut: bool) -> None:
+    reading = read_text(text, TOOLS, OUTPUTS, cut)
+    assert len(reading.calls) <= 1 and not (reading.calls and reading.fault)
+    for call in reading.calls:
+        json.dumps(call)
+    if reading.fault:
+        assert correction(reading, TOOLS).startswith("error: ")
+    said_in(text, OUTPUTS)
 
 
 SPEECH = {

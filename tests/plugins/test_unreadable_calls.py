@@ -110,6 +110,20 @@ def test_an_agent_may_think_before_it_speaks(folder: Path) -> None:
     assert asked == ["Where do you live?"] and outcome.prediction == {"answer": "Oslo"}
 
 
+def test_a_call_that_is_quoted_to_the_user_is_said(folder: Path) -> None:
+    heard: list[str] = []
+    quoted = 'say: I would write this. May I?\n```json\n{"tool": "colour", "arguments": {"key": "a"}}\n```'
+
+    def say(request: Request) -> str:
+        if "You play a user" in str(request.messages[0]["content"]):
+            heard.append(str(request.messages[-1]["content"]))
+            return "Yes. DONE"
+        return "answer: Oslo" if heard else quoted
+
+    outcome, _, _ = talk(folder, say, {**AGENT, "agent": "wish -> answer", "user": {"knows": ["home"]}})
+    assert heard == [quoted.removeprefix("say: ")] and "tools" not in outcome.trace.spans[0].notes
+
+
 CAPTAIN = {"captain": "question -> answer", "library": {"painter": {"description": "colours"}},
            "tools": ["python:things.py:colour"], "talk": 2}  # fmt: skip
 
