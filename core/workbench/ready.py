@@ -33,8 +33,9 @@ def _lms_in(task: Task, workflow: Workflow) -> Iterator[LMSpec]:
         if "lm" in type(node.config).model_fields:
             own = getattr(node.config, "lm", None)
             yield lm_spec(own) if own else task_lm(task.spec.lm, workflow)
-        if embedder := getattr(node.config, "embedder", None):
-            yield lm_spec(embedder)
+        for key in ("value_lm", "embedder"):
+            if own := getattr(node.config, key, None):
+                yield lm_spec(own)
 
 
 def check_choices(task: Task) -> None:

@@ -117,12 +117,12 @@ def check_lms(spec: HasLMs, source: Source) -> None:
 
 
 def check_node_lms(workflow: Workflow, roles: Collection[str], source: Source) -> None:
-    """The same for the models that nodes name under `lm` and `embedder`, those inside others too, and for the roles that
+    """The same for the models that nodes name under `lm`, `value_lm` and `embedder`, those inside others too, and for the roles that
     they ask."""
     from workbench.pool import lm_spec
 
     def walk(path: tuple[str, ...], node: NodeKind, top: bool) -> None:
-        for key in ("lm", "embedder"):
+        for key in ("lm", "value_lm", "embedder"):
             if value := getattr(node.config, key, None):
                 check_lm((*path, key) if top else path, lm_spec(value), source, embeds=key == "embedder")
         for role in node.roles:

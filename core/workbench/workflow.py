@@ -106,7 +106,10 @@ class Workflow:
         return hash(self.hash)
 
     def __repr__(self) -> str:
-        return f"<Workflow {self.tree.get('name', '')} {self.hash[:8]}>"
+        known = vars(self).get(
+            "hash", ""
+        )  # else not computed: a workflow that cannot be made has none, and no repr may raise
+        return f"<Workflow {self.tree.get('name', '')} {known[:8]}>"
 
     @property
     def nodes(self) -> Tree:

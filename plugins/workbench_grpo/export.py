@@ -18,7 +18,7 @@ from workbench.errors import SpecError
 from workbench.export import dump_yaml
 from workbench.lm import HasWeights
 from workbench.nodes import NodeKind, enabled
-from workbench.pool import lm_spec, make_lm
+from workbench.pool import lm_spec, make_lm, task_lm
 from workbench.spec import LMSpec
 from workbench.task import Task
 from workbench.workflow import Workflow
@@ -106,10 +106,9 @@ vllm.needs_task = verl.needs_task = True  # type: ignore[attr-defined]
 
 def weights_of(workflow: Workflow, task: Task) -> str:
     """The folder or hub id of the weights of the workflow's language model. Raises SpecError."""
-    changed = workflow.tree.get("lm")
     own = [lm_spec(node["lm"]) for name, node in workflow.nodes.items() if name in enabled(workflow) and node.get("lm")]
     everyone = len(own) == len(enabled(workflow))  # nobody is left who would use the workflow's own model
-    specs = [*own, *([] if everyone else [lm_spec(changed) if changed else task.spec.lm])]
+    specs = [*own, *([] if everyone else [task_lm(task.spec.lm, workflow)])]
     if len({s.model for s in specs}) > 1:
         raise SpecError(f"the nodes use several models: {', '.join(dict.fromkeys(s.model for s in specs))}",
                         hint="One is exported at a time: give all nodes the same `lm`, or none of their own.")  # fmt: skip

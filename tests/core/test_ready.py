@@ -164,6 +164,13 @@ def test_a_missing_key_is_found_before_a_model_of_the_search_is_tried(search: An
     assert report.status == "failed" and report.spent["calls"] == 0
 
 
+def test_the_model_that_judges_states_is_looked_at_too(tmp_path: Path) -> None:
+    walk = {"tree_search": "web", "show": ["text"], "value_lm": "openai/gpt-fake"}
+    nodes = {"walk": walk, "sort": {"predict": "text, observation -> label"}}
+    (error,) = lacking(task_file(tmp_path, nodes=nodes, optimize=["random"]))
+    assert isinstance(error, LMError) and "OPENAI_API_KEY" in str(error)
+
+
 def test_a_model_of_the_search_that_nobody_serves_is_refused_with_its_place(tmp_path: Path) -> None:
     path = task_file(tmp_path, search={"nodes.sort.lm": ["bundled/nano", "opnai/gpt-fake"]})
     with pytest.raises(SpecError, match="there is no LM provider 'opnai'") as caught:

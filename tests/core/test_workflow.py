@@ -164,8 +164,10 @@ def test_a_workflow_has_no_hash_without_the_plugins_of_its_nodes(monkeypatch: py
      ({"n": 1}, "names no kind"), ({"n": {}}, "names no kind"), ([1], "must be a mapping")],
 )  # fmt: skip
 def test_nodes_that_cannot_be_made_have_no_hash(nodes: Any, words: str) -> None:
+    workflow = Workflow({"nodes": nodes, "name": "w"})
     with pytest.raises(SpecError, match=words):
-        _ = Workflow({"nodes": nodes}).hash
+        _ = workflow.hash
+    assert repr(workflow) == "<Workflow w >", "a repr raises nothing"
 
 
 def test_a_node_that_is_off_need_not_be_made_for_the_hash() -> None:
