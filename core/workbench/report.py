@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -251,10 +252,7 @@ def build_report(
     if lost := [b.unreadable_calls for _, b in pairs if b.unreadable_calls]:
         warnings.append(f"in {len(lost)} of the {len(pairs)} test rows the winner's model seemed to call a tool in a form that "
                         f"could not be read ({sum(lost)} times): it was told the right form, but its scores may be too low")  # fmt: skip
-    failures: dict[str, int] = {}
-    for _, b in pairs:
-        if b.failure:
-            failures[b.failure] = failures.get(b.failure, 0) + 1
+    failures = dict(Counter(b.failure for _, b in pairs if b.failure))
     objectives = list(task.spec.objectives)
     front = pareto_set(list(evaluations.values()), objectives) if len(objectives) > 1 else []
     return Report(
