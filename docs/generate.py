@@ -232,6 +232,47 @@ def pages() -> dict[str, str]:
     return found
 
 
+#: What README and docs/index.md list: a line for each group, of links by their path from the root.
+CONTENTS: dict[str, list[tuple[str, str]]] = {
+    "Begin": [("tutorial: the quickstart, line by line", "docs/tutorial.md")],
+    "Workflows to try": [
+        ("quickstart", "workflows/quickstart.yaml"), ("services", "workflows/services.yaml"), ("sums", "workflows/sums.yaml"),
+        ("evolve", "workflows/evolve.yaml"), ("memory", "workflows/memory.yaml"), ("reflect", "workflows/reflect.yaml"),
+        ("prompt_mcts", "workflows/prompt_mcts.yaml"), ("textgrad", "workflows/textgrad.yaml"),
+        ("intercode_sql", "workflows/intercode_sql.yaml"), ("gallery of 24 published designs", "docs/reference/gallery.md"),
+    ],
+    "How to": [
+        ("choose an optimizer", "docs/how-to/choose-optimizer.md"), ("use your own endpoint", "docs/how-to/own-endpoint.md"),
+        ("use vLLM", "docs/how-to/vllm.md"), ("write a metric", "docs/how-to/own-metric.md"),
+        ("write an optimizer", "docs/how-to/own-optimizer.md"), ("measure it", "docs/how-to/benchmark-optimizer.md"),
+        ("search over structure", "docs/how-to/search-structure.md"), ("train the model", "docs/how-to/train.md"),
+        ("use it from Python", "docs/how-to/from-python.md"),
+    ],
+    "Reference": [
+        ("workflow file", "docs/reference/workflow-file.md"), ("nodes", "docs/reference/nodes.md"),
+        ("optimizers", "docs/reference/optimizers.md"), ("metrics and readers", "docs/reference/metrics.md"),
+        ("commands", "docs/reference/cli.md"), ("exit codes", "docs/reference/exit-codes.md"),
+        ("hooks", "docs/reference/hooks.md"), ("database", "docs/reference/database.md"),
+    ],
+    "Explanation": [
+        ("the proof", "docs/explanation/proof.md"), ("budget and journal", "docs/explanation/budget-and-journal.md"),
+        ("architecture", "docs/explanation/architecture.md"), ("words", "docs/explanation/words.md"),
+    ],
+    "Measured": [("benchmarks, losses included", "docs/benchmarks.md")],
+}  # fmt: skip
+
+
+def with_contents(path: Path) -> str:
+    """A page with the list of contents between its two marks."""
+    lines = [
+        f"- {group}: " + ", ".join(f"[{title}]({os.path.relpath(ROOT / place, path.parent)})" for title, place in links)
+        for group, links in CONTENTS.items()
+    ]
+    begin, end = "<!-- contents, written by docs/generate.py -->", "<!-- end of contents -->"
+    before, _, rest = path.read_text(encoding="utf-8").partition(begin)
+    return "\n".join([before + begin, *lines, end + rest.partition(end)[2]])
+
+
 def included(path: Path) -> str:
     """A page with its `<!-- include: FILE -->` blocks filled from the files that they name."""
     import re
@@ -253,6 +294,7 @@ def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     wanted = {FOLDER / name: text for name, text in pages().items()}
     wanted |= {path: included(path) for path in sorted((ROOT / "docs").glob("*/*.md")) if path not in wanted}
+    wanted |= {path: with_contents(path) for path in (ROOT / "README.md", ROOT / "docs" / "index.md")}
     for path, text in wanted.items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             stale.append(str(path.relative_to(ROOT)))
