@@ -63,7 +63,7 @@ def check_optimizers(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) ->
         lacking = [optimizer.lacking(workflow) for workflow in workflows]
         if all(lacking):
             raise task.source.error(("optimize", index, name), f"`{name}` finds nothing here that it could change: the workflow "
-                                    f"has not {lacking[0]}", f"Add one to nodes, or take `{name}` out.")  # fmt: skip
+                                    f"lacks {lacking[0]}", f"Add one to nodes, or take `{name}` out.")  # fmt: skip
 
     all_of(partial(check, index, *named) for index, named in enumerate(optimizers))
 

@@ -88,7 +88,7 @@ def test_one_row_that_works_keeps_a_run_going() -> None:
     faults.scored("e")
     faults.raised("f", ValueError("no"))
     faults.check(5)
-    assert faults.lines() == ["the metric failed on 5 of the 6 rows that it scored, e.g. a: ValueError: no"]
+    assert faults.lines() == ["the metric failed on 5 of the 6 rows that it was given, e.g. a: ValueError: no"]
 
 
 @pytest.mark.parametrize("value", [None, "right", 3, -0.1, float("nan"), [], {"score": 1}])
