@@ -18,15 +18,12 @@ from pydantic import BaseModel
 
 from workbench import hookspecs
 from workbench.cli import cli
-from workbench.diagram import mermaid
-from workbench.nodes import node_class
-from workbench.overrides import ENVIRONMENT
+from workbench.cli.file_schema import json_schema
 from workbench.plugins import GROUP, plugins
-from workbench.policy import Condition, PolicySpec, Rule
 from workbench.run import prepare
-from workbench.schema import json_schema
-from workbench.spec import BudgetSpec, DataSpec, DomainSpec, LMSpec, Spec
-from workbench.store import _M001_INITIAL, TABLES, Store
+from workbench.spec import ENVIRONMENT, BudgetSpec, Condition, DataSpec, DomainSpec, LMSpec, PolicySpec, Rule, Spec
+from workbench.store import M001_INITIAL, TABLES, Store
+from workbench.workflow import mermaid, node_class
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "docs" / "reference"
@@ -212,7 +209,7 @@ def database() -> str:
             *(f"| `{name}` | {what} |" for name, what in TABLES.items()),
             "",
             "```sql",
-            _M001_INITIAL.strip(),
+            M001_INITIAL.strip(),
             "```\n",
         ]
     )

@@ -1,4 +1,4 @@
-"""The layout keeps its promises: data flow one way, plugins are apart, start-up is fast."""
+"""The layout keeps its promises: rooms stand on each other, plugins are apart, start-up is fast (docs/explanation/architecture.md)."""
 
 from __future__ import annotations
 
@@ -8,81 +8,194 @@ import statistics
 import subprocess
 import sys
 import time
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
+import networkx
 import pytest
+
+from workbench.plugins import plugins
 
 ROOT = Path(__file__).parent.parent
 CORE = ROOT / "core" / "workbench"
 
-#: What a module may import of ours at its top: only what stands before it. Imports inside functions are free.
-ORDER = [
-    "_version", "defaults", "hookspecs", "distribution", "failures", "errors", "user_code", "loop", "data", "lm", "http_lm", "trace", "loose_json", "call_parser", "strict", "policy", "tools", "limits", "intents", "spend", "graph", "batching", "generate", "signature", "tfidf", "logistic", "treesearch", "plain", "metric", "yamlsource", "plugins", "sandbox",
-    "proof", "copies", "scaffold", "spec", "workflow", "pool", "environment", "behind", "store", "looks", "bill", "ledger", "embed", "nodes", "children", "structure", "edits", "slots", "runtime", "evaluate", "outcomes", "search", "pareto",
-    "study", "propose", "overrides", "task", "library", "diagram", "ready", "estimate", "remarks", "guard", "schema", "doctor", "report", "export", "history", "session", "run",
-    "single", "progress", "testing", "cli", "__main__",
-]  # fmt: skip
+#: From the ground up: a room imports only what stands above it in this list. Kit is for plugins: no room imports it.
+ROOMS = {
+    "ground": "errors failures plugins hookspecs concurrency hashing text user_code distribution _version",  # these files
+    "spec": "text to typed values",
+    "lm": "one attempt a call",
+    "workflow": "values: nodes, graph, patches",
+    "task": "a file made into things",
+    "store": "one SQLite file",
+    "ledger": "every paid call",
+    "runtime": "one example, all effects",
+    "study": "what an optimizer is handed",
+    "kit": "a shelf of what plugins share",
+    "proof": "statistics, leakage, report",
+    "run": "the course of a run",
+    "testing": "suites for authors",
+    "cli": "click, terminal, exit codes",
+}
+FLOORS = [*ROOMS]
+SHELVES = ("kit", "testing", "cli")  # no room imports these
+
+LINES, FILES, FUNCTION = 400, 9, 55
+LONG = {"contrib/bench/training/trl_speed.py"}
+
+#: SQL stands in store/. These still have some, and leave this list one by one.
+SQL = {
+    "cli/inspect_commands.py", "ledger/bill.py", "ledger/ledger.py", "proof/report.py", "proof/reuse.py", "run/evaluate_once.py",
+    "run/history.py", "run/session.py", "run/start.py", "run/train_rows.py", "runtime/runtime.py", "testing/simulated.py",
+}  # fmt: skip
+#: Names of plugins that are words of their own.
+WORDS = {"astar", "judge", "optuna", "python", "random"}
 
 
-def imports(path: Path, top_only: bool) -> list[str]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    nodes = tree.body if top_only else ast.walk(tree)
-    found = []
-    for node in nodes:
-        if isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            found.append(node.module)
-            found += [f"{node.module}.{alias.name}" for alias in node.names]
-    return found
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def modules(folder: Path) -> list[Path]:
     return [p for p in sorted(folder.rglob("*.py")) if "template" not in p.parts]
 
 
-def unit(path: Path) -> str:
-    """cli/look.py and cli/__init__.py are both `cli`."""
-    parts = path.relative_to(CORE).parts
-    return parts[0] if len(parts) > 1 else path.stem
+def imports(tree: ast.AST) -> Iterator[str]:
+    """What is imported, wherever it stands, as dotted names."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def test_every_module_has_its_place_in_the_order() -> None:
-    assert {unit(p) for p in modules(CORE)} - {"__init__"} == set(ORDER)
+def module_of(path: Path, root: Path = CORE.parent) -> str:
+    parts = path.relative_to(root).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-@pytest.mark.parametrize("path", modules(CORE), ids=lambda p: str(p.relative_to(CORE)))
-def test_core_imports_only_what_comes_before(path: Path) -> None:
-    name = unit(path)
-    if name == "__init__":
-        return
-    for imported in imports(path, top_only=True):
-        parts = imported.split(".")
-        if parts[0] == "workbench" and len(parts) > 1 and parts[1] in ORDER and parts[1] != name:
-            assert ORDER.index(parts[1]) < ORDER.index(name), f"{name} imports {parts[1]}, which comes later"
+def room(module: str) -> str:
+    """The room of a module of core; "" for the package itself, which exports lazily."""
+    parts = module.split(".")
+    if len(parts) < 2 or parts[1] == "__main__":
+        return ""
+    return (
+        parts[1] if parts[1] in ROOMS else "ground" if parts[1] in ROOMS["ground"].split() else f"unknown: {parts[1]}"
+    )
 
 
-def test_core_imports_no_plugin() -> None:
+def target(imported: str, known: set[str]) -> str:
+    """The module that an imported name comes from."""
+    return imported if imported in known else imported.rpartition(".")[0]
+
+
+def texts(path: Path) -> Iterator[str]:
+    """The strings of a file that are not documentation."""
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    docs = {id(n.body[0].value) for n in ast.walk(parsed(path)) if isinstance(n, documented) and n.body
+            and isinstance(n.body[0], ast.Expr)}  # fmt: skip
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
+            yield node.value
+
+
+def files(*folders: str) -> list[Path]:
+    return [p for folder in folders for p in modules(ROOT / folder)]
+
+
+def named(paths: list[Path]) -> dict[str, Path]:
+    return {str(p.relative_to(ROOT)): p for p in paths}
+
+
+@pytest.mark.parametrize("path", modules(CORE), ids=module_of)
+def test_a_room_imports_only_what_stands_below_it(path: Path) -> None:
+    here, known = room(module_of(path)), {module_of(p) for p in modules(CORE)}
+    for imported in imports(parsed(path)):
+        there = room(target(imported, known)) if imported.startswith("workbench.") else ""
+        if here and there and there != here:
+            assert there in ROOMS, f"{there} has no room"
+            assert FLOORS.index(there) < FLOORS.index(here), f"{here} imports {imported}, which stands above it"
+            assert there not in SHELVES, f"{here} imports {imported}: {there} is for plugins and authors"
+
+
+def test_there_are_no_circles() -> None:
+    """Between files, wherever an import stands: in a function or for types alone, too."""
+    for folder in (CORE, *(ROOT / "plugins").iterdir()):
+        known = {module_of(p, folder.parent): p for p in modules(folder)}
+        graph = networkx.DiGraph()
+        for name, path in known.items():
+            found = {target(i, set(known)) for i in imports(parsed(path))} & known.keys() - {name, folder.name}
+            graph.add_edges_from((name, other) for other in found)
+        assert not [c for c in networkx.strongly_connected_components(graph) if len(c) > 1]
+
+
+@pytest.mark.parametrize("path", [p for p in modules(CORE) if p.parent.name != "cli"], ids=module_of)
+def test_nothing_of_ours_is_imported_inside_a_function(path: Path) -> None:
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name != "__getattr__":
+            assert not [i for i in imports(node) if i.startswith("workbench")], f"{path}: {node.name}"
+
+
+@pytest.mark.parametrize(
+    "path", files("core", "plugins", "tests", "contrib", "docs"), ids=lambda p: str(p.relative_to(ROOT))
+)
+def test_a_room_is_entered_by_its_face(path: Path) -> None:
+    """Only its own files and its own tests go further in. A test may take what is private, or a whole module to plant a fault."""
+    parts = path.relative_to(ROOT).parts
+    known = {module_of(p) for p in modules(CORE)}
+    for imported in imports(parsed(path)):
+        door, name = target(imported, known), imported.rpartition(".")[2]
+        if not door.startswith("workbench.") or door.count(".") < 2 or room(door) in (*SHELVES, *parts):
+            continue
+        tested = parts[0] in ("tests", "contrib") and (imported == door or name[0] == "_")
+        assert tested or name == "defaults", f"{path}: from workbench.{room(door)} import {name}"
+
+
+def test_core_imports_no_plugin_and_no_plugin_another() -> None:
+    for path in files("core", "plugins"):
+        for imported in imports(parsed(path)):
+            first = imported.split(".")[0]
+            assert not first.startswith("workbench_") or first in path.parts, f"{path}: {imported}"
+
+
+def test_sql_stands_in_the_store() -> None:
+    sql = re.compile(r"\s*(select|insert|update|delete|create table)\s", re.IGNORECASE)
+    assert {
+        str(p.relative_to(CORE)) for p in modules(CORE) if p.parent.name != "store" and any(map(sql.match, texts(p)))
+    } == SQL
+
+
+def test_only_the_command_line_knows_click() -> None:
+    for path in files("core", "plugins"):
+        if any(i.split(".")[0] == "click" for i in imports(parsed(path))):
+            assert path.parent == CORE / "cli" or path.name == "commands.py", path
+
+
+def test_core_names_plugins_in_one_place() -> None:
+    names = {*plugins().names("optimizers"), *plugins().names("metrics"), "bundled"} - WORDS
     for path in modules(CORE):
-        for imported in imports(path, top_only=False):
-            assert not imported.startswith("workbench_"), f"{path}: {imported}"
+        if path != CORE / "spec" / "defaults.py":
+            assert not [t for t in texts(path) if re.split(r"[/:(]", t)[0] in names], path
 
 
-def test_no_plugin_imports_another() -> None:
-    for folder in (ROOT / "plugins").iterdir():
-        for path in modules(folder):
-            for imported in imports(path, top_only=False):
-                first = imported.split(".")[0]
-                assert not first.startswith("workbench_") or first == folder.name, f"{path}: {imported}"
+def test_a_noun_names_one_class() -> None:
+    classes = Counter(
+        n.name for p in modules(CORE) for n in parsed(p).body if isinstance(n, ast.ClassDef) and n.name[0] != "_"
+    )
+    assert [name for name, count in classes.items() if count > 1] == []
 
 
-def test_files_fit_in_a_head() -> None:
-    """The limit stands in CONTRIBUTING.md, and nowhere else."""
-    told = re.search(r"at most (\d+) lines", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
-    assert told is not None
-    long = {str(p): n for f in ("core", "plugins", "contrib") for p in (ROOT / f).rglob("*.py")
-            if (n := len(p.read_text(encoding="utf-8").splitlines())) > int(told[1])}  # fmt: skip
-    assert not long
+def test_files_rooms_and_functions_fit_in_a_head() -> None:
+    for name, path in named(files("core", "plugins", "contrib")).items():
+        assert name in LONG or len(path.read_text(encoding="utf-8").splitlines()) <= LINES, name
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not name.startswith("contrib"):
+                assert (node.end_lineno or 0) - node.lineno < FUNCTION, f"{name}: {node.name}"
+    for place in CORE.iterdir():
+        if place.is_dir() and place.name != "kit":
+            assert len(list(place.glob("*.py"))) <= FILES + 1, place  # and its face
 
 
 @pytest.mark.parametrize("what", ["import workbench", "from workbench.cli import main; main(['--help'])"])

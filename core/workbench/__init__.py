@@ -14,20 +14,20 @@ from workbench.hookspecs import hookimpl
 _EXPORTS = {
     "BudgetSpent": "workbench.errors",
     "Context": "workbench.runtime",
-    "Dataset": "workbench.data",
-    "Evaluation": "workbench.evaluate",
-    "Example": "workbench.data",
+    "Dataset": "workbench.task",
+    "Evaluation": "workbench.study",
+    "Example": "workbench.task",
     "LM": "workbench.lm",
     "LMError": "workbench.errors",
-    "Metric": "workbench.metric",
+    "Metric": "workbench.task",
     "NodeError": "workbench.errors",
-    "NodeKind": "workbench.nodes",
+    "NodeKind": "workbench.workflow",
     "Optimizer": "workbench.study",
     "Patch": "workbench.workflow",
     "PluginError": "workbench.errors",
     "Request": "workbench.lm",
     "Response": "workbench.lm",
-    "Score": "workbench.data",
+    "Score": "workbench.task",
     "SpecError": "workbench.errors",
     "Study": "workbench.study",
     "Workflow": "workbench.workflow",
@@ -39,17 +39,14 @@ _EXPORTS = {
 __all__ = ["hookimpl", "__version__", *_EXPORTS]
 
 if TYPE_CHECKING:
-    from workbench.data import Dataset, Example, Score
     from workbench.errors import BudgetSpent, LMError, NodeError, PluginError, SpecError, WorkbenchError
-    from workbench.evaluate import Evaluation
     from workbench.lm import LM, Request, Response
-    from workbench.metric import Metric
-    from workbench.nodes import NodeKind
     from workbench.run import optimize, resume
     from workbench.runtime import Context
     from workbench.spec import load_spec
-    from workbench.study import Optimizer, Study
-    from workbench.workflow import Patch, Workflow
+    from workbench.study import Evaluation, Optimizer, Study
+    from workbench.task import Dataset, Example, Metric, Score
+    from workbench.workflow import NodeKind, Patch, Workflow
 
 
 def __getattr__(name: str) -> Any:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from importlib.metadata import Distribution, distributions
 
 NAME = "agent-optimization-workbench"
-
 _PACKAGE = "workbench"
 
 

@@ -2,7 +2,7 @@
 
 WorkbenchError                 everything that we raise on purpose
 ├── SpecError                  bad input: file, line, column, and what to write instead (exit code 2)
-│   └── SandboxError           no sandbox holds code as well as it must (`workbench.sandbox`)
+│   └── SandboxError           no sandbox holds code as well as it must (`workbench.runtime`)
 ├── PluginError                a plugin is missing, broken, or breaks its contract
 │   └── SealBroken             something asked for the sealed test rows before the search had ended
 ├── BudgetSpent                the ceiling is reached; a normal end, not a fault
@@ -11,7 +11,7 @@ WorkbenchError                 everything that we raise on purpose
 ├── ServerDead                 a language model's server does not answer any more
 ├── NodeError                  a node could not produce its outputs for one example
 ├── StoreError                 the run database cannot be used
-└── Interrupted                the user asked to stop (`workbench.session`)
+└── Interrupted                the user asked to stop (`workbench.run`)
 
 Plugins may add their own below these. Library code raises them; only `workbench.cli` turns them into exit codes.
 """
@@ -154,3 +154,11 @@ def suggest(word: str, known: Iterable[str]) -> str:
     if close:
         return f"Did you mean '{close[0]}'?"
     return f"Known: {', '.join(known)}." if known else "None are known."
+
+
+class SandboxError(SpecError):
+    """There is no sandbox with a real boundary here, or it cannot be started."""
+
+
+class Interrupted(WorkbenchError):
+    """The user asked to stop; everything paid for is recorded and the run can be resumed."""

@@ -17,13 +17,12 @@ import pluggy
 
 hookspec = pluggy.HookspecMarker("workbench")
 hookimpl = pluggy.HookimplMarker("workbench")
-
 Register = Callable[[str, Any], None]
 
 
 @hookspec
 def register_node_kinds(register: Register) -> None:
-    """Add node kinds (`workbench.nodes.NodeKind`): register("predict", "workbench_predict.predict:Predict")."""
+    """Add node kinds (`workbench.workflow.NodeKind`): register("predict", "workbench_predict.node:Predict")."""
 
 
 @hookspec
@@ -42,7 +41,7 @@ def register_lms(register: Register) -> None:
 
 @hookspec
 def register_metrics(register: Register) -> None:
-    """Add metrics: register("f1", "workbench_metrics.text:F1"); see `workbench.metric.Metric`."""
+    """Add metrics: register("f1", "workbench_metrics.text:F1"); see `workbench.task.Metric`."""
 
 
 @hookspec
@@ -58,13 +57,13 @@ def register_readers(register: Register) -> None:
 def register_sandboxes(register: Register) -> None:
     """Add sandboxes, in which code that a language model wrote is run: register("linux", open).
 
-    `await open()` gives a `workbench.sandbox.Sandbox` whose level was measured, or raises SandboxError.
+    `await open()` gives a `workbench.runtime.Sandbox` whose level was measured, or raises SandboxError.
     """
 
 
 @hookspec
 def register_environments(register: Register) -> None:
-    """Add environments (`workbench.environment.Environment`): register("grid", "workbench_environments.grid:Grid")."""
+    """Add environments (`workbench.kit.environment.Environment`): register("grid", "workbench_environments.grid:Grid")."""
 
 
 @hookspec
@@ -78,7 +77,7 @@ def register_exporters(register: Register) -> None:
 
 @hookspec
 def register_edits(register: Register) -> None:
-    """Add edits of a workflow's structure (`workbench.edits.Edit`): register("refine", "workbench_x.edits:Refine")."""
+    """Add edits of a workflow's structure (`workbench.kit.edits.Edit`): register("refine", "workbench_x.edits:Refine")."""
 
 
 @hookspec
@@ -97,7 +96,7 @@ def share_run(rank: int, size: int, command: Callable[[], int]) -> int | None:
 
 @hookspec
 def run_started(run: Any) -> None:
-    """A run starts or resumes; run: `workbench.session.RunInfo`."""
+    """A run starts or resumes; run: `workbench.run.session.RunInfo`."""
 
 
 @hookspec
@@ -107,14 +106,14 @@ def candidate_proposed(run: Any, candidate: Any) -> None:
 
 @hookspec
 def candidate_evaluated(run: Any, candidate: Any, evaluation: Any) -> None:
-    """A candidate was evaluated; evaluation: `workbench.evaluate.Evaluation`."""
+    """A candidate was evaluated; evaluation: `workbench.study.Evaluation`."""
 
 
 @hookspec
 def call_settled(run: Any, call: Any) -> None:
-    """An LM call was paid and recorded; call: `workbench.spend.CallInfo`."""
+    """An LM call was paid and recorded; call: `workbench.ledger.CallInfo`."""
 
 
 @hookspec
 def run_finished(run: Any, report: Any) -> None:
-    """A run ended; report: `workbench.report.Report`, also for interrupted and failed runs."""
+    """A run ended; report: `workbench.proof.Report`, also for interrupted and failed runs."""

@@ -5,7 +5,7 @@ from workbench import hookimpl
 
 @hookimpl
 def register_node_kinds(register):
-    register("program", "workbench_adas.program:Program")
+    register("program", "workbench_adas.node:Program")
 
 
 @hookimpl

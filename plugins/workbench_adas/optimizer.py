@@ -18,10 +18,9 @@ from pydantic import Field
 
 from workbench import Evaluation, Optimizer, Patch, Study, Workflow
 from workbench.errors import SpecError, suggest
-from workbench.nodes import NodeKind, enabled
-from workbench.propose import Proposer, describe, finalists, room_for, show_results
-from workbench.signature import Signature
-from workbench_adas.program import check_source
+from workbench.kit.proposer import Proposer, describe, finalists, room_for, show_results
+from workbench.workflow import NodeKind, Signature, enabled
+from workbench_adas.node import check_source
 from workbench_adas.seeds import SEEDS
 
 _CONTRACT = """\

@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from workbench.tfidf import TfIdf
+from workbench.kit.tfidf import TfIdf
 
 Names = Sequence[str]
 

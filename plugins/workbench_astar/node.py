@@ -13,15 +13,13 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from workbench import plain
 from workbench.errors import NodeError, SpecError, suggest
-from workbench.nodes import NodeKind
-from workbench.pool import lm_spec
+from workbench.kit import plain_adapter as plain
+from workbench.kit.tools import Tool, call_tool, calls_in, described, load_tool
+from workbench.kit.tree_search import Node, explore
 from workbench.runtime import Context
-from workbench.signature import parse_signature
-from workbench.spec import LMSpec
-from workbench.tools import Tool, call_tool, calls_in, described, load_tool
-from workbench.treesearch import Node, explore
+from workbench.spec import LMSpec, lm_spec
+from workbench.workflow import NodeKind, parse_signature
 from workbench_astar import costs
 from workbench_astar.settings import AStarConfig
 

@@ -13,8 +13,8 @@ from typing import Any
 from pydantic import Field
 
 from workbench import Evaluation, Optimizer, Patch, Study, Workflow
-from workbench.nodes import learnable
-from workbench.workflow import digest
+from workbench.hashing import digest
+from workbench.workflow import learnable
 
 Entry = tuple[str, tuple[str, ...]]  # a task, and the names of the tools that solved it
 

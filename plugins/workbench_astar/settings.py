@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from workbench.nodes import NodeConfig
+from workbench.workflow import NodeConfig
 
 
 class Plan(BaseModel):

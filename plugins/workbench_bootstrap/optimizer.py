@@ -14,9 +14,9 @@ from typing import Any
 from pydantic import Field
 
 from workbench import Evaluation, Optimizer, Patch, Study, Workflow
-from workbench.nodes import learnable, node_at
-from workbench.search import draw_demos, labelled_demo
-from workbench.workflow import canonical
+from workbench.hashing import canonical
+from workbench.task import draw_demos, labelled_demo
+from workbench.workflow import learnable, node_at
 
 Pool = list[dict[str, Any]]
 
@@ -126,7 +126,7 @@ class Bootstrap(Optimizer):
         return study.workflow.patched(Patch(values, note=f"demos: {', '.join(notes)}"))
 
     def _draw(self, study: Study, address: str, source: str, pool: Pool, count: int, draw: int) -> Pool:
-        from workbench.data import Example
+        from workbench.task import Example
 
         rng = random.Random(f"bootstrap:{study.seed}:{address}:{source}:{draw}")
         node = node_at(study.workflow, address)

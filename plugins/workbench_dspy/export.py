@@ -6,9 +6,8 @@ import json
 from pathlib import Path
 
 from workbench.errors import SpecError
-from workbench.nodes import node_at
-from workbench.plain import default_instructions
-from workbench.workflow import Workflow
+from workbench.kit.plain_adapter import default_instructions
+from workbench.workflow import Workflow, node_at
 from workbench_dspy.program import predictor_nodes
 
 _HEAD = '''"""Written by `workbench export --format dspy`: the predictors of a workflow, with their instructions and demos.

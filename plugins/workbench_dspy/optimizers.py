@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import Field
 
 from workbench import LMError, Optimizer, Study, Workflow
-from workbench.nodes import learnable
+from workbench.workflow import learnable
 
 
 class _DSPyOptimizer(Optimizer):

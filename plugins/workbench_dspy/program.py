@@ -12,13 +12,10 @@ from typing import Any
 
 import dspy
 
-from workbench.data import Example
 from workbench.errors import LMError, NodeError
-from workbench.nodes import EXCHANGE, learnable, node_at
-from workbench.plain import default_instructions
-from workbench.signature import Signature
-from workbench.trace import Outcome, Trace
-from workbench.workflow import Patch, Workflow
+from workbench.kit.plain_adapter import default_instructions
+from workbench.task import Example
+from workbench.workflow import EXCHANGE, Outcome, Patch, Signature, Trace, Workflow, learnable, node_at
 from workbench_dspy.bridge import Bridge
 
 
@@ -143,7 +140,7 @@ class Rows:
 
     @staticmethod
     def _input_names(program: WorkflowProgram) -> list[str]:
-        from workbench.nodes import input_fields
+        from workbench.workflow import input_fields
 
         return input_fields(program.workflow)
 

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 from pydantic import Field, PrivateAttr
 
 from workbench.distribution import pip_install
-from workbench.environment import Environment, Step
 from workbench.errors import SpecError, suggest
+from workbench.kit.environment import Environment, Step
 
 
 class Gymnasium(Environment):

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field, PrivateAttr
 
-from workbench.environment import Environment, Step
+from workbench.kit.environment import Environment, Step
 
 MOST = 10_000  # rows of a result
 WORK = 20_000_000  # steps of SQLite's machine a statement; a clock would make episodes differ

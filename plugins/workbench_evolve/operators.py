@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench import Study, Workflow
-from workbench.nodes import learnable, node_at, text_at
-from workbench.propose import Proposer, describe, rewrite_request, show_results, tagged
-from workbench.search import RandomSuggests, Space
+from workbench.kit.proposer import Proposer, describe, rewrite_request, show_results, tagged
+from workbench.study import RandomSuggests
+from workbench.task import Space
+from workbench.workflow import learnable, node_at, text_at
 from workbench_evolve.population import Individual
 from workbench_evolve.swarm import Particle, move_between
 

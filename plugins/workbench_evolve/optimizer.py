@@ -17,10 +17,10 @@ from dataclasses import dataclass, field, replace
 from pydantic import Field
 
 from workbench import Optimizer, Patch, Study, Workflow
-from workbench.data import Example
 from workbench.errors import SpecError
-from workbench.propose import Proposer
-from workbench.search import Given, Space
+from workbench.kit.proposer import Proposer
+from workbench.study import Given
+from workbench.task import Example, Space
 from workbench_evolve.operators import Breeder, operators
 from workbench_evolve.population import Archive, Individual, Island, fitness
 from workbench_evolve.swarm import Particle

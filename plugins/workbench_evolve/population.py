@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workbench import Evaluation, Workflow
-from workbench.nodes import learnable
+from workbench.workflow import learnable
 
 #: A fitness is drawn to the parent's as if that had been seen on so many rows: few rows prove little.
 PRIOR_ROWS = 8

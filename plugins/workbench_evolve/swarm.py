@@ -11,8 +11,9 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
-from workbench.nodes import text_at
-from workbench.propose import short, tagged
+from workbench.kit.proposer import tagged
+from workbench.text import short
+from workbench.workflow import text_at
 from workbench_evolve.population import Individual
 
 #: So many moves that did not help a particle remembers: with few rows some are blamed by chance, and may come again.

@@ -7,8 +7,8 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 
-from workbench.data import Example
-from workbench.evaluate import Result
+from workbench.study import Result
+from workbench.task import Example
 
 
 def at_random(rows: Sequence[Example], size: int, rng: random.Random) -> list[list[Example]]:

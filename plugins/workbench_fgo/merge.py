@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from workbench import Patch, Workflow
-from workbench.nodes import learnable, node_at
-from workbench.propose import Proposer, describe, tagged
-from workbench.workflow import canonical
+from workbench.hashing import canonical
+from workbench.kit.proposer import Proposer, describe, tagged
+from workbench.workflow import learnable, node_at
 
 Scored = tuple[float, Workflow]
 

@@ -14,10 +14,10 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from workbench import Optimizer, Study, Workflow
-from workbench.data import Example
 from workbench.errors import SpecError, suggest
-from workbench.propose import Proposer
+from workbench.kit.proposer import Proposer
 from workbench.study import named_optimizer
+from workbench.task import Example
 from workbench_fgo.divide import at_random, by_group, failure_of
 from workbench_fgo.merge import merged
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from pydantic import Field
 
 from workbench import Optimizer, Patch, Study, Workflow
-from workbench.nodes import learnable, node_at, text_at
-from workbench.propose import Proposer, rewrite_request, show_results
+from workbench.kit.proposer import Proposer, rewrite_request, show_results
+from workbench.workflow import learnable, node_at, text_at
 
 
 class Rewrite(Optimizer):

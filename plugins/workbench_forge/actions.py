@@ -9,8 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from workbench.evaluate import Evaluation
-from workbench.study import Study
+from workbench.study import Evaluation, Study
 
 Function = dict[str, Any]  # name, description, parameters (JSON Schema of an object), source, example: its own test
 

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from workbench.cli import echo_json, visible
+from workbench.cli import echo_json
+from workbench.text import visible
 
 if TYPE_CHECKING:
-    from workbench.library import Function
-    from workbench.sandbox import Sandbox
+    from workbench.runtime import Sandbox
+    from workbench.task import Function
 
 _FILE = click.argument("file", type=click.Path(path_type=Path))
 _JSON = click.option("--json", "as_json", is_flag=True, help="End with one line of JSON on stdout.")
@@ -28,7 +29,7 @@ def functions_command() -> None:
 @_JSON
 def list_command(file: Path, as_json: bool) -> None:
     """List the functions of FILE and what they take."""
-    from workbench.library import read_library
+    from workbench.task import read_library
 
     found = read_library(file)
     if as_json:
@@ -46,7 +47,7 @@ def test_command(file: Path, as_json: bool) -> None:
     """Run each function's own test in the sandbox. Exit code 1 if one fails."""
     import asyncio
 
-    from workbench.library import read_library
+    from workbench.task import read_library
 
     functions = read_library(file)
     outcomes = asyncio.run(_test(functions))
@@ -67,7 +68,7 @@ def test_command(file: Path, as_json: bool) -> None:
 async def _test(functions: list[Function]) -> list[str | None]:
     import asyncio
 
-    from workbench.sandbox import open_sandbox
+    from workbench.runtime import open_sandbox
 
     if not any(f.example for f in functions):
         return [None] * len(functions)
@@ -80,7 +81,7 @@ async def _test(functions: list[Function]) -> list[str | None]:
 
 async def _failure(function: Function, sandbox: Sandbox) -> str | None:
     """Run a function's own test. None if it passes or there is none; else what happened instead."""
-    from workbench.propose import short
+    from workbench.text import short
 
     if function.example is None:
         return None
@@ -97,7 +98,7 @@ def serve_command(file: Path) -> None:
     """Serve the functions of FILE as MCP tools on stdin and stdout, each call in the sandbox (extra [mcp])."""
     import asyncio
 
-    from workbench.library import read_library
+    from workbench.task import read_library
     from workbench_forge.serve import serve
 
     asyncio.run(serve(read_library(file), file.stem))

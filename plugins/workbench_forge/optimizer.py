@@ -17,8 +17,8 @@ from pydantic import Field
 
 from workbench import Evaluation, Optimizer, Patch, Study, Workflow
 from workbench.errors import SpecError
-from workbench.nodes import learnable, node_at
-from workbench.propose import Batches, Proposer
+from workbench.kit.proposer import Batches, Proposer
+from workbench.workflow import learnable, node_at
 from workbench_forge import prompts
 from workbench_forge.actions import (
     HARMLESS,

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench import Evaluation, Workflow
-from workbench.data import Example
-from workbench.propose import short, show_results
+from workbench.kit.proposer import show_results
+from workbench.task import Example
+from workbench.text import short
 from workbench_forge.actions import Function
 
 _SYSTEM = """\

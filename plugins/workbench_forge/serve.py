@@ -13,9 +13,9 @@ from typing import Any
 
 from workbench.distribution import pip_install
 from workbench.errors import SpecError
-from workbench.library import Function
-from workbench.policy import refusal
-from workbench.sandbox import Outcome, Sandbox, open_sandbox
+from workbench.runtime import Sandbox, SandboxResult, open_sandbox
+from workbench.spec import refusal
+from workbench.task import Function
 
 
 def tool_names(functions: Sequence[Function]) -> dict[str, Function]:
@@ -79,7 +79,7 @@ async def called(
         refused = refusal(function.name, *function.policy.verdict(function.name, arguments))
         if refused is not None:
             return refused, None, True
-    found: Outcome = await sandbox.call(function.source, function.name, arguments, timeout=function.timeout)
+    found: SandboxResult = await sandbox.call(function.source, function.name, arguments, timeout=function.timeout)
     if not found.ok:
         line = f" in line {found.line}" if found.line else ""
         return f"{found.kind}{line}: {found.message}", None, True

@@ -10,9 +10,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from workbench.batching import Batcher, seed_of
 from workbench.distribution import pip_install
 from workbench.errors import LMError, PluginError, SpecError, suggest
+from workbench.kit.batching import Batcher, seed_of
 from workbench.lm import Request, Response
 
 CONCURRENCY = 16
@@ -113,7 +113,7 @@ class _Engine:
     def _serve(self, requests: list[Request | str]) -> list[Any]:
         """In the worker thread: one generate for prompts of similar length, so that padding stays small. A text is to be
         embedded; each by itself, so that its vector does not hang on what came with it."""
-        from workbench.generate import Row
+        from workbench.kit.generation import Row
 
         generator = self._generator or self._load()
         results: list[Any] = [None] * len(requests)
@@ -142,7 +142,7 @@ class _Engine:
         return [result or RuntimeError("not generated") for result in results]
 
     def _load(self) -> Any:
-        from workbench.generate import Generator
+        from workbench.kit.generation import Generator
 
         try:
             self._generator = Generator.load(self._source, **self._extra)

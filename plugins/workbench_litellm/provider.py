@@ -10,7 +10,7 @@ from typing import Any
 
 def anything(model: str, settings: Any) -> Any:
     """Any model string of LiteLLM or DSPy; after `litellm/`, what follows is the model string."""
-    from workbench_litellm.bridge import DSPyLM
+    from workbench_litellm.dspy_lm import DSPyLM
 
     explicit = re.match(r"litellm[/:](.+)", settings.model)
     return DSPyLM(explicit[1] if explicit else settings.model, settings)

@@ -5,4 +5,4 @@ import workbench
 
 @workbench.hookimpl
 def register_lms(register):
-    register("llm", "workbench_llm.bridge:llm_model")
+    register("llm", "workbench_llm.provider:llm_model")

@@ -8,10 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from workbench.edits import Edit, applied, described
-from workbench.search import RandomSuggests, Space
-from workbench.structure import graph_hash
-from workbench.workflow import Workflow, canonical
+from workbench.hashing import canonical
+from workbench.kit.edits import Edit, applied, described
+from workbench.study import RandomSuggests
+from workbench.task import Space
+from workbench.workflow import Workflow, graph_hash
 
 #: A whole number with more values than this counts as one without a list of values.
 LISTED = 32

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from workbench.edits import described, places
+from workbench.kit.edits import described, places
 from workbench.workflow import Workflow
 from workbench_mcts.design import Candidate
 

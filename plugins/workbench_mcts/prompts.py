@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from workbench.edits import Menu, catalogue
-from workbench.propose import outline, short
+from workbench.kit.edits import Menu, catalogue
+from workbench.kit.proposer import outline
+from workbench.text import short
 from workbench.workflow import Workflow
 
 _ANSWER = (

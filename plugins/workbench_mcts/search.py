@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from workbench import Evaluation, Patch, Study
-from workbench.edits import Menu, described, edit_options, places, read_edit
 from workbench.errors import SpecError
-from workbench.propose import Proposer, objects_in, runs_left, show_results
-from workbench.search import Space
-from workbench.treesearch import Node, Widening, back_up, draw, pool, select, softmix, uct
+from workbench.kit.edits import Menu, described, edit_options, places, read_edit
+from workbench.kit.proposer import Proposer, objects_in, runs_left, show_results
+from workbench.kit.tree_search import Node, Widening, back_up, draw, pool, select, softmix, uct
+from workbench.task import Space
 from workbench_mcts import prompts
 from workbench_mcts.design import Candidate, Design, Genome, covering_array
 from workbench_mcts.features import Features, features

@@ -7,7 +7,7 @@ import workbench
 
 @workbench.hookimpl
 def register_node_kinds(register: workbench.hookspecs.Register) -> None:
-    register("recall", "workbench_memory.recall:Recall")
+    register("recall", "workbench_memory.node:Recall")
 
 
 @workbench.hookimpl

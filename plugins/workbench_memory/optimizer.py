@@ -16,12 +16,12 @@ from typing import Any, Literal
 from pydantic import Field
 
 from workbench import Evaluation, Optimizer, Patch, Study, Workflow
-from workbench.nodes import EXCHANGE, node_at
-from workbench.propose import Proposer
-from workbench.workflow import digest
-from workbench_memory import lessons
-from workbench_memory.bank import Bank, find_sites
-from workbench_memory.learned import fit
+from workbench.hashing import digest
+from workbench.kit.proposer import Proposer
+from workbench.workflow import EXCHANGE, node_at
+from workbench_memory import prompts as lessons
+from workbench_memory.entry_log import Bank, find_sites
+from workbench_memory.learned_retrieval import fit
 
 Kind = Literal["examples", "cases", "insights", "preferences"]
 Policy = Literal["lexical", "learned", "utility", "recent", "embedding"]

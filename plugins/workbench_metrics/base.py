@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from workbench.data import Example, Score
+from workbench.task import Example, Score
 
 
 class FieldMetric:

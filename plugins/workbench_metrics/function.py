@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from workbench.data import Example, Score
 from workbench.errors import SpecError
+from workbench.task import Example, Score
 from workbench.user_code import load_user_code
 
 #: Names under which a function may ask for its arguments; gold, pred are DSPy's.

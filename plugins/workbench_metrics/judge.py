@@ -7,8 +7,8 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from workbench.data import Example, Score
 from workbench.errors import NodeError
+from workbench.task import Example, Score
 from workbench_metrics.base import field_of
 
 _SYSTEM = """\

@@ -6,7 +6,7 @@ import math
 import re
 from typing import Any
 
-from workbench.data import Score
+from workbench.task import Score
 from workbench_metrics.base import FieldMetric, short
 
 # Not inside a word (CO2) or a version (1.2.3); a sign only where it is no dash between two numbers (5-10).

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from workbench.data import Score
+from workbench.task import Score
 from workbench_metrics.base import FieldMetric, short, verdict
 
 

@@ -7,7 +7,7 @@ import string
 from collections import Counter
 from typing import Any
 
-from workbench.data import Score
+from workbench.task import Score
 from workbench_metrics.base import FieldMetric, short, verdict
 
 

@@ -7,8 +7,8 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from workbench.batching import Batcher, seed_of
 from workbench.errors import LMError, SpecError, suggest
+from workbench.kit.batching import Batcher, seed_of
 from workbench.lm import Request, Response
 
 CONCURRENCY = 16

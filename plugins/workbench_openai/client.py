@@ -15,8 +15,7 @@ import aiohttp
 from yarl import URL
 
 from workbench.errors import LMError, SpecError
-from workbench.http_lm import is_loopback, is_reasoning, own_price, redacted
-from workbench.lm import Request, Response, check_extra, estimate_tokens
+from workbench.lm import Request, Response, check_extra, estimate_tokens, is_loopback, is_reasoning, own_price, redacted
 from workbench_openai import wire
 from workbench_openai.prices import usd_per_token
 

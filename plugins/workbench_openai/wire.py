@@ -11,8 +11,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from workbench.errors import LMError
-from workbench.http_lm import kind_of_status
-from workbench.lm import MOST_TOKENS, Request, Response, estimate_tokens, own_seed
+from workbench.lm import MOST_TOKENS, Request, Response, estimate_tokens, kind_of_status, own_seed
 
 Price = Callable[[int, int], float | None]
 

@@ -12,9 +12,7 @@ from pydantic import Field, field_validator
 from workbench import BudgetSpent, Evaluation, Optimizer, Study, Workflow
 from workbench.distribution import pip_install
 from workbench.errors import SpecError
-from workbench.evaluate import Race
-from workbench.pareto import sign
-from workbench.search import Asked, Searcher
+from workbench.study import Asked, Race, Searcher, sign
 
 #: Scores of a candidate before its first test.
 _STARTUP_STEPS = 8

@@ -16,9 +16,9 @@ from pydantic import Field, field_validator, model_validator
 
 from workbench import Evaluation, Optimizer, Study, Workflow
 from workbench.errors import ShareSpent, suggest
-from workbench.search import make_sampler, suggested
 from workbench.spec import DomainSpec, short_domains
-from workbench.study import named_optimizer
+from workbench.study import make_sampler, named_optimizer
+from workbench.task import suggested
 
 TENTHS = 10
 LAST_SHARE = 0.999  # of what is left, so that the last trial, too, has a share that can end, and be stopped

@@ -5,4 +5,4 @@ from workbench import hookimpl
 
 @hookimpl
 def register_node_kinds(register):
-    register("predict", "workbench_predict.predict:Predict")
+    register("predict", "workbench_predict.node:Predict")

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from workbench import plain
 from workbench.errors import NodeError
-from workbench.signature import Signature
+from workbench.kit import plain_adapter as plain
+from workbench.workflow import Signature
 
 
 @lru_cache(maxsize=512)

@@ -14,10 +14,18 @@ from typing import Literal
 from pydantic import Field
 
 from workbench import BudgetSpent, Evaluation, Example, Optimizer, Patch, Study, Workflow
-from workbench.evaluate import paired_race
-from workbench.nodes import learnable, node_at, text_at
-from workbench.propose import Proposer, finalists, prompt_in_use, rewrite_request, room_for, runs_left, show_results
-from workbench.treesearch import Node, back_up, select, uct
+from workbench.kit.proposer import (
+    Proposer,
+    finalists,
+    prompt_in_use,
+    rewrite_request,
+    room_for,
+    runs_left,
+    show_results,
+)
+from workbench.kit.tree_search import Node, back_up, select, uct
+from workbench.study import paired_race
+from workbench.workflow import learnable, node_at, text_at
 from workbench_prompt_mcts import prompts
 
 #: A workflow as scored on the guide rows; its action is the address of the prompt that differs from the parent's.

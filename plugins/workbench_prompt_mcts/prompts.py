@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from workbench.evaluate import Result
-from workbench.nodes import NodeKind
-from workbench.propose import describe, show_results, tagged
+from workbench.kit.proposer import describe, show_results, tagged
+from workbench.study import Result
+from workbench.workflow import NodeKind
 
 _FAILED = (
     "For each of these failures, say why the instruction leads to it. Then sum up: what should the instruction say, "

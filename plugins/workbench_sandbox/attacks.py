@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workbench.sandbox import Outcome, Sandbox
+from workbench.runtime import Sandbox, SandboxResult
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Attack:
 
     name: str
     source: str
-    stopped: Callable[[Outcome], bool] = lambda outcome: not (outcome.ok and outcome.value)
+    stopped: Callable[[SandboxResult], bool] = lambda outcome: not (outcome.ok and outcome.value)
     timeout: float = 5.0
 
 
@@ -27,7 +27,7 @@ def _body(*lines: str) -> str:
     return "\n".join(["import os, sys, time", "def attack(secret, port, pid):", *(f"    {line}" for line in lines)])
 
 
-def _is(*kinds: str) -> Callable[[Outcome], bool]:
+def _is(*kinds: str) -> Callable[[SandboxResult], bool]:
     return lambda outcome: outcome.kind in kinds
 
 

@@ -14,7 +14,7 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
-from workbench.sandbox import Outcome
+from workbench.runtime import SandboxResult
 
 #: MB of memory, bytes printed, bytes of a result.
 LIMITS = {"memory": 512, "output": 1 << 20, "result": 1 << 20}
@@ -93,23 +93,23 @@ class Running:
             os.close(fd)
         self._open.clear()
 
-    def outcome(self, end: Mapping[str, Any] | None, timeout: float) -> Outcome:
+    def outcome(self, end: Mapping[str, Any] | None, timeout: float) -> SandboxResult:
         """What the call was worth, once its child has ended."""
         printed = self.printed.decode("utf-8", "replace")
         seconds = float(end["seconds"]) if end else 0.0
         if self.verdict is not None:
-            return Outcome(self.verdict[0], message=self.verdict[1], printed=printed, seconds=seconds)
+            return SandboxResult(self.verdict[0], message=self.verdict[1], printed=printed, seconds=seconds)
         if end is None:
-            return Outcome("crashed", message="the sandbox ended", printed=printed)
+            return SandboxResult("crashed", message="the sandbox ended", printed=printed)
         if end["late"]:
-            return Outcome("timeout", message=f"no result within {timeout:g} s", printed=printed, seconds=seconds)
+            return SandboxResult("timeout", message=f"no result within {timeout:g} s", printed=printed, seconds=seconds)
         if not self.answer:
             kind, message = the_end(os.waitstatus_to_exitcode(int(end["status"])))
-            return Outcome(kind, message=message, printed=printed, seconds=seconds)
+            return SandboxResult(kind, message=message, printed=printed, seconds=seconds)
         return read_answer(bytes(self.answer), printed, seconds)
 
 
-def read_answer(answer: bytes, printed: str = "", seconds: float = 0.0) -> Outcome:
+def read_answer(answer: bytes, printed: str = "", seconds: float = 0.0) -> SandboxResult:
     """The child's answer as an Outcome; anything but the agreed form is a bad result."""
     try:
         body = json.loads(answer.decode("utf-8"), parse_constant=_no_number, parse_float=_finite)
@@ -117,12 +117,14 @@ def read_answer(answer: bytes, printed: str = "", seconds: float = 0.0) -> Outco
         if b"\\ud" in answer.lower():  # half a character can be written as an escape, and then nowhere else
             json.dumps(body, ensure_ascii=False).encode("utf-8")
     except (ValueError, RecursionError) as error:
-        return Outcome("bad_result", message=f"the answer has not the agreed form: {error}"[:200].encode(
+        return SandboxResult("bad_result", message=f"the answer has not the agreed form: {error}"[:200].encode(
             "utf-8", "backslashreplace").decode(), printed=printed, seconds=seconds)  # fmt: skip
     if not isinstance(body, dict) or body.get("kind") not in KINDS:
-        return Outcome("bad_result", message="the answer has not the agreed form", printed=printed, seconds=seconds)
+        return SandboxResult(
+            "bad_result", message="the answer has not the agreed form", printed=printed, seconds=seconds
+        )
     line = body.get("line")
-    return Outcome(
+    return SandboxResult(
         body["kind"], body.get("value") if body["kind"] == "ok" else None,
         str(body.get("message", ""))[:LONGEST_MESSAGE], line if type(line) is int else None, printed, seconds,
     )  # fmt: skip

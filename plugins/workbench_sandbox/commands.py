@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from workbench.cli import echo_json, visible
+from workbench.cli import echo_json
+from workbench.text import visible
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="End with one line of JSON on stdout.")
 
@@ -34,8 +35,8 @@ def list_command(as_json: bool) -> None:
 
 
 async def _measure(name: str) -> dict[str, Any]:
+    from workbench.errors import SandboxError
     from workbench.plugins import plugins
-    from workbench.sandbox import SandboxError
 
     try:
         sandbox = await plugins().get("sandboxes", name)()

@@ -19,7 +19,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from workbench.sandbox import Outcome, SandboxError
+from workbench.errors import SandboxError
+from workbench.runtime import SandboxResult
 from workbench_sandbox.attacks import self_test
 from workbench_sandbox.calls import LIMITS, Running
 
@@ -129,7 +130,9 @@ class LinuxSandbox:
                     running.ended.set_result(None)
             self._running.clear()
 
-    async def call(self, source: str, function: str, arguments: Mapping[str, Any], *, timeout: float = 5.0) -> Outcome:
+    async def call(
+        self, source: str, function: str, arguments: Mapping[str, Any], *, timeout: float = 5.0
+    ) -> SandboxResult:
         """Run source, call its function with the arguments (JSON), give back its result (JSON). Never raises for what
         the code does; raises SandboxError if the sandbox cannot be started again, TypeError for arguments that are no
         JSON."""
@@ -145,10 +148,10 @@ class LinuxSandbox:
                 end = await asyncio.wait_for(running.ended, timeout + GRACE)
             except TimeoutError:
                 await self._stop()  # the zygote itself hangs
-                return Outcome("crashed", message="the sandbox did not answer")
+                return SandboxResult("crashed", message="the sandbox did not answer")
             except OSError:
                 await self._stop()  # its socket is gone, or nobody reads it
-                return Outcome("crashed", message="the sandbox ended")
+                return SandboxResult("crashed", message="the sandbox ended")
             except asyncio.CancelledError:
                 self._kill(running.number)  # nobody waits for it any more
                 raise

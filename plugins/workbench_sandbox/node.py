@@ -9,9 +9,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from workbench.errors import NodeError, SpecError
-from workbench.nodes import NodeConfig, SignatureNode
 from workbench.runtime import Context
-from workbench.signature import parse_signature
+from workbench.workflow import NodeConfig, SignatureNode, parse_signature
 
 
 class CodeExample(BaseModel):

@@ -18,7 +18,7 @@ import urllib.request
 from pathlib import Path
 
 from workbench.distribution import pip_install
-from workbench.sandbox import SandboxError
+from workbench.errors import SandboxError
 
 VERSION = "314.0.7"
 ADDRESS = f"https://registry.npmjs.org/pyodide/-/pyodide-{VERSION}.tgz"

@@ -18,7 +18,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from workbench.sandbox import Outcome, SandboxError
+from workbench.errors import SandboxError
+from workbench.runtime import SandboxResult
 from workbench_sandbox.attacks import ATTACKS, JAVASCRIPT, self_test
 from workbench_sandbox.calls import LIMITS, PRINTED, read_answer, the_end
 from workbench_sandbox.pyodide import find_deno, find_pyodide
@@ -126,7 +127,9 @@ class WasmSandbox:
         while len(self._ready) < READY:
             self._ready.append(asyncio.create_task(Guest.begin(self._command)))
 
-    async def call(self, source: str, function: str, arguments: Mapping[str, Any], *, timeout: float = 5.0) -> Outcome:
+    async def call(
+        self, source: str, function: str, arguments: Mapping[str, Any], *, timeout: float = 5.0
+    ) -> SandboxResult:
         """Run source, call its function with the arguments (JSON), give back its result (JSON). Never raises for what
         the code does; raises SandboxError if no process can be started, TypeError for arguments that are no JSON."""
         request = json.dumps({"source": source, "function": function, "arguments": dict(arguments)}).encode()
@@ -194,7 +197,7 @@ class Guest:
             await _end(process)
             raise
 
-    async def serve(self, request: bytes, timeout: float, limits: Mapping[str, int]) -> Outcome:
+    async def serve(self, request: bytes, timeout: float, limits: Mapping[str, int]) -> SandboxResult:
         """What the call gave."""
         assert self.process.stdin is not None
         loop = asyncio.get_running_loop()
@@ -212,15 +215,17 @@ class Guest:
             if reading.done() and (fault := reading.exception()) is not None:
                 if not isinstance(fault, _Condemned):
                     raise fault
-                return Outcome(*fault.args, printed=printed, seconds=seconds)
+                return SandboxResult(*fault.args, printed=printed, seconds=seconds)
             if watching.done():
                 message = f"the process held {watching.result() >> 20} MB"
-                return Outcome("memory", message=message, printed=printed, seconds=seconds)
+                return SandboxResult("memory", message=message, printed=printed, seconds=seconds)
             if not reading.done():
-                return Outcome("timeout", message=f"no result within {timeout:g} s", printed=printed, seconds=seconds)
+                return SandboxResult(
+                    "timeout", message=f"no result within {timeout:g} s", printed=printed, seconds=seconds
+                )
             if not self.answer:
                 kind, message = the_end(await self.process.wait())
-                return Outcome(kind, message=message, printed=printed, seconds=seconds)
+                return SandboxResult(kind, message=message, printed=printed, seconds=seconds)
             return read_answer(bytes(self.answer), printed, seconds)
         finally:
             begun_here: list[asyncio.Future[Any]] = [*tasks, reading, watching]

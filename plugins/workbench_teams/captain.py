@@ -19,14 +19,13 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from workbench import plain
 from workbench.errors import NodeError, SpecError, suggest
+from workbench.kit import plain_adapter as plain
+from workbench.kit.tfidf import TfIdf
+from workbench.kit.tools import Tool, call_tool, described, load_tool, read_calls, unreadable_call
 from workbench.lm import Response
-from workbench.nodes import NodeConfig, SignatureNode
 from workbench.runtime import Context
-from workbench.signature import parse_signature
-from workbench.tfidf import TfIdf
-from workbench.tools import Tool, call_tool, described, load_tool, read_calls, unreadable_call
+from workbench.workflow import NodeConfig, SignatureNode, parse_signature
 
 _CAPTAIN = """\
 You solve a task with teams of experts. To have a team work on a step, answer with exactly one line:

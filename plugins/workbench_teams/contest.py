@@ -12,8 +12,8 @@ from typing import Any
 
 from pydantic import Field
 
+from workbench.concurrency import gathered
 from workbench.errors import SpecError
-from workbench.loop import gathered
 from workbench.runtime import Context
 from workbench_teams.members import TeamConfig, TeamNode, none_answered
 

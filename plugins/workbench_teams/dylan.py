@@ -15,8 +15,8 @@ from typing import Any
 
 from pydantic import Field
 
+from workbench.concurrency import gathered
 from workbench.errors import LMError
-from workbench.loop import gathered
 from workbench.runtime import Context
 from workbench_teams.members import Answer, TeamConfig, TeamNode, none_answered
 

@@ -9,12 +9,11 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
-from workbench import plain
-from workbench.children import child_node, child_tree, with_new_inputs
 from workbench.errors import NodeError, SpecError
-from workbench.nodes import NodeConfig, NodeKind
+from workbench.kit import plain_adapter as plain
+from workbench.kit.inner_nodes import child_node, child_tree, with_new_inputs
 from workbench.runtime import Context
-from workbench.signature import Signature
+from workbench.workflow import NodeConfig, NodeKind, Signature
 
 #: The input by which a member is told what others answered.
 OTHERS = "answers_of_others"

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from workbench import Evaluation, Optimizer, Patch, Study, Workflow
 from workbench.errors import WorkbenchError
-from workbench.nodes import learnable, node_at, setting
+from workbench.workflow import learnable, node_at, setting
 
 
 def _teams(workflow: Workflow) -> list[str]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from workbench import Example, Workflow
-from workbench.evaluate import Result
-from workbench.nodes import NodeKind, enabled, learnable, make_node, node_at, text_at
-from workbench.propose import Proposer, prompt_in_use, show_results
+from workbench.kit.proposer import Proposer, prompt_in_use, show_results
+from workbench.study import Result
+from workbench.workflow import NodeKind, enabled, learnable, make_node, node_at, text_at
 from workbench_textgrad import prompts
 from workbench_textgrad.prompts import Gradient
 

@@ -15,10 +15,10 @@ from typing import Any
 from pydantic import Field, field_validator
 
 from workbench import BudgetSpent, Evaluation, Example, Optimizer, Patch, Study, Workflow
-from workbench.edits import Menu, applied, catalogue, described, edit_classes, read_edit
 from workbench.errors import SpecError
-from workbench.nodes import learnable, text_at
-from workbench.propose import Batches, Proposer, finalists, objects_in, rewrite_request, room_for
+from workbench.kit.edits import Menu, applied, catalogue, described, edit_classes, read_edit
+from workbench.kit.proposer import Batches, Proposer, finalists, objects_in, rewrite_request, room_for
+from workbench.workflow import learnable, text_at
 from workbench_textgrad import prompts
 from workbench_textgrad.backward import Backward, layers_of, switched_off
 from workbench_textgrad.prompts import Gradient

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workbench.nodes import NodeKind
-from workbench.propose import describe, outline, tagged
-from workbench.workflow import Workflow
+from workbench.kit.proposer import describe, outline, tagged
+from workbench.workflow import NodeKind, Workflow
 
 
 def loss(nodes: Sequence[NodeKind], off: Sequence[NodeKind], evidence: str) -> list[dict[str, str]]:

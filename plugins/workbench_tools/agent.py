@@ -15,13 +15,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from workbench import plain
 from workbench.errors import NodeError, SpecError, suggest
-from workbench.lm import Response
-from workbench.nodes import EXCHANGE, NodeConfig, SignatureNode
-from workbench.runtime import Context
-from workbench.signature import parse_signature
-from workbench.tools import (
+from workbench.kit import plain_adapter as plain
+from workbench.kit.tools import (
     Tool,
     call_tool,
     check_policy,
@@ -31,7 +27,9 @@ from workbench.tools import (
     sandboxed,
     unreadable_call,
 )
-from workbench.trace import Span
+from workbench.lm import Response
+from workbench.runtime import Context
+from workbench.workflow import EXCHANGE, NodeConfig, SignatureNode, Span, parse_signature
 from workbench_tools.toolset import (
     LAZY,
     REGISTER,

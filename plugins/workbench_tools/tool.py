@@ -7,9 +7,9 @@ from typing import Any
 
 from pydantic import Field
 
-from workbench.nodes import NodeConfig, NodeKind
+from workbench.kit.tools import call_tool, load_tool
 from workbench.runtime import Context
-from workbench.tools import call_tool, load_tool
+from workbench.workflow import NodeConfig, NodeKind
 
 
 class ToolConfig(NodeConfig):

@@ -17,8 +17,8 @@ from functools import cached_property
 from typing import Any
 
 from workbench.errors import SpecError, suggest
-from workbench.tfidf import TfIdf
-from workbench.tools import Tool, described
+from workbench.kit.tfidf import TfIdf
+from workbench.kit.tools import Tool, described
 
 REGISTER = "register"
 #: Added to a system prompt that shows some tools by name alone.

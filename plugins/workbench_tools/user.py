@@ -12,9 +12,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from workbench import plain
-from workbench.call_parser import said_in
 from workbench.errors import NodeError, SpecError
+from workbench.kit import plain_adapter as plain
+from workbench.kit.call_parser import said_in
 from workbench.runtime import Context
 
 #: For the agent, after its rules.

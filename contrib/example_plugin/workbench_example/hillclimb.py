@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from workbench import Optimizer, Patch, Study, Workflow
-from workbench.search import RandomSuggests
+from workbench.study import RandomSuggests
 
 
 class Hillclimb(Optimizer):

@@ -13,15 +13,16 @@ from typing import Any
 import click
 
 from workbench import __version__
+from workbench.text import visible
 
 
 class _Commands(click.Group):
     """Commands in the order in which they are met, plugins' commands after ours; errors become exit codes."""
 
     ours = {
-        "init": "setup", "validate": "work", "doctor": "setup", "estimate": "work", "run": "work", "eval": "work",
-        "optimize": "work", "resume": "work", "runs": "look", "show": "look", "diff": "look", "compare": "look",
-        "export": "look", "plugins": "setup", "plugin": "setup", "schema": "setup",
+        "init": "project", "validate": "run", "doctor": "project", "estimate": "run", "run": "run", "eval": "run",
+        "optimize": "run", "resume": "run", "runs": "inspect", "show": "inspect", "diff": "inspect", "compare": "inspect",
+        "export": "inspect", "plugins": "project", "plugin": "project", "schema": "project",
     }  # fmt: skip
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -32,7 +33,7 @@ class _Commands(click.Group):
         if cmd_name in self.ours:
             import importlib
 
-            module = importlib.import_module(f"workbench.cli.{self.ours[cmd_name]}")
+            module = importlib.import_module(f"workbench.cli.{self.ours[cmd_name]}_commands")
             return getattr(module, f"{cmd_name}_command")
         self._plugin_commands()
         return super().get_command(ctx, cmd_name)
@@ -113,15 +114,6 @@ def fail(message: str, code: int) -> None:
     """Say what is wrong on stderr and end with an exit code."""
     click.echo(click.style("Error: ", fg="red", bold=True) + visible(message), err=True)
     sys.exit(code)
-
-
-def visible(text: Any) -> str:
-    """Text from data or models with control, escape and bidi characters shown rather than obeyed."""
-    return "".join(
-        c if c in "\n\t" or (c.isprintable() and not 0x202A <= ord(c) <= 0x202E and not 0x2066 <= ord(c) <= 0x2069)
-        else f"\\x{ord(c):02x}" if ord(c) < 256 else f"\\u{ord(c):04x}"
-        for c in str(text)
-    )  # fmt: skip
 
 
 def echo_json(value: Any) -> None:

@@ -1,6 +1,6 @@
 """For authors of plugins: does your optimizer keep the promises that users rely on?
 
-    from workbench.testing import check_optimizer
+    from workbench.testing.optimizers import check_optimizer
     check_optimizer(MyOptimizer)
 
 or, one test for each promise:
@@ -10,7 +10,25 @@ or, one test for each promise:
         check(MyOptimizer())
 """
 
-from workbench.testing.checks import check_optimizer, optimizer_checks
-from workbench.testing.simulated import Killed, SimulatedLM, SimulatedPool, run_simulated
+from workbench.testing.optimizers import check_optimizer, optimizer_checks
+from workbench.testing.simulated import (
+    HELPFUL,
+    Killed,
+    SimulatedLM,
+    SimulatedPool,
+    SimulatedRun,
+    run_simulated,
+    write_task,
+)
 
-__all__ = ["Killed", "SimulatedLM", "SimulatedPool", "check_optimizer", "optimizer_checks", "run_simulated"]
+__all__ = [
+    "Killed",
+    "SimulatedLM",
+    "SimulatedPool",
+    "SimulatedRun",
+    "check_optimizer",
+    "optimizer_checks",
+    "run_simulated",
+    "write_task",
+    "HELPFUL",
+]

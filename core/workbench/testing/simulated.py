@@ -15,12 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workbench import defaults
 from workbench.errors import LMError
-from workbench.lm import Request, Response
-from workbench.pool import LMPool
-from workbench.report import Report
+from workbench.lm import LMPool, Request, Response
+from workbench.proof import Report
 from workbench.run import Options, optimize, resume
+from workbench.spec import defaults
 from workbench.store import Store
 
 LABELS = ("a", "b", "c", "d")

@@ -1,0 +1,83 @@
+"""The JSON Schema of workflow files, with the settings of all installed node kinds and optimizers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from workbench.plugins import plugins
+from workbench.spec import NODE_KEYS, LMSpec, Spec
+from workbench.workflow import node_class
+
+_NODE_KEYS: dict[str, Any] = {
+    "needs": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}],
+              "description": "nodes that must be done before"},
+    "optional": {"type": "boolean", "description": "a failure of this node leaves the fields as they were"},
+    "enabled": {"type": "boolean", "description": "whether the node takes part"},
+}  # fmt: skip
+
+
+def json_schema() -> dict[str, Any]:
+    """Draft 2020-12, as editors and validators read it."""
+    schema = Spec.model_json_schema(by_alias=True, ref_template="#/$defs/{model}")
+    definitions = schema["$defs"]
+    kinds = []
+    for kind in plugins().names("node_kinds"):
+        definitions[f"node_{kind}"] = _node_schema(kind, definitions)
+        kinds.append({"$ref": f"#/$defs/node_{kind}"})
+    properties = schema["properties"]
+    properties["nodes"]["additionalProperties"] = {"anyOf": kinds}
+    lm = {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/LMSpec"}], "description": LMSpec.__doc__}
+    properties["lm"] = lm
+    roles = dict.fromkeys(("proposer", "judge", "teacher", "user"), lm)
+    properties["roles"] = {"type": "object", "properties": roles, "additionalProperties": False}
+    properties["optimize"] = _optimize_schema(definitions)
+    domain = {"$ref": "#/$defs/DomainSpec"}
+    short = [{"type": "array", "minItems": 1}, {"const": "optional"}]
+    properties["search"]["additionalProperties"] = {"anyOf": [*short, domain]}
+    for slot in definitions["DomainSpec"]["properties"]["any_of"]["anyOf"]:
+        if slot.get("type") == "object":
+            slot["additionalProperties"] = {"anyOf": kinds}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "workbench workflow file"}
+
+
+def _node_schema(kind: str, definitions: dict[str, Any]) -> dict[str, Any]:
+    cls = node_class(kind)
+    schema = _inlined(cls.Config, definitions)
+    properties = schema.get("properties", {})
+    for name in (n for n, what in cls.learnable.items() if what == "functions"):
+        properties[name] = _or_references(properties[name])
+    required = [name for name in schema.get("required", []) if name != cls.primary]
+    primary = properties.pop(cls.primary, {})
+    extra = {key: _NODE_KEYS[key] for key in NODE_KEYS}
+    return {
+        "type": "object", "description": (cls.__doc__ or "").strip().split("\n")[0],
+        "properties": {kind: primary, **properties, **extra}, "required": [kind, *required],
+        "additionalProperties": False,
+    }  # fmt: skip
+
+
+def _or_references(functions: dict[str, Any]) -> dict[str, Any]:
+    """A list of functions may also name those of other files (see `workbench.task`)."""
+    text = {"type": "string", "description": "FILE#nodes.NAME: the functions of another workflow file"}
+    items = {"anyOf": [text, functions["items"]]}
+    return {**{k: v for k, v in functions.items() if k not in ("type", "items")},
+            "anyOf": [text, {"type": "array", "items": items}]}  # fmt: skip
+
+
+def _optimize_schema(definitions: dict[str, Any]) -> dict[str, Any]:
+    choices: list[dict[str, Any]] = [{"enum": plugins().names("optimizers")}]
+    for name in plugins().names("optimizers"):
+        cls = plugins().get("optimizers", name)
+        definitions[f"optimizer_{name}"] = _inlined(cls, definitions)
+        reference = {"anyOf": [{"type": "null"}, {"$ref": f"#/$defs/optimizer_{name}"}]}
+        choices.append(
+            {"type": "object", "properties": {name: reference}, "required": [name], "additionalProperties": False}
+        )
+    one = {"anyOf": choices}
+    return {"anyOf": [one, {"type": "array", "items": one}], "description": "optimizers, run in this order"}
+
+
+def _inlined(model: Any, definitions: dict[str, Any]) -> dict[str, Any]:
+    schema = model.model_json_schema(ref_template="#/$defs/{model}")
+    definitions.update(schema.pop("$defs", {}))
+    return schema

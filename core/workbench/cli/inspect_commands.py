@@ -1,0 +1,215 @@
+"""Commands that look at runs: runs, show, diff, compare, export."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from workbench.cli import echo_json, fail
+from workbench.text import visible
+
+_DB = click.option("--db", default="workbench.db", envvar="WORKBENCH_DB", show_default=True, help="Run database.")
+_JSON = click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
+
+
+def _store(db: str) -> Any:
+    from workbench.store import Store
+
+    return Store(db, create=False)
+
+
+@click.command("runs")
+@_DB
+@_JSON
+def runs_command(db: str, as_json: bool) -> None:
+    """List the runs, newest first."""
+    from workbench.run import status_of
+
+    store = _store(db)
+    rows = []
+    for r in store.rows("select * from runs where file is not null or status = 'eval' order by id desc"):
+        report = json.loads(r["report"] or "{}")
+        tested = r["status"] in ("finished", "budget")  # an interrupted run has a report, but no test yet
+        rows.append({"run": r["run"], "status": status_of(store, r), "name": r["name"], "started": r["started"],
+                     "finished": r["finished"], "gain": report.get("gain") if tested else None})  # fmt: skip
+    if as_json:
+        return echo_json(rows)
+    for row in rows:
+        gain = row["gain"]
+        shown = (
+            ""
+            if not gain
+            else f"gain {gain['diff']:+.3f} (p={gain['p']:.2g})" + ("" if gain["shown"] else ", not shown")
+        )
+        click.echo(f"{row['run']}  {row['status']:<11}  {row['started']}  {visible(row['name'])}  {shown}".rstrip())
+    if not rows:
+        click.echo("No runs yet.")
+
+
+@click.command("show")
+@click.argument("run", default="last")
+@click.option("--failures", is_flag=True, help="The test rows that the winner gets wrong.")
+@click.option("--calls", type=click.IntRange(min=0), default=0, help="N of its calls with their texts.")
+@click.option("--tree", is_flag=True, help="Draw the candidates as a tree: who was made from whom.")
+@click.option("--mermaid", is_flag=True, help="Draw a run's winner, or a workflow file, as a Mermaid flowchart.")
+@_DB
+@_JSON
+def show_command(run: str, failures: bool, calls: int, tree: bool, mermaid: bool, db: str, as_json: bool) -> None:
+    """Show a run: its report, its candidates, and on request its failures and calls.
+
+    With --mermaid, RUN may also be a workflow file.
+    """
+    from workbench.run import call_texts, candidates, lineage, status_of, worst_rows
+    from workbench.text import short
+
+    if mermaid:
+        return click.echo(visible(_drawing(run, db)), nl=False)
+    if Path(run).suffix in (".yaml", ".yml"):
+        return fail(f"{run} is a workflow file, no run; draw it with: workbench show --mermaid {run}", 2)
+    store = _store(db)
+    row = store.find_run(run)
+    report = json.loads(row["report"]) if row["report"] else None
+    found = {
+        "run": row["run"], "name": row["name"], "status": status_of(store, row), "report": report,
+        "candidates": candidates(store, row["id"]),
+        "failures": worst_rows(store, row, report) if failures else [],
+        "calls": call_texts(store, row["id"], calls) if calls else [],
+    }  # fmt: skip
+    if as_json:
+        return echo_json(found)
+    click.echo(f"run {row['run']} of {visible(row['name'])}: {found['status']}, started {row['started']}")
+    if found["status"] == "killed":
+        click.echo(f"Nothing paid for is lost. Go on with: workbench resume {row['run']} --db {db}")
+    if report and found["status"] in ("killed", "running"):
+        click.echo("It ended before, and this is what it reported then:")
+    for line in report.get("lines", []) if report else ():
+        click.echo(visible(line))
+    if row["file"] is None and not calls:
+        click.echo(f"Only its calls are kept; three of them: workbench show {row['run']} --calls 3")
+    elif found["candidates"]:
+        click.echo("candidates:")
+    for depth, c in lineage(found["candidates"]) if tree else ((0, c) for c in found["candidates"]):
+        val = "-" if c["val"] is None else f"{c['val']:.3f}"
+        origin = "" if tree else f" <- {(c['parent'] or '-')[:8]:<8}"
+        click.echo(f"  {'  ' * depth}{c['hash'][:8]}{origin}  val {val}  {c['optimizer']}: {visible(c['note'])}")
+    for f in found["failures"]:
+        click.echo(f"  {f['example']}: {visible(f['failure'] or f['feedback'] or '')}")
+        for name, value in (f["inputs"] or {}).items():
+            click.echo(f"    {name}: {visible(short(value, 200))}")
+    for c in found["calls"]:
+        click.echo(click.style(f"call {c['key'][:8]} {c['role']} {c['outcome']}", bold=True))
+        for message in c["messages"]:
+            click.echo(f"  {message['role']}: {visible(message['content'])}")
+        click.echo(f"  -> {visible(c['answer'])}")
+
+
+def _drawing(run: str, db: str) -> str:
+    """The flowchart of a workflow file, or of the winner of a run (of its baseline before there is one)."""
+    from workbench.run import candidate_workflow, prepare_stored
+    from workbench.spec import load_spec
+    from workbench.task import load_workflow
+    from workbench.workflow import Workflow, mermaid
+
+    if Path(run).suffix in (".yaml", ".yml"):
+        spec, source = load_spec(run)
+        return mermaid(load_workflow(spec, source, Path(run).resolve().parent))
+    store = _store(db)
+    row = store.find_run(run)
+    base = prepare_stored(row).workflow
+    best = json.loads(row["report"])["best"]["workflow"] if row["report"] else None
+    found = candidate_workflow(store, row["id"], best)
+    return mermaid(Workflow(found.tree, base.base) if found else base)
+
+
+@click.command("diff")
+@click.argument("run", default="last")
+@click.argument("candidate", required=False)
+@_DB
+@_JSON
+def diff_command(run: str, candidate: str | None, db: str, as_json: bool) -> None:
+    """What a candidate (default: the winner) changes in the starting workflow."""
+    from workbench.run import candidate_workflow
+
+    store = _store(db)
+    row = store.find_run(run)
+    report = json.loads(row["report"]) if row["report"] else None
+    first = candidate_workflow(store, row["id"], None)
+    chosen = candidate or (report["best"]["workflow"] if report else None)
+    if first is None or chosen is None:
+        fail(f"run {row['run']} has no candidates yet", 2)
+        return
+    other = candidate_workflow(store, row["id"], chosen)
+    if other is None:
+        fail(f"run {row['run']} has no candidate '{chosen}'; see workbench show {row['run']}", 2)
+        return
+    changes = first.diff(other)
+    if as_json:
+        return echo_json([{"address": a, "old": o, "new": n} for a, o, n in changes])
+    for address, old, new in changes:
+        click.echo(click.style(address, bold=True))
+        for sign, value, color in (("-", old, "red"), ("+", new, "green")):
+            for line in _lines(value):
+                click.echo(click.style(f"{sign} {visible(line)}", fg=color))
+    if not changes:
+        click.echo("No changes.")
+
+
+def _lines(value: Any) -> list[str]:
+    if value is None:
+        return []
+    if isinstance(value, list):
+        return [json.dumps(item, ensure_ascii=False) for item in value]
+    return str(value).split("\n")
+
+
+@click.command("compare")
+@click.argument("runs", nargs=-1, required=True)
+@_DB
+@_JSON
+def compare_command(runs: tuple[str, ...], db: str, as_json: bool) -> None:
+    """Runs side by side: scores on the sealed test, gain, and bill."""
+    store = _store(db)
+    rows = []
+    for name in runs:
+        row = store.find_run(name)
+        report = json.loads(row["report"]) if row["report"] else None
+        if row["file"] is None:
+            fail(f"run {row['run']} ({row['status']}) is none of workbench optimize; it has no report", 2)
+            return
+        if report is None:
+            fail(f"run {row['run']} has no report yet; go on with: workbench resume {row['run']}", 2)
+            return
+        rows.append({
+            "run": row["run"], "name": row["name"], "baseline": report["baseline"]["test"]["score"],
+            "best": report["best"]["test"]["score"], "gain": report["gain"], "calls": report["spent"]["calls"],
+            "usd": report["spent"]["usd"],
+        })  # fmt: skip
+    if as_json:
+        return echo_json(rows)
+    for r in rows:
+        gain = r["gain"]
+        scores = " -> ".join("-" if s is None else f"{s:.3f}" for s in (r["baseline"], r["best"]))
+        click.echo(f"{r['run']}  {visible(r['name']):<20}  {scores}  gain {gain['diff']:+.3f} "
+                   f"[{gain['ci95'][0]:+.3f}, {gain['ci95'][1]:+.3f}]  p={gain['p']:.2g} "
+                   f" {r['calls']} calls  ${r['usd']:.4f}")  # fmt: skip
+
+
+@click.command("export")
+@click.argument("run", default="last")
+@click.option("--candidate", help="Hash of a candidate (default: the winner).")
+@click.option("--format", "form", default="yaml", show_default=True, help="yaml, or what a plugin adds (e.g. dspy).")
+@click.option("--out", type=click.Path(path_type=Path), help="Where to write it (default: stdout for yaml).")
+@_DB
+def export_command(run: str, candidate: str | None, form: str, out: Path | None, db: str) -> None:
+    """Write a candidate of a run as a workflow file, or in another format."""
+    from workbench.run import export_candidate
+
+    text = export_candidate(_store(db), run, candidate, form, out)
+    if text is not None:
+        return click.echo(text, nl=False)
+    files = sorted(p.name for p in out.iterdir()) if out is not None and out.is_dir() else []
+    if out is not None:
+        click.echo(visible(f"wrote {out}{': ' + ', '.join(files) if files else ''}"))

@@ -1,0 +1,134 @@
+"""Commands around the work: init, doctor, plugins, plugin new, schema."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from workbench.cli import echo_json, fail
+from workbench.text import visible
+
+_JSON = click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
+
+_TEMPLATE = """\
+# Everything about this file: docs/reference/workflow-file.md, or `workbench schema`.
+name: my-workflow
+lm: bundled/nano                # or openai/gpt-4.1-mini, or {model: openai/NAME, api_base: http://127.0.0.1:8000/v1}
+data: {file: rows.jsonl, split: {train: 30, val: 60, test: 150}, seed: 0}
+metric: exact_match(label)
+nodes:
+  sort:
+    predict: "text -> label: Literal['billing', 'shipping', 'technical', 'returns']"
+    instructions: Classify the ticket.
+search:
+  nodes.sort.instructions:
+    - Classify the ticket.
+    - Route the ticket by the current problem.
+    - Sort the support ticket by topic.
+  nodes.sort.demos: {demos: 4}
+optimize: [{optuna: {trials: 10}}]
+budget: {calls: 1200}
+"""
+
+
+@click.command("init")
+@click.argument("folder", default=".", type=click.Path(path_type=Path, file_okay=False))
+def init_command(folder: Path) -> None:
+    """Write a first workflow.yaml and a rows.jsonl to try it with."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in (("workflow.yaml", _TEMPLATE), ("rows.jsonl", _rows())):
+        if (folder / name).exists():
+            fail(f"{folder / name} is there already; choose another folder", 2)
+        (folder / name).write_text(text, encoding="utf-8")
+        click.echo(f"wrote {folder / name}")
+    click.echo(f"Next: workbench validate {folder / 'workflow.yaml'}, then put your own rows into rows.jsonl.")
+
+
+def _rows() -> str:
+    """Made-up tickets, so that the file can be tried at once: an open problem, and one that is solved."""
+    things = {
+        "billing": ["invoice", "payment", "receipt", "discount", "fee"],
+        "shipping": ["parcel", "delivery", "courier", "package", "address"],
+        "technical": ["screen", "battery", "app", "camera", "keyboard"],
+        "returns": ["refund", "exchange", "warranty", "voucher", "repair"],
+    }
+    troubles = ["is wrong", "does not work", "is still missing", "came too late", "is not clear"]
+    labels = list(things)
+    rows = []
+    for number in range(240):
+        label, other = labels[number % 4], labels[(number % 4 + 1 + number // 4 % 3) % 4]
+        open_, solved = things[label][number // 4 % 5], things[other][number // 20 % 5]
+        first, second = troubles[number // 7 % 5], troubles[number // 11 % 5]
+        asks = f"please help , my {open_} {first}"
+        done = f"last month the {solved} {second} but that is solved"
+        rows.append({"text": f"{done} . {asks}" if number % 3 else f"{asks} . {done}", "label": label})
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+@click.command("plugins")
+@_JSON
+def plugins_command(as_json: bool) -> None:
+    """List the plugins: version, hooks, what they provide, and why any was set aside."""
+    from workbench.plugins import KINDS, plugins
+
+    infos = sorted(plugins().infos, key=lambda info: info.name)
+    if as_json:
+        return echo_json([asdict(info) for info in infos])
+    for info in infos:
+        if info.error:
+            click.echo(f"{info.name} ({info.distribution} {info.version}): " + click.style(
+                f"set aside: {visible(info.error)}", fg="red"))  # fmt: skip
+            continue
+        click.echo(f"{info.name} ({info.distribution} {info.version})")
+        for kind, names in info.provides.items():
+            click.echo(f"  {KINDS[kind]}: {', '.join(names)}")
+
+
+@click.group("plugin")
+def plugin_command() -> None:
+    """Make plugins of your own."""
+
+
+@plugin_command.command("new")
+@click.argument("name")
+@click.option("--into", default=".", type=click.Path(path_type=Path, file_okay=False), help="Folder to put it in.")
+def plugin_new(name: str, into: Path) -> None:
+    """Write a new optimizer plugin, with a test that passes, ready to install."""
+    from workbench.cli.scaffold import new_plugin
+
+    folder = new_plugin(name, into)
+    click.echo(f"wrote {folder}")
+    click.echo(f"Next: pip install -e {folder} && pytest {folder}")
+
+
+@click.command("schema")
+def schema_command() -> None:
+    """Print the JSON Schema of workflow files, for editors; it covers the installed plugins."""
+    from workbench.cli.file_schema import json_schema
+
+    click.echo(json.dumps(json_schema(), indent=2, ensure_ascii=False))
+
+
+@click.command("doctor")
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+@_JSON
+def doctor_command(file: Path | None, as_json: bool) -> None:
+    """Check the installation, and show where each setting of FILE comes from."""
+    from workbench.run import checks, origins
+
+    found = checks()
+    settings = origins(file) if file else []
+    if as_json:
+        return echo_json({"checks": [asdict(c) for c in found], "settings": [asdict(s) for s in settings]})
+    for check in found:
+        mark = {"ok": click.style("ok  ", fg="green"), "warn": click.style("warn", fg="yellow")}.get(
+            check.status, click.style("FAIL", fg="red"))  # fmt: skip
+        click.echo(f"{mark}  {check.name}: {visible(check.message)}")
+    for setting in settings:
+        click.echo(f"{setting.address} = {visible(setting.value)}   ({setting.origin})")
+    if any(c.status == "fail" for c in found):
+        sys.exit(1)

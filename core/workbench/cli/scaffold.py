@@ -1,0 +1,41 @@
+"""`workbench plugin new`: a plugin of your own, from the template in `workbench/cli/template`."""
+
+from __future__ import annotations
+
+import keyword
+import re
+import string
+from pathlib import Path
+
+from workbench.errors import SpecError
+from workbench.plugins import plugins
+
+TEMPLATE = Path(__file__).parents[1] / "template"
+
+
+def new_plugin(name: str, into: Path) -> Path:
+    """Write a plugin project `workbench-NAME` into a folder; returns its path.
+
+    The template is plain text with $name, $module and $Class: three words need no template engine.
+    Raises SpecError for a name that cannot be used, or a folder that is there already.
+    """
+    plain = name.removeprefix("workbench-").replace("-", "_").lower()
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", plain) or keyword.iskeyword(plain):
+        raise SpecError(f"'{name}' cannot name a plugin", hint="Use letters, digits and -, e.g. tabu-search.")
+    if plain in plugins().names("optimizers"):
+        raise SpecError(f"there is an optimizer '{plain}' already", hint="Choose another name.")
+    folder = into / f"workbench-{plain.replace('_', '-')}"
+    if folder.exists():
+        raise SpecError(f"{folder} is there already", hint="Choose another name, or --into another folder.")
+    words = {
+        "name": plain, "dist": folder.name, "module": f"workbench_{plain}",
+        "Class": "".join(part.capitalize() for part in plain.split("_")),
+    }  # fmt: skip
+    for source in sorted(TEMPLATE.rglob("*")):
+        if source.is_dir() or "__pycache__" in source.parts:
+            continue
+        relative = string.Template(str(source.relative_to(TEMPLATE)).replace("__module__", "${module}"))
+        target = folder / relative.substitute(words).removesuffix(".txt")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(string.Template(source.read_text(encoding="utf-8")).substitute(words), encoding="utf-8")
+    return folder

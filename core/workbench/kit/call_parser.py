@@ -1,0 +1,386 @@
+"""Reads tool calls as language models write them.
+
+Workflows ask for one line, `call: {"tool": NAME, "arguments": {...}}`, and such a line is read first. Models write calls in
+many other ways, too: over several lines, in a fence, as Python, in the tags of their training, as ReAct's `Action:`. These
+are read where a tool of the node is named. An attempt that cannot be read is a fault, which the node tells the model, so
+that it does not pass for the answer.
+
+An answer that quotes a call is not one: what stands after the label of an output (`answer: ...`) is never a call in any of
+the other ways, and a call in the middle of a sentence counts only where it ends its line.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from workbench.kit.loose_json import balanced, literal, loaded, read_object
+
+Call = dict[str, Any]  # name, arguments; of a native call its id, too
+Tools = Mapping[str, Sequence[str]]  # names of the arguments by the tool's name
+_STRICT = re.compile(r"(?im)^\s*call:\s*(\{.*\})\s*$")
+_DECORATION = r"[ \t>*_`#-]*(?:\d+[.)][ \t]*)?"
+_MARK = re.compile(rf"(?im)^{_DECORATION}(?:tool[ _-]?|function[ _-]?)?call[*_`]*[ \t]*:[*_]*")
+_INLINE = re.compile(r"(?i)(?<=[ \t])call:")
+_TAG = re.compile(r"(?i)<\|?(?:tool_call|function_call|tool_use|python_tag)\|?>|\[TOOL_CALLS?\]")
+_ELEMENT = re.compile(r"(?i)<(?:function=|invoke name=)[\"']?([\w.-]+)[\"']?>")
+_PARAMETER = re.compile(r"(?is)<parameter(?:=| name=)[\"']?([\w.-]+)[\"']?>\n?(.*?)\n?</parameter>")
+_ACTION = re.compile(rf"(?im)^{_DECORATION}action[*_]*[ \t]*:[*_]*[ \t]*(\S.*)$")
+_ACTION_INPUT = re.compile(rf"(?im)\A\s*{_DECORATION}action[ _]input[*_]*[ \t]*:[*_]*")
+_FENCE = re.compile(r"(?s)```([\w+-]*)\s*(.*?)(?:```|\Z)")
+_BARE = re.compile(r"(?m)^[ \t]*(?=[\[{])")
+_OPENING = re.compile(r"\s*(?:```[\w+-]*\s*|[`*_]+)?\s*")
+_NAME = re.compile(r"[A-Za-z_][\w-]*(?:\.\w+)*")
+_THOUGHT = re.compile(r"(?is)<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)")
+_ARGUMENTS = ("arguments", "parameters", "args", "input", "tool_input", "params")
+_CODE_FENCES = frozenset({"python", "py", "tool_code"})
+_CALL_FENCES = frozenset({"tool_code", "tool_call", "function_call"})
+_CUT = "it was cut off at the limit of tokens"
+
+#: So many places of a text are looked at in each way: a long text of braces is no call, and takes no time.
+_MANY = 20
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a reply calls.
+
+    fault: why something that looks like a call cannot be read. certain: a line `call: {...}`, which cannot have been meant
+    as anything else. tool: the tool that it seems to name.
+    """
+
+    calls: Sequence[Call] = ()
+    fault: str | None = None
+    certain: bool = False
+    tool: str | None = None
+
+
+NOTHING = Reading()
+
+#: How a correction begins.
+UNREADABLE = "error: this looks like the call of a tool"
+
+
+def read_text(text: str, tools: Tools, outputs: Collection[str] = (), cut: bool = False) -> Reading:
+    """The first call in a reply, or why the first attempt at one cannot be read.
+
+    outputs: labels after which the answer stands. cut: the reply ended at max_tokens. Without tools only the line
+    `call: {...}` is looked for.
+    """
+    strict = _STRICT.search(text)
+    body = loaded(strict.group(1)) if strict else None
+    if isinstance(body, dict) and (body.get("tool") or body.get("name") or not tools):
+        return Reading([_call(body, tools)])
+    if not tools:
+        return Reading([{"name": None, "arguments": None}]) if strict else NOTHING
+    shown = _THOUGHT.sub(lambda found: " " * len(found.group()), text)
+    first = _first(shown, tools, outputs)
+    # Anything behind a cut call changes what is read; behind a whole one it changes nothing.
+    if cut and first.calls and first.calls != _first(f'{shown}~"', tools, outputs).calls:
+        first = Reading(fault=_CUT, tool=str(first.calls[0]["name"]))
+    if strict and not first.calls:
+        fault = first.fault or "what follows `call:` is not a JSON object that names a tool"
+        return Reading(fault=fault, certain=True, tool=first.tool)
+    return replace(first, fault=_CUT) if cut and first.fault else first
+
+
+def _first(text: str, tools: Tools, outputs: Collection[str]) -> Reading:
+    """The first call that can be read before the answer begins; else the first fault, if there is one."""
+    end = _answer_begins(text, outputs)
+    readers = (_marked, _inline, _tagged, _elements, _actions, _fenced, _bare, _whole)
+    found = [one for reader in readers for one in reader(text, tools) if one[0] < end]
+    found.sort(key=lambda one: one[0])
+    return next((r for _, r in found if r.calls), next((r for _, r in found if r.fault), NOTHING))
+
+
+def correction(reading: Reading, tools: Tools) -> str:
+    """What a model is told of a call that cannot be read: what was wrong, and the right form."""
+    tool = reading.tool if reading.tool in tools else None
+    named = ", ".join(f'"{argument}": ...' for argument in tools[tool]) if tool else "..."
+    form = f'call: {{"tool": {json.dumps(tool) if tool else "NAME"}, "arguments": {{{named}}}}}'
+    return (
+        f"{UNREADABLE}, but {reading.fault}. Write a call as one line of JSON:\n{form}\n"
+        "If it was meant as the answer, give the answer in the form asked for."
+    )
+
+
+def said_in(text: str, outputs: Collection[str]) -> str | None:
+    """What a reply says to the user by `say: TEXT`, at its begin or on a line after a thought; None for any other reply. A
+    reply with the label of an output is an answer."""
+    found = re.fullmatch(r"(?is)\s*say:\s*(\S.*)", text)
+    if found is None and _answer_begins(text, outputs) == len(text):
+        shown = _THOUGHT.sub(lambda thought: " " * len(thought.group()), text)
+        found = re.search(rf"(?is)(?:^|\n){_DECORATION}say[*_`]*:[*_`]*\s*(\S.*)", shown)
+    return found.group(1).strip() if found else None
+
+
+def _answer_begins(text: str, outputs: Collection[str]) -> int:
+    """Where the first label of an output stands; the length of the text if there is none."""
+    names = "|".join(re.escape(name) for name in outputs)
+    found = re.search(rf"(?im)^{_DECORATION}(?:{names})[*_`]*[ \t]*:", text) if names else None
+    return found.start() if found else len(text)
+
+
+# Ways of writing a call. Each yields (place, what is read there).
+
+_Found = Iterator[tuple[int, Reading]]
+
+
+def _marked(text: str, tools: Tools) -> _Found:
+    """After `call:` at the begin of a line."""
+    for mark in _some(_MARK.finditer(text)):
+        reading, _ = _read_at(text, mark.end(), tools)
+        yield mark.start(), reading
+
+
+def _inline(text: str, tools: Tools) -> _Found:
+    """After `call:` within a line: only what is a call of a tool that is there, and ends the line."""
+    for mark in _some(_INLINE.finditer(text)):
+        reading, end = _read_at(text, mark.end(), tools)
+        known = bool(reading.calls) and str(reading.calls[0]["name"]) in tools
+        if known and re.match(r"[ \t]*[.!]?[ \t]*(?:\n|\Z)", text[end:]):
+            yield mark.start(), reading
+
+
+def _tagged(text: str, tools: Tools) -> _Found:
+    """After a tag such as <tool_call>."""
+    for tag in _some(_TAG.finditer(text)):
+        reading, _ = _read_at(text, tag.end(), tools)
+        yield tag.start(), reading
+
+
+def _elements(text: str, tools: Tools) -> _Found:
+    """`<function=NAME>{...}</function>`, or with an element for each argument."""
+    for element in _some(_ELEMENT.finditer(text)):
+        name, rest = element.group(1), text[element.end() :]
+        closing = re.search(r"(?i)</(?:function|invoke)>", rest)
+        inside = rest[: closing.start()] if closing else rest
+        arguments: Any = {p.group(1): _value(p.group(2)) for p in _PARAMETER.finditer(inside)}
+        if inside.strip().startswith("{"):
+            arguments, _, why = read_object(inside, inside.index("{"))
+            if not isinstance(arguments, dict):
+                yield element.start(), Reading(fault=f"its arguments cannot be read: {why}", tool=name)
+                continue
+        if arguments or name in tools:
+            yield element.start(), Reading([{"name": name, "arguments": arguments}])
+
+
+def _actions(text: str, tools: Tools) -> _Found:
+    """ReAct: `Action: NAME` with `Action Input: ...` on the next line, or `Action: NAME[...]`."""
+    for action in _some(_ACTION.finditer(text)):
+        written = action.group(1).strip().strip("`*")
+        given = _ACTION_INPUT.match(text[action.end() :])
+        if given is not None and _NAME.fullmatch(written):
+            rest = text[action.end() + given.end() :]
+            yield action.start(), _with_input(written, rest, tools)
+        elif (bracket := re.fullmatch(r"([A-Za-z_][\w.-]*)\[(.*)\]\.?", written)) and bracket.group(1) in tools:
+            yield action.start(), _with_input(bracket.group(1), bracket.group(2), tools)
+        elif (name := _NAME.match(written)) and name.group() in tools:
+            reading, _ = _read_at(text, action.start(1), tools)
+            yield action.start(), reading
+
+
+def _with_input(name: str, text: str, tools: Tools) -> Reading:
+    """A call whose arguments are JSON, or the text of its only argument."""
+    opening = _OPENING.match(text)
+    start = opening.end() if opening else 0
+    if text[start : start + 1] == "{":
+        arguments, _, why = read_object(text, start)
+        if isinstance(arguments, dict):
+            return Reading([{"name": name, "arguments": arguments}])
+        return Reading(fault=f"its arguments cannot be read: {why}", tool=name)
+    line = text.strip().split("\n")[0].strip().strip("\"'`")
+    if not line and name in tools:
+        return Reading([{"name": name, "arguments": {}}])
+    if len(tools.get(name, ())) == 1:
+        return Reading([{"name": name, "arguments": {tools[name][0]: line}}])
+    return Reading(fault="its arguments are not a JSON object", tool=name)
+
+
+def _fenced(text: str, tools: Tools) -> _Found:
+    """A fence that holds JSON, a call as Python writes it, or, where a tool runs Python, code."""
+    for fence in _some(_FENCE.finditer(text)):
+        language, content = fence.group(1).lower(), fence.group(2).strip()
+        if content[:1] in ("{", "[") and content[:1]:
+            yield fence.start(), _json_at(text, fence.start(2), tools, marked=language in _CALL_FENCES)
+        elif reading := _expression(content, tools):
+            yield fence.start(), reading
+        elif language in _CODE_FENCES and list(tools.get("python", ())) == ["code"] and content:
+            yield fence.start(), Reading([{"name": "python", "arguments": {"code": content}}])
+
+
+def _bare(text: str, tools: Tools) -> _Found:
+    """JSON that begins a line."""
+    for place in _some(_BARE.finditer(text)):
+        yield place.start(), _json_at(text, place.end(), tools, marked=False)
+
+
+def _whole(text: str, tools: Tools) -> _Found:
+    """A reply that is a call as Python writes it, and nothing else."""
+    if reading := _expression(text.strip().strip("`").strip(), tools):
+        yield 0, reading
+
+
+def _some(found: Iterator[re.Match[str]]) -> Iterator[re.Match[str]]:
+    for _, match in zip(range(_MANY), found, strict=False):
+        yield match
+
+
+# Parts of a call
+
+
+def _read_at(text: str, place: int, tools: Tools) -> tuple[Reading, int]:
+    """What stands after a mark, and where it ends: JSON, or a name with arguments."""
+    opening = _OPENING.match(text, place)
+    start = opening.end() if opening else place
+    if text[start : start + 1] in ("{", "["):
+        reading = _json_at(text, start, tools, marked=True)
+        return reading, read_object(text, start)[1]
+    found = _NAME.match(text, start)
+    if found is None:
+        return NOTHING, start
+    name, end = found.group(), found.end()
+    if text[end : end + 1] == "(":
+        return _python_at(text, start, end, name, tools)
+    spaces = re.compile(r"[ \t`]*:?\s*(?:```\w*\s*)?").match(text, end)
+    after = spaces.end() if spaces else end
+    if text[after : after + 1] == "{":
+        arguments, stop, why = read_object(text, after)
+        if isinstance(arguments, dict):
+            return Reading([{"name": name, "arguments": arguments}]), stop
+        fault = Reading(fault=f"its arguments cannot be read: {why}", tool=name)
+        return (fault if name in tools else NOTHING), stop
+    if name not in tools:
+        return NOTHING, end
+    fence = re.compile(r"\s*```[\w+-]*[ \t]*\n(.*?)(?:\n```|\Z)", re.DOTALL).match(text, end)
+    if fence and len(tools[name]) == 1:
+        return Reading([{"name": name, "arguments": {tools[name][0]: fence.group(1)}}]), fence.end()
+    line = text[end:].split("\n")[0]
+    if not line.strip(" \t`*.;"):
+        return Reading([{"name": name, "arguments": {}}]), end + len(line)
+    if re.match(r"\s*(?:,|with\b|[\w-]+\s*[=:])", line):
+        return Reading(fault="its arguments are not a JSON object", tool=name), end
+    return NOTHING, end
+
+
+def _json_at(text: str, start: int, tools: Tools, marked: bool) -> Reading:
+    """A call in JSON. marked: something before it says that it is one; else it must name a tool and its arguments."""
+    body, end, why = read_object(text, start)
+    seen = text[start:end]
+    named = re.search(r"""["'](?:tool|name|function)["']\s*:\s*["']([\w.-]+)["']""", seen)
+    name = named.group(1) if named and named.group(1) in tools else None
+    if body is None:
+        attempt = (
+            re.search(r"""["'](?:tool|name|arguments)["']\s*:""", seen) if marked else name and "arguments" in seen
+        )
+        return Reading(fault=f"its JSON cannot be read: {why}", tool=name) if attempt else NOTHING
+    body = _unwrapped(body, tools if marked else {})
+    if isinstance(body, dict) and isinstance(body.get("tool") or body.get("name"), str):
+        return Reading([_call(body, tools)]) if marked or _is_call(body, tools) else NOTHING
+    known = isinstance(body, dict) and ("arguments" in body or not body)
+    return Reading(fault="it names no tool", certain=True) if marked and known else NOTHING
+
+
+def _unwrapped(body: Any, tools: Tools) -> Any:
+    """The call inside what some models put around it."""
+    if isinstance(body, list):
+        return _unwrapped(body[0], tools) if body else None
+    if not isinstance(body, dict):
+        return None
+    for key in ("tool_calls", "tool_call", "function_call"):
+        if isinstance(body.get(key), list | dict) and body[key]:
+            return _unwrapped(body[key], tools)
+    if isinstance(body.get("function"), dict):
+        return body["function"]
+    if isinstance(body.get("function"), str) and "name" not in body:
+        return {"name": body["function"], **{k: v for k, v in body.items() if k not in ("function", "type")}}
+    if isinstance(body.get("action"), str) and "action_input" in body:
+        return {"name": body["action"], "arguments": body["action_input"]}
+    if len(body) == 1 and (name := next(iter(body))) in tools and isinstance(body[name], dict):
+        return {"name": name, "arguments": body[name]}
+    return body
+
+
+def _is_call(body: Mapping[str, Any], tools: Tools) -> bool:
+    """Whether JSON that nothing announces is a call: not merely an object that has a name."""
+    name, rest = body.get("tool") or body.get("name"), set(body) - {"tool", "name", "id", "type"}
+    if not isinstance(name, str) or name not in tools:
+        return "tool" in body and isinstance(body.get("arguments"), dict)
+    if any(key in body for key in _ARGUMENTS):
+        return True
+    return "tool" in body and rest <= set(tools[name])
+
+
+def _call(body: Mapping[str, Any], tools: Tools) -> Call:
+    """The call that a JSON object stands for, with what models write in place of `arguments`."""
+    key = "tool" if body.get("tool") else "name"
+    name, given = body.get(key), body.get("arguments", {})
+    if "arguments" not in body:
+        named = next((body[k] for k in _ARGUMENTS if isinstance(body.get(k), dict | str)), None)
+        beside = {k: v for k, v in body.items() if k != key}
+        own = set(tools.get(name, ())) if isinstance(name, str) else set()
+        if beside and set(beside) <= own:
+            given = beside
+        elif named is not None:
+            given = named
+    if isinstance(given, str) and isinstance(parsed := loaded(given), dict):
+        given = parsed
+    return {"name": name, "arguments": given}
+
+
+def _python_at(text: str, start: int, opening: int, name: str, tools: Tools) -> tuple[Reading, int]:
+    """`NAME(...)`. Of a tool that is not there only what has keywords and ends its line."""
+    raw = balanced(text, opening)
+    end = opening + len(raw)
+    if name in tools:
+        reading = _expression(f"{name}{raw}", tools)
+        return reading or Reading(fault=f"the arguments of {name}(...) cannot be read", tool=name), end
+    try:
+        call = ast.parse(f"_{raw}", mode="eval").body
+        if (
+            isinstance(call, ast.Call)
+            and call.keywords
+            and not call.args
+            and not text[end:].split("\n")[0].strip(" `.")
+        ):
+            return Reading([{"name": name, "arguments": {str(k.arg): literal(k.value) for k in call.keywords}}]), end
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        pass
+    return NOTHING, end
+
+
+def _expression(text: str, tools: Tools) -> Reading | None:
+    """A text that is one call of a tool, as Python writes it; None for any other."""
+    if not re.match(r"(?:print\()?[A-Za-z_][\w.-]*\(", text):
+        return None
+    try:
+        call: Any = ast.parse(text, mode="eval").body
+        if (
+            isinstance(call, ast.Call)
+            and isinstance(call.func, ast.Name)
+            and call.func.id == "print"
+            and len(call.args) == 1
+        ):
+            call = call.args[0]
+        if not isinstance(call, ast.Call) or (name := ast.unparse(call.func)) not in tools:
+            return None
+        given = [literal(part) for part in call.args]
+        named = {str(k.arg): literal(k.value) for k in call.keywords}
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    known = list(tools[name])
+    if len(given) == 1 and not named and isinstance(given[0], dict) and set(given[0]) <= set(known):
+        return Reading([{"name": name, "arguments": given[0]}])
+    if len(given) > len(known) or None in named or "None" in named:
+        return None
+    return Reading([{"name": name, "arguments": {**dict(zip(known, given, strict=False)), **named}}])
+
+
+def _value(text: str) -> Any:
+    """The text of an element: JSON where it is a number, true, false, null, a list or an object."""
+    found = loaded(text.strip())
+    return text if found is None or isinstance(found, str) else found

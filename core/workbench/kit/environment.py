@@ -1,0 +1,266 @@
+"""Environments: worlds that an agent acts in, step by step, which can be put back to any state they were in.
+
+An environment is a class whose fields are its settings. Register it by the hook `register_environments`, or name it by
+`python:file.py:Class`. A node plays it through an `Episode`, which journals every transition: a resumed run reads them
+from the journal, and needs no environment at all.
+
+Whatever an agent may try out here it may undo. So look-ahead in an environment is a privilege: a score that was reached
+with it is one of search with resets, and no score of an agent that has a single try.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
+
+from workbench.errors import NodeError, PluginError, SpecError, suggest
+from workbench.hashing import digest
+from workbench.plugins import plugins
+from workbench.user_code import PREFIX, load_user_code, parse_address
+
+#: ctx.effect: (kind, content, run) -> JSON, once for each place in an example.
+Effect = Callable[[str, Any, Callable[[], Awaitable[Any]]], Awaitable[Any]]
+
+#: (tool, arguments): raises NodeError("policy") for an action that may not be taken.
+Check = Callable[[str, Mapping[str, Any]], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What came of an action. reward: what this step earned, by the environment's own scale; None: by how much it changed
+    the score."""
+
+    observation: str
+    done: bool = False
+    reward: float | None = None
+
+
+class Environment(BaseModel):
+    """A world for one episode at a time. Subclass it, and write reset, step and score.
+
+    Keep all that changes in `self.state`, which must be JSON: then it can be stored, restored and compared; what the
+    task fixes is set by `reset`, which comes before every `restore`. An environment whose state cannot be had (a game in another process) overrides `snapshot` to return None; it is then
+    put back by a reset and the same actions again, and has to be deterministic.
+
+    An action that cannot be done, or read, is told in the observation. An exception is a fault of the environment.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    #: How actions are written, for the agent.
+    help: ClassVar[str] = ""
+
+    base: Path = Field(Path("."), exclude=True, description="folder of the workflow file; set by workbench")
+    _state: Any = PrivateAttr(None)
+
+    @property
+    def state(self) -> Any:
+        return self._state
+
+    @state.setter
+    def state(self, value: Any) -> None:
+        self._state = value
+
+    def reset(self, task: Mapping[str, Any]) -> str:
+        """Begin an episode; gives the first observation. task: fields of the example. Raises ValueError for a task
+        that cannot be played, and says what it lacks."""
+        raise NotImplementedError
+
+    def step(self, action: str) -> Step:
+        raise NotImplementedError
+
+    def score(self) -> float:
+        """How good the state is, in [0, 1]; 1 means that the task is done. Not for the agent's eyes."""
+        raise NotImplementedError
+
+    @classmethod
+    def call(cls, action: str) -> Mapping[str, Any]:
+        """An action as the arguments of a tool call, for the rules of `policy:`: all of it, and its first word in small
+        letters. Override it where an action can be written in several ways, or has arguments to tell apart."""
+        words = action.split(maxsplit=1)
+        return {"action": action.strip(), "verb": words[0].lower() if words else ""}
+
+    def actions(self) -> Sequence[str] | None:
+        """What can be done here, as it is written; None: more than can be listed."""
+        return None
+
+    def snapshot(self) -> Any:
+        """The state as JSON, or None where it cannot be had."""
+        return self.state
+
+    def restore(self, snapshot: Any) -> None:
+        """Go on from a snapshot, which another object with the same settings took of the same task."""
+        self.state = json.loads(json.dumps(snapshot))
+
+    def identity(self) -> Any:
+        """What makes two states the same for a search, as JSON: by default all of the snapshot. Leave out what does
+        not matter for what can still be reached, such as the number of steps so far."""
+        return self.snapshot()
+
+    def close(self) -> None:
+        """Let go of what was opened."""
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where an episode stands. key: equal keys mean equal states; same: they mean states that a search need not tell
+    apart. hints: what can be done here, if that is known."""
+
+    actions: tuple[str, ...]
+    observation: str
+    done: bool
+    reward: float
+    score: float
+    hints: tuple[str, ...] | None
+    key: str
+    same: str
+    snapshot: Any = None
+
+
+class Episode:
+    """Plays one task. Every transition is journalled by `effect`, usually `ctx.effect`.
+
+    check: asked before each action, as of a call of a tool that has the environment's name (of `python:file.py:Class`
+    the last part) with the arguments that `Environment.call` gives; usually `partial(check_policy, ctx)`. Actions that are only tried out are checked, too.
+
+    Faults of the environment are raised as NodeError("environment"), and journalled, too.
+    """
+
+    def __init__(self, name: str, settings: Mapping[str, Any], base: Path, task: Mapping[str, Any], effect: Effect,
+                 check: Check):  # fmt: skip
+        self.name, self.settings, self.base, self.task, self.effect = name, dict(settings), base, dict(task), effect
+        self.check, self.tool = check, tool_name(name)
+
+    async def start(self) -> Position:
+        """The position after a reset."""
+        return await self._run("reset", (), lambda environment: self._played(environment, ()))
+
+    async def take(self, position: Position, action: str) -> Position:
+        """The position after one more action; the given one stays as it is, and can be gone on from again. Raises
+        NodeError("policy") for one that may not be taken.
+
+        The environment is restored from the position's snapshot, or reset, played up to there and compared.
+        """
+        if position.done:
+            raise ValueError("the episode is over; no action can follow")
+        await self.check(self.tool, environment_class(self.name, self.base).call(action))
+
+        def play(environment: Environment) -> dict[str, Any]:
+            if position.snapshot is None:
+                self._same(position, self._played(environment, position.actions))
+            else:
+                environment.reset(self.task)
+                environment.restore(position.snapshot)
+            step = environment.step(action)
+            observed = [position.key, action, step.observation, step.done]
+            return _told(environment, step, observed, position.reward, position.score)
+
+        return await self._run("step", (*position.actions, action), play)
+
+    async def replay(self, position: Position) -> Position:
+        """The same position by a reset and all actions again. Raises NodeError if it is another state."""
+
+        def play(environment: Environment) -> dict[str, Any]:
+            told = self._played(environment, position.actions)
+            self._same(position, told)
+            return told
+
+        return await self._run("replay", position.actions, play)
+
+    def _played(self, environment: Environment, actions: Sequence[str]) -> dict[str, Any]:
+        step = Step(environment.reset(self.task), reward=0.0)
+        told = _told(environment, step, [step.observation])
+        for action in actions:
+            step = environment.step(action)
+            observed = [told["key"], action, step.observation, step.done]
+            told = _told(environment, step, observed, told["reward"], told["score"])
+        return told
+
+    def _same(self, position: Position, told: Mapping[str, Any]) -> None:
+        if told["key"] != position.key:
+            raise NodeError(
+                "environment",
+                f"'{self.name}' cannot be reset: {len(position.actions)} actions played again gave another state",
+            )
+
+    async def _run(
+        self, what: str, actions: tuple[str, ...], play: Callable[[Environment], dict[str, Any]]
+    ) -> Position:
+        def work() -> dict[str, Any]:
+            environment = open_environment(self.name, self.settings, self.base)
+            try:
+                return play(environment)
+            finally:
+                environment.close()
+
+        async def run() -> dict[str, Any]:
+            try:
+                return await asyncio.to_thread(work)
+            except SpecError:
+                raise
+            except NodeError as error:
+                return {"failure": str(error)}
+            except Exception as error:
+                return {"failure": f"{self.name}: {type(error).__name__}: {error}"}
+
+        content = [what, self.name, self.settings, digest(self.task), list(actions)]
+        found = await self.effect("environment", content, run)
+        if "failure" in found:
+            raise NodeError("environment", found["failure"])
+        hints = found.pop("hints")
+        return Position(actions=actions, hints=None if hints is None else tuple(hints), **found)
+
+
+def _told(
+    environment: Environment, step: Step, observed: list[Any], reward: float = 0.0, before: float = 0.0
+) -> dict[str, Any]:
+    """A position as JSON. reward, before: what was earned so far, and the score until then. Without a snapshot the key is
+    made of all that was done and seen."""
+    snapshot, score, hints = environment.snapshot(), float(environment.score()), environment.actions()
+    key = digest(observed if snapshot is None else [snapshot, step.done])
+    if not 0.0 <= score <= 1.0:
+        raise ValueError(f"the score of a state must lie in [0, 1], not {score!r}")
+    reward += score - before if step.reward is None else step.reward
+    return {
+        "observation": step.observation, "done": step.done, "reward": reward, "score": score,
+        "hints": None if hints is None else list(hints), "snapshot": json.loads(json.dumps(snapshot)),
+        "key": key, "same": key if snapshot is None else digest([environment.identity(), step.done]),
+    }  # fmt: skip
+
+
+def tool_name(name: str) -> str:
+    """The name by which the rules of `policy:` know an environment's actions."""
+    return parse_address(name).name if name.startswith(PREFIX) else re.split(r"[.:]", name)[-1]
+
+
+def environment_class(name: str, base: Path) -> type[Environment]:
+    """The class behind a registered name or `python:file.py:Class`. Raises SpecError and PluginError."""
+    if name.startswith(PREFIX):
+        found = load_user_code(name, base)
+    elif name in (known := plugins().names("environments")):
+        found = plugins().get("environments", name)
+    else:
+        raise SpecError(f"there is no environment '{name}'", hint=f"{suggest(name, known)} Or python:file.py:Class.")
+    if not (isinstance(found, type) and issubclass(found, Environment)):
+        raise PluginError(f"'{name}' is no subclass of workbench.kit.environment.Environment")
+    return found
+
+
+def open_environment(name: str, settings: Mapping[str, Any], base: Path) -> Environment:
+    """A new environment. Raises SpecError for settings that it does not take."""
+    cls = environment_class(name, base)
+    try:
+        return cls(**{**settings, "base": base})
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(map(str, first["loc"])) or "settings"
+        known = [f for f in cls.model_fields if f != "base"]
+        hint = suggest(field, known) if first["type"] == "extra_forbidden" else None
+        raise SpecError(f"environment '{name}': {field}: {first['msg']}", hint=hint, path=("settings",)) from None

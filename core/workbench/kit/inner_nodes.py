@@ -1,0 +1,46 @@
+"""Nodes inside nodes: reading them as they are written, and making them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from workbench.errors import SpecError
+from workbench.workflow import NodeKind, make_node, node_tree, parse_signature, with_inputs
+
+T = TypeVar("T")
+
+
+def child_tree(raw: Any, where: tuple[str | int, ...]) -> dict[str, Any]:
+    """A child as written or in normal form, in normal form. Raises SpecError at `where` inside the parent."""
+    if not isinstance(raw, Mapping):
+        raise SpecError("a node must be a mapping", hint='Write e.g. of: {predict: "text -> label"}.', path=where)
+
+    def fail(path: tuple[str | int, ...], message: str, hint: str | None) -> SpecError:
+        return SpecError(message, hint=hint, path=(*where, *path))
+
+    return node_tree(raw, fail)
+
+
+def child_node(name: str, raw: Any, base: Path, where: tuple[str | int, ...]) -> NodeKind:
+    """The node for a child. Raises SpecError at its place inside the parent."""
+    tree = child_tree(raw, where)
+    try:
+        return make_node(name, tree, base)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise SpecError(f"{place}: {first['msg']}", path=(*where, *[p for p in first["loc"] if p in raw])) from None
+    except SpecError as error:
+        raise SpecError(error.message, hint=error.hint, path=(*where, *error.path)) from None
+
+
+def with_new_inputs(signature: str, names: Sequence[str]) -> str:
+    """A signature with more inputs after its own. Raises SpecError where it has inputs of these names."""
+    if taken := [f.name for f in parse_signature(signature).inputs if f.name in names]:
+        raise SpecError(f"the input '{taken[0]}' is kept for the node around this one", hint="Give it another name.",
+                        path=("of",))  # fmt: skip
+    return with_inputs(signature, add=names)

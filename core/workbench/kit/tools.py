@@ -1,0 +1,236 @@
+"""Tools: functions that a workflow may call, from Python code or from an MCP server, and how a model calls them.
+
+`python:path/tools.py:lookup`    the function of a file, or of a module (`workbench.user_code`)
+`mcp:COMMAND ARGS#name`          the tool `name` of the MCP server that the command starts (extra `[mcp]`)
+`sandbox:python`                 runs Python that the model writes, in the sandbox, and gives what it prints
+
+A model without native tool calls is asked for a line `call: {"tool": NAME, "arguments": {...}}`; `workbench.kit.call_parser` reads
+it, and what models write in its place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import shlex
+import typing
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from workbench.errors import NodeError, SpecError
+from workbench.kit.call_parser import Reading, correction, read_text
+from workbench.kit.mcp import McpCall
+from workbench.lm import Response
+from workbench.runtime import Context
+from workbench.spec import PolicySpec, refusal, strictest
+from workbench.user_code import PREFIX, load_user_code, parse_address
+
+INTERPRETER = "sandbox:python"
+_INTERPRET = """
+import contextlib, io
+
+def run(code):
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(code, {"__name__": "__main__"})
+    return out.getvalue().strip()[:8000] or "(nothing was printed)"
+"""
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A callable with a name, a description and a JSON Schema of its arguments."""
+
+    name: str
+    description: str
+    schema: Mapping[str, Any]
+    call: Callable[[Mapping[str, Any]], Any]
+    source: str = field(default="")
+    is_async: bool = False
+
+    async def __call__(self, arguments: Mapping[str, Any]) -> Any:
+        """Call it. Python functions that are not coroutines run in a thread. Raises NodeError("tool")."""
+        unknown = set(arguments) - set(self.schema.get("properties", arguments))
+        if unknown:
+            raise NodeError("tool", f"{self.name} takes no argument '{sorted(unknown)[0]}'")
+        missing = set(self.schema.get("required", ())) - set(arguments)
+        if missing:
+            raise NodeError("tool", f"{self.name} needs the argument '{sorted(missing)[0]}'")
+        try:
+            if self.is_async:
+                return await self.call(arguments)
+            return await asyncio.to_thread(self.call, arguments)
+        except NodeError:
+            raise
+        except Exception as error:
+            raise NodeError("tool", f"{self.name}: {type(error).__name__}: {error}") from error
+
+
+async def call_tool(ctx: Context, tool: Tool, arguments: Mapping[str, Any]) -> Any:
+    """A tool's result, if the policy allows the call. Result and failure are journalled alike.
+
+    Raises NodeError of the kind "policy" or "tool".
+    """
+    await check_policy(ctx, tool.name, arguments)
+    if tool.source == INTERPRETER:
+        return await sandboxed(ctx, Tool("run", "", tool.schema, tool.call, _INTERPRET), arguments)
+
+    async def run() -> dict[str, Any]:
+        try:
+            return {"value": await tool(arguments)}
+        except NodeError as error:
+            return {"error": str(error)}
+
+    found = await ctx.effect("tool", [tool.source, dict(arguments)], run)
+    if "error" in found:
+        raise NodeError("tool", found["error"])
+    return found["value"]
+
+
+async def sandboxed(ctx: Context, tool: Tool, arguments: Mapping[str, Any]) -> Any:
+    """What a function gives whose source is the tool's, run in the sandbox. Raises NodeError("tool")."""
+    found = await ctx.sandboxed(tool.source, tool.name, arguments)
+    if found["kind"] == "ok":
+        return found["value"]
+    line = f" in line {found['line']}" if found["line"] else ""
+    raise NodeError("tool", f"{tool.name}: {found['kind']}{line}: {found['message']}")
+
+
+async def check_policy(ctx: Context, tool: str, arguments: Mapping[str, Any]) -> None:
+    """Raises NodeError("policy") for a call that the workflow file refuses, or the file of an inner workflow that makes it,
+    or that a person who is asked refuses."""
+    runtime = ctx.program.runtime
+    await check_call((runtime.policy, *ctx.policies), tool, arguments, runtime.consent, ctx.effect)
+
+
+async def check_call(
+    policies: Iterable[PolicySpec],
+    tool: str,
+    arguments: Mapping[str, Any],
+    consent: Callable[[str, Mapping[str, Any]], bool] | None,
+    effect: Callable[[str, Any, Callable[[], Awaitable[bool]]], Awaitable[bool]],
+) -> None:
+    """Raises NodeError("policy") for a call that one of the policies refuses, or the person whom one of them wants asked.
+
+    consent: asks the person; None where nobody is there. effect: journals what the person said.
+    """
+    verdict, why = strictest(policy.verdict(tool, arguments) for policy in policies)
+    if verdict == "ask" and consent is not None:
+
+        async def ask() -> bool:
+            return await asyncio.to_thread(consent, tool, arguments)
+
+        if not await effect("consent", [tool, dict(arguments)], ask):
+            raise NodeError("policy", f"the user did not allow {tool}{f': {why}' if why else ''}")
+    elif refused := refusal(tool, verdict, why):
+        raise NodeError("policy", refused)
+
+
+@lru_cache(maxsize=512)
+def load_tool(address: str, base: Path) -> Tool:
+    """The tool at an address. Raises SpecError that says what to write instead."""
+    if address.startswith(PREFIX):
+        return _python_tool(address, base)
+    if address == INTERPRETER:
+        schema = {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]}
+        return Tool("python", "Run Python code; the result is what it prints.", schema, _outside, address)
+    if address.startswith("mcp:"):
+        command, mark, name = address.removeprefix("mcp:").rpartition("#")
+        if not mark or not command.strip() or not name:
+            raise SpecError(f"'{address}' names no MCP tool", hint="Write mcp:COMMAND ARGS#tool_name.")
+        return Tool(
+            name, f"The tool {name} of an MCP server.", {}, McpCall(tuple(shlex.split(command)), name, base), address
+        )
+    raise SpecError(
+        f"'{address}' is no tool", hint="Write python:file.py:function, mcp:COMMAND ARGS#tool_name or sandbox:python."
+    )
+
+
+def _outside(arguments: Mapping[str, Any]) -> Any:
+    raise AssertionError("code of a model runs in the sandbox alone")
+
+
+def _python_tool(address: str, base: Path) -> Tool:
+    function = load_user_code(address, base)
+
+    def call(arguments: Mapping[str, Any]) -> Any:
+        return function(**arguments)
+
+    async def acall(arguments: Mapping[str, Any]) -> Any:
+        coroutine: Any = function(**arguments)
+        return await coroutine
+
+    doc, is_async = inspect.getdoc(function) or "", inspect.iscoroutinefunction(function)
+    return Tool(parse_address(address).name, doc, _schema(function), acall if is_async else call, address, is_async)
+
+
+def _schema(function: Callable[..., Any]) -> dict[str, Any]:
+    """JSON Schema of a function's arguments, by its annotations."""
+    from pydantic import TypeAdapter
+
+    try:
+        hints = typing.get_type_hints(function)
+    except Exception:
+        hints = {}
+    properties, required = {}, []
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        properties[name] = TypeAdapter(hints[name]).json_schema() if name in hints else {}
+        if parameter.default is parameter.empty:
+            required.append(name)
+    return {"type": "object", "properties": properties, "required": required}
+
+
+def described(tool: Tool, hidden: Collection[str] = ()) -> str:
+    """A line that tells a model about a tool: name, arguments (less the hidden ones) and what it does."""
+    properties = tool.schema.get("properties", {})
+    arguments = {name: schema.get("type", "any") for name, schema in properties.items() if name not in hidden}
+    return f"- {tool.name}({json.dumps(arguments)}): {tool.description.splitlines()[0] if tool.description else ''}"
+
+
+def read_calls(
+    response: Response, tools: Collection[Tool] = (), outputs: Collection[str] = (), hidden: Collection[str] = ()
+) -> Reading:
+    """What an answer calls: native calls, or the first call in its text (`workbench.kit.call_parser`).
+
+    tools: those that may be called; calls in other forms than the line `call: {...}` are read only of these. outputs: labels
+    of an answer in the form asked for. hidden: arguments that the model does not give. Arguments that are not JSON are None.
+    """
+    if response.tool_calls:
+        return Reading(
+            [{"id": c["id"], "name": c["name"], "arguments": _loaded(c["arguments"])} for c in response.tool_calls]
+        )
+    return read_text(response.text, arguments_of(tools, hidden), outputs, response.finish == "length")
+
+
+def calls_in(response: Response, tools: Collection[Tool] = (), hidden: Collection[str] = ()) -> list[dict[str, Any]]:
+    """The calls of `read_calls`, where an attempt that cannot be read is nothing."""
+    return list(read_calls(response, tools, hidden=hidden).calls)
+
+
+def arguments_of(tools: Collection[Tool], hidden: Collection[str] = ()) -> dict[str, list[str]]:
+    """Names of the arguments of each tool, in their order, as far as they are known; less the hidden ones."""
+    return {tool.name: [a for a in tool.schema.get("properties", ()) if a not in hidden] for tool in tools}
+
+
+def unreadable_call(
+    ctx: Context, response: Response, reading: Reading, tools: Collection[Tool], hidden: Collection[str] = ()
+) -> str:
+    """What the model is told of a call that cannot be read. It is noted on the span, so that a report can count it."""
+    seen = {"said": response.text[:200], "why": reading.fault}
+    ctx.note(unreadable_calls=[*ctx.span.notes.get("unreadable_calls", []), seen])
+    return correction(reading, arguments_of(tools, hidden))
+
+
+def _loaded(text: Any) -> Any:
+    if not isinstance(text, str):
+        return text
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return None

@@ -1,0 +1,349 @@
+"""Tree search: one kernel for searches over workflows, prompts, tool-call plans and the states of an environment.
+
+It makes no calls and has no randomness of its own: what a state is worth and what follows it are coroutines of the
+caller, draws come from the caller's generator. Everything else is exact, ties included: the node made first wins.
+
+    explore(root, expand, value, order=...)   a frontier: bfs, dfs, best_first, beam or astar
+    grow(root, expand, value, choose)         a tree: choose a node, visit or expand it, back up what it was worth
+    select, uct, Widening, softmix, pool, back_up   the parts of `grow`, for searches with a loop of their own
+
+Sources: A* (Hart, Nilsson and Raphael 1968); UCT (Kocsis and Szepesvari 2006) in the form of PromptAgent (arXiv
+2310.16427); progressive widening (Couetoux et al. 2011); softmix is AFlow's rule for parents (arXiv 2410.10762); nodes
+that are valued when they are taken from the frontier, after Tree Search for Language Model Agents (arXiv 2407.01476).
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+import random
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, TypeVar
+
+S = TypeVar("S")
+Order = Literal["bfs", "dfs", "best_first", "beam", "astar"]
+Backup = Literal["max", "mean", "sum", "leaf"]
+
+
+@dataclass(eq=False)
+class Node(Generic[S]):
+    """A state in a tree.
+
+    reward: what the state was found to be worth, higher is better; None as long as nobody looked (or could tell).
+    action: what led here from the parent. cost: of the path from the root, for astar. heuristic: an estimate of the
+    cost that is left. key: equal keys mean equal states; None if that is not known. returns: one number for each
+    back-up through it. visited: a search came by and valued it, with or without success. closed: not to be gone on
+    from any more.
+    """
+
+    state: S
+    reward: float | None = None
+    parent: Node[S] | None = None
+    action: Any = None
+    cost: float = 0.0
+    heuristic: float = 0.0
+    key: Hashable | None = None
+    children: list[Node[S]] = field(default_factory=list)
+    returns: list[float] = field(default_factory=list)
+    visited: bool = False
+    closed: bool = False
+    depth: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.depth = 0 if self.parent is None else self.parent.depth + 1
+
+    def add(self, state: S, reward: float | None = None, *, action: Any = None, cost: float = 0.0,
+            heuristic: float = 0.0, key: Hashable | None = None) -> Node[S]:  # fmt: skip
+        """A new child. cost: of this one step; must not be negative."""
+        if cost < 0:
+            raise ValueError(f"a step costs {cost}; costs must not be negative")
+        child = Node(state, reward, self, action, self.cost + cost, heuristic, key)
+        self.children.append(child)
+        return child
+
+    @property
+    def path(self) -> list[Node[S]]:
+        """From the root to here."""
+        nodes: list[Node[S]] = [self]
+        node = self.parent
+        while node is not None:
+            nodes.append(node)
+            node = node.parent
+        return nodes[::-1]
+
+    @property
+    def estimate(self) -> float:
+        """What is known of its worth: the mean of its returns, else its reward, else the parent's estimate, else 0."""
+        if self.returns:
+            return math.fsum(self.returns) / len(self.returns)
+        if self.reward is not None:
+            return self.reward
+        return self.parent.estimate if self.parent is not None else 0.0
+
+    def walk(self) -> Iterator[Node[S]]:
+        """This node and all below it, a branch after the other, in the order in which they were made."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+
+#: Adds children to a node (`node.add`): an empty addition says that there are none, or no more.
+Expand = Callable[[Node[S]], Awaitable[None]]
+
+#: What a node is worth; None: it cannot be said. It may set the node's `state` and `key`, if they show only now.
+Value = Callable[[Node[S]], Awaitable[float | None]]
+
+
+@dataclass
+class Search(Generic[S]):
+    """What a search did. visited: in their order. stopped: goal, evaluations, expansions, or exhausted."""
+
+    root: Node[S]
+    visited: list[Node[S]] = field(default_factory=list)
+    expanded: list[Node[S]] = field(default_factory=list)
+    goal: Node[S] | None = None
+    evaluations: int = 0
+    stopped: str = "exhausted"
+
+    @property
+    def best(self) -> Node[S]:
+        """The goal, else the first of the nodes with the highest reward, else the root."""
+        known = [n for n in self.visited if n.reward is not None]
+        return self.goal or max(known, key=lambda n: n.reward or 0.0, default=self.root)
+
+
+@dataclass
+class _Course(Generic[S]):
+    """What `explore` and `grow` share: visiting and expanding under limits, and states that were seen."""
+
+    search: Search[S]
+    expand: Expand[S]
+    value: Value[S] | None
+    goal: Callable[[Node[S]], bool] | None
+    depth: float
+    evaluations: float
+    expansions: float
+    by_cost: bool = False
+    seen: dict[Hashable, float] = field(default_factory=dict)
+
+    def rank(self, node: Node[S]) -> float:
+        return node.cost if self.by_cost else node.depth
+
+    def stale(self, node: Node[S], strict: bool = False) -> bool:
+        """Whether the same state was met before on a path that is no worse (strict: that is better).
+
+        No worse is cheaper for astar, and shorter otherwise: under a limit of depth more follows a shorter path.
+        """
+        known = math.inf if node.key is None else self.seen.get(node.key, math.inf)
+        return known < self.rank(node) or (known == self.rank(node) and not strict and known < math.inf)
+
+    def meet(self, node: Node[S]) -> bool:
+        """Remember a state. False, and the node is closed, if it was met before on a path that is no worse."""
+        if node.key is not None:
+            if self.stale(node):
+                node.closed = True
+                return False
+            self.seen[node.key] = self.rank(node)
+        return True
+
+    async def visit(self, node: Node[S]) -> bool:
+        """Value a node that has no reward yet. True if the search ends with it."""
+        if node.reward is None and self.value is not None:
+            if self.search.evaluations >= self.evaluations:
+                self.search.stopped = "evaluations"
+                return True
+            key = node.key
+            self.search.evaluations += 1
+            node.reward = await self.value(node)
+            if node.key != key:
+                self.meet(node)
+        node.visited = True
+        self.search.visited.append(node)
+        if self.goal is not None and self.goal(node):
+            self.search.goal, self.search.stopped = node, "goal"
+        elif node.depth >= self.depth:
+            node.closed = True
+        return self.search.goal is not None
+
+    async def children(self, node: Node[S]) -> list[Node[S]] | None:
+        """The new children of a node whose states are new; None at the limit of expansions."""
+        if node.closed:
+            return []
+        if len(self.search.expanded) >= self.expansions:
+            self.search.stopped = "expansions"
+            return None
+        before = len(node.children)
+        self.search.expanded.append(node)
+        await self.expand(node)
+        return [c for c in node.children[before:] if self.meet(c)]
+
+
+async def explore(
+    root: Node[S], expand: Expand[S], value: Value[S] | None = None, *, order: Order = "best_first",
+    goal: Callable[[Node[S]], bool] | None = None, width: int = 1, depth: float = math.inf,
+    evaluations: float = math.inf, expansions: float = math.inf,
+) -> Search[S]:  # fmt: skip
+    """Search from a root by a frontier: take a node, value it, stop if it is the goal, else add its children.
+
+    order: bfs and dfs take them level by level and branch by branch; best_first takes the highest estimate, which for
+    a node that was not valued yet is its parent's; beam values a level and goes on from its `width` best; astar takes
+    the least cost + heuristic, where `cost` and `heuristic` were given to `Node.add`. With an admissible and consistent
+    heuristic astar finds a cheapest path, and expands only states that Dijkstra's algorithm (heuristic 0) expands, too,
+    save that ties with the goal's own cost may fall differently; with one that is only admissible it still finds a
+    cheapest path, but may expand a state twice.
+
+    A state with the key of one met before is dropped, unless its path is cheaper (astar) or shorter. A root, or a
+    child, that comes with a reward is not valued. depth: nodes this deep are valued, and not expanded. evaluations,
+    expansions: at most so many calls of `value` and of `expand`.
+    """
+    course = _Course(Search(root), expand, value, goal, depth, evaluations, expansions, by_cost=order == "astar")
+    course.meet(root)
+    if order == "beam":
+        return await _by_levels(course, width)
+    made = itertools.count()
+    frontier: list[tuple[tuple[float, ...], int, Node[S]]] = [((), next(made), root)]
+    while frontier:
+        node = heapq.heappop(frontier)[2]
+        if order == "astar" and course.stale(node, strict=True):
+            continue  # a cheaper path to the same state was found while this one waited
+        if await course.visit(node):
+            break
+        children = await course.children(node)
+        if children is None:
+            break
+        for child in children:
+            heapq.heappush(frontier, (_priority(child, order, goal), next(made), child))
+    return course.search
+
+
+def _priority(node: Node[S], order: Order, goal: Callable[[Node[S]], bool] | None) -> tuple[float, ...]:
+    """What the frontier is sorted by, the least first; among equals the node made first."""
+    if order == "bfs":
+        return (node.depth,)
+    if order == "dfs":  # positions among siblings, from the root: in their lexical order a branch comes before the next
+        return tuple(n.parent.children.index(n) for n in node.path[1:] if n.parent is not None)
+    if order == "best_first":
+        return (-node.estimate,)
+    # Among equal sums goals come first, then what is nearest to one.
+    at_goal = goal is not None and goal(node)
+    return (node.cost + node.heuristic, not at_goal, node.heuristic)
+
+
+async def _by_levels(course: _Course[S], width: int) -> Search[S]:
+    level = [course.search.root]
+    while level:
+        for node in level:
+            if await course.visit(node):
+                return course.search
+        level = [n for n in level if not n.closed]
+        following: list[Node[S]] = []
+        for node in sorted(level, key=lambda n: -n.estimate)[:width]:
+            children = await course.children(node)
+            if children is None:
+                return course.search
+            following += children
+        level = following
+    return course.search
+
+
+async def grow(
+    root: Node[S], expand: Expand[S], value: Value[S], choose: Callable[[Node[S]], Node[S] | None], *,
+    backup: Backup = "leaf", goal: Callable[[Node[S]], bool] | None = None, depth: float = math.inf,
+    evaluations: float = math.inf, expansions: float = math.inf,
+) -> Search[S]:  # fmt: skip
+    """Monte Carlo tree search: choose a node; visit it, or, if it was visited, expand it and visit its first new child;
+    back up along its path what that was worth. Until the goal, a limit, or no node can be chosen.
+
+    choose: a node that is not closed, e.g. `lambda root: select(root, lambda n: uct(n, 0.5))`; None ends the search. A
+    node whose expansion adds nothing new is closed. The other arguments are those of `explore`.
+    """
+    course = _Course(Search(root), expand, value, goal, depth, evaluations, expansions)
+    course.meet(root)
+    while (node := choose(root)) is not None:
+        if node.visited:
+            children = await course.children(node)
+            if children is None:
+                break
+            node.closed = not children
+            if not children:
+                continue
+            node = children[0]
+        if await course.visit(node):
+            break
+        back_up(node.path, backup)
+    return course.search
+
+
+def uct(node: Node[Any], exploration: float) -> float:
+    """Upper confidence bound of a child, as in PromptAgent: a child without a back-up counts as one with one."""
+    assert node.parent is not None
+    visits, above = len(node.returns), len(node.parent.returns)
+    return node.estimate + exploration * math.sqrt(math.log(above + 1) / max(1, visits))
+
+
+@dataclass(frozen=True)
+class Widening:
+    """Progressive widening: a node visited N times has room for factor * N ** power children."""
+
+    factor: float = 1.0
+    power: float = 0.5
+
+    def room(self, node: Node[Any]) -> bool:
+        return len(node.children) < self.factor * max(1, len(node.returns)) ** self.power
+
+
+def select(root: Node[S], bound: Callable[[Node[S]], float], widening: Widening | None = None) -> Node[S] | None:
+    """The node to go on from: down along the highest bounds of open children; None if all is closed.
+
+    The way ends at a node without open children, which therefore gets further ones; with widening also at one that has
+    room for another child.
+    """
+    node = root
+    while open_children := [c for c in node.children if not c.closed]:
+        if widening is not None and not node.closed and widening.room(node):
+            return node
+        node = max(open_children, key=bound)
+    return None if node.closed else node
+
+
+def back_up(path: Sequence[Node[Any]], backup: Backup) -> None:
+    """Tell each node of a path what came of it: a number made of the rewards from itself to the path's end.
+
+    max, mean, sum: of these rewards; leaf: the last one, as in plain UCT. Where no reward is known nothing is told.
+    """
+    for index, node in enumerate(path):
+        rewards = [n.reward for n in path[index:] if n.reward is not None]
+        if not rewards or (backup == "leaf" and path[-1].reward is None):
+            continue
+        total = math.fsum(rewards)
+        made = {"max": max(rewards), "mean": total / len(rewards), "sum": total, "leaf": rewards[-1]}
+        node.returns.append(made[backup])
+
+
+def pool(root: Node[S], size: int) -> list[Node[S]]:
+    """Candidates to be a parent: the root, and the best others by estimate, at most `size` in all. Closed ones are out.
+
+    AFlow's public code gives two where one was asked for; this gives one.
+    """
+    others = sorted((n for n in root.walk() if n is not root and not n.closed), key=lambda n: -n.estimate)
+    return [*([] if root.closed else [root]), *others][:size]
+
+
+def softmix(scores: Sequence[float], *, mix: float = 0.3, sharpness: float = 0.2, scale: float = 100.0) -> list[float]:
+    """AFlow's soft mixed probabilities: mix/n + (1 - mix) * softmax(sharpness * scale * (score - best)).
+
+    mix (lambda) is the share that is spread evenly, sharpness is alpha; scale makes per cent of scores in [0, 1].
+    """
+    if not scores:
+        return []
+    best = max(scores)
+    weights = [math.exp(sharpness * scale * (s - best)) for s in scores]
+    total = math.fsum(weights)
+    return [mix / len(scores) + (1 - mix) * w / total for w in weights]
+
+
+def draw(nodes: Sequence[Node[S]], weights: Sequence[float], rng: random.Random) -> Node[S] | None:
+    """One node by its weight, from a generator of the caller; None if there are none."""
+    return rng.choices(nodes, weights)[0] if nodes else None

@@ -1,0 +1,15 @@
+"""The ledger: every paid call is reserved, logged, sent and settled here.
+
+The only room that calls a language model.
+"""
+
+from workbench.ledger.ledger import Ledger
+from workbench.ledger.spend import CallInfo, Settled, Spend, price_of
+
+__all__ = [
+    "Ledger",
+    "Settled",
+    "CallInfo",
+    "Spend",
+    "price_of",
+]

@@ -1,0 +1,396 @@
+"""The ledger: every paid call is reserved, recorded and settled here, and nowhere else.
+
+A call is answered from the journal if its content key is there; else its worst case is reserved against the
+budget, an intent is written, the request is sent, and the answer is written before anyone sees it. So a run that
+is replayed from its start pays for no recorded call again. No ceiling of calls is ever passed; one of tokens or dollars
+can be passed only by what the first estimates of prompts miss.
+
+Two counts are kept. `spent` is what this run has used up to this point of its (possibly replayed) course; it
+decides what optimizers see, so a resumed run decides as the first one did. `sent` counts all requests that ever
+left, those of earlier processes and those with unknown outcome included; it guards the ceiling.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import random
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from workbench.errors import BudgetSpent, LMError, ServerDead
+from workbench.ledger.bill import Bill
+from workbench.ledger.rate_limit import Limiter
+from workbench.ledger.request_log import Intents
+from workbench.ledger.spend import CallInfo, Settled, Spend, price_of, stored_response
+from workbench.lm import LM, MOST_TOKENS, Request, Response, estimate_tokens
+from workbench.spec import BudgetSpec, LMSpec
+from workbench.store import Store, dumps
+
+#: A wait that a server asks for is honoured up to this many seconds.
+LONGEST_WAIT = 120.0
+
+#: A message of more characters is kept once, by its hash, however many requests have it.
+LARGE = 256
+
+#: So many calls in a row that end in errors of a dead server, all attempts used, mean that it is gone.
+DEAD_AFTER = 20
+
+
+@dataclass
+class Ledger:
+    """Budget and journal of one run. on_call is told of every settled call."""
+
+    store: Store
+    run_id: int
+    budget: BudgetSpec
+    on_call: Callable[[CallInfo], None] = lambda info: None
+    earlier_seconds: float = 0.0  # what earlier processes of this run used
+    spent: Spend = field(default_factory=Spend)
+    by_role: dict[str, Spend] = field(default_factory=lambda: defaultdict(Spend))
+    largest_prompt: dict[str, int] = field(default_factory=dict)  # in tokens, by role
+    retries: int = 0
+    stopping: BaseException | None = None  # raised instead of sending anything more
+
+    def __post_init__(self) -> None:
+        self.started = time.monotonic()
+        self.bill = Bill(self.store, self.run_id)
+        self._hold = {"calls": 0.0, "tokens": 0.0, "usd": 0.0, "minutes": 0.0}
+        self._reserved = Spend()
+        self._flying: dict[str, asyncio.Future[Settled]] = {}
+        self._touched: set[bytes] = set()
+        self._limiters: dict[str, Limiter] = {}
+        self.sent = Spend()
+        self._open = False
+        self._resumed = False  # whether earlier processes of this run sent anything: else there is nothing to look up
+        self._process = random.SystemRandom().getrandbits(48)  # pids come again, in containers even at once
+        self._jitter = random.Random(self._process)  # waiting times only: no result depends on it
+        self._dead_in_a_row: list[str] = []
+        self._too_low: dict[str, float] = {}  # by model: what estimates of prompts are multiplied by
+        self._failed: dict[str, int] = {}  # attempts of calls that are not settled, as far as `spent` has them
+        path = self.store.path.with_name(f"{self.store.path.name}-intents-{self.run_id}")
+        self._intents = Intents(path, self._process)
+
+    def open(self) -> None:
+        """Count what earlier processes of this run sent. Done by the first call, when the run is ours alone."""
+        if not self._open:
+            self._open = True
+            self._import_intents()
+            self.sent = self.bill.sent()
+            self._resumed = self.sent.calls > 0
+
+    @property
+    def resumed(self) -> bool:
+        """Whether earlier processes of this run sent anything."""
+        self.open()
+        return self._resumed
+
+    def close(self) -> None:
+        """Record what was sent and never answered (a run that was stopped at once), and drop the file of intents."""
+        if self._open:
+            self._import_intents()
+
+    def _import_intents(self) -> None:
+        """Requests that left without a recorded outcome become attempts with unknown outcome."""
+        self.store.flush()  # outcomes that wait for their commit are known
+        left: dict[tuple[int, str], list[tuple[str, int, float]]] = defaultdict(list)
+        for process, key, role, tokens, usd in self._intents.read():
+            left[process, key].append((role, tokens, usd))
+        for (process, key), sent in left.items():
+            if self.store.row("select 1 from calls where run_id = ? and key = ?", self.run_id, key):
+                continue  # settled: its row counts all attempts
+            known = self.store.row(
+                "select count(*) from attempts where run_id = ? and key = ? and process = ?", self.run_id, key, process
+            )
+            for role, tokens, usd in sent[known[0] if known else 0 :]:
+                self.store.execute(
+                    "insert into attempts (run_id, key, role, process, prompt_tokens, usd) values (?, ?, ?, ?, ?, ?)",
+                    self.run_id, key, role, process, tokens, usd,
+                )  # fmt: skip
+        self._intents.remove()
+
+    # Budget
+
+    @property
+    def seconds(self) -> float:
+        return self.earlier_seconds + time.monotonic() - self.started
+
+    def hold(self, *, calls: float = 0, tokens: float = 0, usd: float = 0, minutes: float = 0) -> None:
+        """Set aside what the proof will need; search cannot use it. A later call replaces the earlier one."""
+        self._hold = {"calls": calls, "tokens": tokens, "usd": usd, "minutes": minutes}
+
+    def remaining(self, what: str = "calls") -> float:
+        """What search may still use of `calls`, `tokens`, `usd` or `minutes`; infinite where there is no ceiling."""
+        ceiling = getattr(self.budget, what)
+        if ceiling is None:
+            return float("inf")
+        if what == "minutes":
+            return max(0.0, ceiling - self.seconds / 60 - self._hold[what])
+        used = getattr(self.spent, what) + getattr(self._reserved, what)
+        return max(0.0, ceiling - used - self._hold[what])
+
+    def _reserve(self, worst: Spend) -> None:
+        if self.stopping is not None:
+            raise self.stopping
+        for what in ("calls", "tokens", "usd"):
+            ceiling, need = getattr(self.budget, what), getattr(worst, what)
+            if ceiling is None:
+                continue
+            used = max(getattr(self.spent, what), getattr(self.sent, what)) + getattr(self._reserved, what)
+            if used + need > ceiling - self._hold[what] + 1e-12:
+                raise BudgetSpent(what, ceiling, used + need, self._hold[what])
+        if self.budget.minutes is not None and self.seconds >= (self.budget.minutes - self._hold["minutes"]) * 60:
+            raise BudgetSpent("minutes", self.budget.minutes, self.seconds / 60, self._hold["minutes"])
+        self._reserved.add(worst)
+
+    # Calls
+
+    async def call(self, lm: LM, request: Request, role: str, spec: LMSpec) -> Settled:
+        """Answer a request from the journal or the model.
+
+        A call that fails for good is settled with its error, which is journalled too. Raises BudgetSpent before
+        anything is sent that could pass a ceiling.
+        """
+        self.open()
+        key = request.key(lm.identity)
+        while True:
+            settled = self._replayed(key, role)
+            if settled is not None:
+                recall = getattr(lm, "recall", None)
+                if recall is not None and settled.response is not None:
+                    recall(request, settled.response)
+                return settled
+            flying = self._flying.get(key)
+            if flying is None:
+                return await self._first(key, lm, request, role, spec)
+            # The same request is under way: wait for it, and if its owner gave up, look again.
+            await asyncio.wait([flying])
+            if not flying.cancelled() and (error := flying.exception()) is not None:
+                raise error
+
+    async def _first(self, key: str, lm: LM, request: Request, role: str, spec: LMSpec) -> Settled:
+        flying = self._flying[key] = asyncio.ensure_future(self._pay(lm, request, role, spec, key))
+        try:
+            return await flying
+        finally:
+            del self._flying[key]
+
+    def _replayed(self, key: str, role: str) -> Settled | None:
+        if not self._resumed and bytes.fromhex(key[:16]) not in self._touched:
+            return None
+        row = self.store.row("select * from calls where run_id = ? and key = ?", self.run_id, key)
+        if row is None:
+            return None
+        first = self._touch(key)
+        if first:
+            self.retries += row["attempts"] - 1  # what is set aside for the proof depends on it, replayed or not
+            self._count(row["role"], row["attempts"], row["prompt_tokens"], row["completion_tokens"], row["usd"] or 0.0,
+                        row["seconds"])  # fmt: skip
+        else:
+            self.spent.cached += 1
+            self.by_role[role].cached += 1
+        error = None
+        if row["outcome"] not in ("ok", "stop", "length", "refusal", "empty", "tool_calls"):
+            error = LMError(row["outcome"], row["message"] or "")
+        response = None if row["response"] is None else stored_response(row)
+        self._tell(key, row["role"], row["lm"], row["outcome"], True, row["attempts"], row["prompt_tokens"],
+                   row["completion_tokens"], row["usd"] or 0.0, row["seconds"])  # fmt: skip
+        return Settled(response, error, not first, row["attempts"], row["usd"] or 0.0, row["seconds"])
+
+    def _touch(self, key: str) -> bool:
+        """True the first time that this process meets a key. Half of each key is enough, and saves memory."""
+        short = bytes.fromhex(key[:16])
+        if short in self._touched:
+            return False
+        self._touched.add(short)
+        return True
+
+    async def _pay(self, lm: LM, request: Request, role: str, spec: LMSpec, key: str) -> Settled:
+        limiter = self._limiters.setdefault(lm.identity, Limiter(spec.concurrency or lm.concurrency))
+        prompt = self._prompt_tokens(lm, request)
+        if (ready := getattr(lm, "ready", None)) is not None:
+            ready()  # before anything is reserved: what cannot be sent is not counted
+        worst = Spend(1, 0, prompt, request.max_tokens, price_of(lm, prompt, request.max_tokens, self.budget.usd))
+        if key not in self._failed:
+            self._failed[key] = self._failed_earlier(key, role)
+        begun = time.monotonic()
+        for attempt in range(1, spec.attempts + 1):
+            async with limiter:
+                response, error = await self._attempt(lm, request, role, spec, key, worst)
+                pause = self._pause(attempt, error)
+                limiter.learn(error, pause)
+                if error is None or not (error.retryable and attempt < spec.attempts or error.kind == "auth"):
+                    # The slot is held until the outcome is committed: what a kill can lose is bounded by the slots.
+                    return await self._settle(key, role, lm, request, response, error, begun)
+            self._failed[key] += 1
+            self._count(role, 1, 0, 0, 0.0, 0.0)
+            if error.kind == "auth":
+                raise error  # not journalled: the user mends the key and resumes
+            self.retries += 1
+            await asyncio.sleep(pause)
+        raise AssertionError("unreachable")
+
+    def _prompt_tokens(self, lm: LM, request: Request) -> int:
+        """An estimate from the texts, raised by as much as it was too low for an earlier prompt of this model."""
+        parts = (*request.messages, *({"content": part} for part in (*request.tools, request.response_format) if part))
+        return math.ceil(estimate_tokens(parts) * self._too_low.get(lm.identity, 1.0))
+
+    def _failed_earlier(self, key: str, role: str) -> int:
+        """Attempts at a call that earlier processes made and did not settle; they are counted here."""
+        if not self._resumed:
+            return 0
+        row = self.store.row(
+            "select count(*) from attempts where run_id = ? and key = ? and outcome is not null", self.run_id, key
+        )
+        failed = row[0] if row else 0
+        if failed:
+            self.retries += failed
+            self._count(role, failed, 0, 0, 0.0, 0.0)
+        return failed
+
+    async def _attempt(
+        self, lm: LM, request: Request, role: str, spec: LMSpec, key: str, worst: Spend
+    ) -> tuple[Response | None, LMError | None]:
+        """Reserve, write the intent, send once. The reservation ends with the attempt's outcome."""
+        self._reserve(worst)
+        try:
+            self.sent.calls += 1  # from here on it counts, whether or not anything arrives
+            self._reserved.calls -= 1
+            self._intents.add(key, role, worst.tokens, worst.usd)
+            try:
+                async with asyncio.timeout(spec.timeout):
+                    return await lm.complete(request), None
+            except TimeoutError:
+                error = LMError("timeout", f"no full answer within {spec.timeout:g} s")
+            except LMError as failure:
+                error = failure
+            except Exception as failure:  # a provider's bug is one failed call, not the end of the run
+                error = LMError("provider", f"{type(failure).__name__}: {failure}")
+            except asyncio.CancelledError:  # nobody will know what came
+                self._record_attempt(key, role, None, worst)
+                raise
+            self._record_attempt(key, role, error, worst if error.kind.maybe_billed else Spend())
+            return None, error
+        finally:
+            self._reserved.prompt_tokens -= worst.prompt_tokens
+            self._reserved.completion_tokens -= worst.completion_tokens
+            self._reserved.usd -= worst.usd
+
+    def _record_attempt(self, key: str, role: str, error: LMError | None, billed: Spend) -> None:
+        """One that gave no answer, with what it may cost at worst. error: None if its outcome is unknown."""
+        self.sent.prompt_tokens += billed.tokens
+        self.sent.usd += billed.usd
+        self.store.write(
+            "insert into attempts (run_id, key, role, process, outcome, message, prompt_tokens, usd) "
+            "values (?, ?, ?, ?, ?, ?, ?, ?)",
+            self.run_id, key, role, self._process, error.kind if error else None, str(error)[:500] if error else None,
+            billed.tokens, billed.usd,
+        )  # fmt: skip
+
+    async def _settle(
+        self, key: str, role: str, lm: LM, request: Request, response: Response | None, error: LMError | None,
+        begun: float,
+    ) -> Settled:  # fmt: skip
+        seconds, attempts = time.monotonic() - begun, self._failed.pop(key, 0) + 1
+        outcome = error.kind if error else response.finish if response else "empty"
+        prompt = min(response.prompt_tokens, MOST_TOKENS) if response else 0
+        completion = min(response.completion_tokens, MOST_TOKENS) if response else 0
+        usd = response.usd if response and response.usd is not None else lm.price(prompt, completion) or 0.0
+        done = self.store.write(
+            "insert or replace into calls values (?, ?, 'lm', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            self.run_id, key, role, lm.identity, self._request_text(request),
+            None if response is None else dumps(response.as_dict()), outcome,
+            str(error)[:500] if error else None, attempts, prompt, completion, usd, seconds,
+        )  # fmt: skip
+        if response and not response.estimated and prompt > (expected := self._prompt_tokens(lm, request)):
+            self._too_low[lm.identity] = self._too_low.get(lm.identity, 1.0) * prompt / expected
+        self.sent.prompt_tokens += prompt
+        self.sent.completion_tokens += completion
+        self.sent.usd += usd
+        self._touch(key)
+        self._count(role, 1, prompt, completion, usd, seconds)
+        await asyncio.shield(done)
+        self._watch(key, error)
+        self._tell(key, role, lm.identity, outcome, False, attempts, prompt, completion, usd, seconds)
+        return Settled(response, error, False, attempts, usd, seconds)
+
+    def _watch(self, key: str, error: LMError | None) -> None:
+        """Stop the run when the server seems dead, and forget those failures, so that a resumed run asks again."""
+        if error is None or not error.kind.dead_server:
+            self._dead_in_a_row.clear()
+            return
+        self._dead_in_a_row.append(key)
+        if self.stopping is None and len(self._dead_in_a_row) >= DEAD_AFTER:
+            self.stopping = ServerDead(f"{DEAD_AFTER} calls in a row failed, the last with: {error}")
+        if isinstance(self.stopping, ServerDead):
+            for dead in self._dead_in_a_row:
+                self.store.write("delete from calls where run_id = ? and key = ?", self.run_id, dead)
+            self._dead_in_a_row.clear()
+            raise self.stopping
+
+    def _request_text(self, request: Request) -> str:
+        """The request with its large texts replaced by their hashes; `workbench show` puts them back."""
+        body = request.as_dict()
+        body["messages"] = [
+            {**m, "content": {"text": self.store.text(m["content"])}} if _is_large(m) else m for m in body["messages"]
+        ]
+        return dumps(body)
+
+    def _count(self, role: str, calls: int, prompt: int, completion: int, usd: float, seconds: float) -> None:
+        for spend in (self.spent, self.by_role[role]):
+            spend.add(Spend(calls, 0, prompt, completion, usd, seconds))
+        self.largest_prompt[role] = max(prompt, self.largest_prompt.get(role, 0))
+
+    def _tell(self, *values: Any) -> None:
+        self.on_call(CallInfo(*values))
+
+    def _pause(self, attempt: int, error: LMError | None) -> float:
+        """Seconds before the next attempt: what the server asked for, else doubling; both with jitter."""
+        asked = error.retry_after if error else None
+        wait = 0.25 * 2**attempt if asked is None or asked < 0 else min(asked, LONGEST_WAIT)
+        return wait * self._jitter.uniform(1.0, 1.25)
+
+    # Other effects
+
+    async def effect(self, kind: str, content: Any, run: Callable[[], Awaitable[Any]]) -> Any:
+        """Run an effect that is no LM call (a tool, sandboxed code) once, and journal its JSON result.
+
+        content identifies it (name, arguments, example, ordinal). An exception is not journalled.
+        """
+        import hashlib
+
+        key = hashlib.sha256(dumps([kind, content]).encode()).hexdigest()[:32]
+        row = self.store.row("select response from calls where run_id = ? and key = ?", self.run_id, key)
+        if row is not None:
+            return json.loads(row["response"])
+        if self.stopping is not None:
+            raise self.stopping
+        begun = time.monotonic()
+        result = await run()
+        text = dumps(result)
+        await self.store.write(
+            "insert or replace into calls values (?, ?, ?, 'task', '', ?, ?, 'ok', null, 0, 0, 0, 0, ?)",
+            self.run_id, key, kind, dumps(content), text, time.monotonic() - begun,
+        )  # fmt: skip
+        return json.loads(text)  # what a replay would give, byte for byte
+
+    def summary(self) -> dict[str, Any]:
+        """What the report and `--json` call `spent`."""
+        return {
+            **self.spent.as_dict(),
+            "seconds": round(self.seconds, 3),
+            **self.bill.as_dict(),
+            "by_role": {
+                role: {**spend.as_dict(), "largest_prompt": self.largest_prompt.get(role, 0)}
+                for role, spend in sorted(self.by_role.items())
+            },
+        }
+
+
+def _is_large(message: dict[str, Any]) -> bool:
+    content = message.get("content")
+    return isinstance(content, str) and len(content) > LARGE

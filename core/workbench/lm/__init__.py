@@ -1,0 +1,43 @@
+"""Language models: the contract of one attempt, and the models of a run.
+
+One attempt a call: nothing here retries, counts or stores.
+"""
+
+from workbench.lm.http import is_loopback, is_reasoning, kind_of_status, own_price, redacted
+from workbench.lm.pool import LMPool, lm_prefixes, make_lm, split_model
+from workbench.lm.protocol import (
+    LM,
+    MOST_TOKENS,
+    CanEmbed,
+    HasWeights,
+    Message,
+    Request,
+    Response,
+    check_embeds,
+    check_extra,
+    estimate_tokens,
+    own_seed,
+)
+
+__all__ = [
+    "LM",
+    "Request",
+    "Response",
+    "Message",
+    "CanEmbed",
+    "HasWeights",
+    "LMPool",
+    "make_lm",
+    "split_model",
+    "lm_prefixes",
+    "MOST_TOKENS",
+    "check_embeds",
+    "check_extra",
+    "estimate_tokens",
+    "own_seed",
+    "is_loopback",
+    "is_reasoning",
+    "kind_of_status",
+    "own_price",
+    "redacted",
+]

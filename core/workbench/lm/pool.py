@@ -1,0 +1,68 @@
+"""Language models made from their settings, by the plugins that provide them: one object for each distinct setting."""
+
+from __future__ import annotations
+
+from workbench.errors import PluginError
+from workbench.lm.protocol import LM
+from workbench.plugins import plugins
+from workbench.spec import LMSpec
+
+
+class LMPool:
+    """The language models of a run, one object for each distinct setting."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, LM] = {}
+        self._by_object: dict[int, tuple[LMSpec, LM]] = {}
+
+    def get(self, spec: LMSpec) -> LM:
+        known = self._by_object.get(id(spec))
+        if known is not None and known[0] is spec:
+            return known[1]  # the usual case, without writing the settings out
+        key = self._key(spec)
+        if key not in self._made:
+            self._made[key] = make_lm(spec)
+        if len(self._by_object) < 1024:
+            self._by_object[id(spec)] = (spec, self._made[key])
+        return self._made[key]
+
+    async def release(self, spec: LMSpec) -> None:
+        """Close a model that is not needed for a while; it is made anew when it is."""
+        lm = self._made.pop(self._key(spec), None)
+        if lm is not None:
+            self._by_object = {at: known for at, known in self._by_object.items() if known[1] is not lm}
+            await lm.aclose()
+
+    def _key(self, spec: LMSpec) -> str:
+        # What the request carries does not make another model: equal weights are loaded once, and batched together.
+        return spec.model_dump_json(exclude={"temperature", "max_tokens", "timeout", "attempts"})
+
+    async def aclose(self) -> None:
+        for lm in self._made.values():
+            await lm.aclose()
+        self._made.clear()
+        self._by_object.clear()
+
+
+def split_model(model: str) -> tuple[str, str]:
+    """(prefix of a provider, rest) of `prefix/rest` or `prefix:rest`; ("*", model) if no provider has the prefix."""
+    known = plugins().names("lms")
+    for mark in ("/", ":"):
+        prefix, found, rest = model.partition(mark)
+        if found and prefix in known:
+            return prefix, rest
+    if "*" not in known:
+        raise PluginError(f"no LM provider serves '{model}'; known prefixes: {', '.join(lm_prefixes())}")
+    return "*", model
+
+
+def lm_prefixes() -> list[str]:
+    """The prefixes of providers that people write; not that of who serves all the others, nor those that an optimizer sets
+    while it trains."""
+    return [name for name in plugins().names("lms") if name not in ("*", "policy")]
+
+
+def make_lm(spec: LMSpec) -> LM:
+    """The language model for these settings. Raises PluginError, or SpecError for settings it does not take."""
+    prefix, rest = split_model(spec.model)
+    return plugins().get("lms", prefix)(rest, spec)

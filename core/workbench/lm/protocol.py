@@ -1,0 +1,180 @@
+"""Language models as the core sees them: one Request in, one Response out, one attempt a call.
+
+Providers (plugins) implement `LM`. They never retry, cache or count: the ledger does that for all of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+from workbench.errors import SpecError
+
+#: A server that counts more tokens for one call is wrong, and SQLite has no room for any number.
+MOST_TOKENS = 2**40
+Message = Mapping[str, Any]  # {"role": "system" | "user" | "assistant" | "tool", "content": str, ...}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One chat completion.
+
+    replica: index of a fresh sample. Requests that differ only in it are different draws, and each is
+    journalled on its own; it is never sent to the model, but providers that take a seed derive theirs from it.
+    """
+
+    messages: tuple[Message, ...]
+    temperature: float = 0.0
+    max_tokens: int = 512
+    top_p: float = 1.0
+    stop: tuple[str, ...] = ()
+    replica: int = 0
+    tools: tuple[Mapping[str, Any], ...] = ()
+    response_format: Mapping[str, Any] | None = None
+    logprobs: bool = False
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """All fields that differ from their defaults, in a fixed order; what `key` hashes and the store keeps."""
+        out: dict[str, Any] = {"messages": [dict(m) for m in self.messages], "max_tokens": self.max_tokens}
+        if self.temperature:
+            out["temperature"] = self.temperature
+        if self.top_p != 1.0:
+            out["top_p"] = self.top_p
+        if self.stop:
+            out["stop"] = list(self.stop)
+        if self.replica:
+            out["replica"] = self.replica
+        if self.tools:
+            out["tools"] = [dict(t) for t in self.tools]
+        if self.response_format is not None:
+            out["response_format"] = dict(self.response_format)
+        if self.logprobs:
+            out["logprobs"] = True
+        if self.extra:
+            out["extra"] = dict(self.extra)
+        return out
+
+    def key(self, identity: str) -> str:
+        """The content key under which the answer is journalled; identity: the model and where it is served."""
+        body = _encode([identity, self.as_dict()])
+        # A lone surrogate in the data must not stop the run, so it is escaped rather than refused.
+        return hashlib.sha256(body.encode("utf-8", "backslashreplace")).hexdigest()[:32]
+
+
+_encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """One answer.
+
+    finish: `stop`, `length` (cut at max_tokens), `refusal`, `empty` (no text at all), `tool_calls`.
+    usd: None where the price is unknown. token_ids, logprobs: one a completion token, where the provider
+    gives them; prompt_ids likewise. They make a trace into a rollout that training can use: token_ids include the
+    end token and tokens of a stop string that `text` leaves out, and logprobs are the model's own, before
+    temperature and top_p.
+    """
+
+    text: str
+    finish: str = "stop"
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    usd: float | None = None
+    tool_calls: tuple[Mapping[str, Any], ...] = ()
+    prompt_ids: tuple[int, ...] | None = None
+    token_ids: tuple[int, ...] | None = None
+    logprobs: tuple[float, ...] | None = None
+    estimated: bool = False  # token counts were estimated: the server gave none
+
+    def as_dict(self) -> dict[str, Any]:
+        out: dict[str, Any] = {"text": self.text, "finish": self.finish}
+        for name in ("tool_calls", "prompt_ids", "token_ids", "logprobs"):
+            value = getattr(self, name)
+            if value:
+                out[name] = list(value)
+        if self.estimated:
+            out["estimated"] = True
+        return out
+
+
+@runtime_checkable
+class LM(Protocol):
+    """A language model that plugins provide.
+
+    identity: what the answer depends on besides the request: model, address, revision. No secrets: it is stored.
+    concurrency: how many requests may be in flight at first; the ledger lowers it on 429.
+    An LM may also have `ready()`: it raises LMError where nothing could be sent from here, for want of a key. It is asked
+    before a run pays for anything, and before each call, which then does not count.
+    An LM may also have `assumed_free`, True where its price is 0 for no better reason than that its server is on this machine:
+    where there is a ceiling in dollars, the user is told that it does not hold such calls.
+    An LM that remembers its answers may also have `recall(request, response)`: it is told of those that came from the
+    journal, so that a resumed run goes on as the first one did.
+    """
+
+    identity: str
+    concurrency: int
+
+    async def complete(self, request: Request) -> Response:
+        """Send the request once. Raise LMError on failure; never retry, never sleep for a rate limit."""
+        ...
+
+    def price(self, prompt_tokens: int, completion_tokens: int) -> float | None:
+        """US dollars for so many tokens; 0.0 for a local model; None if unknown."""
+        ...
+
+    async def aclose(self) -> None: ...
+
+
+@runtime_checkable
+class HasWeights(Protocol):
+    """An LM whose weights this machine can read, in the Hugging Face format: optimizers may train them.
+
+    weights: the folder, or a hub id. with_weights(folder): what of its `LMSpec` to change, so that it runs others.
+    """
+
+    weights: str
+
+    def with_weights(self, folder: str) -> Mapping[str, Any]: ...
+
+
+@runtime_checkable
+class CanEmbed(Protocol):
+    """An LM that can also turn texts into vectors.
+
+    embed: one vector a text, all of one length, and the number of tokens that were read. Raises LMError as `complete` does.
+    """
+
+    async def embed(self, texts: Sequence[str]) -> tuple[Sequence[Sequence[float]], int]: ...
+
+
+def check_extra(extra: Mapping[str, Any], model: str) -> None:
+    """Refuse, among a provider's settings, those that every request brings along. Raises SpecError."""
+    if refused := {"temperature", "max_tokens", "max_completion_tokens"} & extra.keys():
+        raise SpecError(f"'{min(refused)}' cannot be set for {model}", path=("extra",),
+                        hint="Write temperature and max_tokens under lm, not under extra.")  # fmt: skip
+
+
+def own_seed(body: dict[str, Any], request: Request) -> None:
+    """A fixed seed must not make all replicas the same draw."""
+    if request.replica and isinstance(body.get("seed"), int):
+        body["seed"] += request.replica
+
+
+def estimate_tokens(messages: tuple[Message, ...]) -> int:
+    """A cautious count for reservations: a token for three bytes, as a character of Chinese takes, and four a
+    message."""
+    return sum(
+        len(f"{m.get('content') or ''}{m.get('tool_calls') or ''}".encode("utf-8", "surrogatepass")) // 3 + 4
+        for m in messages
+    )
+
+
+def check_embeds(lm: LM, name: str) -> None:
+    """Raises SpecError for a language model that cannot embed texts."""
+    if not isinstance(lm, CanEmbed):
+        raise SpecError(f"{name} cannot embed texts", hint="Name a model behind openai/, local/, ollama/, "
+                        "hosted_vllm/, hf: or litellm/ as embedder.")  # fmt: skip

@@ -1,0 +1,21 @@
+"""Whether the gain is real: statistics, leakage, reuse of sealed rows, and the report.
+
+This room reads, and decides nothing that a search sees.
+"""
+
+from workbench.proof.report import Report, build_report, sealed_row_keys
+from workbench.proof.reuse import level_after, record_test
+from workbench.proof.statistics import Proof, describe, interval, paired_proof, smallest_binary_gain
+
+__all__ = [
+    "Report",
+    "build_report",
+    "sealed_row_keys",
+    "Proof",
+    "paired_proof",
+    "describe",
+    "interval",
+    "smallest_binary_gain",
+    "record_test",
+    "level_after",
+]

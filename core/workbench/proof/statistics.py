@@ -1,0 +1,372 @@
+"""The statistics of the proof: is the winner better than the baseline on the sealed test rows?
+
+Both sides ran on the same rows, so everything here is paired. Nothing is drawn at random. numpy and scipy are imported
+when first needed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+#: Names of the tests, as reports print them.
+MCNEMAR = "McNemar, exact"
+BOUNDED_MEAN = "mean of bounded differences"
+
+#: Distance between the points at which the integral of `mean_p` is summed.
+STEP = 0.08
+
+
+@dataclass(frozen=True)
+class Proof:
+    """A paired comparison of scores in [0, 1].
+
+    n: units that count: clusters of rows, mostly of one row each. n_rows: rows in them. n_excluded: rows left out
+    because infrastructure failed on either side. baseline_mean, winner_mean, diff: means over the units, with a 95%
+    interval of the difference. p: two-sided, by `test`. alpha: the level that p was held against. shown: diff is above
+    0, p below alpha and the interval above 0, with the worst taken for what went unanswered too. smallest_gain: the
+    true gain that a test of this size shows in 4 of 5 cases, given how much the units scatter; None where the units
+    do not scatter, or are too few for any gain to be shown. n_one_sided: of the rows left out, those that one side
+    answered. Whoever is slow may be slow on the rows that it gets wrong: a gain is shown only if it also is with the
+    winner scored 0 and the baseline scored 1 where they did not answer, and the interval holds whatever they would
+    have scored there.
+    """
+
+    n: int
+    n_rows: int
+    n_excluded: int
+    baseline_mean: float
+    winner_mean: float
+    diff: float
+    ci95: tuple[float, float]
+    p: float
+    test: str
+    wins: int
+    losses: int
+    ties: int
+    shown: bool
+    smallest_gain: float | None
+    n_one_sided: int = 0
+    alpha: float = 0.05
+
+
+def paired_proof(
+    baseline: Sequence[float | None],
+    winner: Sequence[float | None],
+    *,
+    clusters: Sequence[Hashable] | None = None,
+    alpha: float = 0.05,
+) -> Proof:
+    """Compare paired scores in [0, 1].
+
+    baseline, winner: one score a row, None where infrastructure failed. clusters: one key a row; rows with the same key
+    count once, with the mean of their scores (default: each row by itself). alpha: the level of the test.
+    Raises ValueError if the lengths differ, or for a score that is not in [0, 1].
+    """
+    if len(baseline) != len(winner) or (clusters is not None and len(clusters) != len(baseline)):
+        raise ValueError(f"scores must be paired: {len(baseline)} against {len(winner)}")
+    keys = range(len(baseline)) if clusters is None else clusters
+    rows = list(zip(keys, baseline, winner, strict=True))
+    answered = [(key, a, b) for key, a, b in rows if a is not None and b is not None]
+    one_sided = sum((a is None) != (b is None) for _, a, b in rows)
+    if not answered:
+        return Proof(0, 0, len(rows), 0.0, 0.0, 0.0, (0.0, 0.0), 1.0, "none", 0, 0, 0, False, None, one_sided, alpha)
+    found = _compare(_units(answered), alpha)
+    shown, interval_ = found.is_beyond_chance(alpha), found.interval
+    if one_sided:
+        worst, best = (_compare(_units(_completed(rows, a, b)), alpha) for a, b in ((1.0, 0.0), (0.0, 1.0)))
+        shown = shown and worst.is_beyond_chance(alpha)
+        interval_ = (min(worst.interval[0], interval_[0]), max(best.interval[1], interval_[1]))
+    differences, n = found.differences, len(found.differences)
+    wins, losses = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
+    return Proof(
+        n=n, n_rows=len(answered), n_excluded=len(rows) - len(answered), baseline_mean=found.means[0],
+        winner_mean=found.means[1], diff=found.diff, ci95=interval_, p=found.p, test=found.test, wins=wins,
+        losses=losses, ties=n - wins - losses, shown=shown, n_one_sided=one_sided, alpha=alpha,
+        smallest_gain=_smallest_gain(differences, found.test == MCNEMAR, alpha),
+    )  # fmt: skip
+
+
+def _completed(
+    rows: Sequence[tuple[Hashable, float | None, float | None]], baseline: float, winner: float
+) -> list[tuple[Hashable, float, float]]:
+    """The rows that at least one side answered, with these scores for the other."""
+    return [
+        (key, baseline if a is None else a, winner if b is None else b)
+        for key, a, b in rows
+        if a is not None or b is not None
+    ]
+
+
+@dataclass(frozen=True)
+class _Comparison:
+    differences: list[float]
+    means: tuple[float, float]
+    diff: float
+    interval: tuple[float, float]
+    p: float
+    test: str
+
+    def is_beyond_chance(self, alpha: float) -> bool:
+        return self.diff > 0 and self.p < alpha and self.interval[0] > 0
+
+
+def _units(rows: Sequence[tuple[Hashable, float, float]]) -> list[tuple[float, float]]:
+    """The mean scores of each cluster, in the order of their first rows."""
+    found: dict[Hashable, list[tuple[float, float]]] = {}
+    for key, a, b in rows:
+        if not (0 <= a <= 1 and 0 <= b <= 1):
+            raise ValueError("scores must be numbers in [0, 1]; write None for a row that could not be scored")
+        found.setdefault(key, []).append((a, b))
+    return [
+        (math.fsum(a for a, _ in pairs) / len(pairs), math.fsum(b for _, b in pairs) / len(pairs))
+        for pairs in found.values()
+    ]
+
+
+def _compare(units: Sequence[tuple[float, float]], alpha: float) -> _Comparison:
+    n = len(units)
+    differences = [round(b - a, 12) for a, b in units]  # 0.3 - 0.2 and 0.2 - 0.1 are a tie
+    means = (math.fsum(a for a, _ in units) / n, math.fsum(b for _, b in units) / n)
+    diff = math.fsum(differences) / n
+    if all(value in (0.0, 1.0) for unit in units for value in unit):
+        wins, losses = differences.count(1.0), differences.count(-1.0)
+        return _Comparison(differences, means, diff, tango_interval(wins, losses, n), mcnemar_p(wins, losses), MCNEMAR)
+    p = min(1.0, 2 * min(mean_p(differences, -1.0), mean_p([-d for d in differences], -1.0)))
+    return _Comparison(differences, means, diff, mean_interval(differences, -1.0, 1.0), p, BOUNDED_MEAN)
+
+
+def _root(function: Callable[[float], float], low: float, high: float) -> float:
+    """Where a function with different signs at both ends is 0."""
+    from scipy.optimize import brentq
+
+    found: Any = brentq(function, low, high)
+    return float(found)
+
+
+# Scores of 0 and 1
+
+
+def mcnemar_p(wins: int, losses: int) -> float:
+    """Exact two-sided McNemar: given the pairs that differ, wins are Binomial(wins + losses, 1/2)."""
+    if wins + losses == 0:
+        return 1.0
+    from scipy.stats import binomtest
+
+    return float(binomtest(wins, wins + losses, 0.5).pvalue)
+
+
+def tango_interval(wins: int, losses: int, n: int, level: float = 0.95) -> tuple[float, float]:
+    """The score interval of (wins - losses) / n for n pairs (Tango 1998, Statistics in Medicine 17, 891-908)."""
+    from scipy.special import ndtri
+
+    bound = float(ndtri((1 + level) / 2))
+
+    def distance(gain: float) -> float:
+        """Standard errors between the pairs seen and a true gain, the share of losses being the likeliest under it."""
+        b, c = (2 * n - wins + losses) * gain - wins - losses, -losses * gain * (1 - gain)
+        lost = (math.sqrt(max(0.0, b * b - 8 * n * c)) - b) / (4 * n)
+        variance = n * (2 * lost + gain * (1 - gain))
+        off = wins - losses - n * gain
+        return off / math.sqrt(variance) if variance > 0 else math.copysign(math.inf, off) if off else 0.0
+
+    diff, edge = (wins - losses) / n, 1 - 1e-9
+    low, high = -1.0, 1.0
+    if diff > -edge and distance(-edge) > bound:
+        low = _root(lambda gain: distance(gain) - bound, -edge, diff)
+    if diff < edge and distance(edge) < -bound:
+        high = _root(lambda gain: distance(gain) + bound, diff, edge)
+    return low, high
+
+
+# Graded scores
+
+
+def mean_p(values: Sequence[float], least: float) -> float:
+    """One-sided p-value of "the mean is at most 0" for values that cannot be below `least`, which is below 0.
+
+    Gaffke's test (2004; Learned-Miller and Thomas 2019, arXiv:1905.06208): the values, and one more that is the worst
+    possible, get random weights that are uniform on the simplex; p is the probability that the weighted sum is at most
+    0. A rank test has no level for a mean: many small gains and a few total losses make a small p at a mean of 0. This
+    one allows for losses that were not seen. It is exact for values that are `least` or one other number; that it
+    keeps its level for all others is a conjecture which no simulation has broken, ours in contrib/bench/promises/proof.py
+    among them.
+
+    The weights being exponentials E over their sum, p = P(sum of E * x <= 0), which is computed by integrating the
+    sum's Laplace transform along a line through its saddle point: tails are as exact as the middle.
+    """
+    import numpy as np
+
+    x = np.append(np.asarray(values, dtype=float), least)
+    if x.max() <= 0:
+        return 1.0
+    edge = 1 / x.min()
+
+    def slope(c: float) -> float:
+        return float((x / (1 - c * x)).sum() - 1 / c)
+
+    saddle = _root(slope, edge * (1 - 1e-13), edge * 1e-12)
+    height = -np.log1p(-saddle * x).sum()
+    width = 1 / math.sqrt(float(((x / (1 - saddle * x)) ** 2).sum()) + saddle**-2)
+
+    def integrand(t: Any) -> Any:
+        """At z = saddle + i * width * sinh(t): where the integrand falls slowly, the step grows with it."""
+        z = saddle + 1j * width * np.sinh(t)
+        return np.exp(-np.log(1 - np.multiply.outer(z, x)).sum(axis=-1) - height) / -z * width * np.cosh(t)
+
+    end = 3.0
+    while abs(integrand(end)) > 1e-13 * width / -saddle and end < 40:
+        end *= 1.25
+    points = integrand(np.linspace(0.0, end, math.ceil(end / STEP) + 1)).real
+    area = (points.sum() - (points[0] + points[-1]) / 2) * end / (len(points) - 1)  # converges exponentially
+    return min(1.0, max(0.0, math.exp(height) * float(area) / math.pi))
+
+
+def mean_interval(values: Sequence[float], least: float, most: float, level: float = 0.95) -> tuple[float, float]:
+    """The interval of a mean of values in [least, most] that belongs to `mean_p`: what neither side's test rejects."""
+    tail, mean = (1 - level) / 2, math.fsum(values) / len(values)
+
+    def end(sign: float, worst: float) -> float:
+        """How far down (up, with sign -1) the mean may lie."""
+        if abs(worst - mean) < 1e-9:
+            return worst
+
+        def excess(guess: float) -> float:
+            return mean_p([sign * (v - guess) for v in values], sign * (worst - guess)) - tail
+
+        return _root(excess, worst + sign * 1e-9, mean)
+
+    return end(1.0, least), end(-1.0, most)
+
+
+# What a test of this size can show
+
+
+def _smallest_gain(differences: Sequence[float], binary: bool, alpha: float) -> float | None:
+    """The true gain that this test shows with 80% power, or None.
+
+    For 0/1 scores: the exact power of McNemar's test, at the share of discordant pairs that was seen (at least 5
+    pairs, so that few changes do not look like certainty), or at the gain itself where that is larger. Else the gain
+    at which a sample shaped like this one is still shown with its mean 0.84 standard errors too low.
+    """
+    n = len(differences)
+    if binary:
+        return smallest_binary_gain(n, max(sum(d != 0 for d in differences), 5) / n, alpha)
+    from scipy.special import ndtri
+
+    mean = math.fsum(differences) / n
+    deviation = math.sqrt(math.fsum((d - mean) ** 2 for d in differences) / max(1, n - 1))
+    if deviation < 1e-9:
+        return None
+
+    def excess(gain: float) -> float:
+        return mean_p([d - mean + gain for d in differences], -1.0) - alpha / 2
+
+    if excess(1.0) > 0:
+        return None
+    gain = _root(excess, 0.0, 1.0) + float(ndtri(0.8)) * deviation / math.sqrt(n)
+    return gain if gain <= 1 else None
+
+
+def smallest_binary_gain(n: int, share: float, alpha: float = 0.05) -> float | None:
+    """The gain that McNemar's test of n pairs shows with 80% power where `share` of the pairs differ (more, where the gain
+    itself is larger); None where there is none."""
+    import numpy as np
+    from scipy.stats import binom
+
+    if not n:
+        return None
+    pairs = np.arange(n + 1)  # discordant pairs, and how many of them must be wins for p < alpha
+    needed = binom.isf(alpha / 2, pairs, 0.5) + 1
+
+    def power(gain: float) -> float:
+        mixed = min(1.0, max(share, gain))
+        return float(binom.pmf(pairs, n, mixed) @ binom.sf(needed - 1, pairs, (1 + gain / mixed) / 2))
+
+    if power(1.0) < 0.8:
+        return None
+    low, high = 0.0, 1.0
+    for _ in range(20):  # the power grows with the gain: bisect
+        middle = (low + high) / 2
+        low, high = (low, middle) if power(middle) >= 0.8 else (middle, high)
+    return high
+
+
+# Costs, and one side alone
+
+
+@dataclass(frozen=True)
+class Saving:
+    """A paired comparison of what a row costs, in the units of `objective`: usd, tokens, calls or latency.
+
+    diff: winner's mean minus baseline's, below 0 where the winner is cheaper, with a 95% interval. The test is that of
+    graded scores, with costs scaled by the largest one seen: it takes for granted that no row costs more than that.
+    """
+
+    objective: str
+    n: int
+    baseline_mean: float
+    winner_mean: float
+    diff: float
+    ci95: tuple[float, float]
+    p: float
+    shown: bool
+
+
+def paired_saving(
+    objective: str, baseline: Sequence[float], winner: Sequence[float], *,
+    clusters: Sequence[Hashable] | None = None, alpha: float = 0.05,
+) -> Saving:  # fmt: skip
+    """Compare paired costs: one a row and side, none below 0. clusters, alpha: as of `paired_proof`."""
+    scale = max([*baseline, *winner], default=0.0)
+    if scale <= 0:
+        return Saving(objective, len(baseline), 0.0, 0.0, 0.0, (0.0, 0.0), 1.0, False)
+    keys = range(len(baseline)) if clusters is None else clusters
+    units = _units([(k, b / scale, a / scale) for k, a, b in zip(keys, baseline, winner, strict=True)])
+    saved = [round(a - b, 12) for b, a in units]
+    p = min(1.0, 2 * min(mean_p(saved, -1.0), mean_p([-d for d in saved], -1.0)))
+    low, high = mean_interval(saved, -1.0, 1.0)
+    means = [float(scale * math.fsum(side) / len(units)) for side in zip(*units, strict=True)]
+    return Saving(
+        objective, len(units), means[1], means[0], means[0] - means[1], (-scale * high, -scale * low), p,
+        math.fsum(saved) > 0 and p < alpha and low > 0,
+    )  # fmt: skip
+
+
+def interval(scores: Sequence[float]) -> tuple[float, float]:
+    """95% interval of one mean: Wilson's for 0/1 scores, else that of `mean_interval`. (0, 1) for no scores."""
+    n = len(scores)
+    if not n:
+        return 0.0, 1.0
+    if not all(s in (0.0, 1.0) for s in scores):
+        return mean_interval(scores, 0.0, 1.0)
+    z, share = 1.959963984540054, math.fsum(scores) / n
+    centre = (share + z * z / (2 * n)) / (1 + z * z / n)
+    half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / (1 + z * z / n)
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def describe(proof: Proof) -> str:
+    """The proof in one sentence."""
+    if not proof.n:
+        return "The gain is not shown: no test row could be scored on both sides."
+    rows = f"{proof.n_rows} sealed test rows"
+    if proof.n < proof.n_rows:
+        rows += f" in {proof.n} clusters, each of which counts once"
+    rows += f" ({proof.n_excluded} more left out)" if proof.n_excluded else ""
+    numbers = f"{proof.diff:+.3f} [{proof.ci95[0]:+.3f}, {proof.ci95[1]:+.3f}], p = {proof.p:.2g} ({proof.test})"
+    if proof.shown:
+        return f"The gain is shown: {numbers}, on {rows}."
+    if not proof.wins and not proof.losses:
+        return f"The gain is not shown: baseline and winner scored the same on each of {rows}."
+    if proof.diff > 0 and proof.p < proof.alpha and proof.n_one_sided:
+        return (f"The gain is not shown: {numbers}, on {rows}; but {proof.n_one_sided} of those left out were answered by "
+                "one side alone, and with the worst taken for the other it is not shown.")  # fmt: skip
+    power = f"this test would have found a gain of about {proof.smallest_gain or 0:.2g} in 4 of 5 cases"
+    if proof.smallest_gain is None:
+        power = "a test of this size cannot show a gain; use more test rows"
+    if proof.diff > 0 and proof.alpha <= proof.p < 0.05:
+        power = f"these rows were tested before, so p must be below {proof.alpha:.2g}"
+    return f"The gain is not shown: {numbers}, on {rows}; {power}."

@@ -1,0 +1,45 @@
+"""The course of a run: preflight, start, resume, winner, sealed test; and what stored runs tell.
+
+The only room that knows the whole order.
+"""
+
+from workbench.run.cost_estimate import estimate
+from workbench.run.doctor import checks, origins
+from workbench.run.evaluate_once import evaluate_file, run_single, with_evaluator
+from workbench.run.history import (
+    call_texts,
+    candidate_workflow,
+    candidates,
+    export_candidate,
+    lineage,
+    status_of,
+    worst_rows,
+)
+from workbench.run.preflight import wrong_in_file
+from workbench.run.session import Options
+from workbench.run.start import obstacles, optimize, prepare, prepare_stored, resume
+from workbench.run.train_rows import train_scores
+
+__all__ = [
+    "Options",
+    "optimize",
+    "resume",
+    "prepare",
+    "prepare_stored",
+    "obstacles",
+    "run_single",
+    "evaluate_file",
+    "with_evaluator",
+    "estimate",
+    "call_texts",
+    "candidate_workflow",
+    "candidates",
+    "export_candidate",
+    "lineage",
+    "status_of",
+    "worst_rows",
+    "train_scores",
+    "checks",
+    "origins",
+    "wrong_in_file",
+]

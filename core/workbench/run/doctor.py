@@ -1,0 +1,124 @@
+"""What `workbench doctor` checks: versions with known faults, plugins, the disk, and where settings come from."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import shutil
+import sqlite3
+import sys
+import sysconfig
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from workbench.distribution import NAME
+from workbench.errors import SandboxError
+from workbench.plugins import plugins
+from workbench.runtime import open_sandbox
+from workbench.spec import Setting, Spec, config_settings, environment_settings, load_spec
+
+#: Releases that stole credentials.
+_STOLEN = {"litellm": {"1.82.7", "1.82.8"}}
+
+
+@dataclass(frozen=True)
+class Check:
+    name: str
+    status: Literal["ok", "warn", "fail"]
+    message: str
+
+
+def checks() -> list[Check]:
+    """All checks, cheap ones only; nothing is sent anywhere."""
+    found = [Check("python", "ok", sys.version.split()[0]), _sqlite(), _disk(), *_packages(), *_plugins(), _sandbox()]
+    found += [Check("executable .pth", "warn", f"{p} runs code at every start of Python") for p in _executable_pth()]
+    return found
+
+
+def _sqlite() -> Check:
+    version = sqlite3.sqlite_version
+    if sqlite3.sqlite_version_info < (3, 51, 3):
+        return Check("sqlite", "warn", f"{version}; before 3.51.3 two processes that write and checkpoint at the same "
+                     "moment can, rarely, corrupt a WAL file. Let one run at a time use a database.")  # fmt: skip
+    return Check("sqlite", "ok", version)
+
+
+def _disk() -> Check:
+    free = shutil.disk_usage(".").free / 1e9
+    return Check("disk", "ok" if free > 1 else "warn", f"{free:.1f} GB free here")
+
+
+def _packages() -> Iterator[Check]:
+    for name in ("dspy", "litellm", "optuna", "pydantic", "aiohttp"):
+        try:
+            version = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            yield Check(name, "fail", f"not installed; install {NAME} again")
+            continue
+        if version in _STOLEN.get(name, ()):
+            yield Check(name, "fail", f"{version} stole credentials: uninstall it and change your keys")
+        else:
+            yield Check(name, "ok", version)
+
+
+def _plugins() -> Iterator[Check]:
+    for info in plugins().infos:
+        if info.error:
+            yield Check(f"plugin {info.name}", "warn", f"set aside: {info.error}")
+    yield Check("plugins", "ok", f"{sum(not i.error for i in plugins().infos)} loaded")
+
+
+def _sandbox() -> Check:
+    """Opens the sandbox, which attacks itself: the level is what was measured just now."""
+    import asyncio
+
+    async def level() -> str:
+        sandbox = await open_sandbox()
+        await sandbox.aclose()
+        return f"{sandbox.name}, level {sandbox.level}, measured by its self-test"
+
+    try:
+        return Check("sandbox", "ok", asyncio.run(level()))
+    except SandboxError as error:
+        return Check("sandbox", "warn", error.message)
+
+
+def _executable_pth() -> Iterator[str]:
+    """`.pth` files with a line that is executed: how one stolen release spread."""
+    for path in sorted(Path(sysconfig.get_paths()["purelib"]).glob("*.pth")):
+        try:
+            lines = path.read_text(errors="replace").splitlines()
+        except OSError:
+            continue
+        if any(line.startswith(("import ", "import\t")) for line in lines) and path.name != "distutils-precedence.pth":
+            yield str(path)
+
+
+def origins(file: Path) -> list[Setting]:
+    """Every top-level setting of a workflow file and where its value comes from."""
+    spec, source = load_spec(file)
+    outside = {s.address: s for s in environment_settings()}
+    config = {s.address: s for s in config_settings()}
+    found = []
+    for name, field in Spec.model_fields.items():
+        value: Any = getattr(spec, name)
+        if name in source.value:
+            origin = f"{source.file}:{source.position((name,))[0]}"
+        elif name in config:
+            value, origin = config[name].value, config[name].origin
+        elif field.is_required():
+            continue
+        else:
+            origin = "default"
+        found.append(Setting(name, _short(value), origin))
+    return found + list(outside.values())
+
+
+def _short(value: Any) -> Any:
+    if hasattr(value, "model_dump"):
+        value = value.model_dump(exclude_none=True, exclude_defaults=True, by_alias=True)
+    elif isinstance(value, dict):
+        value = {key: _short(item) for key, item in value.items()}
+    text = str(value)
+    return text if len(text) <= 80 else text[:77] + "..."

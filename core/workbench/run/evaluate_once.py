@@ -1,0 +1,134 @@
+"""One example, or one split, without optimizing: what `workbench run` and `workbench eval` do."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from workbench.concurrency import run_course
+from workbench.errors import BudgetSpent, SpecError, suggest
+from workbench.ledger import Ledger
+from workbench.proof import interval, record_test, sealed_row_keys
+from workbench.run.start import prepare
+from workbench.run.train_rows import TrainRows
+from workbench.runtime import Consent, Runtime
+from workbench.spec import kept_surroundings
+from workbench.store import Store, dumps, now
+from workbench.study import Evaluation, Evaluator, Result, unanswered
+from workbench.task import Example, Task
+
+
+def run_single(path: Path, inputs: dict[str, str] | None, index: int | None, sets: Sequence[tuple[str, Any]],
+               database: str, consent: Consent | None = None) -> dict[str, Any]:  # fmt: skip
+    """Run a workflow on given inputs, or on a row of val; that row, the prediction, failure and spans. consent: asks a
+    person about a tool call that the policy wants to be asked about."""
+    _, _, task, _ = prepare(path, sets)
+    if inputs is not None:
+        for name in task.inputs:
+            if name not in inputs:
+                raise SpecError(f"the input '{name}' is missing", hint=f"Add --input {name}=...")
+        for name in inputs:
+            if name not in task.inputs:
+                raise SpecError(f"the workflow reads no input '{name}'", hint=suggest(name, task.inputs))
+        example = Example("command-line", inputs)
+    else:
+        if not 0 <= (index or 0) < len(task.dataset.val):
+            raise SpecError(f"val has rows 0 to {len(task.dataset.val) - 1}, not {index}")
+        example = task.dataset.val[index or 0]
+
+    async def job(evaluator: Evaluator) -> dict[str, Any]:
+        outcome = await evaluator.program(task.workflow).run(example)
+        return {
+            "row": dict(example.fields), "prediction": dict(outcome.prediction), "failure": outcome.failure,
+            "message": outcome.message, "spans": [span.as_dict() for span in outcome.trace.spans],
+        }  # fmt: skip
+
+    return with_evaluator(task, database, "run", job, consent)
+
+
+def evaluate_file(path: Path, split: str, sets: Sequence[tuple[str, Any]], database: str) -> dict[str, Any]:
+    """Score a workflow on one split. Of train the score of each row is kept, as in a run that optimizes."""
+    _, _, task, _ = prepare(path, sets)
+    rows = task.dataset.test.open() if split == "test" else getattr(task.dataset, split)
+    if not rows:
+        raise SpecError(f"{split} has no rows", hint="; ".join(task.dataset.warnings) or "Name another with --split.")
+
+    async def job(evaluator: Evaluator) -> dict[str, Any]:
+        ledger, program = evaluator.runtime.ledger, evaluator.program(task.workflow)
+        run = ledger.store.row("select run from runs where id = ?", ledger.run_id)
+        assert run is not None
+        kept = TrainRows(ledger.store, ledger.run_id, rows if split == "train" else ())
+        done = 0
+
+        async def scored(index: int) -> Result:
+            nonlocal done
+            result = await evaluator.run_one(program, rows[index])
+            kept.record(Evaluation(task.workflow, split, (result,), False))
+            done += 1
+            return result
+
+        try:
+            evaluation = Evaluation(task.workflow, split, tuple(await evaluator.gather(len(rows), scored)), True)
+        except BudgetSpent as error:
+            if split == "train" and done:
+                error.args = (f"{error}. The scores of {done} of {len(rows)} rows are kept as run {run['run']}",)
+            raise
+        if (error := unanswered(evaluation)) is not None:
+            raise error
+        if split == "test":  # who looks at sealed rows now and optimizes later has looked before
+            record_test(ledger.store, ledger.run_id, task.workflow.hash, sealed_row_keys(task, rows))
+        objectives = evaluation.objectives
+        return {
+            "run": run["run"], "split": split, "score": evaluation.score, "ci95": list(interval(evaluation.scores)), "n": len(rows),
+            "failures": evaluation.failures, "warnings": evaluator.faults.lines(), "cost": {k: v for k, v in objectives.items() if k != "score"},
+        }  # fmt: skip
+
+    return with_evaluator(
+        task,
+        database,
+        "eval",
+        job,
+        options={
+            "sets": [list(s) for s in sets],
+            "of": str(path.resolve()),
+            "outside": kept_surroundings(task.source),
+        },
+    )
+
+
+def with_evaluator(
+    task: Task,
+    database: str,
+    kind: str,
+    job: Callable[[Evaluator], Awaitable[dict[str, Any]]],
+    consent: Consent | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Do a job under a ledger of its own, so that its calls are recorded and billed like any others."""
+
+    async def course() -> dict[str, Any]:
+        store = Store(database)
+        try:
+            cursor = store.execute(
+                "insert into runs (run, name, status, started, spec, options, data_hash, seed) values (?, ?, ?, ?, ?, ?, ?, ?)",
+                secrets.token_hex(4), task.spec.name, kind, now(), task.source.text, dumps(options or {"sets": []}),
+                task.data_hash, task.spec.seed,
+            )  # fmt: skip
+            assert cursor.lastrowid is not None
+            ledger = Ledger(store, cursor.lastrowid, task.spec.budget)
+            runtime = Runtime(ledger, task.spec.lm, task.spec.roles, policy=task.spec.policy, consent=consent)
+            try:
+                result = await job(Evaluator(runtime, task.metric, task.spec.concurrency, source=task.source))
+            except BudgetSpent:
+                ledger.bill.check_answered()
+                raise
+            finally:
+                await runtime.aclose()
+                ledger.close()
+            return {**result, "spent": ledger.summary()}
+        finally:
+            store.close()
+
+    return run_course(course())

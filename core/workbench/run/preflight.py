@@ -1,0 +1,134 @@
+"""What would stop a run here although its file is valid: a key, a price, a package, a sandbox. No model is called to know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+
+from workbench.errors import SandboxError, SpecError, WorkbenchError, all_of
+from workbench.ledger import price_of
+from workbench.lm import is_loopback, make_lm, split_model
+from workbench.runtime import Runtime
+from workbench.spec import LMSpec, lm_spec
+from workbench.study import Optimizer, Study
+from workbench.task import Task, check_label_unread, check_lm, check_node_lms, variants
+from workbench.workflow import Workflow, all_nodes, task_lm
+
+
+def lms_of(task: Task) -> Iterator[LMSpec]:
+    """The language models that a run may ask: those of the nodes, also as `search:` may change them, and of the roles that the
+    file names."""
+    yield from _lms_in(task, task.workflow)
+    for _, workflow in variants(task.spec.search, task.workflow):
+        yield from _lms_in(task, workflow)
+    yield from task.spec.roles.values()
+
+
+def _lms_in(task: Task, workflow: Workflow) -> Iterator[LMSpec]:
+    for node in all_nodes(workflow):
+        if "lm" in type(node.config).model_fields:
+            own = getattr(node.config, "lm", None)
+            yield lm_spec(own) if own else task_lm(task.spec.lm, workflow)
+        for key in ("value_lm", "embedder"):
+            if own := getattr(node.config, key, None):
+                yield lm_spec(own)
+
+
+def check_choices(task: Task) -> None:
+    """Refuse under `search:` what is refused under the nodes: models that no provider serves, roles that the file lacks, and
+    labels that are read."""
+
+    def check(address: str, workflow: Workflow) -> None:
+        where = ("search", address)
+        try:
+            check_node_lms(workflow, task.spec.roles, task.source)
+            check_label_unread(workflow, task.metric, task.spec.data, task.source.error)
+            if address.partition(".")[0] == "lm":
+                check_lm(where, task_lm(task.spec.lm, workflow), task.source)
+        except SpecError as error:
+            raise task.source.error(where, error.message, error.hint) from error
+
+    all_of(partial(check, address, changed) for address, changed in variants(task.spec.search, task.workflow))
+
+
+def check_optimizers(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> None:
+    """Refuse optimizers that find nothing in the workflow that they could change. Raises SpecError."""
+    workflows = [task.workflow, *(changed for _, changed in variants(task.spec.search, task.workflow))]
+
+    def check(index: int, name: str, optimizer: Optimizer) -> None:
+        lacking = [optimizer.lacking(workflow) for workflow in workflows]
+        if all(lacking):
+            raise task.source.error(("optimize", index, name), f"`{name}` finds nothing here that it could change: the workflow "
+                                    f"lacks {lacking[0]}", f"Add one to nodes, or take `{name}` out.")  # fmt: skip
+
+    all_of(partial(check, index, *named) for index, named in enumerate(optimizers))
+
+
+def lm_warnings(task: Task) -> list[str]:
+    """Models that a ceiling in dollars does not hold, and names alone that lead to another server than `lm`."""
+    lms = {spec.model_dump_json(): spec for spec in lms_of(task)}.values()
+    return [*_not_counted(task, lms), *_elsewhere(task, lms)]
+
+
+def _not_counted(task: Task, lms: Iterable[LMSpec]) -> Iterator[str]:
+    if task.spec.budget.usd is None:
+        return
+    for spec in lms:
+        if _assumed_free(spec):
+            yield (f"the ceiling of ${task.spec.budget.usd:g} does not hold the calls of {spec.model}: its server is on this "
+                   "machine, so they count as free. If it passes them on to a service that bills them, write "
+                   "price: {input: ..., output: ...} (dollars per million tokens) beside its name; "
+                   "price: {input: 0, output: 0} if they are free.")  # fmt: skip
+
+
+def _assumed_free(spec: LMSpec) -> bool:
+    if spec.price is not None:
+        return False
+    if split_model(spec.model)[0] == "*":  # takes seconds to load
+        return is_loopback(spec.api_base)
+    return bool(getattr(make_lm(spec), "assumed_free", False))
+
+
+def _elsewhere(task: Task, lms: Iterable[LMSpec]) -> Iterator[str]:
+    """A name alone takes nothing from `lm`, above all not its server."""
+    own = task.spec.lm
+    for spec in lms:
+        if own.api_base and spec.model_fields_set == {"model"} and _prefix(spec) == _prefix(own):
+            yield (f"{spec.model} stands by its name alone, so it is not asked at {own.api_base}, the api_base of lm, but where "
+                   f"{_prefix(spec)}/... is asked by default. If lm's server serves it, write "
+                   f"{{model: {spec.model}, api_base: {own.api_base}}}.")  # fmt: skip
+
+
+def _prefix(spec: LMSpec) -> str:
+    return spec.model.partition("/")[0]
+
+
+def lms_not_ready(lms: Iterable[LMSpec], runtime: Runtime) -> Iterator[WorkbenchError]:
+    """What each language model lacks, e.g. its key."""
+    for spec in {spec.model_dump_json(): spec for spec in lms}.values():
+        try:
+            lm = runtime.pool.get(spec)
+            if (ready := getattr(lm, "ready", None)) is not None:
+                ready()
+            price_of(lm, 1, 1, runtime.ledger.budget.usd)
+        except WorkbenchError as error:
+            yield error
+
+
+def wrong_in_file(found: Iterable[WorkbenchError]) -> list[SpecError]:
+    """Of what stops a run, what its file must be changed for; the rest can be had, and the run be resumed."""
+    return [error for error in found if isinstance(error, SpecError) and not isinstance(error, SandboxError)]
+
+
+async def not_ready(task: Task, studies: Sequence[tuple[Study, Optimizer]]) -> list[WorkbenchError]:
+    """What each optimizer lacks; the mistakes in its settings at their place in the file. studies: in the file's order."""
+    found: list[WorkbenchError] = []
+    for index, (study, optimizer) in enumerate(studies):
+        try:
+            await optimizer.ready(study)
+        except SpecError as error:
+            place = ("optimize", index, study.name, *error.path)
+            found.append(task.source.error(place, error.message, error.hint) if type(error) is SpecError else error)
+        except WorkbenchError as error:
+            found.append(error)
+    return found

@@ -1,0 +1,394 @@
+"""The course of one run: baseline, optimizers, winner, sealed test, report; and what is stored and told of it."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import random
+import traceback
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from workbench.errors import BudgetSpent, Interrupted, LMError, PluginError, ServerDead, WorkbenchError, together
+from workbench.ledger import CallInfo, Ledger
+from workbench.lm import LMPool
+from workbench.plugins import plugins
+from workbench.proof import Report, build_report, record_test, sealed_row_keys
+from workbench.run.cost_estimate import too_small
+from workbench.run.preflight import lms_not_ready, lms_of, not_ready, wrong_in_file
+from workbench.run.train_rows import TrainRows
+from workbench.runtime import Runtime
+from workbench.store import RunLock, Store, dumps, now
+from workbench.study import Evaluation, Evaluator, Optimizer, Progress, Result, Study, needed_calls, pick, unanswered
+from workbench.task import Example, Task, write_workflow
+from workbench.workflow import Workflow
+
+#: Search never takes more than this share of a ceiling away from the proof.
+LARGEST_HOLD = 0.5
+Listener = Callable[[str, dict[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """What events tell of a run."""
+
+    run: str
+    name: str
+    database: str
+    budget: dict[str, Any]
+
+
+@dataclass
+class Options:
+    """What the command line adds to the file. Stored with the run, beside what environment and config add, so that a resumed
+    run has the same."""
+
+    sets: list[tuple[str, Any]] = field(default_factory=list)
+    out: str | None = None
+    keep_unproved: bool = False  # write the best candidate to `out` though its gain is not shown
+
+    @property
+    def path(self) -> Path:
+        """Where the better workflow goes."""
+        return Path(self.out or "optimized.yaml")
+
+    @property
+    def unproved_path(self) -> Path:
+        """Where the best candidate goes while `path` keeps the baseline."""
+        return self.path.with_name(f"{self.path.stem}.unproved{self.path.suffix}")
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"sets": [list(s) for s in self.sets], "out": self.out, "keep_unproved": self.keep_unproved}
+
+
+class Session:
+    """The course of one run. It is the same course however often it is resumed: only the journal fills."""
+
+    def __init__(self, store: Store, run_id: int, run: str, task: Task, optimizers: list[tuple[str, Optimizer]],
+                 options: Options, listener: Listener | None, earlier_seconds: float = 0.0,
+                 pool: LMPool | None = None):  # fmt: skip
+        self.store, self.run_id, self.run, self.task = store, run_id, run, task
+        self.optimizers, self.options = optimizers, options
+        self.listener = listener or (lambda kind, data: None)
+        self.info = RunInfo(run, task.spec.name, str(store.path), task.spec.budget.model_dump(exclude_none=True))
+        self.ledger = Ledger(store, run_id, task.spec.budget, self._on_call, earlier_seconds)
+        self.runtime = Runtime(self.ledger, task.spec.lm, task.spec.roles, pool or LMPool(), task.spec.policy)
+        self.evaluator = Evaluator(self.runtime, task.metric, task.spec.concurrency, source=task.source)
+        self.progress = Progress(self._on_candidate, self._on_evaluation, on_note=self._on_note,
+                                 on_rows=TrainRows(store, run_id, task.dataset.train).record)  # fmt: skip
+        self._candidates: set[str] = set()
+        self._watched = bool(plugins().manager.hook.call_settled.get_hookimpls())
+        self._saved_seconds = 0.0
+
+    async def go(self) -> Report:
+        """Run to the end, whatever end: the report says which. Errors of the tool itself are raised after saving."""
+        with RunLock(self.store, self.run):
+            self.store.execute("update runs set status = 'running', pid = ?, host = ? where id = ?",
+                               os.getpid(), os.uname().nodename, self.run_id)  # fmt: skip
+            self._tell("run_started", run=self.info, warnings=[*self.task.dataset.warnings, *too_small(self.task)])
+            course = asyncio.current_task()
+            assert course is not None
+            self._catch_signals(course)
+            try:
+                with self.task.dataset.test.sealed():
+                    found = [] if self.ledger.resumed else await self.obstacles()
+                if wrong := wrong_in_file(found):
+                    raise together(wrong)
+                lacking = "\n".join(str(error) for error in found)
+                report = self._report("failed", error=lacking) if found else await self._course()
+            except (Interrupted, asyncio.CancelledError):
+                report = self._report("interrupted")
+            except (ServerDead, LMError) as error:
+                report = self._report("failed", error=str(error))
+            except BaseException as error:
+                self._finish(self._report("failed", error=f"{type(error).__name__}: {error}"))
+                raise
+            finally:
+                # Told again to stop while it closes: the report is written all the same.
+                with suppress(asyncio.CancelledError):
+                    await self.runtime.aclose()
+            self._finish(report)
+            self.ledger.close()
+            return report
+
+    async def obstacles(self) -> list[WorkbenchError]:
+        """What would stop the run here, found without a call. A resumed run is not asked: it may need little of it."""
+        studies = [(self._study(self.task.workflow, i + 1, name), o) for i, (name, o) in enumerate(self.optimizers)]
+        return [*lms_not_ready(lms_of(self.task), self.runtime), *await not_ready(self.task, studies)]
+
+    async def _course(self) -> Report:
+        task, baseline = self.task, self.task.workflow
+        with task.dataset.test.sealed():
+            status, broken = await self._search()
+        winner = self._pick()
+        self._tell("testing", winner=winner.hash, changed=winner != baseline)
+        self.ledger.hold()
+        pairs = await self._test(baseline, winner)
+        if status == "finished" and len(pairs) < len(task.dataset.test):
+            status = "budget"  # with more of it the rest can be tested
+        return self._report(status, winner, pairs, broken)
+
+    async def _search(self) -> tuple[str, str | None]:
+        """The baseline and then the optimizers, each from the best so far; (status, what broke)."""
+        self._hold_for_proof()
+        baseline = current = self.task.workflow
+        base_study = self._study(baseline, 0, "baseline")
+        try:
+            self._check_answered(await base_study.evaluate(baseline))
+            self._hold_for_proof()
+            for turn in range(self.task.spec.rounds):
+                for index, (name, optimizer) in enumerate(self.optimizers):
+                    study = self._study(current, turn * len(self.optimizers) + index + 1, name)
+                    await self._improve(study, optimizer)
+                    current = study.best
+        except BudgetSpent as spent:
+            self.ledger.bill.check_answered()
+            self._tell("budget_spent", message=str(spent))
+            return "budget", None
+        except PluginError as error:
+            return "failed", str(error)
+        return "finished", None
+
+    def _check_answered(self, baseline: Evaluation) -> None:
+        """Raises LMError where no row of the baseline was answered: a mistyped model or a server that is down, not a weak one. The
+        failures are forgotten, so that a resumed run asks again: the model may be there then."""
+        if (error := unanswered(baseline)) is not None:
+            self.ledger.bill.forget_unanswered()
+            self.store.execute("delete from evaluations where run_id = ? and split = 'val'", self.run_id)
+            raise error
+
+    async def _improve(self, study: Study, optimizer: Optimizer) -> None:
+        """Run one optimizer. Its bug is told as a PluginError: what was found until then is still tested."""
+        try:
+            returned = await optimizer.optimize(study)
+        except (WorkbenchError, asyncio.CancelledError):
+            raise
+        except Exception as error:
+            self.store.event(self.run_id, "optimizer_raised", optimizer=study.name, traceback=traceback.format_exc())
+            raise PluginError(f"optimizer '{study.name}' raised {type(error).__name__}: {error}") from error
+        if not isinstance(returned, Workflow):
+            raise PluginError(f"optimizer '{study.name}' returned {type(returned).__name__}, not a Workflow")
+        await study.evaluate(returned)
+
+    def _study(self, workflow: Workflow, number: int, name: str) -> Study:
+        spec, metric = self.task.spec, self.task.metric
+        targets = {}
+        if isinstance(getattr(metric, "field", None), str) and isinstance(getattr(metric, "target", None), str):
+            targets[metric.field] = metric.target  # type: ignore[attr-defined]
+        return Study(
+            workflow=workflow,
+            train=self.task.dataset.train,
+            val=self.task.dataset.val,
+            evaluator=self.evaluator,
+            ledger=self.ledger,
+            progress=self.progress,
+            rng=random.Random(f"{spec.seed}:{number}:{name}"),
+            seed=spec.seed,
+            objectives=tuple(spec.objectives),
+            domains=spec.search,
+            targets=targets,
+            name=name,
+        )
+
+    def _hold_for_proof(self) -> None:
+        """Set aside what testing baseline and the best so far will take, with the retry rate seen so far."""
+        n, budget, judging = len(self.task.dataset.test), self.task.spec.budget, self.evaluator.judging
+        base = self.progress.complete.get(self.task.workflow.hash)
+        best = self.progress.best or base
+        calls, tokens, usd, minutes = 2.0 * n * judging.calls, math.inf, math.inf, math.inf
+        if base is None or best is None:
+            calls += 2 * n * self.evaluator.program(self.task.workflow).max_calls
+        else:
+            spent = self.ledger.spent
+            waste = spent.calls / max(1, spent.calls - self.ledger.retries)
+            runs = [base] if best is base else [base, best]
+            if best is base:
+                runs = [base, base]  # whatever wins later costs at least as much, or holds its own
+            calls = (calls + sum(needed_calls(e, n) for e in runs)) * waste * 1.02
+            tokens = sum(e.objectives["tokens"] + judging.tokens for e in runs) * n * waste * 1.1
+            usd = sum(e.objectives["usd"] + judging.usd for e in runs) * n * waste * 1.1
+            seconds = sum(e.objectives["latency"] + judging.seconds for e in runs) * n
+            minutes = seconds / max(1, min(n, self.evaluator.concurrency)) / 60 * waste * 1.5
+        self.ledger.hold(
+            calls=min(calls, (budget.calls or 0) * LARGEST_HOLD),
+            tokens=min(tokens, (budget.tokens or 0) * LARGEST_HOLD),
+            usd=min(usd, (budget.usd or 0) * LARGEST_HOLD),
+            minutes=min(minutes, (budget.minutes or 0) * LARGEST_HOLD),
+        )
+
+    def _pick(self) -> Workflow:
+        """The winner: the best on val, or, with several objectives, the named pick of the Pareto set."""
+        best = self.progress.best
+        if best is None:
+            return self.task.workflow
+        spec = self.task.spec
+        if len(spec.objectives) > 1:
+            return pick(list(self.progress.complete.values()), spec.objectives, spec.pick).workflow
+        return best.workflow
+
+    async def _test(self, baseline: Workflow, winner: Workflow) -> list[tuple[Result, Result]]:
+        """Baseline and winner on the sealed rows, row by row, as far as the budget goes: only whole pairs count."""
+        test = self.task.dataset.test.open()
+        programs = [self.evaluator.program(w) for w in (baseline, winner)]
+        pairs: list[tuple[Result, Result] | None] = [None] * len(test)
+
+        async def both(index: int) -> None:
+            example: Example = test[index]
+            first = await self.evaluator.run_one(programs[0], example)
+            second = first if winner == baseline else await self.evaluator.run_one(programs[1], example)
+            pairs[index] = (first, second)
+            self._tell("tested", done=sum(p is not None for p in pairs), of=len(test))
+
+        with suppress(BudgetSpent):
+            await self.evaluator.gather(len(test), both)
+        done = [p for p in pairs if p is not None]
+        sides = ((baseline, 0),) if winner == baseline else ((baseline, 0), (winner, 1))
+        for workflow, side in sides:
+            results = tuple(p[side] for p in done)
+            await self._store_evaluation(Evaluation(workflow, "test", results, len(done) == len(test)))
+        if winner != baseline:
+            keys = sealed_row_keys(self.task, [a.example for a, _ in done])
+            record_test(self.store, self.run_id, winner.hash, keys)
+        return done
+
+    # Events and the store
+
+    def _tell(self, event: str, **data: Any) -> None:
+        self.listener(event, data)
+        if hasattr(plugins().manager.hook, event):
+            plugins().emit(event, **{"run": self.info, **data})
+        if event not in ("call_settled", "tested", "candidate_proposed", "candidate_evaluated"):
+            self.store.event(self.run_id, event, **{k: v for k, v in data.items() if k not in ("run", "report")})
+
+    def _on_call(self, call: CallInfo) -> None:
+        self.listener("call_settled", {"call": call, "ledger": self.ledger})
+        self._save_seconds()
+        if self._watched:
+            plugins().emit("call_settled", run=self.info, call=call)
+
+    def _on_candidate(self, workflow: Workflow, optimizer: str) -> None:
+        if workflow.hash in self._candidates:
+            return
+        self._candidates.add(workflow.hash)
+        patch = workflow.patch
+        self.store.write(
+            "insert or ignore into candidates values (?, ?, ?, ?, ?, ?, ?, ?)",
+            self.run_id, workflow.hash, len(self._candidates), workflow.parent, optimizer, patch.note if patch else "",
+            dumps(patch.as_dict()) if patch else None, dumps(workflow.tree),
+        )  # fmt: skip
+        self._tell("candidate_proposed", candidate=workflow)
+
+    def _on_note(self, optimizer: str, message: str, figures: Mapping[str, Any]) -> None:
+        self._tell("optimizer_told", optimizer=optimizer, message=message, figures=dict(figures))
+
+    async def _on_evaluation(self, evaluation: Evaluation) -> None:
+        await self._store_evaluation(evaluation)
+        self._hold_for_proof()
+        self._tell("candidate_evaluated", candidate=evaluation.workflow, evaluation=evaluation)
+        self._save_seconds()
+
+    async def _store_evaluation(self, evaluation: Evaluation) -> None:
+        """Rows for an evaluation; a replay finds them there already and writes nothing."""
+        key = (self.run_id, evaluation.workflow.hash, evaluation.split, evaluation.replica)
+        exists = self.store.row(
+            "select id, n, complete from evaluations where run_id = ? and candidate = ? and split = ? and replica = ?",
+            *key,
+        )
+        if exists is not None and exists["complete"] >= evaluation.complete and exists["n"] >= len(evaluation.results):
+            return
+        if exists is not None:
+            self.store.execute("delete from evaluations where id = ?", exists["id"])
+        write = self.store.write
+        write("insert into evaluations (run_id, candidate, split, replica, n, score, failed, complete, objectives) "
+              "values (?, ?, ?, ?, ?, ?, ?, ?, ?)", *key, len(evaluation.results), evaluation.score,
+              sum(evaluation.failures.values()), int(evaluation.complete), dumps(evaluation.objectives))  # fmt: skip
+        done = None
+        for position, r in enumerate(evaluation.results):
+            done = write(
+                "insert into results values ((select id from evaluations where run_id = ? and candidate = ? and "
+                "split = ? and replica = ?), ?, ?, ?, ?, ?, ?, ?, ?)",
+                *key, position, r.example.id, r.score, r.failure, r.message, r.feedback, dumps(dict(r.prediction)),
+                dumps([s.as_dict() for s in r.trace.spans]) if r.trace else None,
+            )  # fmt: skip
+        if done is not None:
+            await done
+
+    def _save_seconds(self) -> None:
+        if self.ledger.seconds - self._saved_seconds > 2:
+            self._saved_seconds = self.ledger.seconds
+            self.store.write("update runs set seconds = ? where id = ?", self.ledger.seconds, self.run_id)
+
+    def _report(self, status: str, winner: Workflow | None = None,
+                pairs: list[tuple[Result, Result]] | None = None, error: str | None = None) -> Report:  # fmt: skip
+        best = self.progress.best
+        winner = winner or (best.workflow if best is not None else self.task.workflow)
+        warnings = [*self.task.dataset.warnings, *self._not_reached(), *self.evaluator.faults.lines()]
+        return build_report(
+            run=self.run, status=status, task=self.task, winner=winner, evaluations=self.progress.complete,
+            pairs=pairs, ledger=self.ledger, database=str(self.store.path), candidates=len(self._candidates),
+            warnings=warnings, error=error,
+        )  # fmt: skip
+
+    def _not_reached(self) -> list[str]:
+        """Candidates of earlier processes that this one has not come to: the replay was stopped, or it took another way."""
+        self.store.flush()
+        row = self.store.row("select count(*) from candidates where run_id = ?", self.run_id)
+        left = (row[0] if row else 0) - len(self._candidates)
+        return [f"{left} candidates that were made before are not in this report, since this time the run did not come to "
+                f"them (workbench show {self.run} lists them)"] if left > 0 else []  # fmt: skip
+
+    def _finish(self, report: Report) -> None:
+        """Write the result files and the report. A file is made whole under another name first, then renamed.
+
+        Only what is proved takes the place of the baseline: val chose the winner, and val is too kind to it.
+        """
+        if report.test_rows or report.status in ("finished", "budget"):
+            changed = report.winner != self.task.workflow
+            taken = report.proved or (self.options.keep_unproved and changed)
+            report.kept = report.winner if taken else self.task.workflow
+            if changed and not taken and not report.loss_shown:
+                report.unproved = self._write(report, report.winner, self.options.unproved_path)
+            report.workflow = self._write(report, report.kept, self.options.path)
+        self.store.write("update runs set status = ?, finished = ?, report = ?, seconds = ? where id = ?",
+                         report.status, now(), dumps({**report.as_dict(), "lines": report.lines()}), self.ledger.seconds, self.run_id)  # fmt: skip
+        self._tell("run_finished", report=report)
+        self.store.flush()
+
+    def _write(self, report: Report, workflow: Workflow, out: Path) -> str | None:
+        """Write a result file; its path, or None with a warning in the report."""
+        head = report.headline()
+        if workflow != report.winner:
+            head.append("This file keeps the baseline.")
+        elif workflow != self.task.workflow and not report.proved:
+            head.append("This file has the changes all the same.")
+        try:
+            write_workflow(self.task, workflow, out, head)
+        except OSError as error:
+            report.warnings.append(f"{out} cannot be written ({error}); once there is a place for it: workbench export "
+                                   f"{self.run} --db {self.store.path} --out FILE")  # fmt: skip
+            return None
+        self.store.write("insert into artifacts (run_id, name, path, sha256) values (?, 'workflow', ?, ?)",
+                         self.run_id, str(out.resolve()), workflow.hash)  # fmt: skip
+        return str(out)
+
+    def _catch_signals(self, course: asyncio.Task[Any]) -> None:
+        """First signal: no new calls, those under way are waited for, at most 10 s. Second signal: stop now."""
+        import signal
+
+        loop = asyncio.get_running_loop()
+
+        def stop() -> None:
+            if self.ledger.stopping is not None:
+                course.cancel()
+                return
+            self.ledger.stopping = Interrupted("interrupted")
+            self._tell("stopping")
+            loop.call_later(10, course.cancel)
+
+        for name in ("SIGINT", "SIGTERM"):
+            with suppress(NotImplementedError, RuntimeError, ValueError):
+                loop.add_signal_handler(getattr(signal, name), stop)

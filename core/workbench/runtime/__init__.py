@@ -1,0 +1,34 @@
+"""One example run through one workflow, and what happened as a trace.
+
+All effects go through `Context`.
+"""
+
+from workbench.runtime.embedding import BATCH
+from workbench.runtime.program import Context, Program, ends_run, make_request
+from workbench.runtime.runtime import Consent, Runtime
+from workbench.runtime.sandbox import (
+    BOUNDARIES,
+    Sandbox,
+    SandboxResult,
+    allow_without_boundary,
+    choose,
+    chosen,
+    open_sandbox,
+)
+
+__all__ = [
+    "Context",
+    "Program",
+    "Runtime",
+    "Consent",
+    "make_request",
+    "ends_run",
+    "Sandbox",
+    "SandboxResult",
+    "BOUNDARIES",
+    "allow_without_boundary",
+    "choose",
+    "chosen",
+    "open_sandbox",
+    "BATCH",
+]

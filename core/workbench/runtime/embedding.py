@@ -1,0 +1,101 @@
+"""Vectors of texts by a language model that can embed: paid for, journalled and retried as other calls are.
+
+A request for vectors is a call like any other, whose messages are the texts and whose answer holds the vectors; so budget,
+journal and concurrency are the ledger's. Within a run each request is made once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from array import array
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from workbench.errors import LMError
+from workbench.ledger import Settled
+from workbench.lm import LM, Message, Request, Response, check_embeds
+
+#: Texts of a request at most.
+BATCH = 64
+Ask = Callable[[LM, Request], Awaitable[Settled]]
+Vector = Sequence[float]
+Call = tuple[tuple[Message, ...], Settled]
+
+
+class Embeddings(LM):
+    """A language model that can embed as one that the ledger can call: messages are texts, the answer is their vectors."""
+
+    def __init__(self, lm: LM):
+        check_embeds(lm, lm.identity)
+        self.lm: Any = lm  # both LM and CanEmbed
+        self.identity, self.concurrency = f"{lm.identity} (vectors)", lm.concurrency
+
+    async def complete(self, request: Request) -> Response:
+        texts = [str(m["content"]) for m in request.messages]
+        vectors, tokens = await self.lm.embed(texts)
+        if len(vectors) != len(texts) or len({len(v) for v in vectors}) != 1:
+            raise LMError("bad_body", f"{len(texts)} texts, but {len(vectors)} vectors, or not all of one length")
+        return Response(" ".join(map(_packed, vectors)), "stop", tokens, 0)
+
+    def price(self, prompt_tokens: int, completion_tokens: int) -> float | None:
+        return self.lm.price(prompt_tokens, 0)
+
+    async def aclose(self) -> None:
+        """The language model itself is closed by who made it."""
+
+
+class Embedder:
+    """The vectors of one model in a run. ask: sends a request through the ledger."""
+
+    def __init__(self, lm: LM, ask: Ask):
+        self.lm, self.ask = Embeddings(lm), ask
+        self._known: dict[tuple[str, ...], asyncio.Future[tuple[list[Vector], Call]]] = {}
+
+    async def __call__(self, texts: Sequence[str]) -> tuple[list[Vector], list[Call]]:
+        """(a vector for each text, the calls for them: cached ones where somebody else sent them, at what they cost then,
+        so that who was first looks no dearer than others). Raises LMError, and BudgetSpent.
+
+        A request holds BATCH of the texts in their order, and nothing else decides what it holds: which of them somebody
+        asked for before hangs on who was faster, and a resumed run would send other requests. One that somebody else has
+        sent is waited for. What failed is forgotten, and may be asked for again.
+        """
+        found, calls = list[Vector](), list[Call]()
+        for start in range(0, len(texts), BATCH):
+            batch = tuple(texts[start : start + BATCH])
+            flying = self._known.get(batch)
+            first = flying is None
+            if flying is None:
+                flying = self._known[batch] = asyncio.get_running_loop().create_future()
+                try:
+                    made = await self._fetch(batch)
+                except BaseException as error:
+                    del self._known[batch]
+                    flying.set_exception(error if isinstance(error, Exception) else LMError("provider", "interrupted"))
+                    flying.exception()  # who waits for it hears of it; nobody need be waiting
+                    raise
+                flying.set_result(made)
+            vectors, (messages, settled) = await asyncio.shield(flying)
+            calls.append((messages, settled if first else replace(settled, cached=True)))
+            found += vectors
+        return found, calls
+
+    async def _fetch(self, texts: Sequence[str]) -> tuple[list[Vector], Call]:
+        messages: tuple[Message, ...] = tuple({"role": "user", "content": text} for text in texts)
+        settled = await self.ask(self.lm, Request(messages, max_tokens=1))
+        if settled.error is not None:
+            raise settled.error
+        assert settled.response is not None
+        vectors = [_unpacked(part) for part in settled.response.text.split(" ")]
+        assert len(vectors) == len(texts)
+        return vectors, (messages, settled)
+
+
+def _packed(vector: Vector) -> str:
+    """Single precision, in base64: exact for what models give, and short in the journal."""
+    return base64.b64encode(array("f", vector).tobytes()).decode()
+
+
+def _unpacked(text: str) -> Vector:
+    return array("f", base64.b64decode(text))

@@ -1,0 +1,84 @@
+"""What all examples of a run share: ledger, language models by role, sandbox, vectors."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from workbench.errors import SandboxError
+from workbench.ledger import Ledger, Settled
+from workbench.lm import LMPool, Request, Response
+from workbench.runtime.embedding import Embedder
+from workbench.runtime.sandbox import LEVELS, Sandbox, open_sandbox
+from workbench.spec import LMSpec, PolicySpec
+from workbench.workflow import Workflow, task_lm
+
+#: Asks a person whether a tool may be called with these arguments.
+Consent = Callable[[str, Mapping[str, Any]], bool]
+
+
+@dataclass
+class Runtime:
+    """What all examples of a run share: the ledger, the language models, and which one plays which role."""
+
+    ledger: Ledger
+    lm: LMSpec
+    roles: Mapping[Any, LMSpec] = field(default_factory=dict)
+    pool: LMPool = field(default_factory=LMPool)
+    policy: PolicySpec = field(default_factory=lambda: PolicySpec())
+    consent: Consent | None = None
+    _sandbox: Sandbox | None = None
+    _embedders: dict[tuple[str, str], Embedder] = field(default_factory=dict)
+    _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def sandbox(self) -> Sandbox:
+        """The sandbox of the run, opened at its first use. Its level is stored; a resumed run refuses a weaker one."""
+        async with self._opening:
+            if self._sandbox is None:
+                opened = await open_sandbox()
+                store, run_id = self.ledger.store, self.ledger.run_id
+                row = store.row("select data from events where run_id = ? and kind = 'sandbox' order by id", run_id)
+                earlier = json.loads(row["data"])["level"] if row else opened.level
+                if LEVELS.index(opened.level) > LEVELS.index(earlier):
+                    await opened.aclose()
+                    raise SandboxError(
+                        f"this run began in a sandbox of level {earlier}, and here it would be {opened.level}",
+                        hint="Resume it where it began, or start a new run.",
+                    )
+                if row is None:
+                    store.event(run_id, "sandbox", name=opened.name, level=opened.level)
+                self._sandbox = opened
+            return self._sandbox
+
+    async def aclose(self) -> None:
+        """Close the language models and the sandbox."""
+        if self._sandbox is not None:
+            await self._sandbox.aclose()
+            self._sandbox = None
+        await self.pool.aclose()
+
+    def lm_spec(self, role: str, workflow: Workflow | None = None) -> LMSpec:
+        """roles from the file; the task's LM may be changed by a patch of the workflow's `lm`."""
+        if role in self.roles:
+            return self.roles[role]
+        return self.lm if workflow is None else task_lm(self.lm, workflow)
+
+    async def complete(self, spec: LMSpec, request: Request, role: str) -> tuple[Response, Settled]:
+        """The response, and how it was paid. Raises LMError if the call failed for good."""
+        settled = await self.ledger.call(self.pool.get(spec), request, role, spec)
+        if settled.error is not None:
+            raise settled.error
+        assert settled.response is not None
+        return settled.response, settled
+
+    def embedder(self, spec: LMSpec, role: str) -> Embedder:
+        """The vectors of a language model, shared by all who ask. Raises SpecError for one that cannot embed."""
+        lm = self.pool.get(spec)
+        if (lm.identity, role) not in self._embedders:
+            self._embedders[lm.identity, role] = Embedder(
+                lm, lambda lm, request: self.ledger.call(lm, request, role, spec)
+            )
+        return self._embedders[lm.identity, role]

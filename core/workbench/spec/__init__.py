@@ -1,0 +1,67 @@
+"""The text of a workflow file, made into typed values.
+
+Text in, `Spec` and `Source` out. This room knows no data, no node kind and no language model.
+"""
+
+from workbench.spec import defaults
+from workbench.spec.base import NODE_KEYS, Strict
+from workbench.spec.messages import Places, spec_error
+from workbench.spec.models import (
+    BudgetSpec,
+    DataSpec,
+    DomainSpec,
+    LMSpec,
+    Spec,
+    lm_spec,
+    named_lm,
+    named_lms,
+    short_domains,
+)
+from workbench.spec.policy import Condition, Inherited, PolicySpec, Rule, refusal, strictest, with_inherited
+from workbench.spec.read import check_spec, load_spec
+from workbench.spec.settings import (
+    ENVIRONMENT,
+    Setting,
+    apply_overrides,
+    config_settings,
+    environment_settings,
+    kept_surroundings,
+    parse_value,
+)
+from workbench.spec.yaml_source import Source, load_yaml, load_yaml_file
+
+__all__ = [
+    "load_spec",
+    "check_spec",
+    "Spec",
+    "Source",
+    "load_yaml",
+    "load_yaml_file",
+    "LMSpec",
+    "DataSpec",
+    "DomainSpec",
+    "BudgetSpec",
+    "PolicySpec",
+    "Inherited",
+    "Strict",
+    "NODE_KEYS",
+    "lm_spec",
+    "named_lm",
+    "named_lms",
+    "short_domains",
+    "spec_error",
+    "Places",
+    "refusal",
+    "strictest",
+    "with_inherited",
+    "Condition",
+    "Rule",
+    "apply_overrides",
+    "kept_surroundings",
+    "config_settings",
+    "environment_settings",
+    "parse_value",
+    "Setting",
+    "ENVIRONMENT",
+    "defaults",
+]

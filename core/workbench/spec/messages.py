@@ -1,0 +1,144 @@
+"""pydantic's complaints in our words, with what to write instead, at their places in the file."""
+
+from __future__ import annotations
+
+import types
+from typing import Annotated, Any, Protocol, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from workbench.errors import SpecError, suggest, together
+from workbench.spec.base import NODE_KEYS
+
+
+class Places(Protocol):
+    """What can tell the place of an error: a Source, or whatever knows better."""
+
+    def error(self, path: tuple[str | int, ...], message: str, hint: str | None = None) -> SpecError: ...
+
+
+def spec_error(
+    source: Places, error: ValidationError, model: type[BaseModel], prefix: tuple[str | int, ...] = ()
+) -> SpecError:
+    """pydantic's complaints in our words, at their places in the file; unknown keys come first."""
+    details = sorted(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
+    # A key that is missing beside one that is unknown is most often that one, mistyped.
+    mistyped = {e["loc"][:-1] for e in details if e["type"] == "extra_forbidden"}
+    details = [e for e in details if e["type"] != "missing" or e["loc"][:-1] not in mistyped]
+    found: dict[Any, SpecError] = {}
+    for detail in details:
+        made = _complaint(source, detail, model, prefix)
+        # Of a union all members complain, each in its own way: of one place the first is enough. Several keys may be missing.
+        place = (made.line, made.column) if made.line else made.path
+        found.setdefault((*place, made.message if detail["type"] == "missing" else ""), made)
+    return together(found.values())
+
+
+def _complaint(source: Places, detail: Any, model: type[BaseModel], prefix: tuple[str | int, ...]) -> SpecError:
+    loc = detail["loc"]
+    if loc and detail["type"].startswith(_MEMBERS.get(loc[-1], "\0")):
+        loc = loc[:-1]  # the member of a union that complains
+    path = prefix + tuple(part for part in loc if _in_file(part))
+    name = ".".join(str(part) for part in path) or "the file"
+    kind, given = detail["type"], detail.get("input")
+    shown = repr(given) if len(repr(given)) <= 60 else repr(given)[:57] + "..."
+    if kind == "extra_forbidden":
+        known = _fields_at(model, detail["loc"][:-1])
+        if prefix[:1] == ("nodes",) and len(prefix) == 2 and len(detail["loc"]) == 1:
+            known = [*known, *NODE_KEYS]
+        key = str(detail["loc"][-1])
+        homes = [name for name in model.model_fields if key in _fields_at(model, (name,))]
+        hint = (
+            f"It belongs into `{homes[0]}`: write {homes[0]}: {{{key}: ...}}."
+            if len(homes) == 1
+            else suggest(key, known)
+        )
+        return source.error(path, f"unknown key '{key}'", hint)
+    if kind == "missing":
+        parent = path[:-1] if path and path[-1] == detail["loc"][-1] else path
+        return source.error(
+            parent,
+            f"'{detail['loc'][-1]}' is missing" + (f" in {'.'.join(map(str, parent))}" if parent else ""),
+            _example_of((*parent, detail["loc"][-1])),
+        )
+    message = detail["msg"].removeprefix("Value error, ")
+    if kind == "value_error":
+        return source.error(path, f"{name}: {message}")
+    return source.error(path, f"{name}: {_plain(kind, detail)}, not {shown}", _example_of(path))
+
+
+_MEMBERS = {"str": "string_", "int": "int_", "float": "float_", "bool": "bool_"}
+
+
+def _in_file(part: Any) -> bool:
+    """pydantic puts names of validators and union members into loc; only keys and indices are places."""
+    return isinstance(part, int) or not (part.startswith(("function-", "lax-or-", "constrained-")) or "[" in part)
+
+
+def _plain(kind: str, detail: Any) -> str:
+    words = {
+        "string_type": "must be text",
+        "int_type": "must be a whole number",
+        "int_from_float": "must be a whole number",
+        "float_type": "must be a number",
+        "bool_type": "must be true or false",
+        "dict_type": "must be a mapping (key: value)",
+        "model_type": "must be a mapping (key: value)",
+        "model_attributes_type": "must be a mapping (key: value)",
+        "list_type": "must be a list",
+        "literal_error": f"must be {detail.get('ctx', {}).get('expected', 'one of the known words')}",
+    }
+    if kind in words:
+        return words[kind]
+    message = detail["msg"]
+    if message.startswith("Input should "):
+        return f"must {message.removeprefix('Input should ')}"
+    return message[0].lower() + message[1:]
+
+
+_EXAMPLES = {
+    "data": "Write e.g. data: {file: rows.jsonl, split: {train: 60, val: 60, test: 120}}.",
+    "metric": "Write e.g. metric: exact_match(label).",
+    "nodes": 'Write e.g. nodes: {answer: {predict: "question -> answer"}}.',
+    **dict.fromkeys(("split", "train", "val", "test"), "Write e.g. split: {train: 60, val: 60, test: 120}."),
+    "budget": "Write e.g. budget: {calls: 1000, usd: 1.00, minutes: 30}.",
+    "search": "Write e.g. search: {nodes.answer.samples: {int: [1, 5]}}.",
+    "optimize": "Write e.g. optimize: [{bootstrap: {max_demos: 8}}].",
+    "lm": "Write e.g. lm: bundled/nano, or lm: {model: openai/NAME, api_base: http://127.0.0.1:8000/v1}.",
+    "model": "Write e.g. lm: bundled/nano.",
+    "seed": "Write a whole number, e.g. seed: 0.",
+    "calls": "Write a whole number of calls, e.g. budget: {calls: 1000}.",
+    "file": "Write the path of a .jsonl, .json, .csv or .parquet file.",
+}
+
+
+def _example_of(path: tuple[Any, ...]) -> str | None:
+    """How the key at a path is written. Settings of nodes bear the same names and mean other things."""
+    if path[:1] == ("nodes",) and path[-1] not in ("nodes", "lm", "model"):
+        return None
+    return _EXAMPLES.get(str(path[-1])) if path else None
+
+
+def _fields_at(model: type[BaseModel], loc: tuple[Any, ...]) -> list[str]:
+    """The keys that are known at a place, found by walking the models along loc."""
+    here: Any = model
+    for part in loc:
+        if isinstance(here, type) and issubclass(here, BaseModel):
+            by_key = {(f.alias or n): f for n, f in here.model_fields.items()}
+            if part not in by_key:
+                continue
+            here = by_key[part].annotation
+        here = _item_type(here)
+    if isinstance(here, type) and issubclass(here, BaseModel):
+        return [f.alias or n for n, f in here.model_fields.items()]
+    return []
+
+
+def _item_type(annotation: Any) -> Any:
+    """The model inside Optional[...], list[...] or dict[..., ...], if there is one."""
+    if get_origin(annotation) in (Union, types.UnionType, list, dict, Annotated):
+        for argument in get_args(annotation):
+            found = _item_type(argument)
+            if isinstance(found, type) and issubclass(found, BaseModel):
+                return found
+    return annotation

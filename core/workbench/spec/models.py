@@ -1,0 +1,262 @@
+"""workflow.yaml as typed values."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from workbench.hashing import canonical
+from workbench.spec import defaults
+from workbench.spec.base import Strict
+from workbench.spec.policy import PolicySpec
+
+
+class Price(Strict):
+    """US dollars for a million tokens."""
+
+    input: float = Field(ge=0)
+    output: float = Field(ge=0)
+
+
+class LMSpec(Strict):
+    """A language model and how to reach it. Keys never stand in the file: name the variable that holds them."""
+
+    model: str = Field(min_length=1, description="e.g. bundled/nano, openai/gpt-4.1-mini, hf:PATH, llm:NAME")
+    api_base: str | None = Field(None, description="address of an OpenAI-compatible server")
+    api_key_env: str | None = Field(None, description="environment variable that holds the key")
+    temperature: float | None = Field(
+        None,
+        ge=0,
+        le=2,
+        description="default for nodes that set none; of the role proposer, for all that optimizers ask it",
+    )
+    max_tokens: int | None = Field(
+        None, ge=1, description="default for nodes that set none; of the role proposer, likewise"
+    )
+    timeout: float = Field(60.0, gt=0, description="total seconds for one attempt, whatever arrives meanwhile")
+    attempts: int = Field(4, ge=1, le=20, description="attempts for one call; each counts against the budget")
+    concurrency: int | None = Field(None, ge=1, le=4096, description="requests in flight at most")
+    price: Price | None = Field(None, description="dollars per million tokens, where they are not known")
+    extra: dict[str, Any] = Field(default_factory=dict, description="passed to the provider as it stands")
+
+
+class SplitSpec(Strict):
+    """Rows for each split: counts, or shares that add up to at most 1."""
+
+    train: int | float = Field(ge=0)
+    val: int | float = Field(gt=0)
+    test: int | float = Field(gt=0)
+
+
+class DataSpec(Strict):
+    """Where the examples come from: one file with a seeded split, or one file for each split."""
+
+    file: str | None = Field(
+        None, description="one file for all splits: .jsonl, .json, .csv, .parquet, or READER:PLACE"
+    )
+    split: SplitSpec | None = Field(None, description="how many rows of the file go where; default: a third each")
+    seed: int = Field(0, description="of the split")
+    train: str | None = Field(None, description="in place of file: rows that optimizers learn from")
+    val: str | None = Field(None, description="in place of file: rows that candidates are selected on")
+    test: str | None = Field(None, description="in place of file: sealed rows, read once for the proof")
+    fields: dict[str, str] = Field(default_factory=dict, description="new name: name in the row, dotted if nested")
+    limit: int | None = Field(None, ge=1, description="use at most so many rows of each file")
+    options: dict[str, Any] = Field(default_factory=dict, description="passed to the reader")
+    cluster: str | None = Field(
+        None, description="rows with the same value here count once in the proof; default: rows with the same inputs"
+    )
+    label_as_input: bool = Field(
+        False,
+        description="let nodes read the field that the metric compares with, as where a text is to be edited; otherwise "
+        "such a workflow is refused, for it is shown the right answers",
+    )
+
+    @model_validator(mode="after")
+    def _one_form(self) -> DataSpec:
+        if (self.file is None) == (self.val is None and self.test is None):
+            raise ValueError("give either 'file' with 'split', or the files 'train', 'val' and 'test'")
+        if self.file is None and (self.val is None or self.test is None):
+            raise ValueError("without 'file', both 'val' and 'test' are needed")
+        if self.file is not None and (self.train or self.val or self.test):
+            raise ValueError("'file' and separate 'train', 'val', 'test' files exclude each other")
+        return self
+
+
+class BudgetSpec(Strict):
+    """Hard ceilings for all roles together, retries included. What is not given is not limited."""
+
+    calls: int | None = Field(None, ge=1, description="requests to language models, each attempt counted")
+    tokens: int | None = Field(None, ge=1, description="tokens in and out together")
+    usd: float | None = Field(None, gt=0, description="dollars, by the prices that are known or given")
+    minutes: float | None = Field(None, gt=0, description="time on the clock, over all parts of a resumed run")
+
+
+class DomainSpec(Strict):
+    """The values that one address may take: exactly one of float, int, choice, demos, or a node's any_of and optional."""
+
+    float_: Annotated[
+        list[float] | None, Field(alias="float", min_length=2, max_length=2, description="[least, most] of a number")
+    ] = None
+    int_: Annotated[
+        list[int] | None, Field(alias="int", min_length=2, max_length=2, description="[least, most] of a whole number")
+    ] = None
+    choice: Annotated[
+        list[Any] | None, Field(min_length=1, description="any of these values; short: the list alone")
+    ] = None
+    demos: Annotated[int | None, Field(ge=1, le=256, description="up to so many training rows as demos")] = None
+    any_of: Annotated[
+        dict[str, dict[str, Any]] | None,
+        Field(min_length=1, description="nodes that may take this one's place, by name"),
+    ] = None
+    optional: bool = Field(False, description="whether the node may be left out")
+    nearest: bool = Field(True, description="for demos: also try, for each input, the training rows nearest to it")
+    log: bool = Field(False, description="for float and int: search on a logarithmic scale")
+    step: float | None = Field(None, gt=0, description="for float and int: distance between values")
+    when: dict[str, Any] = Field(default_factory=dict, description="only if these addresses have these values")
+
+    @model_validator(mode="after")
+    def _one_domain(self) -> DomainSpec:
+        given = [n for n in ("float_", "int_", "choice", "demos", "any_of") if getattr(self, n) is not None]
+        if len(given) != 1 and not (self.optional and not given):
+            raise ValueError(
+                "give exactly one of float, int, choice, demos, any_of, optional, e.g. {float: [0.0, 1.0]}"
+            )
+        if self.optional and given not in ([], ["any_of"]):
+            raise ValueError("optional is for nodes: alone, or with any_of")
+        taken = [n for n in self.any_of or {} if n in ("as_written", "absent")]
+        if taken:
+            raise ValueError(f"'{taken[0]}' names what is there anyway; call the alternative something else")
+        bounds = self.float_ or self.int_
+        if bounds and not all(map(math.isfinite, bounds)):
+            raise ValueError("bounds must be finite numbers")
+        if not bounds and (self.log or self.step is not None):
+            raise ValueError("log and step belong to float and int")
+        if self.log and self.step is not None:
+            raise ValueError("log and step exclude each other")
+        if self.int_ and self.step is not None and self.step != int(self.step):
+            raise ValueError(f"the step of whole numbers is a whole number, not {self.step:g}")
+        if bounds and bounds[0] > bounds[1]:
+            raise ValueError(f"the lower bound {bounds[0]} is above the upper bound {bounds[1]}")
+        if self.log and bounds and bounds[0] <= 0:
+            raise ValueError("a log scale needs a lower bound above 0")
+        return self
+
+    @property
+    def is_slot(self) -> bool:
+        """Whether it says what stands in a node's place (see `workbench.task`)."""
+        return self.any_of is not None or self.optional
+
+    def contains(self, value: Any) -> bool:
+        """Whether a value of the address is one that the domain could suggest."""
+        if self.choice is not None:
+            return value in self.choice
+        bounds = self.float_ or self.int_
+        if bounds is None or isinstance(value, bool) or not isinstance(value, int | float):
+            return False
+        on_step = self.step is None or abs((value - bounds[0]) / self.step % 1) < 1e-9
+        return bounds[0] <= value <= bounds[1] and on_step and (self.int_ is None or isinstance(value, int))
+
+
+Objective = Literal["score", "usd", "tokens", "latency", "calls"]
+
+
+def named_lm(value: Any) -> Any:
+    """The settings of a language model for which its name alone is written."""
+    return {"model": value} if isinstance(value, str) else value
+
+
+def named_lms(value: Any) -> Any:
+    """The same for a mapping of language models."""
+    return {k: named_lm(v) for k, v in value.items()} if isinstance(value, dict) else value
+
+
+def short_domains(value: Any) -> Any:
+    """A mapping of domains in which a list stands for its choices, and `optional` for a node that may be left out."""
+    if not isinstance(value, dict):
+        return value
+    return {
+        k: {"choice": v} if isinstance(v, list) else {"optional": True} if v == "optional" else v
+        for k, v in value.items()
+    }
+
+
+class Spec(Strict):
+    """A whole workflow file."""
+
+    name: str = Field("workflow", min_length=1, max_length=100, description="what runs of it are called")
+    description: str = Field("", description="for readers")
+    lm: LMSpec = Field(default_factory=lambda: LMSpec.model_validate({"model": defaults.LM}),
+                       description="the language model that does the task; short: its name alone")  # fmt: skip
+    roles: dict[Literal["proposer", "judge", "teacher", "user"], LMSpec] = Field(
+        default_factory=dict,
+        description="other models for those who propose changes, who judge answers, whom a trained model learns from, "
+        "and who play the user",
+    )
+    data: DataSpec = Field(description="where the examples come from")
+    metric: str | dict[str, Any] = Field(description="how an answer is scored, e.g. exact_match(label)")
+    objectives: list[Objective] = Field(default_factory=lambda: ["score"], min_length=1, description="what is to be good; "
+                                        "with several, the Pareto set is kept and shown")  # fmt: skip
+    pick: Literal["score", "knee", "cheapest"] = Field(
+        "score", description="which of the Pareto set becomes the result"
+    )
+    nodes: dict[str, dict[str, Any]] = Field(min_length=1, description="the steps, by name (see nodes.md)")
+    search: dict[str, DomainSpec] = Field(
+        default_factory=dict, description="what may be changed, by address, and how far"
+    )
+    optimize: list[dict[str, dict[str, Any]]] = Field(default_factory=list, description="optimizers in their order (none: bootstrap), each "
+                                                      "from the winner so far (see optimizers.md)")  # fmt: skip
+    rounds: int = Field(1, ge=1, le=100, description="run the list of optimizers so many times, alternating")
+    budget: BudgetSpec = Field(default_factory=lambda: BudgetSpec.model_validate({"calls": 1000}),
+                               description="hard ceilings for the whole run")  # fmt: skip
+    policy: PolicySpec = Field(default_factory=lambda: PolicySpec(), description="which tool calls are allowed")
+    concurrency: int = Field(16, ge=1, le=4096, description="examples evaluated at once")
+    seed: int = Field(0, description="of everything random in the run")
+
+    @model_validator(mode="after")
+    def _objectives(self) -> Spec:
+        if "score" not in self.objectives:
+            raise ValueError("objectives must contain score: without it the cheapest nonsense is best")
+        if len(set(self.objectives)) < len(self.objectives):
+            raise ValueError("objectives must differ from each other")
+        if self.pick != "score" and len(self.objectives) == 1:
+            raise ValueError(f"pick: {self.pick} needs a second objective, e.g. objectives: [score, tokens]")
+        return self
+
+    _lm_name = field_validator("lm", mode="before")(named_lm)
+    _role_names = field_validator("roles", mode="before")(named_lms)
+
+    _short_domains = field_validator("search", mode="before")(short_domains)
+
+    @field_validator("optimize", mode="before")
+    @classmethod
+    def _short_optimizers(cls, value: Any) -> Any:
+        if isinstance(value, str | dict):
+            value = [value]
+        if isinstance(value, list):
+            return [
+                {v: {}} if isinstance(v, str) else {k: {} if p is None else p for k, p in v.items()}
+                if isinstance(v, dict) else v
+                for v in value
+            ]  # fmt: skip
+        return value
+
+    @field_validator("optimize")
+    @classmethod
+    def _one_name_each(cls, value: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        for entry in value:
+            if len(entry) != 1:
+                raise ValueError(f"each entry names one optimizer, this one has {len(entry)}: {', '.join(entry)}")
+        return value
+
+
+def lm_spec(value: Any) -> LMSpec:
+    """A name or a mapping of settings as an LMSpec; equal settings give one object."""
+    return _lm_spec(canonical(named_lm(value)))
+
+
+@lru_cache(maxsize=256)
+def _lm_spec(text: str) -> LMSpec:
+    return LMSpec.model_validate_json(text)

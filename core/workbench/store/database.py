@@ -1,0 +1,300 @@
+"""The run database: one SQLite file, through sqlite-utils, with a documented and migrated schema.
+
+An answer is in the file before anyone sees it: it goes through `write`, which commits what one turn of the event loop
+has brought. No death of the process, however it comes, can take it any more. The commit does not wait for the disk
+(synchronous=NORMAL): a thread sees to that `SYNC_EVERY` seconds later, so a loss of power can take the last moment with
+it, and leaves a whole database behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import itertools
+import json
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from workbench.errors import StoreError
+from workbench.store.background_sync import Behind
+from workbench.store.schema import SCHEMA_VERSION, make_migrations
+
+T = TypeVar("T")
+
+#: The tables, and what each holds.
+TABLES = {
+    "runs": "one row for each `workbench optimize`",
+    "candidates": "workflows that were proposed: tree, parent and patch",
+    "evaluations": "one row for each (candidate, split, replica) that was scored; of train without n and score, since its "
+    "results gather as optimizers look at them",
+    "results": "one row for each example of an evaluation: score, failure, feedback, spans",
+    "calls": "every LM call and tool effect that was settled, under its content key",
+    "attempts": "attempts that failed, and requests whose outcome nobody knows because a kill came between",
+    "texts": "large texts once, by hash",
+    "events": "what happened, in order",
+    "artifacts": "files that a run wrote",
+    "sealed_tests": "tests of a changed workflow on sealed rows",
+    "sealed_test_rows": "the rows of each such test, by a hash of their inputs",
+}
+
+#: Seconds until what was committed is on the disk for good.
+SYNC_EVERY = 0.1
+
+#: Seconds to wait for another process that is writing, and between two looks.
+PATIENCE, LOOK_EVERY = 10.0, 0.01
+
+
+class Store:
+    """The database of runs. Opened for one process; readers may look on at any time (WAL)."""
+
+    def __init__(self, path: str | Path, *, create: bool = True):
+        self.path = Path(path)
+        if not create and not self.path.exists():
+            raise StoreError(f"there is no run database at {self.path}; name another with --db")
+        self._pending: list[tuple[str, tuple[Any, ...]]] = []
+        self._batch: asyncio.Future[None] | None = None
+        self._waiting_since: float | None = None  # for another process that is writing
+        self._behind = Behind(self.path.with_name(f"{self.path.name}-wal"), SYNC_EVERY)
+        self._known_texts: dict[str, None] = {}
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with _alone_in(self.path.parent):
+                self.conn = self._connect()
+                self._prepare()
+            self.conn.execute("pragma busy_timeout=0")  # the event loop must not stand still: we wait ourselves
+            self._reader = self._connect()
+        except (sqlite3.Error, OSError) as error:
+            raise StoreError(f"cannot use the run database {self.path}: {error}{_what_to_do(error)}") from error
+
+    def _connect(self) -> sqlite3.Connection:
+        conn = sqlite3.connect(self.path, timeout=10, isolation_level=None, check_same_thread=False)
+        conn.row_factory = sqlite3.Row
+        for pragma in ("synchronous=normal", "foreign_keys=on", "busy_timeout=10000"):
+            conn.execute(f"pragma {pragma}")
+        return conn
+
+    def _prepare(self) -> None:
+        import sqlite_utils
+
+        version = self.conn.execute("pragma user_version").fetchone()[0]
+        if version > SCHEMA_VERSION:
+            raise StoreError(
+                f"{self.path} was written by a newer workbench (schema {version}, this one knows {SCHEMA_VERSION}); "
+                "update agent-optimization-workbench"
+            )
+        tables = {name for (name,) in self.conn.execute("select name from sqlite_master where type = 'table'")}
+        if tables and "_sqlite_migrations" not in tables:
+            raise StoreError(f"{self.path} is a database of something else; name another with --db")
+        self.conn.execute("pragma journal_mode=wal")  # stays with the file, so not before it is known as ours
+        if version < SCHEMA_VERSION:
+            make_migrations().apply(sqlite_utils.Database(self.conn))
+            self.conn.execute(f"pragma user_version={SCHEMA_VERSION}")
+
+    # Writing
+
+    def write(self, sql: str, *values: Any) -> asyncio.Future[None]:
+        """Queue one row; the future is done when it is committed. An error reaches all who wait for the same commit."""
+        loop = asyncio.get_running_loop()
+        if self._batch is not None and self._batch.get_loop() is not loop:
+            self.flush()  # what an event loop left that has ended
+        if self._batch is None:
+            self._batch = loop.create_future()
+            loop.call_soon(self._commit_queued)
+        self._pending.append((sql, values))
+        return self._batch
+
+    def _commit_queued(self) -> None:
+        """Commit what this turn of the loop has queued; while another process is writing, look again a little later."""
+        if self._batch is None:
+            return  # flushed meanwhile
+        try:
+            self._commit(self._pending)
+        except Exception as error:
+            if self._is_patient(error):
+                self._batch.get_loop().call_later(LOOK_EVERY, self._commit_queued)
+            else:
+                self._told(self._failure(error))
+        else:
+            self._told(None)
+
+    def _told(self, error: StoreError | None) -> None:
+        """The queue is empty; those who wait for it learn how it went."""
+        batch, self._batch, self._pending, self._waiting_since = self._batch, None, [], None
+        if batch is None or batch.done() or batch.get_loop().is_closed():
+            return
+        if error is None:
+            batch.set_result(None)
+        else:
+            batch.set_exception(error)
+            batch.exception()  # those who wait are told; nobody waiting is no second fault
+
+    def _commit(self, rows: list[tuple[str, tuple[Any, ...]]]) -> None:
+        """All rows in their order, or none. Raises sqlite3.Error, StoreError, and what SQLite's types cannot hold."""
+        self._check_disk()
+        if not rows:
+            return
+        try:
+            self._insert(rows)
+        except UnicodeEncodeError:  # a text of somebody else's, an error's say, with half a pair of surrogates
+            self._insert([(sql, tuple(_storable(v) if isinstance(v, str) else v for v in values)) for sql, values in rows])  # fmt: skip
+        self._behind.written()
+
+    def _insert(self, rows: list[tuple[str, tuple[Any, ...]]]) -> None:
+        if len(rows) == 1:  # is a transaction by itself
+            self.conn.execute(*rows[0])
+            return
+        try:
+            self.conn.execute("begin immediate")
+            for sql, group in itertools.groupby(rows, key=lambda row: row[0]):
+                self.conn.executemany(sql, [values for _, values in group])
+            self.conn.execute("commit")
+        except BaseException:  # an interrupt, too: no transaction is left open
+            if self.conn.in_transaction:
+                self.conn.execute("rollback")
+            raise
+
+    def _check_disk(self) -> None:
+        """Raises StoreError, once, if what was committed before did not come to the disk."""
+        if (error := self._behind.error) is not None:
+            self._behind.error = None
+            raise StoreError(f"cannot bring {self._behind.path} to the disk: {error}; a loss of power may now take what was "
+                             "recorded last; make room on that disk or use another, then go on with workbench resume")  # fmt: skip
+
+    def _is_patient(self, error: Exception) -> bool:
+        """Whether another process is writing, and has not been for too long."""
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_BUSY:  # the lower byte: whatever the reason
+            return False
+        self._waiting_since = self._waiting_since or time.monotonic()
+        return time.monotonic() - self._waiting_since < PATIENCE
+
+    def _patiently(self, work: Callable[[], T]) -> T:
+        while True:
+            try:
+                found = work()
+                self._waiting_since = None
+                return found
+            except Exception as error:
+                if not self._is_patient(error):
+                    self._waiting_since = None
+                    raise self._failure(error) from error
+                time.sleep(LOOK_EVERY)
+
+    def _failure(self, error: Exception) -> StoreError:
+        self._known_texts.clear()  # some of them may have been in what was rolled back
+        if isinstance(error, StoreError):
+            return error
+        return StoreError(f"cannot write to {self.path}: {error}; what was recorded before is safe{_what_to_do(error)}")
+
+    def flush(self) -> None:
+        """Commit what is queued, now."""
+        try:
+            self._patiently(lambda: self._commit(self._pending))
+        except StoreError as error:
+            self._told(error)
+            raise
+        self._told(None)
+
+    def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
+        """One statement, committed at once after what is queued."""
+        self.flush()
+        cursor = self._patiently(lambda: self.conn.execute(sql, values))
+        self._behind.written()
+        return cursor
+
+    def text(self, text: str) -> str:
+        """Keep a large text once; returns its hash. The row joins the next batch."""
+        key = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+        if key not in self._known_texts:
+            if len(self._known_texts) >= 4096:  # a bound, so that memory stays flat over any number of calls
+                self._known_texts.clear()
+            self._known_texts[key] = None
+            self.write("insert or ignore into texts values (?, ?)", key, _storable(text))
+        return key
+
+    def event(self, run_id: int, kind: str, **data: Any) -> None:
+        self.write("insert into events (run_id, at, kind, data) values (?, ?, ?, ?)", run_id, now(), kind, dumps(data))
+
+    # Reading
+
+    def rows(self, sql: str, *values: Any) -> Iterator[sqlite3.Row]:
+        yield from self._reader.execute(sql, values)
+
+    def row(self, sql: str, *values: Any) -> sqlite3.Row | None:
+        return self._reader.execute(sql, values).fetchone()
+
+    def find_run(self, run: str, *, evals: bool = False) -> sqlite3.Row:
+        """A run by its name or a beginning of it; "last" is the newest, with evals also of `workbench eval`. Raises
+        StoreError."""
+        if run == "last":
+            among = "file is not null or status = 'eval'" if evals else "file is not null"
+            found = list(self.rows(f"select * from runs where {among} order by id desc limit 1"))
+        else:
+            found = list(self.rows("select * from runs where run = ? or run like ? || '%'", run, run))
+            found = [r for r in found if r["run"] == run] or found
+        if len(found) != 1:
+            known = ", ".join(
+                r["run"] for r in self.rows("select run from runs where file is not null order by id desc limit 5")
+            )
+            what = "is not unique" if found else "is not"
+            raise StoreError(f"run '{run}' {what} in {self.path}; the newest runs: {known or 'none'}")
+        return found[0]
+
+    def close(self) -> None:
+        try:
+            try:
+                self.flush()
+            finally:
+                self._behind.close()
+            self._check_disk()
+        finally:
+            self._reader.close()
+            self.conn.close()
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """One process at a time makes a database in a folder: SQLite's waiting does not cover the change to WAL."""
+    import fcntl
+
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _what_to_do(error: Exception) -> str:
+    """The end of an error message, where there is something to do about it."""
+    words = str(error)
+    if "full" in words or "No space" in words or "disk I/O error" in words:
+        return "; make room on that disk, then go on with workbench resume"
+    if "locked" in words:
+        return "; another process is writing to it: wait for it, or name another database with --db"
+    return ""
+
+
+def now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
+
+
+def dumps(value: Any) -> str:
+    return _storable(_encode(value))
+
+
+def _storable(text: str) -> str:
+    """SQLite takes no lone surrogates; they are kept as escapes."""
+    try:
+        text.encode("utf-8")
+        return text
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,0 +1,240 @@
+"""Evaluation: a workflow on many examples, concurrently, failures recorded and losers stopped early."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from workbench.errors import BudgetSpent, LMError, NodeError, SpecError
+from workbench.failures import FailureKind
+from workbench.ledger import Spend
+from workbench.runtime import Program, Runtime, ends_run, make_request
+from workbench.spec import Places
+from workbench.study.racing import Race
+from workbench.task import MOST_FAULTS, Example, Metric, MetricFaults, Score, as_score
+from workbench.workflow import Trace, Workflow
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One example's outcome. failure: None, or its kind; then score is 0.0, and None if infrastructure failed."""
+
+    example: Example
+    score: float | None
+    failure: str | None = None
+    message: str | None = None
+    feedback: str | None = None
+    prediction: Mapping[str, Any] = field(default_factory=dict)
+    trace: Trace | None = None
+    calls: int = 0
+    tokens: int = 0
+    usd: float = 0.0
+    seconds: float = 0.0
+    unreadable_calls: int = 0  # of tools, by the model (`Trace.unreadable_calls`)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A workflow's results, aligned with the examples; fewer than asked for if it was raced out (complete=False)."""
+
+    workflow: Workflow
+    split: str
+    results: tuple[Result, ...]
+    complete: bool
+    replica: int = 0
+
+    @property
+    def scores(self) -> list[float]:
+        """One a result, a failure as 0.0: what search maximises. The proof looks at `Result.score` instead."""
+        return [r.score or 0.0 for r in self.results]
+
+    @property
+    def score(self) -> float:
+        return math.fsum(self.scores) / len(self.results) if self.results else 0.0
+
+    @property
+    def failures(self) -> dict[str, int]:
+        return dict(Counter(r.failure for r in self.results if r.failure))
+
+    @property
+    def objectives(self) -> dict[str, float]:
+        """Means per example. Costs are those of the calls' first payment, so that a cached call costs the same."""
+        n = max(1, len(self.results))
+        return {
+            "score": self.score,
+            "usd": sum(r.usd for r in self.results) / n,
+            "tokens": sum(r.tokens for r in self.results) / n,
+            "calls": sum(r.calls for r in self.results) / n,
+            "latency": sum(r.seconds for r in self.results) / n,
+        }
+
+
+def unanswered(evaluation: Evaluation) -> LMError | None:
+    """The error to raise where every row failed for want of an answer, or was refused as a wrong request."""
+    kinds = evaluation.failures
+    if (
+        not evaluation.results
+        or not all(kind == FailureKind.BAD_REQUEST or FailureKind(kind).infrastructure for kind in kinds)
+        or sum(kinds.values()) < len(evaluation.results)
+    ):
+        return None
+    first = evaluation.results[0]
+    return LMError(str(first.failure), f"none of the {len(evaluation.results)} rows was answered: {first.message}")
+
+
+class Evaluator:
+    """Runs and scores examples under one runtime.
+
+    block: racing looks at the scores only at the ends of blocks of this many examples, in their order,
+    so that what is stopped does not depend on which answer came first.
+    source: knows the place of `metric` in the file, for the error where it never works.
+    """
+
+    def __init__(
+        self, runtime: Runtime, metric: Metric, concurrency: int, block: int = 8, source: Places | None = None
+    ):
+        self.runtime, self.metric, self.concurrency, self.block = runtime, metric, concurrency, block
+        self.faults, self._source = MetricFaults(metric), source
+        self._programs: dict[str, Program] = {}
+        self._judged, self._judging = 0, Spend()  # rows that a model scored, and what that took
+
+    def program(self, workflow: Workflow) -> Program:
+        if workflow.hash not in self._programs:
+            if len(self._programs) >= 64:
+                self._programs.pop(next(iter(self._programs)))
+            self._programs[workflow.hash] = Program(workflow, self.runtime)
+        return self._programs[workflow.hash]
+
+    async def evaluate(
+        self,
+        workflow: Workflow,
+        examples: Sequence[Example],
+        *,
+        split: str = "",
+        replica: int = 0,
+        race: Race | None = None,
+        traces: bool = False,
+        draws: Sequence[int] = (),
+    ) -> Evaluation:
+        """Score a workflow. Raises BudgetSpent if the budget ends before every asked example is done."""
+        program = self.program(workflow)
+        if race is None:
+            results = await self.gather(
+                len(examples), lambda i: self.run_one(program, examples[i], replica, traces, draws)
+            )
+            self._check_metric(len(examples))
+            return Evaluation(workflow, split, tuple(results), True, replica)
+        results: list[Result] = []
+        for start in range(0, len(examples), self.block):
+            part = examples[start : start + self.block]
+            results += await self.gather(
+                len(part), lambda i, part=part: self.run_one(program, part[i], replica, traces, draws)
+            )
+            if len(results) < len(examples) and race([r.score or 0.0 for r in results]):
+                return Evaluation(workflow, split, tuple(results), False, replica)
+        return Evaluation(workflow, split, tuple(results), True, replica)
+
+    async def gather(self, n: int, job: Callable[[int], Any]) -> list[Any]:
+        """Run n jobs, `concurrency` at once, started in order. The first error stops the rest and is raised.
+
+        Calls that are under way when the budget ends are waited for: they are paid, so they are recorded.
+        """
+        results: list[Any] = [None] * n
+        following = iter(range(n))
+        stop: list[BaseException] = []
+
+        async def worker() -> None:
+            for index in following:
+                if stop:
+                    return
+                try:
+                    results[index] = await job(index)
+                except Exception as error:
+                    stop.append(error)
+                    return
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(self.concurrency, n)):
+                group.create_task(worker())
+        if stop:
+            raise next((e for e in stop if not isinstance(e, BudgetSpent)), stop[0])
+        return results
+
+    async def run_one(self, program: Program, example: Example, replica: int = 0, traces: bool = False,
+                      draws: Sequence[int] = ()) -> Result:  # fmt: skip
+        """Run and score one example. A failure of the workflow or the metric is a Result, not an exception."""
+        outcome = await program.run(example, replica, draws)
+        calls = outcome.trace.calls
+        cost = {
+            "calls": len(calls),
+            "tokens": sum(c.response.prompt_tokens + c.response.completion_tokens for c in calls),
+            "usd": sum(c.usd for c in calls),
+            "seconds": sum(c.seconds for c in calls),  # journalled, so that a replay sees the same
+            "unreadable_calls": outcome.trace.unreadable_calls,
+        }
+        trace = outcome.trace if traces else None
+        if outcome.failure is not None:
+            score = None if FailureKind(outcome.failure).infrastructure else 0.0
+            return Result(example, score, outcome.failure, outcome.message, outcome.message, outcome.prediction,
+                          trace, **cost)  # fmt: skip
+        try:
+            scored = await self.score(example, outcome.prediction, outcome.trace)
+        except (Exception, SystemExit, asyncio.CancelledError) as error:  # a metric's bug is this example's failure
+            if ends_run(error, self.runtime.ledger) or (isinstance(error, LMError) and error.kind == "auth"):
+                raise
+            kind = error.kind if isinstance(error, LMError | NodeError) else FailureKind.METRIC
+            said = f"{type(error).__name__}: {error}"
+            if kind == FailureKind.METRIC:
+                said = self.faults.raised(example.id, error)
+                self._check_metric(MOST_FAULTS)
+            score = None if kind.infrastructure else 0.0
+            return Result(example, score, kind, f"metric: {said}", None, outcome.prediction, trace, **cost)
+        self.faults.scored(example.id)
+        return Result(example, scored.value, None, None, scored.feedback, outcome.prediction, trace, **cost)
+
+    def _check_metric(self, rows: int) -> None:
+        """Raises SpecError where the metric never worked."""
+        try:
+            self.faults.check(rows)
+        except SpecError as error:
+            raise self._source.error(error.path, error.message, error.hint) if self._source else error from None
+
+    async def score(self, example: Example, prediction: Mapping[str, Any], trace: Trace) -> Score:
+        """The metric's score of a prediction. Raises whatever the metric raises."""
+        if getattr(self.metric, "needs_lm", False):
+            self._judged += 1
+            value = self.metric(example, prediction, trace, lm=self.complete_as("judge", self._judging))  # type: ignore[call-arg]
+        else:
+            value = self.metric(example, prediction, trace)
+        if inspect.isawaitable(value):
+            value = await value
+        return as_score(value)
+
+    @property
+    def judging(self) -> Spend:
+        """What scoring a row takes on average, where the metric asks a model: one call before any row was scored."""
+        if not getattr(self.metric, "needs_lm", False):
+            return Spend()
+        n, spent = self._judged, self._judging
+        if not n:
+            return Spend(calls=1)
+        return Spend(math.ceil(spent.calls / n), 0, math.ceil(spent.tokens / n), 0, spent.usd / n, spent.seconds / n)
+
+    def complete_as(self, role: str, spent: Spend | None = None) -> Callable[..., Any]:
+        """A coroutine function (messages, *, replica=0, **settings) -> Response, paid for under a role. spent: takes what the
+        calls cost at their first payment, so that a replay counts the same."""
+        spec = self.runtime.lm_spec(role)
+
+        async def complete(messages: Sequence[Mapping[str, Any]], *, replica: int = 0, **settings: Any) -> Any:
+            request = make_request(spec, messages, replica, settings)
+            response, paid = await self.runtime.complete(spec, request, role)
+            if spent is not None:
+                spent.add(Spend(1, 0, response.prompt_tokens, response.completion_tokens, paid.usd, paid.seconds))
+            return response
+
+        return complete

@@ -1,0 +1,148 @@
+"""Ask-and-tell on a search space (Optuna, imported when first asked), and random draws from it."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from workbench.errors import SpecError, suggest
+from workbench.task import Space
+from workbench.workflow import Patch, Workflow
+
+
+class RandomSuggests:
+    """Draws every value at random: the baseline of all searches."""
+
+    def __init__(self, rng: random.Random):
+        self.rng = rng
+
+    def suggest_float(
+        self, name: str, low: float, high: float, *, log: bool = False, step: float | None = None
+    ) -> float:
+        if log:
+            return min(max(math.exp(self.rng.uniform(math.log(low), math.log(high))), low), high)
+        if step:
+            return min(low + step * self.rng.randrange(round((high - low) / step) + 1), high)
+        return self.rng.uniform(low, high)
+
+    def suggest_int(self, name: str, low: int, high: int, *, log: bool = False, step: int = 1) -> int:
+        if log:
+            drawn = math.exp(self.rng.uniform(math.log(low - 0.5), math.log(high + 0.5)))
+            return min(max(round(drawn), low), high)
+        return self.rng.randrange(low, high + 1, step)
+
+    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
+        return self.rng.choice(choices)
+
+
+class Given:
+    """Suggests given values by name, and draws the others at random (see `Space.starts`)."""
+
+    def __init__(self, values: Mapping[str, Any], rng: random.Random):
+        self.values, self.others = values, RandomSuggests(rng)
+
+    def suggest_float(
+        self, name: str, low: float, high: float, *, log: bool = False, step: float | None = None
+    ) -> float:
+        return (
+            self.values[name] if name in self.values else self.others.suggest_float(name, low, high, log=log, step=step)
+        )
+
+    def suggest_int(self, name: str, low: int, high: int, *, log: bool = False, step: int = 1) -> int:
+        return (
+            self.values[name] if name in self.values else self.others.suggest_int(name, low, high, log=log, step=step)
+        )
+
+    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
+        return self.values[name] if name in self.values else self.others.suggest_categorical(name, choices)
+
+
+@dataclass
+class Asked:
+    """A candidate that a searcher wants to have evaluated."""
+
+    number: int
+    workflow: Workflow
+    values: dict[str, Any]
+    trial: Any
+    reported: int = 0  # scores of single examples that the trial was told
+
+
+class Searcher:
+    """Ask-and-tell on a space with an Optuna sampler: tpe, gp, cmaes, nsga2, random, qmc.
+
+    starts: ask for `Space.starts` first. startup: so many candidates at random before the sampler learns.
+    """
+
+    SAMPLERS = ("tpe", "gp", "cmaes", "nsga2", "random", "qmc")
+
+    def __init__(
+        self,
+        space: Space,
+        workflow: Workflow,
+        *,
+        seed: int,
+        sampler: str = "tpe",
+        directions: Sequence[str] = ("maximize",),
+        startup: int = 8,
+        pruner: Any = None,
+        starts: bool = False,
+    ):
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        self.space, self.workflow = space, workflow
+        self.study = optuna.create_study(
+            directions=cast(Any, list(directions)),
+            sampler=make_sampler(sampler, seed, startup),
+            pruner=pruner or optuna.pruners.NopPruner(),
+        )
+        for parameters in space.starts(workflow) if starts else ():
+            self.study.enqueue_trial(parameters)
+
+    def ask(self, note: str = "") -> Asked:
+        """The next candidate: the searcher's workflow with suggested values."""
+        trial = self.study.ask()
+        values = self.space.suggest(trial, self.workflow)
+        return Asked(
+            trial.number, self.workflow.patched(Patch(values, note=note or f"trial {trial.number}")), values, trial
+        )
+
+    def tell(self, asked: Asked, values: Sequence[float] | float | None, *, pruned: bool = False) -> None:
+        """The objectives of an asked candidate; None if it could not be evaluated."""
+        import optuna
+
+        state = optuna.trial.TrialState
+        if pruned:
+            self.study.tell(asked.trial, state=state.PRUNED)
+        elif values is None:
+            self.study.tell(asked.trial, state=state.FAIL)
+        else:
+            self.study.tell(asked.trial, values)
+
+
+def make_sampler(name: str, seed: int, startup: int) -> Any:
+    """Optuna's sampler of that name. startup: random trials before it learns. Raises SpecError for an unknown name."""
+    import warnings
+
+    import optuna
+
+    s = optuna.samplers
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        if name == "tpe":
+            return s.TPESampler(seed=seed, n_startup_trials=startup, multivariate=True, group=True)
+        if name == "gp":
+            return s.GPSampler(seed=seed, n_startup_trials=startup)
+        if name == "cmaes":
+            return s.CmaEsSampler(seed=seed, n_startup_trials=startup)
+        if name == "nsga2":
+            return s.NSGAIISampler(seed=seed, population_size=max(4, startup))
+        if name == "qmc":
+            return s.QMCSampler(seed=seed, scramble=True, warn_independent_sampling=False)
+        if name == "random":
+            return s.RandomSampler(seed=seed)
+    raise SpecError(f"unknown sampler '{name}'", hint=suggest(name, Searcher.SAMPLERS))

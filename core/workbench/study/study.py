@@ -1,0 +1,265 @@
+"""What an optimizer is handed: a study, with which it evaluates candidates, and an optimizer's contract."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from workbench.errors import ShareSpent, suggest
+from workbench.ledger import Ledger
+from workbench.lm import Response
+from workbench.plugins import plugins
+from workbench.spec import DomainSpec
+from workbench.study.evaluate import Evaluation, Evaluator
+from workbench.study.racing import Race, paired_race
+from workbench.study.sampler import Searcher
+from workbench.task import Example, Space, default_space
+from workbench.workflow import Workflow
+
+
+class Optimizer(BaseModel):
+    """Base of all optimizers: its fields are its parameters, each with a default and a description.
+
+    An optimizer must honour these promises, which `workbench.testing.check_optimizer` checks:
+    - everything with an effect goes through the study, all randomness comes from `study.rng`;
+    - it lets BudgetSpent pass (or catches it and returns): the best candidate so far is kept anyway;
+    - it never changes a workflow in place (they are immutable) and keeps no state between two calls.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    async def optimize(self, study: Study) -> Workflow:
+        """Search, and return the workflow to go on with: usually `study.best`."""
+        raise NotImplementedError
+
+    async def ready(self, study: Study) -> None:
+        """Raise what would stop `optimize` from the start: a missing package, a setting that the rows do not fit, no sandbox.
+
+        Asked before a run pays for its first call, and by `workbench validate`; it calls no model. The path of a SpecError
+        is that within the optimizer's parameters. study.workflow is where the run begins: others may change it before.
+        """
+
+    def lacking(self, workflow: Workflow) -> str | None:
+        """What this optimizer works on and the workflow has none of, e.g. "a node of the kind `astar`"; None where it finds
+        something. A file in which it is lacking, also in what `search:` may make of the workflow, is refused."""
+        return None
+
+    def most_calls(self, workflow: Workflow, train: Sequence[Example], val: Sequence[Example]) -> int | None:
+        """The most calls that `optimize` takes from this workflow on these rows where no budget ends it, its evaluations on
+        val included, retries left out; None where its settings do not say. `workbench estimate` adds it up."""
+        return None
+
+
+@dataclass
+class Progress:
+    """What all studies of one run share: the best candidate so far and who is told of candidates."""
+
+    on_candidate: Callable[[Workflow, str], None]
+    on_evaluation: Callable[[Evaluation], Awaitable[None]]
+    best: Evaluation | None = None
+    complete: dict[str, Evaluation] = field(default_factory=dict)  # on the whole val split, by workflow hash
+    on_note: Callable[[str, str, Mapping[str, Any]], None] = lambda optimizer, message, figures: None
+    on_rows: Callable[[Evaluation], None] = lambda evaluation: None  # of rows that an optimizer chose
+
+
+@dataclass
+class Study:
+    """One optimizer's view of a run. There is no test split in it.
+
+    workflow: where to start. train: learn from it. val: select on it. rng: the only source of randomness.
+    domains: the `search:` space of the file (see `space`). targets: where the label of an output stands.
+    limits: what the run may have spent of calls, tokens and usd when this study ends, see `narrowed`.
+    """
+
+    workflow: Workflow
+    train: Sequence[Example]
+    val: Sequence[Example]
+    evaluator: Evaluator
+    ledger: Ledger
+    progress: Progress
+    rng: random.Random
+    seed: int = 0
+    objectives: Sequence[str] = ("score",)
+    domains: Mapping[str, DomainSpec] = field(default_factory=dict)
+    targets: Mapping[str, str] = field(default_factory=dict)
+    name: str = ""
+    limits: Mapping[str, float] = field(default_factory=dict)
+
+    async def evaluate(
+        self,
+        workflow: Workflow,
+        examples: Sequence[Example] | None = None,
+        *,
+        race: Race | bool = False,
+        traces: bool = False,
+        replica: int = 0,
+        draws: Sequence[int] = (),
+    ) -> Evaluation:
+        """Score a candidate on examples (default: val).
+
+        race: stop early when it is clearly worse than the best so far (True), or by a rule of your own; the
+        evaluation then has complete=False and cannot win. traces: keep each result's trace. replica: another
+        number draws fresh samples wherever there is sampling. draws: with a replica above 0, the replicas of the
+        calls of a run by their places, so that runs can share their first calls and part later (`Context`): a tree,
+        of which each call is paid once. Raises BudgetSpent at the ceiling, and its kind
+        ShareSpent before an evaluation that could pass the limit of a narrowed study.
+        """
+        on_val = examples is None
+        rows = self.val if examples is None else examples
+        self.progress.on_candidate(workflow, self.name)
+        known = self.progress.complete.get(workflow.hash)
+        if on_val and known is not None and not traces and replica == 0:
+            return known
+        self._within_limits(self.worst_calls(workflow, rows))
+        rule = race if callable(race) else self._race() if race and on_val else None
+        evaluation = await self.evaluator.evaluate(
+            workflow, rows, split="val" if on_val else "train", race=rule, traces=traces, replica=replica, draws=draws
+        )
+        if on_val and replica == 0:
+            await self._record(evaluation)
+        elif not on_val and not draws:  # runs that share their first calls are no fresh look
+            self.progress.on_rows(evaluation)
+        return evaluation
+
+    def _race(self) -> Race | None:
+        best = self.progress.best
+        return paired_race(best.scores) if best is not None else None
+
+    async def _record(self, evaluation: Evaluation) -> None:
+        if evaluation.complete:
+            lean = replace(evaluation, results=tuple(replace(r, trace=None) for r in evaluation.results))
+            self.progress.complete[evaluation.workflow.hash] = lean
+            best = self.progress.best
+            if best is None or lean.score > best.score:  # a tie keeps the earlier, simpler candidate
+                self.progress.best = lean
+        await self.progress.on_evaluation(evaluation)
+
+    @property
+    def best(self) -> Workflow:
+        """The best candidate so far by its score on the whole of val; the start if there is none yet."""
+        return self.progress.best.workflow if self.progress.best is not None else self.workflow
+
+    @property
+    def best_evaluation(self) -> Evaluation | None:
+        return self.progress.best
+
+    def affords(self, workflow: Workflow, examples: Sequence[Example] | None = None) -> bool:
+        """Whether the budget allows the worst case of evaluating a workflow, retries and cached calls left out."""
+        return self.remaining("calls") >= self.worst_calls(workflow, self.val if examples is None else examples)
+
+    def worst_calls(self, workflow: Workflow, examples: Sequence[Example]) -> int:
+        """The most calls that evaluating a workflow takes, retries left out; those of the metric as they were on average."""
+        return len(examples) * (self.evaluator.program(workflow).max_calls + self.evaluator.judging.calls)
+
+    def remaining(self, what: str = "calls") -> float:
+        """What search may still use of `calls`, `tokens`, `usd` or `minutes`; what the proof needs is set aside."""
+        left = self.ledger.remaining(what)
+        return min(left, max(0.0, self.limits[what] - self._spent(what))) if what in self.limits else left
+
+    def _spent(self, what: str) -> float:
+        return getattr(self.ledger.spent, what)
+
+    def _within_limits(self, calls: int) -> None:
+        for what, limit in self.limits.items():
+            needed = calls if what == "calls" else 0
+            if self._spent(what) + needed > limit:
+                raise ShareSpent(what, limit - self._spent(what), needed)
+
+    def tell(self, message: str, **figures: Any) -> None:
+        """Say something to who watches the run, and record it: that there is nothing to do, or an alarm."""
+        self.progress.on_note(self.name, message, figures)
+
+    def lm(self, role: str = "proposer") -> Callable[..., Awaitable[Response]]:
+        """A language model: a coroutine function (messages, *, temperature, max_tokens, replica, ...) -> Response."""
+        complete = self.evaluator.complete_as(role)
+        if not self.limits:
+            return complete
+
+        async def within_limits(*args: Any, **settings: Any) -> Response:
+            self._within_limits(1)
+            return await complete(*args, **settings)
+
+        return within_limits
+
+    async def sandboxed(
+        self, source: str, function: str, arguments: Mapping[str, Any], *, timeout: float = 5.0
+    ) -> dict[str, Any]:
+        """Run code in the sandbox, journalled. Gives the fields of `workbench.runtime.SandboxResult`."""
+
+        async def run() -> dict[str, Any]:
+            sandbox = await self.evaluator.runtime.sandbox()
+            return asdict(await sandbox.call(source, function, arguments, timeout=timeout))
+
+        return await self.ledger.effect("code", [source, function, dict(arguments)], run)
+
+    def space(self, domains: Mapping[str, DomainSpec] | None = None) -> Space:
+        """A search space: the given domains, else those of the file, else the demos of every node."""
+        chosen = domains or self.domains or default_space(self.workflow)
+        return Space(chosen, self.train, self.targets, self.seed)
+
+    def searcher(self, space: Space | None = None, **settings: Any) -> Searcher:
+        """Ask-and-tell on a space, seeded from `rng`; settings are those of `workbench.study.sampler.Searcher`."""
+        seed = self.rng.randrange(2**31)
+        return Searcher(space or self.space(), self.workflow, seed=seed, **settings)
+
+    def narrowed(self, *, train: Sequence[Example] | None = None, val: Sequence[Example] | None = None,
+                 workflow: Workflow | None = None, share: float = 1.0, name: str = "") -> Study:  # fmt: skip
+        """The same study on other rows or from another start, for an inner optimizer. Its evaluations on a part of
+        val cannot win; it has a best of its own. share: of what is left of calls, tokens and usd; where it ends,
+        ShareSpent is raised (see `improve`)."""
+        left = {what: self.remaining(what) for what in ("calls", "tokens", "usd")}
+        limits = {w: self._spent(w) + share * n for w, n in left.items() if n < math.inf}
+        return replace(
+            self,
+            train=self.train if train is None else train,
+            val=self.val if val is None else val,
+            workflow=workflow or self.workflow,
+            name=f"{self.name}/{name}" if name else self.name,
+            rng=random.Random(self.rng.randrange(2**63)),
+            limits=limits if share < 1 else self.limits,
+            progress=self.progress
+            if val is None
+            else replace(self.progress, on_evaluation=_unrecorded, best=None, complete={}),
+        )
+
+    async def improve(self, optimizer: Optimizer) -> Workflow:
+        """Run an inner optimizer on this study, usually a narrowed one, and give its best; its share of the budget may
+        end, the run's own may not (BudgetSpent)."""
+        try:
+            await optimizer.optimize(self)
+        except ShareSpent:
+            pass
+        return self.best
+
+
+def named_optimizer(value: str | Mapping[str, Any]) -> Optimizer:
+    """An optimizer as written in a file: `random`, or `{random: {trials: 5}}`. Raises ValueError and PluginError."""
+    entries = {value: {}} if isinstance(value, str) else dict(value)
+    if len(entries) != 1:
+        raise ValueError(f"name one optimizer, not {len(entries)}")
+    ((name, parameters),) = entries.items()
+    known = plugins().names("optimizers")
+    if name not in known:
+        raise ValueError(f"there is no optimizer '{name}'. {suggest(name, known)}")
+    try:
+        return plugins().get("optimizers", name)(**(parameters or {}))
+    except ValidationError as error:  # its places are those of this optimizer, not of who names it
+        first = error.errors()[0]
+        message, where = first["msg"].removeprefix("Value error, "), ".".join(map(str, first["loc"]))
+        if not where:  # about several settings together
+            raise ValueError(f"{name}: {message}") from None
+        raise ValueError(f"{name} does not take {where}: {message}, given {first['input']!r}") from None
+
+
+async def _unrecorded(evaluation: Evaluation) -> None:
+    """Evaluations on a part of val are an inner optimizer's own business."""
+
+
+def needed_calls(evaluation: Evaluation, n: int) -> int:
+    """Calls that n examples of an evaluated workflow take, on average."""
+    return math.ceil(n * evaluation.objectives["calls"])

@@ -1,0 +1,207 @@
+"""Copies: is a row a copy of another row, or does a text repeat one?
+
+Texts are compared by their tokens: words in small letters and signs of arithmetic. Case, spaces and punctuation
+make no difference, so that a full stop added to a row does not make a new row of it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from typing import Any
+
+from workbench.task.dataset import Example
+
+#: A row is a near copy of another if at most one token in so many differs. Shorter rows must be equal.
+TOKENS_AN_EDIT = 10
+
+#: Words in a row that two near copies must share somewhere.
+SHINGLE = 3
+
+#: A shingle that more rows have is that of a template, and names no candidates.
+COMMON = 200
+
+#: Rows that are compared in full with one row.
+CANDIDATES = 20
+
+#: A text repeats a row if a stretch of it at most twice as long as the row has so many of the row's different tokens.
+COVERED = 0.85
+
+#: Rows with fewer different tokens are repeated only by the same tokens in the same order.
+SHORT = 5
+_TOKEN = re.compile(r"\w+|[-+*/=<>^%$€£]")
+
+
+def tokens(text: str) -> list[str]:
+    """Words and signs of arithmetic, in small letters; the whole text where it has none of either."""
+    text = unicodedata.normalize("NFKC", text).casefold()
+    return _TOKEN.findall(text) or ([stripped] if (stripped := text.strip()) else [])
+
+
+def texts_of(value: Any) -> Iterator[str]:
+    """Every text and number in a JSON value, in order."""
+    if isinstance(value, Mapping):
+        for inner in value.values():
+            yield from texts_of(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from texts_of(inner)
+    elif value is not None:
+        yield value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+def input_tokens(row: Example, inputs: Sequence[str]) -> list[str]:
+    """The tokens of a row's inputs."""
+    return [token for name in inputs if name in row for text in texts_of(row[name]) for token in tokens(text)]
+
+
+def normalised_inputs(row: Example, inputs: Sequence[str]) -> str:
+    """The inputs of a row as one text: equal texts mean the same row."""
+    return " ".join(input_tokens(row, inputs))
+
+
+def number_fields(rows: Sequence[Example], inputs: Sequence[str]) -> list[str]:
+    """Inputs that only number the rows: one token each and another one in every row, beside texts that tell most rows
+    apart by themselves."""
+    found = []
+    for name in inputs:
+        values = [input_tokens(row, [name]) for row in rows]
+        if len(rows) > 2 and all(len(v) == 1 for v in values) and len({v[0] for v in values}) == len(rows):
+            found.append(name)
+    rest = [name for name in inputs if name not in found]
+    texts = [input_tokens(row, rest) for row in rows]
+    telling = len({" ".join(words) for words in texts}) >= len(rows) / 2 and sum(map(len, texts)) >= 5 * len(rows)
+    return found if found and telling else []
+
+
+class Copies:
+    """Finds the row that another row is a copy of.
+
+    rows: what is searched, with the name of their split. inputs: what is compared. target: the field with the label, if
+    there is one: rows with other labels are no near copies, since the token that differs is what matters. numbered: the
+    inputs are not all of them, since some only number the rows; then no copy is exact.
+    """
+
+    def __init__(self, rows: Sequence[tuple[str, Example]], inputs: Sequence[str], target: str | None = None,
+                 numbered: bool = False):  # fmt: skip
+        self.inputs, self.target, self.numbered = inputs, target, numbered
+        self.rows = [(split, row, input_tokens(row, inputs)) for split, row in rows]
+        self._same: dict[str, list[int]] = defaultdict(list)
+        self._with: dict[Hashable, list[int]] = defaultdict(list)
+        for number, (_, _, words) in enumerate(self.rows):
+            self._same[" ".join(words)].append(number)
+            for shingle in set(_shingles(words)):
+                self._with[shingle].append(number)
+
+    def find(self, row: Example) -> tuple[str, Example, bool] | None:
+        """(split, row, whether it is only near) of a row that this one is a copy of, or None."""
+        words = input_tokens(row, self.inputs)
+        for number in self._same.get(" ".join(words), ()):
+            split, other, _ = self.rows[number]
+            if not self.numbered or self._same_label(row, other):
+                return split, other, self.numbered
+        if (edits := len(words) // TOKENS_AN_EDIT) == 0:
+            return None
+        for number in self._candidates(words):
+            split, other, theirs = self.rows[number]
+            if self._same_label(row, other) and _within(words, theirs, edits):
+                return split, other, True
+        return None
+
+    def _candidates(self, words: Sequence[str]) -> list[int]:
+        """The rows that share the most shingles with these tokens."""
+        shared: Counter[int] = Counter()
+        for shingle in set(_shingles(words)):
+            if len(having := self._with.get(shingle, ())) <= COMMON:
+                shared.update(having)
+        return [number for number, _ in shared.most_common(CANDIDATES)]
+
+    def _same_label(self, row: Example, other: Example) -> bool:
+        if self.target is None or self.target not in row or self.target not in other:
+            return True
+        return row[self.target] == other[self.target]
+
+
+def _shingles(words: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    return (tuple(words[i : i + SHINGLE]) for i in range(len(words) - SHINGLE + 1))
+
+
+def _within(a: Sequence[str], b: Sequence[str], edits: int) -> bool:
+    """Whether at most so many tokens are added, removed or replaced between a and b (Levenshtein in a band), none of
+    them a number: rows made of one template with other numbers are different rows."""
+    if abs(len(a) - len(b)) > edits:
+        return False
+    far = edits + 1
+    before = [j if j <= edits else far for j in range(len(b) + 1)]
+    for i, word in enumerate(a, start=1):
+        now = [far] * (len(b) + 1)
+        for j in range(max(0, i - edits), min(len(b), i + edits) + 1):
+            if j == 0:
+                now[0] = i
+                continue
+            other = b[j - 1]
+            cost = 0 if word == other else far if word.isdigit() and other.isdigit() else 1
+            now[j] = min(before[j - 1] + cost, before[j] + 1, now[j - 1] + 1, far)
+        before = now
+        if min(before) >= far:
+            return False
+    return before[-1] <= edits
+
+
+class Repeats:
+    """Which rows do some texts repeat? fair: rows whose texts may stand there, those of train and of the start."""
+
+    def __init__(self, texts: Mapping[str, str], fair: Sequence[Sequence[str]]):
+        self.texts = {address: tokens(text) for address, text in texts.items()}
+        self.vocabulary = {address: set(words) for address, words in self.texts.items()}
+        self.fair = [set(words) for words in fair]
+        self._fair_with: dict[str, list[int]] = defaultdict(list)
+        for number, words in enumerate(self.fair):
+            for word in words:
+                self._fair_with[word].append(number)
+
+    def find(self, words: Sequence[str], telling: Collection[str] = ()) -> str | None:
+        """The address of the first text that repeats a row of these tokens, or None. telling: those that tell the row from
+        others of its kind; without them a template is repeated, and no row."""
+        for address, text in self.texts.items():
+            there = set(words) & self.vocabulary[address]
+            if not words or len(there) < COVERED * len(set(words)):
+                continue
+            if len(set(words)) >= SHORT:
+                found = _stretch(words, set(telling), text)
+            else:
+                found = there if _contains(text, words) else None
+            if found and not self._is_fair(found):
+                return address
+        return None
+
+    def _is_fair(self, found: set[str]) -> bool:
+        """Whether one fair text has all that is repeated."""
+        rarest = min(found, key=lambda word: len(self._fair_with.get(word, ())))
+        return any(found <= self.fair[number] for number in self._fair_with.get(rarest, ()))
+
+
+def _stretch(words: Sequence[str], telling: set[str], text: Sequence[str]) -> set[str] | None:
+    """The tokens of a row that stand together in a text, if they are nearly all of the row and of what is telling in it."""
+    wanted, length = set(words), 2 * len(words)
+    needed, needed_telling = COVERED * len(wanted), COVERED * len(telling)
+    inside: Counter[str] = Counter()
+    for i, word in enumerate(text):
+        if word in wanted:
+            inside[word] += 1
+        if i >= length and (gone := text[i - length]) in wanted:
+            inside[gone] -= 1
+            if not inside[gone]:
+                del inside[gone]
+        if len(inside) >= needed and len(telling & inside.keys()) >= needed_telling:
+            return set(inside)
+    return None
+
+
+def _contains(text: Sequence[str], words: Sequence[str]) -> bool:
+    """Whether the tokens stand in the text, one after the other."""
+    first, n = words[0], len(words)
+    return any(word == first and list(text[i : i + n]) == list(words) for i, word in enumerate(text))

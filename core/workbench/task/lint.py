@@ -1,0 +1,73 @@
+"""What `validate` remarks on a workflow that can run, but hardly as its author means it to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+
+from workbench.errors import suggest
+from workbench.task.load import Task
+from workbench.workflow import all_nodes, enabled, first_sure, learnable, writers_of
+
+
+def remarks(task: Task) -> list[str]:
+    """Rules about no tool, fields that nobody reads, and optional nodes that cannot be done without."""
+    return [*_idle_rules(task), *_unread(task), *_not_optional(task)]
+
+
+def _idle_rules(task: Task) -> Iterator[str]:
+    """Rules of the policy whose pattern fits no tool of any node."""
+    tools = {name for node in all_nodes(task.workflow) for name in node.called()}
+    for i, rule in enumerate(task.spec.policy.rules):
+        pattern = rule.allow or rule.deny or rule.ask or ""
+        if not any(fnmatchcase(tool, pattern) for tool in tools):
+            line = task.source.position(("policy", "rules", i))[0]
+            forged = (
+                " It may be about a function that is forged later." if learnable(task.workflow, "functions") else ""
+            )
+            yield (f"line {line}: the rule {{{rule.verdict}: {pattern}}} is about no tool that a node can call. "
+                   f"{suggest(pattern, tools)}{forged}")  # fmt: skip
+
+
+def _unread(task: Task) -> Iterator[str]:
+    """Fields that no later node reads, nor the metric, and that are no output of the whole. What a model writes on the way to
+    a field that is read (its reasoning) serves that field."""
+    nodes, graph, trees = enabled(task.workflow), task.workflow.graph, task.workflow.nodes
+    last = {field: first_sure(names[::-1], trees) for field, names in writers_of(nodes).items()}
+    scored = getattr(task.metric, "field", None)
+    tried = " ".join(domain.model_dump_json() for domain in task.spec.search.values())  # signatures that may be tried
+
+    def read(name: str, field: str) -> bool:
+        readers = (known.get(field, ()) for reader, known in graph.nodes.data("sources") if reader != name)
+        if any(name in sources for sources in readers) or re.search(rf"\b{re.escape(field)}\b", tried):
+            return True
+        return name in last[field] and (
+            not isinstance(scored, str) or field == scored or not any(graph.successors(name))
+        )
+
+    for name, node in nodes.items():
+        fields = list(dict.fromkeys(node.outputs))
+        served = max((i for i, field in enumerate(fields) if read(name, field)), default=-1)
+        for field in fields[served + 1 :]:
+            yield f"line {_line(task, name)}: nothing reads '{field}' of node '{name}'{_overwritten(name, last[field])}."
+
+
+def _overwritten(name: str, last: list[str]) -> str:
+    return "" if name in last else f": '{last[0]}' writes the field again"
+
+
+def _not_optional(task: Task) -> Iterator[str]:
+    """Fields that a node cannot do without, and that only optional nodes write."""
+    trees, data = task.workflow.nodes, task.dataset
+    rows = [part[0] for part in (data.train, data.val, data.test.open()) if part]
+    for name, known in task.workflow.graph.nodes.data("sources"):
+        for field, sources in known.items():
+            sure = any(not trees[s].get("optional") for s in sources) or all(field in row for row in rows)
+            if sources and not sure and not trees[name].get("optional"):
+                yield (f"line {_line(task, sources[0])}: node '{sources[0]}' is optional, but '{name}' cannot run without its "
+                       f"'{field}': where it fails, the example fails. Make '{name}' optional, too, or neither.")  # fmt: skip
+
+
+def _line(task: Task, name: str) -> int:
+    return task.source.position(("nodes", name))[0]

@@ -1,0 +1,342 @@
+"""A workflow file made into things: the workflow, its data, and its metric, each checked against the others."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+from pydantic import ValidationError
+
+from workbench.errors import PluginError, SpecError, all_of, suggest
+from workbench.hashing import digest
+from workbench.lm import check_embeds, lm_prefixes, make_lm, split_model
+from workbench.plugins import plugins
+from workbench.spec import DataSpec, Inherited, LMSpec, Source, Spec, lm_spec, with_inherited
+from workbench.task.copies import Copies, normalised_inputs, number_fields
+from workbench.task.dataset import Dataset, Example, SealedRows, make_examples, split_examples
+from workbench.task.metric import Metric, parse_call
+from workbench.task.workflow_file import load_workflow
+from workbench.user_code import PREFIX, code_files
+from workbench.workflow import NodeKind, Workflow, all_nodes, enabled, input_fields
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is to be optimized: spec, starting workflow, data, metric, and the input fields."""
+
+    spec: Spec
+    source: Source
+    workflow: Workflow
+    dataset: Dataset
+    metric: Metric
+    inputs: tuple[str, ...]
+
+    @property
+    def data_hash(self) -> str:
+        """Changes when any row or its split changes; a run cannot be resumed on other data."""
+        return self.dataset.data_hash
+
+    @property
+    def test_hash(self) -> str:
+        """Changes when a sealed row changes."""
+        return self.dataset.test_hash
+
+    @property
+    def target(self) -> str | None:
+        """The field of a row that the metric compares with, if it names one."""
+        target = getattr(self.metric, "target", None)
+        return target if isinstance(target, str) else None
+
+    def cluster_of(self, row: Example) -> str:
+        """Rows of one cluster count once in the proof: those with the same `data: cluster`, else with the same inputs."""
+        field = self.spec.data.cluster
+        if field is not None and field in row:
+            return f"{field}: {row[field]!r}"
+        return normalised_inputs(row, self.inputs) or row.id
+
+    @property
+    def referred_hash(self) -> str:
+        """Changes with what other files add to this one and the workflow's own hash does not tell: the nodes of sub-workflows,
+        policies, and the Python files that are named in it (`python:...`; not what these import)."""
+        inherited = [one.model_dump(mode="json") for one in self.spec.policy.inherited]
+        address = getattr(self.metric, "address", None)  # written as a mapping, it has no prefix in the file
+        named = [self.source.value, f"{PREFIX}{address.removeprefix(PREFIX)}" if isinstance(address, str) else None]
+        code = [hashlib.sha256(path.read_bytes()).hexdigest() for path in code_files(named, self.workflow.base)]
+        return digest([inherited, code, *(f for n in all_nodes(self.workflow) if (f := n.referred()) is not None)])
+
+
+def load_task(spec: Spec, source: Source, base: Path) -> Task:
+    """Build everything that a run needs. Raises SpecError at the place in the file that is wrong."""
+    inherited: list[Inherited] = []
+    _, workflow, metric, dataset = all_of(sections(spec, source, base, inherited).values())
+    spec = spec.model_copy(update={"policy": with_inherited(spec.policy, inherited)})
+    inputs = tuple(input_fields(workflow))
+    all_of((
+        lambda: _check_fields(workflow, dataset, inputs, source),
+        lambda: _check_metric_fields(metric, workflow, dataset, source),
+        lambda: check_label_unread(workflow, metric, spec.data, source.error),
+    ))  # fmt: skip
+    task = Task(spec, source, workflow, dataset, metric, inputs)
+    needed = [*inputs, *(name for name in (task.target, spec.data.cluster) if name is not None)]
+    dataset = _without_copies(_with_warnings(dataset, inputs, needed), inputs, task.target)
+    return replace(task, dataset=dataset)
+
+
+def sections(spec: Spec, source: Source, base: Path, inherited: list[Inherited]) -> dict[str, Callable[[], Any]]:
+    """What makes each section that stands for itself, by its key. They raise SpecError. inherited: see `load_workflow`."""
+
+    def workflow() -> Workflow:
+        made = load_workflow(spec, source, base, (), inherited)
+        check_node_lms(made, spec.roles, source)
+        return made
+
+    return {
+        "lm": lambda: check_lms(spec, source),
+        "nodes": workflow,
+        "metric": lambda: load_metric(spec, source, base),
+        "data": lambda: load_data(spec, source, base),
+    }
+
+
+class HasLMs(Protocol):
+    lm: LMSpec
+    roles: Any  # LMSpec by role
+
+
+def check_lms(spec: HasLMs, source: Source) -> None:
+    """Refuse names that no provider serves, and settings that a provider does not take, before anything runs."""
+    for path, lm in ((("lm",), spec.lm), *((("roles", role), lm) for role, lm in spec.roles.items())):
+        check_lm(path, lm, source)
+
+
+def check_node_lms(workflow: Workflow, roles: Collection[str], source: Source) -> None:
+    """The same for the models that nodes name under `lm`, `value_lm` and `embedder`, those inside others too, and for the roles that
+    they ask."""
+
+    def walk(path: tuple[str, ...], node: NodeKind, top: bool) -> None:
+        for key in ("lm", "value_lm", "embedder"):
+            if value := getattr(node.config, key, None):
+                check_lm((*path, key) if top else path, lm_spec(value), source, embeds=key == "embedder")
+        for role in node.roles:
+            if role not in roles:
+                raise source.error(path, f"this node asks a model of the role `{role}`, and the file names none",
+                                   f"Write e.g. roles: {{{role}: openai/gpt-4.1}}.")  # fmt: skip
+        for child in node.children().values():
+            walk(path, child, False)
+
+    all_of(partial(walk, ("nodes", name), node, True) for name, node in enabled(workflow).items())
+
+
+def check_lm(path: tuple[str, ...], lm: LMSpec, source: Source, embeds: bool = False) -> None:
+    """Refuse a model that no provider serves, and settings that its provider does not take. Raises SpecError."""
+    try:
+        if split_model(lm.model)[0] != "*":
+            made = make_lm(lm)
+            if embeds:
+                check_embeds(made, lm.model)
+        elif "/" not in lm.model.strip("/"):
+            raise SpecError(f"no LM provider serves '{lm.model}'",
+                            hint="Write provider/model. " + suggest(lm.model, lm_prefixes()))  # fmt: skip
+        else:
+            _check_provider(lm.model)
+    except PluginError as error:
+        raise source.error(path, str(error)) from error
+    except SpecError as error:
+        raise source.error(path, error.message, error.hint) from error
+
+
+def _check_provider(model: str) -> None:
+    """Refuse a prefix that is nearly one of a provider, unless who serves all the others knows it. That one is asked only
+    then: it may take seconds to load. Raises SpecError."""
+    import difflib
+
+    prefix, mine = model.partition("/")[0], lm_prefixes()
+    near = difflib.get_close_matches(prefix, mine, n=1, cutoff=0.75)
+    if not near:
+        return
+    known = getattr(plugins().get("lms", "*"), "providers", set[str])()
+    if prefix not in known:
+        raise SpecError(f"there is no LM provider '{prefix}'",
+                        hint=f"Did you mean '{near[0]}/{model.partition('/')[2]}'? If not, write litellm/{model}.")  # fmt: skip
+
+
+def load_metric(spec: Spec, source: Source, base: Path) -> Metric:
+    """The metric, made from `name(args)`, `python:...`, or a mapping {name: {option: value}}."""
+    try:
+        if isinstance(spec.metric, str):
+            name, args, options = parse_call(spec.metric)
+            if name.startswith(PREFIX):
+                args, options, name = [name], {"base": base}, "python"
+        else:
+            if len(spec.metric) != 1:
+                raise SpecError("name one metric", hint="Write e.g. metric: {f1: {field: answer}}.")
+            name, given = next(iter(spec.metric.items()))
+            args, options = [], dict(given or {}) if isinstance(given, Mapping | None) else {"field": given}
+            if name == "python":
+                options = {"base": base, **(options if isinstance(given, Mapping) else {"address": given})}
+        factory = plugins().get("metrics", name)
+        return factory(*args, **options)
+    except (SpecError, PluginError) as error:
+        hint = error.hint if isinstance(error, SpecError) else None
+        message = error.message if isinstance(error, SpecError) else str(error)
+        raise source.error(("metric",), message, hint) from error
+    except (TypeError, ValueError, ValidationError) as error:
+        raise source.error(("metric",), f"the metric does not take these arguments: {error}",
+                           "Write e.g. metric: exact_match(label).") from error  # fmt: skip
+
+
+def load_data(spec: Spec, source: Source, base: Path) -> Dataset:
+    """Read the files and cut the splits."""
+    data = spec.data
+    if data.file is not None:
+        examples = _read(data, "file", data.file, source, base)
+        sizes = _sizes(data, len(examples), source)
+        return _sealed(*split_examples(examples, sizes, data.seed))
+    parts = []
+    for key in ("train", "val", "test"):
+        location = getattr(data, key)
+        rows = _read(data, key, location, source, base) if location else []
+        parts.append(tuple(Example(f"{key}:{e.id}", e.fields) for e in rows))
+    return _sealed(*parts)
+
+
+def _sealed(train: Sequence[Example], val: Sequence[Example], test: Sequence[Example]) -> Dataset:
+    """The three splits, the test rows among them sealed."""
+    contents = [[dict(row.fields) for row in part] for part in (train, val, test)]
+    return Dataset(tuple(train), tuple(val), SealedRows(test), (), digest(contents), digest(contents[2]))
+
+
+def _read(data: DataSpec, key: str, location: str, source: Source, base: Path) -> list[Example]:
+    known = plugins().names("readers")
+    prefix, colon, rest = location.partition(":")
+    if colon and prefix in known:
+        reader, place = plugins().get("readers", prefix), rest
+    else:
+        suffix = Path(location).suffix.lstrip(".")
+        if suffix not in known:
+            raise source.error(("data", key), f"no reader for '{location}' (by its suffix '.{suffix}')",
+                               suggest(suffix, known))  # fmt: skip
+        reader, place = plugins().get("readers", suffix), str((base / location).resolve())
+        if not Path(place).is_file():
+            near = [p.name for p in Path(place).parent.glob("*") if p.is_file()] if Path(place).parent.is_dir() else []
+            raise source.error(("data", key), f"there is no file {place}", suggest(Path(place).name, near)
+                               if near else "Paths are relative to the workflow file.")  # fmt: skip
+    rows = reader(place, data.options)
+    if data.limit is not None:
+        rows = rows[: data.limit]
+    try:
+        return make_examples(rows, data.fields)
+    except KeyError as error:
+        have = ", ".join(sorted(rows[0])) if rows else "none"
+        raise source.error(("data", "fields"), f"no row field {error}; the first row has: {have}") from None
+
+
+def _sizes(data: DataSpec, n: int, source: Source) -> tuple[int, int, int]:
+    if data.split is None:
+        if n < 3:
+            raise source.error(("data", "file"), f"{n} rows cannot be split into train, val and test")
+        return n // 3, n // 3, n - 2 * (n // 3)
+    shares = (data.split.train, data.split.val, data.split.test)
+    if all(isinstance(s, float) and s <= 1 for s in shares):
+        if sum(shares) > 1 + 1e-9:
+            raise source.error(("data", "split"), f"the shares add up to {sum(shares):g}, which is above 1")
+        sizes = tuple(int(s * n) for s in shares)
+    else:
+        if any(isinstance(s, float) and s != int(s) for s in shares):
+            raise source.error(
+                ("data", "split"), "mix no counts and shares", "Write e.g. {train: 60, val: 60, test: 120}."
+            )
+        sizes = tuple(int(s) for s in shares)
+    if sum(sizes) > n:
+        raise source.error(("data", "split"), f"the split wants {sum(sizes)} rows, the file has {n}",
+                           "Ask for fewer rows in train, val or test.")  # fmt: skip
+    if not sizes[1] or not sizes[2]:
+        raise source.error(("data", "split"), "val and test need at least one row each")
+    return sizes  # type: ignore[return-value]
+
+
+def _check_fields(workflow: Workflow, dataset: Dataset, inputs: tuple[str, ...], source: Source) -> None:
+    """Every input must be in a row of every split; rows without it fail one by one, as data, and `_with_warnings` tells."""
+    for part in (dataset.train, dataset.val, dataset.test.open()):
+        if not part:
+            continue
+        for name in inputs:
+            if not any(name in row for row in part):
+                reader = next(n for n, node in enabled(workflow).items() if name in node.inputs)
+                raise source.error(
+                    ("nodes", reader),
+                    f"node '{reader}' reads '{name}', which no earlier node writes and the data do not have",
+                    suggest(name, part[0]) + " Rename with data: {fields: {" + name + ": ...}}.",
+                )
+
+
+def _check_metric_fields(metric: Metric, workflow: Workflow, dataset: Dataset, source: Source) -> None:
+    """A metric that names its fields is checked before anything is paid for."""
+    written = {o for node in enabled(workflow).values() for o in node.outputs}
+    field_name, target = getattr(metric, "field", None), getattr(metric, "target", None)
+    if isinstance(field_name, str) and written and field_name not in written:
+        raise source.error(("metric",), f"the metric reads the field '{field_name}', which no node writes",
+                           suggest(field_name, written))  # fmt: skip
+    rows = dataset.val or dataset.test.open()
+    if isinstance(target, str) and not any(target in row for row in rows):
+        raise source.error(("metric",), f"the metric compares with '{target}', which the data do not have",
+                           suggest(target, rows[0]))  # fmt: skip
+
+
+def check_label_unread(
+    workflow: Workflow, metric: Metric, data: DataSpec, fail: Callable[[tuple[str | int, ...], str, str], SpecError]
+) -> None:
+    """Refuse a workflow that is shown the right answer: a node reads from the example what the metric compares with, always or
+    where an optional node before it fails. fail(path, message, hint) makes the error."""
+    target = getattr(metric, "target", None)
+    if not isinstance(target, str) or data.label_as_input:
+        return
+    label = data.fields.get(target, target)
+    for reader, known in workflow.graph.nodes.data("sources"):
+        for field, sources in known.items():
+            place = data.fields.get(field, field)
+            same = place == label or place.startswith(f"{label}.") or label.startswith(f"{place}.")
+            if not same or any(not workflow.nodes[name].get("optional") for name in sources):
+                continue
+            where = f", where {' and '.join(sources)} failed," if sources else ""
+            raise fail(("nodes", reader), f"node '{reader}' reads '{field}' from the example{where} and the metric compares with "
+                       f"'{target}': it would be shown the right answer",
+                       f"Take {field} out of its inputs. If it is meant to be read, as where a text is to be edited, write "
+                       "data: {label_as_input: true}.")  # fmt: skip
+
+
+def _with_warnings(dataset: Dataset, inputs: tuple[str, ...], needed: Sequence[str]) -> Dataset:
+    """Say where train and val share a row, and where rows lack a field that is needed."""
+    known = {normalised_inputs(row, inputs) for row in dataset.train}
+    shared = sum(normalised_inputs(row, inputs) in known for row in dataset.val) if known else 0
+    warnings = [f"{shared} of the {len(dataset.val)} val rows have the same inputs as a train row"] if shared else []
+    for name, part in (("train", dataset.train), ("val", dataset.val), ("test", dataset.test.open())):
+        for field in dict.fromkeys(needed):
+            if lacking := [row.id for row in part if field not in row]:
+                warnings.append(
+                    f"{len(lacking)} of the {len(part)} {name} rows have no field '{field}', e.g. {lacking[0]}"
+                )
+    return replace(dataset, warnings=(*dataset.warnings, *warnings))
+
+
+def _without_copies(dataset: Dataset, inputs: tuple[str, ...], target: str | None) -> Dataset:
+    """Leave test rows out of the test that are copies of a train or val row, exact or near, and say how many."""
+    test = dataset.test.open()
+    others = [*(("train", row) for row in dataset.train), *(("val", row) for row in dataset.val)]
+    numbers = number_fields([*(row for _, row in others), *test], inputs)
+    copies = Copies(others, [name for name in inputs if name not in numbers], target, bool(numbers))
+    found = [(row, copies.find(row)) for row in test]
+    copied = [(row, copy) for row, copy in found if copy is not None]
+    if not copied:
+        return dataset
+    near = sum(is_near for _, (_, _, is_near) in copied)
+    row, (split, other, _) = copied[0]
+    kind = " (" + (f"{near} of them nearly, " if near else "") + f"e.g. {row.id} of the {split} row {other.id})"
+    warning = (f"{len(copied)} of the {len(test)} test rows have the same inputs as a train or val row{kind}: they are left "
+               "out of the test")  # fmt: skip
+    kept = SealedRows(row for row, copy in found if copy is None)
+    return replace(dataset, test=kept, warnings=(warning, *dataset.warnings))

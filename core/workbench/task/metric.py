@@ -1,0 +1,121 @@
+"""Metrics: how good is a prediction for an example?"""
+
+from __future__ import annotations
+
+import ast
+import sysconfig
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from workbench.errors import SpecError
+from workbench.task.dataset import Example, Score
+from workbench.user_code import PREFIX
+
+#: So many rows on each of which the metric fails end a run.
+MOST_FAULTS = 5
+
+#: Files whose lines say nothing to who wrote a metric: ours, and Python's.
+_NOT_THEIRS = (str(Path(__file__).parent), sysconfig.get_path("stdlib"), "<")
+
+
+class Metric(Protocol):
+    """A callable (example, prediction, trace) -> Score | float | bool, which may be a coroutine function.
+
+    example: the full row, labels included. prediction: every field that the workflow's nodes gave. trace:
+    `workbench.workflow.Trace`. Values lie in [0, 1], higher is better. Raise only for faults of the metric itself.
+    A metric with `needs_lm = True` also gets `lm=`, a coroutine function (messages, **settings) -> Response that
+    is paid for under the role `judge`.
+    """
+
+    def __call__(self, example: Example, prediction: Mapping[str, Any], trace: Any) -> Any: ...
+
+
+def as_score(value: Any) -> Score:
+    """A metric's return value as a Score. Raises ValueError if it is no number in [0, 1]."""
+    try:
+        score = value if isinstance(value, Score) else Score(float(value))
+        usable = 0.0 <= score.value <= 1.0  # never true of NaN
+    except (TypeError, ValueError):
+        raise ValueError(f"a metric must return a number in [0, 1], not {value!r:.100}") from None
+    if not usable:
+        raise ValueError(f"a metric must return a number in [0, 1], not {score.value!r}")
+    return score
+
+
+class MetricFaults:
+    """What a metric raised, on how many of the rows that it was given. A row may be given to it many times."""
+
+    def __init__(self, metric: Any):
+        self.metric = metric
+        self._given, self._worked = set[str](), False
+        self._raised: dict[str, set[str]] = {}
+
+    def scored(self, row: str) -> None:
+        self._given.add(row)
+        self._worked = True
+
+    def raised(self, row: str, error: BaseException) -> str:
+        """What it raised, and where, in words."""
+        text = f"{type(error).__name__}: {error}{_place(error, self.metric)}"
+        self._given.add(row)
+        self._raised.setdefault(text, set()).add(row)
+        return text
+
+    def check(self, rows: int) -> None:
+        """Raises SpecError where the metric failed on all of the first few rows, or on each of so many: it would on all others,
+        and they cost calls."""
+        if not self._worked and len(self._given) >= min(MOST_FAULTS, rows) and self._raised:
+            text = max(self._raised, key=lambda t: len(self._raised[t]))
+            raise SpecError(f"the metric failed on each of the first {len(self._given)} rows: {text}",
+                            path=("metric",), hint="Correct the metric, or what it reads of the rows, and start again.")  # fmt: skip
+
+    def lines(self) -> list[str]:
+        """One for each thing that it raised, the most frequent first."""
+        by_count = sorted(self._raised.items(), key=lambda item: -len(item[1]))
+        return [
+            f"the metric failed on {len(rows)} of the {len(self._given)} rows that it was given, e.g. {min(rows)}: {text}"
+            for text, rows in by_count[:3]
+        ]
+
+
+def _place(error: BaseException, metric: Any) -> str:
+    """Where in the metric's code it was raised: the file and line that its author knows."""
+    frames = [(f.filename, f.lineno) for f in traceback.extract_tb(error.__traceback__)]
+    own = [f for f in frames if not f[0].startswith(_NOT_THEIRS) and "site-packages" not in f[0]]
+    code = getattr(getattr(metric, "function", None), "__code__", None)
+    if code is not None and code.co_filename not in {name for name, _ in own}:
+        own = [(code.co_filename, code.co_firstlineno)]  # what it returned is wrong
+    return f" ({own[-1][0]}, line {own[-1][1]})" if own else ""
+
+
+def parse_call(text: str) -> tuple[str, list[Any], dict[str, Any]]:
+    """`f1(answer, target=labels.text)` as ("f1", ["answer"], {"target": "labels.text"}).
+
+    Arguments are names (also dotted), which stand for field names, or literals. Raises SpecError.
+    """
+    if text.startswith(PREFIX):
+        return text, [], {}
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise SpecError(f"cannot read the metric '{text[:80]}'", hint="Write e.g. exact_match(label).") from error
+    if isinstance(tree, ast.Name):
+        return tree.id, [], {}
+    if not isinstance(tree, ast.Call) or not isinstance(tree.func, ast.Name):
+        raise SpecError(f"cannot read the metric '{text[:80]}'", hint="Write e.g. exact_match(label).")
+    args = [_argument(node) for node in tree.args]
+    return tree.func.id, args, {k.arg: _argument(k.value) for k in tree.keywords if k.arg}
+
+
+def _argument(node: ast.expr) -> Any:
+    if isinstance(node, ast.Name | ast.Attribute):
+        return ast.unparse(node)
+    try:
+        return ast.literal_eval(node)
+    except ValueError as error:
+        raise SpecError(
+            f"cannot read the metric's argument '{ast.unparse(node)}'",
+            hint="Write a field's name, a number or a quoted text.",
+        ) from error

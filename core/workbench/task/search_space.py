@@ -1,0 +1,250 @@
+"""Search spaces over parameter addresses, and demos drawn from training rows."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from functools import partial
+from typing import Any, Protocol, cast
+
+from workbench.errors import SpecError, all_of, suggest
+from workbench.spec import DomainSpec
+from workbench.task.alternatives import AS_WRITTEN, accepts, check_slots, contents, fill, holders
+from workbench.task.dataset import Example
+from workbench.workflow import NodeKind, Workflow, learnable, node_at, setting
+
+#: A domain of demos is searched as a number of demos and one of so many seeded draws from train.
+DEMO_SETS = 16
+
+
+class Suggests(Protocol):
+    """The part of an Optuna trial that a space needs."""
+
+    def suggest_float(
+        self, name: str, low: float, high: float, *, log: bool = False, step: float | None = None
+    ) -> float: ...
+    def suggest_int(self, name: str, low: int, high: int, *, log: bool = False, step: int = 1) -> int: ...
+    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any: ...
+
+
+def suggested(trial: Suggests, name: str, domain: DomainSpec) -> Any:
+    """A value of a domain of float, int or choice."""
+    if domain.float_:
+        low, high = domain.float_
+        return trial.suggest_float(name, low, _last(low, high, domain.step), log=domain.log, step=domain.step)
+    if domain.int_:
+        low, high = domain.int_
+        high = int(_last(low, high, domain.step))
+        return trial.suggest_int(name, low, high, log=domain.log, step=int(domain.step or 1))
+    if domain.choice:
+        if _plain(domain.choice):
+            return trial.suggest_categorical(name, domain.choice)
+        return domain.choice[trial.suggest_categorical(name, list(range(len(domain.choice))))]
+    raise AssertionError("a domain of demos sets more than one address")
+
+
+@dataclass(frozen=True)
+class Space:
+    """What may be changed, and within which bounds; define-by-run where a domain has `when`."""
+
+    domains: Mapping[str, DomainSpec]
+    train: Sequence[Example] = ()
+    targets: Mapping[str, str] = field(default_factory=dict)
+    seed: int = 0
+
+    def suggest(self, trial: Suggests, workflow: Workflow) -> dict[str, Any]:
+        """One value for each address whose condition holds, as a patch's `set`."""
+        values: dict[str, Any] = {}
+        picks: dict[str, str] = {}
+        for address in self.order():
+            domain = self.domains[address]
+            if any(self._found(a, values, picks, workflow) != wanted for a, wanted in domain.when.items()):
+                continue
+            if domain.is_slot:
+                picks[address] = trial.suggest_categorical(address, contents(domain))
+                continue
+            filled = workflow.patched(fill(workflow, picks, self.domains)) if picks else workflow
+            if holders(address, picks) and not accepts(filled, address, domain):
+                continue  # what stands there has no such setting
+            if domain.demos is not None:
+                values |= self._demos(trial, address, domain, filled)
+            else:
+                values[address] = suggested(trial, address, domain)
+        return fill(workflow, picks, self.domains) | values
+
+    def _found(self, address: str, values: Mapping[str, Any], picks: Mapping[str, str], workflow: Workflow) -> Any:
+        """What a condition looks at: the content of a slot by its name, else the value."""
+        if address in self.domains and self.domains[address].is_slot:
+            return picks.get(address)
+        return values.get(address, workflow.get(address, None))
+
+    def starts(self, workflow: Workflow) -> list[dict[str, Any]]:
+        """Parameters to try before any sampling: the workflow as it is, and the same with as many demos as allowed.
+
+        A sampler learns from the first at no cost, since the workflow is scored anyway; demos are most often the
+        largest step, and the nearest ones the safest choice of them.
+        """
+        here: dict[str, Any] = {}
+        rich: dict[str, Any] = {}
+        for address, domain in self.domains.items():
+            if domain.demos is not None:
+                here[f"{address}#count"] = 0
+                rich |= {f"{address}#count": self._most(domain), f"{address}#source": "nearest"}
+            elif domain.is_slot:
+                here[address] = AS_WRITTEN
+            elif (value := setting(workflow, address)) is not None and domain.contains(value):
+                plain = domain.choice is None or _plain(domain.choice)
+                here[address] = value if plain else cast(list[Any], domain.choice).index(value)
+        return [here, {**here, **rich}] if rich else [here]
+
+    def order(self) -> list[str]:
+        """Addresses with those first that others depend on, slots before all. Raises SpecError for a ring of conditions."""
+        slots = [a for a, domain in self.domains.items() if domain.is_slot]
+        needed = {a: [*domain.when, *holders(a, slots)] for a, domain in self.domains.items()}
+        done: list[str] = []
+        rest = [*slots, *(a for a in self.domains if a not in slots)]
+        while rest:
+            ready = [a for a in rest if all(w in done or w not in self.domains for w in needed[a])]
+            if not ready:
+                raise SpecError(f"the conditions of {', '.join(rest)} depend on each other", path=("search", rest[0]))
+            done += ready
+            rest = [a for a in rest if a not in ready]
+        return done
+
+    def _most(self, domain: DomainSpec) -> int:
+        return min(domain.demos or 0, len(self.train))
+
+    def _demos(self, trial: Suggests, address: str, domain: DomainSpec, workflow: Workflow) -> dict[str, Any]:
+        """How many demos, and which: a seeded draw, or for each input the training rows nearest to it."""
+        node = node_at(workflow, address)
+        retrieve = address.removesuffix("demos") + "retrieve"
+        nearest = domain.nearest and "retrieve" in node.learnable and retrieve not in self.domains
+        count = trial.suggest_int(f"{address}#count", 0, self._most(domain))
+        source = "drawn"
+        if nearest and count:
+            source = trial.suggest_categorical(f"{address}#source", ["drawn", "nearest"])
+        if source == "nearest":
+            rows = [d for e in self.train if (d := labelled_demo(node, e, self.targets)) is not None]
+            return {address: rows, retrieve: count} if rows else {}
+        demos: list[dict[str, Any]] = []
+        if count:
+            draw = trial.suggest_categorical(f"{address}#draw", list(range(DEMO_SETS)))
+            rng = random.Random(f"demos:{self.seed}:{address}:{draw}")
+            demos = draw_demos(node, self.train, count, rng, self.targets)
+        if not demos and not workflow.get(address, None):
+            return {}  # no demos where there were none is no change
+        reset = {retrieve: 0} if nearest and workflow.get(retrieve, 0) else {}
+        return {address: demos, **reset}
+
+
+def _plain(choices: Sequence[Any]) -> bool:
+    """Whether Optuna can hold the choices themselves; otherwise it is given their numbers."""
+    return all(isinstance(c, str | int | float | bool | None) for c in choices)
+
+
+def _last(low: float, high: float, step: float | None) -> float:
+    """The last of low, low + step, ... that is not above high, in decimals as they were written."""
+    if step is None:
+        return high
+    first, last, width = (Decimal(str(value)) for value in (low, high, step))
+    return float(first + (last - first) // width * width)
+
+
+def default_space(workflow: Workflow, max_demos: int = 8) -> dict[str, DomainSpec]:
+    """What can be searched without being told: the demos of every node that takes them."""
+    return {address: DomainSpec.model_validate({"demos": max_demos}) for address in learnable(workflow, "demos")}
+
+
+def check_space(domains: Mapping[str, DomainSpec], workflow: Workflow, fail: Any, given: Collection[str] = ()) -> None:
+    """Every address must exist or be a setting of its node. fail(path, message, hint) makes the error.
+
+    given: the fields of an example, which alternative nodes may read.
+    """
+    check_slots(domains, workflow, fail, given)
+    slots = [a for a, domain in domains.items() if domain.is_slot]
+
+    def check(address: str, domain: DomainSpec) -> None:
+        for name, wanted in domain.when.items():
+            if name in slots:
+                if wanted not in contents(domains[name]):
+                    raise fail(("search", address, "when", name), f"'{name}' is never '{wanted}'",
+                               suggest(str(wanted), contents(domains[name])))  # fmt: skip
+            else:
+                _check_values(domains, address, name, [wanted], workflow, fail)
+        if not domain.is_slot:
+            probe = domain.float_ or domain.int_ or domain.choice or [[]]
+            _check_values(domains, address, address, probe, workflow, fail)
+
+    all_of(partial(check, address, domain) for address, domain in domains.items())
+    try:
+        Space(domains).order()
+    except SpecError as error:
+        raise fail(error.path, error.message, None) from None
+
+
+def _check_values(
+    domains: Mapping[str, DomainSpec], address: str, name: str, values: Sequence[Any], workflow: Workflow, fail: Any
+) -> None:
+    """The setting `name` must take the values, in one of the contents of the slot that it stands in."""
+    inside = holders(name, (a for a, domain in domains.items() if domain.is_slot))
+    starts = [workflow]
+    for slot in inside:
+        starts += [workflow.patched(fill(workflow, {slot: c}, domains)) for c in domains[slot].any_of or {}]
+    wrong: Any = None
+    for start in starts:
+        try:
+            parts = name.split(".")
+            if parts[0] == "nodes" and (len(parts) < 3 or parts[1] not in workflow.nodes):
+                raise KeyError(name)
+            if parts[0] not in ("nodes", "lm"):
+                raise KeyError(name)
+            for value in values:
+                start.patched({name: value})
+            return
+        except KeyError:
+            known = sorted(set(learnable(workflow)))
+            wrong = wrong or fail(("search", address), f"no setting has the address '{name}'", suggest(name, known))
+        except SpecError as error:
+            wrong = wrong or fail(("search", address), f"{name}: {error.message}", error.hint)
+    raise wrong from None
+
+
+def labelled_demo(node: NodeKind, example: Example, targets: Mapping[str, str] = {}) -> dict[str, Any] | None:
+    """A training row as a demo of a node, or None where the row does not have all of the node's outputs.
+
+    targets says where the label of an output stands if not under its own name.
+    """
+    demo = {}
+    for name in (*node.inputs, *node.outputs):
+        source = targets.get(name, name) if name in node.outputs else name
+        if source not in example:
+            return None
+        value = example[source]
+        demo[name] = value[0] if name in targets and isinstance(value, list) and value else value
+    return demo
+
+
+def draw_demos(
+    node: NodeKind, train: Sequence[Example], count: int, rng: random.Random, targets: Mapping[str, str] = {}
+) -> list[dict[str, Any]]:
+    """`count` labelled demos, drawn so that the values of the last output take turns (as far as there are any)."""
+    if not count:
+        return []
+    rows = [demo for e in train if (demo := labelled_demo(node, e, targets)) is not None]
+    rng.shuffle(rows)
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(str(row[node.outputs[-1]]), []).append(row)
+    if len(groups) > len(rows) / 2:
+        return rows[:count]  # free text: nothing to balance
+    drawn: list[dict[str, Any]] = []
+    lanes = list(groups.values())
+    rng.shuffle(lanes)
+    while len(drawn) < count and any(lanes):
+        for lane in lanes:
+            if lane and len(drawn) < count:
+                drawn.append(lane.pop())
+    rng.shuffle(drawn)
+    return drawn

@@ -1,0 +1,174 @@
+"""The workflow that a file describes, with the functions that it takes from other files.
+
+A reference is `FILE#nodes.NAME` (the functions of that node: the list of an `agent`, or the program of a `code` node),
+or `FILE` alone (all of them). It stands where functions stand, and is replaced by what it refers to when a file is
+loaded: so a result file is whole. The `policy:` of that file holds for them, too, by their names, and stands in the result
+file as inherited. A run whose library has changed is not resumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from workbench.errors import PluginError, SpecError, all_of, suggest
+from workbench.plugins import plugins
+from workbench.spec import Inherited, PolicySpec, Source, Spec, load_spec, with_inherited
+from workbench.workflow import Workflow, check_nodes, learnable, node_at, node_class, node_tree, setting
+
+Fail = Callable[[tuple[str | int, ...], str, str | None], Exception]
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function in a workflow file: where it stands, what it takes (a JSON Schema of an object), and its own test."""
+
+    address: str
+    name: str
+    source: str
+    description: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    example: Mapping[str, Any] | None = None  # arguments, result
+    timeout: float = 5.0
+    policy: PolicySpec | None = None  # of its file, where that has one
+
+    def as_tool(self) -> dict[str, Any]:
+        """As it is written in the `functions` of an agent."""
+        tool = {"name": self.name, "description": self.description, "parameters": dict(self.parameters),
+                "source": self.source}  # fmt: skip
+        return {**tool, "example": dict(self.example)} if self.example else tool
+
+
+def functions_of(workflow: Workflow) -> list[Function]:
+    """All functions of a workflow's enabled nodes, those inside other nodes too."""
+    found = []
+    for address, kind in learnable(workflow).items():
+        node = address.rpartition(".")[0]
+        if kind == "functions":
+            for given in setting(workflow, address) or ():
+                given = given if isinstance(given, Mapping) else given.model_dump()
+                known = {k: given[k] for k in ("name", "source", "description", "parameters") if k in given}
+                found.append(Function(node, **known, example=given.get("example")))
+        elif kind == "code":
+            found.append(_program(node, node_at(workflow, address)))
+    return found
+
+
+def _program(address: str, node: Any) -> Function:
+    """The program of a `code` node: its signature is the schema."""
+    from pydantic import TypeAdapter
+
+    fields = node.signature.inputs
+    schema = {f.name: {} if f.type is Any else TypeAdapter(f.type).json_schema() for f in fields}
+    parameters = {"type": "object", "properties": schema, "required": [f.name for f in fields]}
+    example = node.config.example.model_dump() if node.config.example is not None else None
+    return Function(address, node.function, node.config.source, node.config.code, parameters, example,
+                    node.config.timeout)  # fmt: skip
+
+
+def read_library(path: Path, loading: Sequence[Path] = ()) -> list[Function]:
+    """The functions of a workflow file. Raises SpecError for a file that is none, or that refers to itself."""
+    path = path.resolve()
+    if path in loading:
+        ring = " -> ".join(p.name for p in (*loading, path))
+        raise SpecError(f"these files refer to each other: {ring}", hint="Write the functions out in one of them.")
+    spec, source = load_spec(path)
+    inherited: list[Inherited] = []
+    functions = functions_of(load_workflow(spec, source, path.parent, (*loading, path), inherited))
+    policy = with_inherited(spec.policy, inherited)
+    return [replace(f, policy=policy) for f in functions] if policy.restricts else functions
+
+
+def expand(raw: Any, base: Path, fail: Fail, loading: Sequence[Path], inherited: list[Inherited]) -> Any:
+    """A node as written, with its references to functions replaced, also in nodes inside it.
+
+    fail(path, message, hint) makes the error to raise. inherited: takes the policies of the files referred to.
+    """
+    if isinstance(raw, list):
+        return [expand(v, base, _below(fail, i), loading, inherited) for i, v in enumerate(raw)]
+    if not isinstance(raw, Mapping):
+        return raw
+    lists = _function_settings(raw)
+    return {
+        key: _expanded(value, base, _below(fail, key), loading, inherited) if key in lists
+        else expand(value, base, _below(fail, key), loading, inherited)
+        for key, value in raw.items()
+    }  # fmt: skip
+
+
+def _below(fail: Fail, key: str | int) -> Fail:
+    return lambda path, message, hint: fail((key, *path), message, hint)
+
+
+def _function_settings(raw: Mapping[str, Any]) -> set[str]:
+    """The settings of a node that hold functions; none if this is no node."""
+    kinds = [raw["kind"]] if "kind" in raw else [k for k in raw if k in plugins().names("node_kinds")]
+    if len(kinds) != 1 or kinds[0] not in plugins().names("node_kinds"):
+        return set()
+    return {name for name, what in node_class(kinds[0]).learnable.items() if what == "functions"}
+
+
+def _expanded(value: Any, base: Path, fail: Fail, loading: Sequence[Path], inherited: list[Inherited]) -> Any:
+    if isinstance(value, str):
+        return _referred(value, base, fail, loading, inherited)
+    if not isinstance(value, list):
+        return value
+    found = []
+    for i, item in enumerate(value):
+        found += _referred(item, base, _below(fail, i), loading, inherited) if isinstance(item, str) else [item]
+    return found
+
+
+def _referred(
+    reference: str, base: Path, fail: Fail, loading: Sequence[Path], inherited: list[Inherited]
+) -> list[dict[str, Any]]:
+    file, mark, address = reference.partition("#")
+    hint = "Write FILE#nodes.NAME, relative to this file, for the functions of a node of another workflow file."
+    if not file or (mark and not address):
+        raise fail((), f"'{reference}' names no functions", hint)
+    try:
+        functions = read_library(base / file, loading)
+    except SpecError as error:
+        raise fail((), f"'{reference}': {error.message} ({_place(error)})" if error.file else
+                   f"'{reference}': {error.message}", error.hint) from None  # fmt: skip
+    places = list(dict.fromkeys(f.address for f in functions))
+    chosen = [f for f in functions if not mark or f.address == address]
+    if not chosen:
+        raise fail((), f"'{reference}': {f'no functions at {address}' if mark else 'this file has no functions'}",
+                   suggest(address, places) if places else hint)  # fmt: skip
+    if chosen[0].policy is not None:  # all of a file have the same
+        inherited.append(Inherited(tools=[f.name for f in chosen], policy=chosen[0].policy))
+    return [f.as_tool() for f in chosen]
+
+
+def _place(error: SpecError) -> str:
+    return ":".join(str(part) for part in (error.file, error.line, error.column) if part is not None)
+
+
+def load_workflow(
+    spec: Spec, source: Source, base: Path, loading: Sequence[Path] = (), inherited: list[Inherited] | None = None
+) -> Workflow:
+    """The workflow that the file describes. loading: the files that refer to it, for its functions. inherited: takes the
+    policies of the files that it refers to."""
+    inherited = [] if inherited is None else inherited
+
+    def tree(name: str, raw: Any) -> Any:
+        if not name.isidentifier():
+            raise source.error(("nodes", name), f"'{name}' cannot name a node", "Use letters, digits and _.")
+
+        def fail(path: tuple[str | int, ...], message: str, hint: str | None) -> SpecError:
+            return source.error(("nodes", name, *path), message, hint)
+
+        try:
+            return node_tree(expand(raw, base, fail, loading, inherited), fail)
+        except PluginError as error:
+            raise source.error(("nodes", name), str(error)) from error
+
+    trees = all_of(partial(tree, name, raw) for name, raw in spec.nodes.items())
+    nodes = dict(zip(spec.nodes, trees, strict=True))
+    workflow = Workflow({"name": spec.name, "nodes": nodes}, base)
+    check_nodes(workflow, source)
+    return workflow

@@ -1,0 +1,154 @@
+"""A workflow written back as YAML: the result of a run, as short and as editable as what the user wrote."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from workbench.errors import SpecError
+from workbench.plugins import plugins
+from workbench.task.load import Task
+from workbench.task.search_space import check_space
+from workbench.user_code import PREFIX, seen_from
+from workbench.workflow import Tree, Workflow, node_class, task_lm
+
+
+def written_node(tree: Any) -> Any:
+    """A node in the form in which people write it: {predict: "...", ...} instead of {"kind": "predict", ...}."""
+    if isinstance(tree, list):
+        return [written_node(t) for t in tree]
+    if not isinstance(tree, Mapping):
+        return tree
+    if not _is_node(tree):
+        return {k: written_node(v) for k, v in tree.items()}
+    rest = {k: written_node(v) for k, v in tree.items() if k != "kind"}
+    primary = node_class(tree["kind"]).primary
+    return {tree["kind"]: rest.pop(primary, None), **rest}
+
+
+def _is_node(tree: Mapping[str, Any]) -> bool:
+    """Whether a mapping inside a node is a node itself: rows of data may have a field `kind`, too."""
+    kind = tree.get("kind")
+    return isinstance(kind, str) and kind in plugins().names("node_kinds") and node_class(kind).primary in ("", *tree)
+
+
+def workflow_tree(task: Task, workflow: Workflow, folder: Path) -> Tree:
+    """The whole file for a workflow, with paths relative to the folder that it will lie in."""
+    raw = task.source.value
+    tree: Tree = {k: raw[k] for k in ("name", "description") if k in raw}
+    lm = raw.get("lm")
+    if workflow.tree.get("lm"):
+        lm = task_lm(task.spec.lm, workflow).model_dump(exclude_unset=True, mode="json")
+    if lm is not None:
+        tree["lm"] = lm
+    for key in ("roles", "data", "metric", "objectives", "policy"):
+        if key in raw:
+            tree[key] = raw[key]
+    if task.spec.policy.inherited:  # the functions stand in this file now, and so must the rules for them
+        tree["policy"] = task.spec.policy.model_dump(exclude_unset=True, mode="json")
+    tree["data"] = {
+        k: _moved(v, workflow.base, folder) if k in ("file", "train", "val", "test") and isinstance(v, str) else v
+        for k, v in raw["data"].items()
+    }
+    tree["nodes"] = _moved_tree({n: written_node(t) for n, t in workflow.nodes.items()}, workflow.base, folder)
+    tree["metric"] = _moved_metric(raw["metric"], workflow.base, folder)
+    search = _search_of(task, workflow)
+    if search:
+        tree["search"] = {address: raw["search"][address] for address in search}
+    for key in ("budget", "concurrency", "seed"):
+        if key in raw:
+            tree[key] = raw[key]
+    return tree
+
+
+def _search_of(task: Task, workflow: Workflow) -> list[str]:
+    """The addresses under `search:` that this workflow still has: edits of the structure may have moved a node into
+    another one, or replaced it, and the file must be readable all the same."""
+
+    def fail(path: tuple[str | int, ...], message: str, hint: str | None = None) -> SpecError:
+        return SpecError(message, hint=hint, path=path)
+
+    left = dict(task.spec.search)
+    while left:
+        try:
+            check_space(left, workflow, fail, given=tuple(task.dataset.val[0]) if task.dataset.val else ())
+            break
+        except SpecError as error:
+            if left.pop(str(error.path[1]), None) is None:
+                raise
+    return list(left)
+
+
+def write_workflow(task: Task, workflow: Workflow, out: Path, header: Sequence[str] = ()) -> None:
+    """Write the file. It is made whole under another name first: no crash leaves half a file. header: lines of a comment
+    on top."""
+    out = out.resolve()
+    text = "".join(f"# {line}".rstrip() + "\n" for line in header)
+    text += dump_yaml(workflow_tree(task, workflow, out.parent))
+    write_whole(out, text)
+
+
+def check_writable(out: Path) -> None:
+    """Raise SpecError if a file cannot be written there: said before anything is paid for."""
+    folder = next(p for p in (out.resolve().parent, *out.resolve().parent.parents) if p.exists())
+    if out.is_dir():
+        raise SpecError(f"--out {out}: that is a folder", hint="Name a file in it.")
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise SpecError(f"--out {out}: nothing can be written in {folder}", hint="Name a file in a folder of yours.")
+
+
+def write_whole(out: Path, text: str) -> None:
+    """Write a file whole or not at all, and its folder where there is none."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    part = out.with_name(f".{out.name}.{os.getpid()}.part")
+    part.write_text(text, encoding="utf-8")
+    os.replace(part, out)
+
+
+def dump_yaml(tree: Any) -> str:
+    """YAML with keys in our order, long texts in blocks, and no aliases."""
+    return yaml.dump(tree, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
+
+
+class _Dumper(yaml.SafeDumper):
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        return super().increase_indent(flow, False)
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
+    style = "|" if "\n" in text and not any(line.endswith(" ") for line in text.split("\n")) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def _moved(location: str, base: Path, folder: Path) -> str:
+    """A relative path seen from another folder; names of hubs and absolute paths stay."""
+    if ":" in location or Path(location).is_absolute():
+        return location
+    return os.path.relpath(base / location, folder)
+
+
+def _moved_metric(metric: Any, base: Path, folder: Path) -> Any:
+    """The metric as the other folder writes it; `{python: ADDRESS}` and `{python: {address: ADDRESS}}` become an address."""
+    if isinstance(metric, dict) and "python" in metric:
+        given = metric["python"]
+        address = given.get("address") if isinstance(given, dict) else given
+        metric = f"{PREFIX}{str(address).removeprefix(PREFIX)}"
+    return seen_from(metric, base, folder) if isinstance(metric, str) else metric
+
+
+def _moved_tree(tree: Any, base: Path, folder: Path) -> Any:
+    if isinstance(tree, dict):
+        return {k: _moved_tree(v, base, folder) for k, v in tree.items()}
+    if isinstance(tree, list):
+        return [_moved_tree(v, base, folder) for v in tree]
+    return seen_from(tree, base, folder) if isinstance(tree, str) else tree

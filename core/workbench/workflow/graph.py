@@ -1,0 +1,177 @@
+"""How the nodes of a workflow hang together: which field comes from which node, and running them in that order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from workbench.concurrency import gathered
+from workbench.errors import NodeError, SpecError, suggest
+from workbench.workflow.node import NodeKind
+
+if TYPE_CHECKING:
+    import networkx
+
+
+Trees = Mapping[str, Mapping[str, Any]]
+Fail = Callable[[tuple[str | int, ...], str, str | None], SpecError]
+
+
+def build_graph(nodes: Mapping[str, NodeKind], trees: Trees, fail: Fail) -> networkx.DiGraph:
+    """Nodes as a directed graph: an edge for each `needs`, and from the writers of a field to its readers.
+
+    Where several nodes write a field, a reader gets it from the last one before it in the file, or, where that one is
+    optional and failed, from the one before that; a node that reads and writes the same field refines it. So the file
+    decides who reads what, never who was faster. The writers of each field that a node reads are kept as its
+    attribute `sources`, {field: [writers, the first that wrote counts]}; where none wrote, the example has the field.
+
+    nodes: those that take part, in the order of the file. trees: all of the file, for `needs` and `optional`.
+    Raises fail(path, message, hint) for unknown `needs`, cycles, and nothing enabled.
+    """
+    import networkx
+
+    if not nodes:
+        raise fail(("nodes",), "no node is enabled", "Enable at least one.")
+    graph = networkx.DiGraph()
+    for name in nodes:
+        graph.add_node(name, sources={})
+    place = {name: index for index, name in enumerate(nodes)}
+    writers = writers_of(nodes)
+    open_ends: list[tuple[str, str]] = []
+    for name, node in nodes.items():
+        for need in needs_of(trees[name]):
+            if need not in trees:
+                raise fail(("nodes", name, "needs"), f"'{name}' needs unknown node '{need}'", suggest(need, nodes))
+            if need in nodes:
+                graph.add_edge(need, name)
+        for field in node.inputs:
+            others = [n for n in writers.get(field, ()) if n != name]
+            before = [n for n in reversed(others) if place[n] < place[name]]
+            if not before and others and field in node.outputs:
+                open_ends.append((name, field))
+            sources = first_sure(before or ([] if field in node.outputs else others), trees)
+            graph.nodes[name]["sources"][field] = sources
+            graph.add_edges_from((source, name) for source in sources)
+    if not networkx.is_directed_acyclic_graph(graph):  # much faster than looking for a cycle that is not there
+        cycle = networkx.find_cycle(graph)
+        ring = " -> ".join([edge[0] for edge in cycle] + [cycle[0][0]])
+        raise fail(("nodes", cycle[0][0]), f"the nodes form a cycle: {ring}", "Remove one of these dependencies.")
+    for name, field in open_ends:
+        # Who reads what it writes has no edge from a later writer, which `needs` may put before it all the same.
+        earlier = networkx.ancestors(graph, name)
+        graph.nodes[name]["sources"][field] = [n for n in writers[field] if n in earlier]
+    return graph
+
+
+def writers_of(nodes: Mapping[str, NodeKind]) -> dict[str, list[str]]:
+    """The writers of each field, in the order of the file."""
+    found: dict[str, list[str]] = {}
+    for name, node in nodes.items():
+        for field in dict.fromkeys(node.outputs):
+            found.setdefault(field, []).append(name)
+    return found
+
+
+def first_sure(names: list[str], trees: Trees) -> list[str]:
+    """Names up to the first that is not optional: what comes behind it is never read."""
+    sure = next((i for i, name in enumerate(names) if not trees[name].get("optional")), len(names))
+    return names[: sure + 1]
+
+
+def needs_of(tree: Mapping[str, Any]) -> list[str]:
+    """The names under a node's `needs`."""
+    needs = tree.get("needs") or []
+    return [needs] if isinstance(needs, str) else list(needs)
+
+
+def fields_from_outside(graph: networkx.DiGraph) -> list[str]:
+    """The fields that are read, and that no node writes for their reader."""
+    wanted = (field for _, known in graph.nodes.data("sources") for field, sources in known.items() if not sources)
+    return list(dict.fromkeys(wanted))
+
+
+class Schedule:
+    """In which order the nodes of a graph run; independent ones run at the same time.
+
+    order: the nodes by their dependencies, in the order of the file where these leave it open.
+    """
+
+    def __init__(self, nodes: Mapping[str, NodeKind], trees: Trees, graph: networkx.DiGraph):
+        import networkx
+
+        self.nodes = nodes
+        place = {name: index for index, name in enumerate(nodes)}
+        self.order: list[str] = list(networkx.lexicographical_topological_sort(graph, key=place.__getitem__))
+        self._before = {n: list(graph.predecessors(n)) for n in self.order}
+        self._sources: dict[str, dict[str, list[str]]] = {n: graph.nodes[n]["sources"] for n in self.order}
+        self._chain = all(a in self._before[b] for a, b in zip(self.order, self.order[1:], strict=False))
+        self._several = {field: names for field, names in writers_of(nodes).items() if len(names) > 1}
+        self._optional = {n for n in self.order if trees[n].get("optional")}
+
+    async def run(
+        self,
+        step: Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]],
+        given: Mapping[str, Any],
+        written: dict[str, Mapping[str, Any]],
+    ) -> None:
+        """Run step(name, inputs) for each node, and put its outputs into `written` by its name.
+
+        Each node starts when those before it are done. After a failure the others still finish: what they have under
+        way is paid, so it is recorded, and a replay sees the same. An optional node that fails writes nothing.
+        given: the fields from outside. Raises the first NodeError in the order of the file, or else what is no NodeError.
+        """
+
+        async def one(name: str) -> None:
+            try:
+                written[name] = await step(name, self._inputs(name, given, written))
+            except NodeError:
+                if name not in self._optional:
+                    raise
+
+        if self._chain:
+            for name in self.order:
+                await one(name)
+            return
+        tasks: dict[str, asyncio.Task[None]] = {}
+
+        async def after(name: str) -> None:
+            for before in self._before[name]:
+                await tasks[before]
+            await one(name)
+
+        for name in self.order:
+            tasks[name] = asyncio.create_task(after(name))
+        await gathered(tasks.values())
+
+    def merged(self, written: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+        """All fields that were written; of several writers the last one in the file counts, or who refined what that
+        one wrote."""
+        values = {field: value for name in self.nodes for field, value in written.get(name, {}).items()}
+        for field, writers in self._several.items():
+            wrote = [name for name in writers if field in written.get(name, ())]
+            if wrote:
+                values[field] = written[self._last(field, wrote)][field]
+        return values
+
+    def _last(self, field: str, wrote: list[str]) -> str:
+        name, rest = wrote[-1], wrote[:-1]
+        while (refiner := next((n for n in rest if name in self._sources[n].get(field, ())), None)) is not None:
+            name = refiner
+            rest.remove(refiner)
+        return name
+
+    def _inputs(self, name: str, given: Mapping[str, Any], written: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+        inputs = {}
+        for field, sources in self._sources[name].items():
+            writer = next((n for n in sources if field in written.get(n, ())), None)
+            if writer is not None:
+                inputs[field] = written[writer][field]
+            elif field in given:
+                inputs[field] = given[field]
+            else:
+                lost = f"{' and '.join(sources)} failed, and " if sources else ""
+                raise NodeError(
+                    "data", f"{lost}the example has no field '{field}'; it has: {', '.join(given)}", node=name
+                )
+        return inputs

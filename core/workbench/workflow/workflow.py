@@ -1,0 +1,265 @@
+"""Workflows as immutable values: a tree of settings with a content hash, patches, nodes and a graph.
+
+An address is the path of a setting in that tree: `nodes.answer.instructions`, `nodes.vote.of.samples`, `lm.model`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from workbench.errors import PluginError, SpecError, suggest, together
+from workbench.hashing import digest
+from workbench.plugins import plugins
+from workbench.spec import NODE_KEYS, Source, spec_error
+from workbench.workflow.graph import build_graph, writers_of
+from workbench.workflow.node import NodeKind
+from workbench.workflow.tree import GONE, Tree, edit_tree, find_changes, inner_orders, leaves_of
+
+if TYPE_CHECKING:
+    import networkx
+
+
+@dataclass(frozen=True)
+class Patch:
+    """A typed edit: settings to write and settings to remove, by address, and why."""
+
+    set: Mapping[str, Any] = field(default_factory=dict)
+    unset: tuple[str, ...] = ()
+    note: str = ""
+
+    def as_dict(self) -> Tree:
+        return {"set": dict(self.set), "unset": list(self.unset), "note": self.note}
+
+    @classmethod
+    def between(cls, here: Workflow, there: Workflow, note: str = "") -> Patch:
+        """What makes `there` of `here`."""
+        changed, gone = find_changes(here.tree, there.tree)
+        names = [n for n in (*here.nodes, *there.nodes) if n in there.nodes]
+        moved = Workflow({**there.tree, "nodes": {n: there.nodes[n] for n in dict.fromkeys(names)}}, there.base)
+        if moved != there:  # a node that is written anew stands last, and here it matters where it stands
+            changed = {k: v for k, v in changed.items() if not k.startswith("nodes.")} | {"nodes": there.nodes}
+            gone = [address for address in gone if not address.startswith("nodes.")]
+        return cls(changed, tuple(gone), note)
+
+    def inverse(self, workflow: Workflow) -> Patch:
+        """The patch that undoes this one. workflow: what this one applies to."""
+        return Patch.between(workflow.patched(self), workflow, f"undo {self.note}".strip())
+
+
+@dataclass(frozen=True, eq=False)
+class Workflow:
+    """An immutable workflow.
+
+    tree: {"name", "lm", "nodes": {name: {"kind", ..., "needs", "optional", "enabled"}}}, plain JSON values.
+    base: the folder that relative paths start from; not part of the hash.
+    parent, patch: how it was made; equal trees are equal workflows, whatever their parents.
+    """
+
+    tree: Tree
+    base: Path = field(default_factory=Path.cwd)
+    parent: str | None = None
+    patch: Patch | None = None
+
+    @cached_property
+    def hash(self) -> str:
+        """Of everything but the name; of the order of nodes as far as it decides who reads what.
+
+        That order depends on what the node kinds read and write. So a node that cannot be made, for want of a plugin say, has
+        no hash: another one, of the tree alone, would make two workflows of one. Raises SpecError and PluginError.
+        """
+        content = {k: v for k, v in self.tree.items() if k != "name"}
+        order = self._order()
+        return digest([content, order] if order else content)
+
+    def _order(self) -> list[list[str]]:
+        """Who writes and reads each field that several nodes write, in the order of the file, which settles who gets whose
+        value; and the order of nodes in sub-workflows, as it is."""
+        trees = self.tree.get("nodes")
+        if not trees:
+            return []
+        nodes = made_nodes(self)
+        shared = {f: set(names) for f, names in writers_of(nodes).items() if len(names) > 1}
+        met = [
+            [n for n, node in nodes.items() if n in names or f in node.inputs] for f, names in sorted(shared.items())
+        ]
+        return [*met, *inner_orders(list(trees.values()))]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Workflow) and self.hash == other.hash
+
+    def __hash__(self) -> int:
+        return hash(self.hash)
+
+    def __repr__(self) -> str:
+        known = vars(self).get(
+            "hash", ""
+        )  # else not computed: a workflow that cannot be made has none, and no repr may raise
+        return f"<Workflow {self.tree.get('name', '')} {known[:8]}>"
+
+    @property
+    def nodes(self) -> Tree:
+        return self.tree["nodes"]
+
+    def get(self, address: str, default: Any = GONE) -> Any:
+        """The value at an address. Raises KeyError if there is none and no default is given."""
+        value: Any = self.tree
+        for part in address.split("."):
+            try:
+                value = value[int(part)] if isinstance(value, list) else value[part]
+            except (KeyError, IndexError, ValueError, TypeError):
+                if default is GONE:
+                    raise KeyError(address) from None
+                return default
+        return value
+
+    def patched(self, patch: Patch | Mapping[str, Any], note: str = "") -> Workflow:
+        """A new workflow with the patch applied; self stays as it is.
+
+        Raises KeyError for an address whose parent does not exist, and SpecError (from the node kinds) for values
+        that a node does not accept.
+        """
+        patch = patch if isinstance(patch, Patch) else Patch(dict(patch), note=note)
+        tree: Tree = self.tree
+        for address in patch.unset:
+            tree = edit_tree(tree, address.split("."), GONE, address)
+        for address, value in patch.set.items():
+            value = json.loads(json.dumps(value, ensure_ascii=False, default=str))
+            tree = edit_tree(tree, address.split("."), value, address)
+        child = Workflow(tree, self.base, self.hash, patch)
+        _ = child.graph  # so that a bad value is refused here, and not where it is used
+        return child
+
+    def diff(self, other: Workflow) -> list[tuple[str, Any, Any]]:
+        """(address, value here, value there) for each setting that differs; None where there is none."""
+        here, there = dict(leaves_of(self.tree)), dict(leaves_of(other.tree))
+        return [
+            (address, here.get(address), there.get(address))
+            for address in sorted(here.keys() | there.keys())
+            if here.get(address) != there.get(address)
+        ]
+
+    @cached_property
+    def graph(self) -> networkx.DiGraph:
+        """Enabled nodes and their dependencies (see `workbench.workflow.graph.build_graph`)."""
+        return check_nodes(self)
+
+
+def node_tree(raw: Mapping[str, Any], fail: Callable[[tuple[str | int, ...], str, str | None], Exception]) -> Tree:
+    """A node as written (`{predict: ..., instructions: ...}`) in its normal form (`{"kind": "predict", ...}`).
+
+    fail(path, message, hint) makes the error to raise.
+    """
+    known = plugins().names("node_kinds")
+    if "kind" in raw:  # the normal form itself, as exported
+        kinds = [raw["kind"]]
+        rest = {k: v for k, v in raw.items() if k != "kind"}
+    else:
+        kinds = [key for key in raw if key in known]
+        rest = dict(raw)
+    if len(kinds) != 1 or kinds[0] not in known:
+        if kinds:
+            raise fail((), f"a node has one kind, this one names {', '.join(map(str, kinds))}", None)
+        others = [k for k in raw if k not in NODE_KEYS]
+        hint = suggest(str(others[0]), known) if others else f"Known: {', '.join(known)}."
+        if others and plugins().set_aside:
+            hint += f" Plugins that failed to load: {', '.join(sorted(plugins().set_aside))}."
+        raise fail((others[0],) if others else (), "no node kind is named here", hint)
+    for key in ("optional", "enabled"):
+        if not isinstance(raw.get(key, True), bool):
+            raise fail((key,), f"{key} must be true or false, not {raw[key]!r}", None)
+    kind = kinds[0]
+    cls = node_class(kind)
+    if kind in rest:
+        rest = {cls.primary: rest.pop(kind), **rest}
+    return {"kind": kind, **rest}
+
+
+def node_class(kind: str) -> type[NodeKind]:
+    cls = plugins().get("node_kinds", kind)
+    if not (isinstance(cls, type) and issubclass(cls, NodeKind)):
+        raise PluginError(f"node kind '{kind}' is no subclass of workbench.NodeKind")
+    return cls
+
+
+def make_node(name: str, tree: Tree, base: Path) -> NodeKind:
+    """The node for a normal-form tree; equal trees share one object. Raises pydantic's ValidationError."""
+    # Not sorted: the order of what is inside (nodes of a sub-workflow, states) may have a meaning.
+    return _make_node(name, json.dumps(tree, ensure_ascii=False, default=str), base)
+
+
+@lru_cache(maxsize=4096)
+def _make_node(name: str, text: str, base: Path) -> NodeKind:
+    tree = json.loads(text)
+    cls = node_class(tree["kind"])
+    settings = {k: v for k, v in tree.items() if k != "kind" and k not in NODE_KEYS}
+    return cls(name, cls.Config.model_validate(settings), base)
+
+
+def check_nodes(workflow: Workflow, source: Source | None = None) -> networkx.DiGraph:
+    """The graph of a workflow whose nodes can all be made, the disabled ones too.
+
+    Raises SpecError, with its place in the file if source is given, and PluginError.
+    """
+    _made(workflow, workflow.nodes, source)
+
+    def fail(path: tuple[str | int, ...], message: str, hint: str | None) -> SpecError:
+        return SpecError(message, hint=hint, path=path) if source is None else source.error(path, message, hint)
+
+    return build_graph(enabled(workflow), workflow.nodes, fail)
+
+
+def made_nodes(workflow: Workflow) -> dict[str, NodeKind]:
+    """The nodes that take part, of trees that nothing has checked yet. Raises SpecError and PluginError."""
+    trees = workflow.nodes
+    if not isinstance(trees, dict):
+        raise SpecError("the nodes must be a mapping", hint="Write each node under its name.", path=("nodes",))
+    for name, tree in trees.items():
+        if not isinstance(tree, dict) or not isinstance(tree.get("kind"), str):
+            raise SpecError(
+                f"node '{name}' names no kind", hint="Write e.g. {kind: predict, ...}.", path=("nodes", name)
+            )
+    return _made(workflow, {name: tree for name, tree in trees.items() if tree.get("enabled", True)}, None)
+
+
+def _made(workflow: Workflow, trees: Tree, source: Source | None) -> dict[str, NodeKind]:
+    made, wrong = dict[str, NodeKind](), list[SpecError]()
+    for name, tree in trees.items():
+        try:
+            made[name] = make_node(name, tree, workflow.base)
+        except ValidationError as error:
+            cls = node_class(tree["kind"])
+            wrong.append(spec_error(_Placed(source, tree, cls), error, cls.Config, ("nodes", name)))
+        except SpecError as error:
+            place = _Placed(source, tree, node_class(tree["kind"]))
+            wrong.append(place.error(("nodes", name, *error.path), error.message, error.hint))
+    if wrong:
+        raise together(wrong)
+    return made
+
+
+class _Placed:
+    """Errors about a node at their place in the file, or without place where there is no file."""
+
+    def __init__(self, source: Source | None, tree: Tree, cls: type[NodeKind]):
+        self.source, self.kind, self.primary = source, tree["kind"], cls.primary
+
+    def error(self, path: tuple[str | int, ...], message: str, hint: str | None = None) -> SpecError:
+        if self.source is None:
+            return SpecError(message, hint=hint, path=path)
+        if len(path) > 2 and path[2] == self.primary:  # written as `predict: ...`
+            path = (*path[:2], self.kind, *path[3:])
+        return self.source.error(path, message, hint)
+
+
+def enabled(workflow: Workflow) -> dict[str, NodeKind]:
+    """The nodes that take part, in the order of the file."""
+    return {
+        name: make_node(name, tree, workflow.base) for name, tree in workflow.nodes.items() if tree.get("enabled", True)
+    }

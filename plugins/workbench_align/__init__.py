@@ -1,8 +1,0 @@
-"""The optimizer `align`: descriptions of tools and views of their results that a model works better with."""
-
-from workbench import hookimpl
-
-
-@hookimpl
-def register_optimizers(register):
-    register("align", "workbench_align.optimizer:Align")

@@ -1,0 +1,187 @@
+"""`workbench bench`: optimizers side by side in planted worlds."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from workbench_bench.sizes import LEAST_BUDGET, PROOF, ROWS
+
+#: What every optimizer is compared with, at the same calls on the same seeds.
+REFERENCE = "random"
+#: As many candidates as anybody tries: with its default it would end early where candidates share their requests.
+REFERENCE_RUN = {REFERENCE: {"trials": 200}}
+
+
+def _split(ctx: click.Context, param: click.Parameter, value: str) -> list[str]:
+    return list(dict.fromkeys(part.strip() for part in value.split(",") if part.strip()))
+
+
+def _optimizers(ctx: click.Context, param: click.Parameter, value: str) -> dict[str, Any]:
+    """Optimizers as they stand in a workflow file, by what they are called in the table."""
+    import yaml
+
+    from workbench.errors import SpecError
+    from workbench.study import named_optimizer
+
+    hint = "Write e.g. --optimizers 'optuna,{optuna: {sampler: qmc}}'."
+    try:
+        entries = yaml.safe_load(f"[{value}]")
+    except yaml.YAMLError as error:
+        raise SpecError(f"--optimizers: '{value}': {error}", hint=hint) from None
+    found: dict[str, Any] = {}
+    for entry in entries:
+        try:
+            named_optimizer(entry)
+        except (ValueError, TypeError) as error:
+            raise SpecError(f"--optimizers: '{entry}': {error}", hint=hint) from None
+        if isinstance(entry, str):
+            found[entry] = entry
+        else:
+            ((name, settings),) = entry.items()
+            shown = ", ".join(f"{k}={v}" for k, v in (settings or {}).items())
+            found[f"{name}({shown})" if shown else name] = entry
+    return found
+
+
+@click.command("bench")
+@click.option("--world", "worlds", default="facets,retrieval,deceptive,settings,rules,conflict,null,null_rules",
+              callback=_split, show_default=True, help="Worlds, separated by commas.")  # fmt: skip
+@click.option("--optimizers", default="optuna,bootstrap", callback=_optimizers, show_default=True,
+              help="Optimizers by name, or with parameters: 'optuna,{optuna: {sampler: qmc}}'. Random search is run with "
+              "them, as what they are compared with.")  # fmt: skip
+@click.option("--budget", "budgets", default="200,400,800", callback=_split, show_default=True,
+              help=f"Calls that a run may spend: {PROOF} are the proof's, {ROWS['val']} the baseline's.")  # fmt: skip
+@click.option("--seeds", type=click.IntRange(2, 1000), default=5, show_default=True, help="Runs of each.")
+@click.option("--jobs", type=click.IntRange(1, 256), default=os.cpu_count() or 1, help="Runs at once. [default: cores]")
+@click.option("--plot", type=click.Path(path_type=Path), help="Draw regret against calls into a file (.svg, .png).")
+@click.option("--keep", type=click.Path(path_type=Path, dir_okay=False), help="A file that keeps each run's result, and "
+              "from which runs that it has are taken: a bench that was stopped goes on.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each world and budget instead.")
+def bench_command(
+    worlds: list[str],
+    optimizers: dict[str, Any],
+    budgets: list[str],
+    seeds: int,
+    jobs: int,
+    plot: Path | None,
+    keep: Path | None,
+    as_json: bool,
+) -> None:
+    """Compare optimizers in planted worlds. No language model is involved: a formula answers, so the best is known.
+
+    Regret is the distance of the winner's true accuracy to the best one; less is better. "Against random" is the mean
+    difference of accuracies to random search on the same seeds, with its 95% interval.
+    """
+    from workbench.errors import SpecError, suggest
+    from workbench_bench.worlds import WORLDS
+
+    for name in worlds:
+        if name not in WORLDS:
+            raise SpecError(f"there is no world '{name}'", hint=suggest(name, WORLDS))
+    if not worlds or not optimizers or not budgets:
+        raise SpecError("worlds, optimizers and budgets need at least one each", hint="Write e.g. --budget 200,400.")
+    for budget in budgets:
+        if not budget.isdigit() or int(budget) < LEAST_BUDGET:
+            raise SpecError(f"'{budget}' is no budget: proof and baseline alone take {LEAST_BUDGET} calls",
+                            hint="Write e.g. --budget 200,400.")  # fmt: skip
+    if plot is not None:
+        from workbench_bench.plot import check_plot
+
+        check_plot(plot)
+    runs = {REFERENCE: REFERENCE_RUN, **{name: run for name, run in optimizers.items() if name != REFERENCE}}
+    rows = _rows(worlds, [int(b) for b in budgets], runs, seeds, jobs, keep, as_json)
+    if plot is not None:
+        from workbench_bench.plot import draw
+
+        draw(rows, plot)
+        click.echo(f"drew {plot}", err=True)
+
+
+def _rows(
+    worlds: Sequence[str],
+    budgets: Sequence[int],
+    optimizers: Mapping[str, Any],
+    seeds: int,
+    jobs: int,
+    keep: Path | None,
+    as_json: bool,
+) -> list[dict[str, Any]]:
+    """One row for each world, budget and optimizer, told as soon as its world and budget are done."""
+    from workbench_bench.run_world import run_many
+
+    rows: list[dict[str, Any]] = []
+    for world, budget in itertools.product(worlds, budgets):
+        runs = run_many(
+            [(world, run, budget, seed) for run in optimizers.values() for seed in range(seeds)], jobs, keep
+        )
+        found = {name: runs[i * seeds : (i + 1) * seeds] for i, name in enumerate(optimizers)}
+        group = [_row(world, name, budget, found[name], found[REFERENCE]) for name in optimizers]
+        rows += group
+        if as_json:
+            click.echo(json.dumps(_object(world, budget, seeds, group)))
+        else:
+            _table(world, group, head=budget == budgets[0])
+    return rows
+
+
+def _row(world: str, optimizer: str, budget: int, runs: Sequence[Any], reference: Sequence[Any]) -> dict[str, Any]:
+    from workbench.proof import paired_proof
+    from workbench_bench.run_world import mean_and_interval
+
+    measured = [r for r in runs if r.measured]
+    score, (low, high) = mean_and_interval([r.accuracy for r in measured or runs])
+    regret, (least, most) = mean_and_interval([r.best - r.accuracy for r in measured or runs])
+    low, least = max(0.0, low), max(0.0, least)  # with few seeds Student's t reaches beyond what there can be
+    high, most = min(1.0, high), min(1.0, most)
+    row: dict[str, Any] = {
+        "world": world, "optimizer": optimizer, "budget": budget, "seeds": len(runs),
+        "score": {"mean": score, "ci95": [low, high]}, "regret": {"mean": regret, "ci95": [least, most]},
+        "calls": sum(r.calls for r in runs) / len(runs), "claimed_gain_rate": sum(r.claimed for r in runs) / len(runs),
+        "errors": sorted({r.error for r in runs if r.error}),
+        "measured": len(measured), "untried": sorted({r.untried for r in runs if r.untried}),
+    }  # fmt: skip
+    if not measured:
+        row |= {"score": None, "regret": None}  # those of the baseline would pass for the optimizer's
+    pairs = [(a.accuracy, b.accuracy) for a, b in zip(reference, runs, strict=True) if a.measured and b.measured]
+    if len(pairs) > 1 and optimizer != REFERENCE:
+        proof = paired_proof([a for a, _ in pairs], [b for _, b in pairs])
+        row["vs_random"] = {"diff": proof.diff, "ci95": list(proof.ci95)}
+    return row
+
+
+def _object(world: str, budget: int, seeds: int, group: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    kept = ("score", "regret", "vs_random", "calls", "claimed_gain_rate", "errors", "measured", "untried")
+    results = {row["optimizer"]: {k: row[k] for k in kept if k in row} for row in group}
+    return {"world": world, "budget": budget, "seeds": seeds, "results": results}
+
+
+def _table(world: str, group: Sequence[dict[str, Any]], head: bool) -> None:
+    from workbench_bench.worlds import WORLDS
+
+    wide = max(16, *(len(row["optimizer"]) for row in group))
+    if head:
+        click.echo(click.style(f"\n{world}: {WORLDS[world].what}", bold=True))
+        click.echo(f"{'optimizer':<{wide}} {'budget':>6} {'used':>6}  {'regret':<23} {'claimed':>8}  against random")
+    for row in group:
+        click.echo(f"{row['optimizer']:<{wide}} {row['budget']:>6} {row['calls']:>6.0f}  {_figures(row)}")
+        for what, reasons in (("failed", row["errors"]), ("nothing was tried", row["untried"])):
+            for reason in reasons:
+                click.echo(f"  {what}: {reason.splitlines()[0]}")
+
+
+def _figures(row: dict[str, Any]) -> str:
+    regret, against = row["regret"], row.get("vs_random")
+    if regret is None:
+        return "nothing was measured"
+    bar = "█" * round(20 * regret["mean"]) or "·"
+    text = f"{against['diff']:+.3f} [{against['ci95'][0]:+.3f}, {against['ci95'][1]:+.3f}]" if against else ""
+    interval = f"{regret['mean']:.3f} [{regret['ci95'][0]:.3f}, {regret['ci95'][1]:.3f}]"
+    few = f"  ({row['measured']} of {row['seeds']} runs measured)" if row["measured"] < row["seeds"] else ""
+    return f"{interval:<23} {row['claimed_gain_rate']:>8.0%}  {text:<25} {bar}{few}"

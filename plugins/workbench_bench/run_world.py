@@ -1,0 +1,285 @@
+"""Runs an optimizer in a world, by the real runtime, ledger and proof; only the language model is a formula."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import math
+import random
+import statistics
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from workbench.errors import SpecError, WorkbenchError
+from workbench.lm import LMPool, Request, Response
+from workbench.run import Options, optimize
+from workbench.study import Evaluation
+from workbench.workflow import Workflow
+from workbench_bench.functions import asked_in
+from workbench_bench.sizes import ROWS
+from workbench_bench.worlds import PLAIN, TOPICS, WORLDS, World, proposer
+
+LABELS = ("a", "b", "c", "d")
+
+
+class SimulatedLM:
+    """What both simulated language models share: no model, no price."""
+
+    concurrency = 8
+
+    def __init__(self, world: World, name: str = "", usd: float = 0.0):
+        self.world, self.usd, self.identity = world, usd, f"{type(self).__name__} {name}".strip() + ", no model"
+        self.source = f"{world.name} {name}".strip()
+
+    def draw(self, request: Request) -> random.Random:
+        """Chance that hangs on the request alone, so that the same request always gets the same answer."""
+        return random.Random(hashlib.sha256(request.key(self.source).encode()).digest())
+
+    def price(self, prompt_tokens: int, completion_tokens: int) -> float:
+        return self.usd
+
+    async def aclose(self) -> None:
+        pass
+
+
+class SimulatedTaskLM(SimulatedLM):
+    """An answer is right if a number made of the request's hash lies below the skill, so every candidate has a noise
+    of its own."""
+
+    async def complete(self, request: Request) -> Response:
+        said = self.world.speak(request)
+        if said is not None:
+            return Response(said, "stop", _tokens(request), 1, self.usd)
+        question = str(request.messages[-1]["content"])
+        if question.startswith(("result: ", "error: ")):
+            question = asked_in(request)
+        right = next((i for i, c in enumerate(LABELS) if f" {c}-thing" in question), 0)
+        draw = self.draw(request)
+        if draw.random() >= self.world.skill(request):
+            right = (right + draw.randrange(1, len(LABELS))) % len(LABELS)
+        return Response(LABELS[right], "stop", _tokens(request), 1, self.usd)
+
+
+class SimulatedProposerLM(SimulatedLM):
+    """Writes instructions and advice as `worlds.proposer` says."""
+
+    async def complete(self, request: Request) -> Response:
+        text = proposer(self.world, request, self.draw(request))
+        return Response(text, "stop", _tokens(request), len(text) // 4, 0.0)
+
+
+def _tokens(request: Request) -> int:
+    return sum(len(str(m["content"])) for m in request.messages) // 4
+
+
+class SimulatedPool(LMPool):
+    """Serves the simulated language models of a world."""
+
+    def __init__(self, world: World):
+        super().__init__()
+        self.task, self.proposer = SimulatedTaskLM(world), SimulatedProposerLM(world)
+        self.others = {n: SimulatedTaskLM(replace(world, skill=s), n, usd) for n, (s, usd) in world.lms.items()}
+
+    def get(self, spec: Any) -> Any:
+        return self.proposer if spec.model.endswith("proposer") else self.others.get(spec.model, self.task)
+
+
+@dataclass(frozen=True)
+class Result:
+    """One run: the winner's true accuracy, what it spent, and whether a gain was claimed.
+
+    proposer: calls, prompt_tokens and largest_prompt of the proposer. best: the highest accuracy in this seed's world.
+    untried: why there was no candidate but the baseline, where there was none.
+    """
+
+    accuracy: float
+    calls: int
+    claimed: bool
+    error: str | None = None
+    proposer: Mapping[str, int] = field(default_factory=dict)
+    best: float = 1.0
+    untried: str | None = None
+
+    @property
+    def measured(self) -> bool:
+        """Whether this says anything of the optimizer."""
+        return self.error is None and self.untried is None
+
+
+def run_world(world: World, optimizer: Any, *, calls: int, seed: int, rows: Mapping[str, int] = ROWS) -> Result:
+    """optimizer: as in a workflow file, e.g. "random" or {"optuna": {"sampler": "qmc"}}. rows: how many of each split."""
+    world = world.planted(seed)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        file = _write(folder, world, optimizer, calls, seed, rows)
+        cheap: list[Evaluation] = []
+        told: list[str] = []
+
+        def listen(event: str, data: dict[str, Any]) -> None:
+            if event == "optimizer_told":
+                told.append(data["message"])
+            if event == "candidate_evaluated" and world.ceiling is not None:
+                found: Evaluation = data["evaluation"]
+                if found.split == "val" and found.complete and found.objectives["usd"] <= world.ceiling + 1e-9:
+                    cheap.append(found)
+
+        try:
+            report = optimize(file, database=folder / "run.db", pool=SimulatedPool(world), listener=listen,
+                              options=Options(out=str(folder / "out.yaml")))  # fmt: skip
+        except WorkbenchError as error:
+            return Result(0.0, 0, False, str(error), best=world.best)
+        if report.status not in ("finished", "budget"):
+            return Result(0.0, report.spent["calls"], False, report.error or report.status, best=world.best)
+        paid = report.spent["by_role"].get("proposer", {})
+        kept = {name: paid.get(name, 0) for name in ("calls", "prompt_tokens", "largest_prompt")}
+        winner = max(cheap, key=lambda e: e.score).workflow if cheap else report.winner
+        reached = accuracy(world, winner, seed)
+        untried = "; it told: ".join([report.untried, *told[-1:]]) if report.untried else None
+        return Result(reached, report.spent["calls"], report.gain_shown, None, kept, world.best, untried)
+
+
+def _write(folder: Path, world: World, optimizer: Any, calls: int, seed: int, sizes: Mapping[str, int]) -> Path:
+    for split, count in sizes.items():
+        draw = random.Random(f"{split}:{seed}")
+        rows = []
+        for i in range(count):
+            label, topic = LABELS[i % len(LABELS)], draw.randrange(TOPICS)
+            text = f"{split} {i} topic{topic} word{topic}: a {label}-thing"
+            rows.append(world.row({"text": text, "label": label, "topic": topic}, i))
+        (folder / f"{split}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows), encoding="utf-8")
+    file = folder / "workflow.yaml"
+    spec: dict[str, Any] = {
+        "name": world.name, "lm": {"model": "openai/simulated", "api_base": "http://127.0.0.1:9/v1"},
+        "roles": {"proposer": {"model": "openai/simulated-proposer", "api_base": "http://127.0.0.1:9/v1"}},
+        "data": {split: f"{split}.jsonl" for split in sizes}, "metric": "exact_match(label)",
+        "nodes": dict(world.nodes) or {"sort": {"predict": f"text -> label: Literal{list(LABELS)}", "instructions": PLAIN}},
+        "search": dict(world.search), "optimize": [optimizer], "budget": {"calls": calls}, "seed": seed,
+    }  # fmt: skip
+    if world.ceiling is not None:
+        spec["objectives"] = ["score", "usd"]
+    file.write_text(json.dumps(spec), encoding="utf-8")
+    return file
+
+
+def accuracy(world: World, winner: Workflow, seed: int) -> float:
+    """The winner's accuracy by the formula, over fresh questions on all topics."""
+    from workbench.workflow import enabled
+
+    known = world.truth(winner)
+    if known is not None:
+        return known
+    nodes: Any = enabled(winner)
+    draw = random.Random(f"true:{seed}")
+    plain = ({"text": f"new topic{t} word{t}: a {draw.choice(LABELS)}-thing"} for t in range(TOPICS))
+    rows = [world.row(fields, t) for t, fields in enumerate(plain)]
+    node = nodes.get("sort")
+    if not hasattr(node, "_render") or set(node.inputs) - {"text"}:
+        return measured(world, winner, rows)
+    settings = {k: v for k, v in node.settings.items() if v is not None}
+    return sum(world.skill(Request(tuple(node._render(row)), **settings)) for row in rows) / len(rows)
+
+
+def measured(world: World, workflow: Workflow, rows: Sequence[Mapping[str, Any]], repeats: int = 32) -> float:
+    """The share of right answers of a workflow of several requests, of which no formula tells: each row many times."""
+    from workbench.ledger import Ledger
+    from workbench.runtime import Program, Runtime
+    from workbench.spec import BudgetSpec, lm_spec
+    from workbench.store import Store
+    from workbench.task import Example
+
+    async def course(store: Store) -> list[bool]:
+        runtime = Runtime(
+            Ledger(store, 1, BudgetSpec.model_validate({})), lm_spec("openai/simulated"), {}, SimulatedPool(world)
+        )
+        program, right = Program(workflow, runtime), []
+        try:
+            for number in range(repeats):
+                for row in rows:
+                    asked = {**row, "text": f"{number} {row['text']}"}
+                    found = (await program.run(Example(asked["text"], asked))).prediction.get("label")
+                    right.append(f" {found}-thing" in asked["text"])
+        finally:
+            await runtime.aclose()
+        return right
+
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store(Path(folder) / "measured.db")
+        store.execute("insert into runs (run, status, started, spec, options) values ('m', 'running', '', '', '')")
+        try:
+            return statistics.mean(asyncio.run(course(store)))
+        finally:
+            store.close()
+
+
+def run_many(jobs: Sequence[tuple[str, Any, int, int]], processes: int = 1, keep: Path | None = None) -> list[Result]:
+    """(world, optimizer, calls, seed) each, in their order; a run hangs on nothing but these four.
+
+    keep: a file of JSON lines that each result is added to, and that those it has already are taken from.
+    """
+    known = _kept(keep)
+    left = [job for job in dict.fromkeys(map(_named, jobs)) if job not in known]
+    by_name = {_named(job): job for job in jobs}
+
+    def settle(name: str, result: Result) -> None:
+        known[name] = result
+        if keep is not None and result.error is None:  # what failed or was stopped is run again
+            with keep.open("a+b") as raw:  # a kill may have left half a line
+                raw.seek(max(0, raw.seek(0, 2) - 1))
+                cut = raw.read() not in (b"", b"\n")
+            with keep.open("a", encoding="utf-8") as file:
+                file.write("\n" * cut + json.dumps({"job": name, "result": asdict(result)}) + "\n")
+
+    if processes == 1 or len(left) < 2:
+        for name in left:
+            settle(name, _run_job(by_name[name]))
+    else:
+        from concurrent.futures import ProcessPoolExecutor
+        from multiprocessing import get_context
+
+        with ProcessPoolExecutor(min(processes, len(left)), mp_context=get_context("spawn")) as pool:
+            for name, result in zip(left, pool.map(_run_job, [by_name[n] for n in left]), strict=True):
+                settle(name, result)
+    return [known[_named(job)] for job in jobs]
+
+
+def _named(job: tuple[str, Any, int, int]) -> str:
+    return json.dumps(job)
+
+
+def _kept(file: Path | None) -> dict[str, Result]:
+    """Results by job; a last line that was cut by a kill is left out. Raises SpecError for a file of something else."""
+    known: dict[str, Result] = {}
+    lines = (
+        file.read_text(encoding="utf-8", errors="replace").splitlines() if file is not None and file.exists() else []
+    )
+    if lines and not lines[0].startswith('{"job": '):
+        raise SpecError(
+            f"{file} holds no results of a bench, which would be added to it", hint="Name another with --keep."
+        )
+    for line in lines:
+        try:
+            row = json.loads(line)
+            known[row["job"]] = Result(**row["result"])
+        except (ValueError, KeyError, TypeError):
+            continue
+    return known
+
+
+def _run_job(job: tuple[str, Any, int, int]) -> Result:
+    world, optimizer, calls, seed = job
+    return run_world(WORLDS[world], optimizer, calls=calls, seed=seed)
+
+
+def mean_and_interval(values: Sequence[float]) -> tuple[float, tuple[float, float]]:
+    """The mean with its 95% interval (Student's t); of a single value nothing is known."""
+    from scipy.stats import t
+
+    mean, n = statistics.mean(values), len(values)
+    if n < 2:
+        return mean, (-math.inf, math.inf)
+    half = float(t.ppf(0.975, n - 1)) * statistics.stdev(values) / n**0.5
+    return mean, (mean - half, mean + half)

@@ -1,0 +1,74 @@
+"""`branch`: the value of a field decides which node runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from pydantic import Field
+
+from workbench.errors import NodeError, SpecError
+from workbench.kit.inner_nodes import child_node
+from workbench.runtime import Context
+from workbench.workflow import NodeConfig, NodeKind
+
+
+class BranchConfig(NodeConfig):
+    """Settings of a `branch` node."""
+
+    on: str = Field(description="the field that decides")
+    cases: dict[str, dict[str, Any]] = Field(min_length=1, description="node to run, by the field's value")
+    default: dict[str, Any] | None = Field(None, description="node to run for any other value")
+
+
+class Branch(NodeKind):
+    """Runs the node whose case is the value of a field. All cases write the same fields."""
+
+    Config = BranchConfig
+    primary = "on"
+    config: BranchConfig
+
+    def __init__(self, name: str, config: Any, base: Any):
+        super().__init__(name, config, base)
+        outputs = {node.outputs for node in self.nodes.values()}
+        if len(outputs) > 1:
+            shown = "; ".join(f"{key}: {', '.join(node.outputs)}" for key, node in self.nodes.items())
+            raise SpecError(
+                "the cases of a branch must write the same fields", hint=f"They write {shown}.", path=("cases",)
+            )
+
+    @cached_property
+    def nodes(self) -> dict[str, NodeKind]:
+        made = {
+            f"cases.{value}": child_node(f"cases.{value}", raw, self.base, ("cases", value))
+            for value, raw in self.config.cases.items()
+        }
+        if self.config.default is not None:
+            made["default"] = child_node("default", self.config.default, self.base, ("default",))
+        return made
+
+    def children(self) -> Mapping[str, NodeKind]:
+        return self.nodes
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        names = (name for node in self.nodes.values() for name in node.inputs)
+        return tuple(dict.fromkeys((self.config.on, *names)))
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return next(iter(self.nodes.values())).outputs
+
+    @property
+    def max_calls(self) -> int:
+        return max(node.max_calls for node in self.nodes.values())
+
+    async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
+        value = str(inputs[self.config.on])
+        node = self.nodes.get(f"cases.{value}") or self.nodes.get("default")
+        if node is None:
+            known = ", ".join(self.config.cases)
+            raise NodeError("branch", f"no case for {self.config.on} = {value[:80]!r} and no default; cases: {known}")
+        ctx.note(case=value)
+        return await ctx.run_child(node, node.name, {name: inputs[name] for name in node.inputs})

@@ -1,0 +1,155 @@
+"""`workflow`: a whole workflow as one node. A file is read once and its nodes become part of this workflow."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field, model_validator
+
+from workbench.kit.inner_nodes import child_node
+from workbench.runtime import Context
+from workbench.spec import Inherited, PolicySpec
+from workbench.workflow import NodeConfig, NodeKind, Schedule, build_graph, fields_from_outside, with_inner
+
+if TYPE_CHECKING:
+    import networkx
+
+
+class SubWorkflowConfig(NodeConfig):
+    """Settings of a `workflow` node: a file, or the nodes themselves."""
+
+    file: str | None = Field(None, description="a workflow file, relative to this one; its nodes are taken over")
+    nodes: dict[str, dict[str, Any]] = Field(default_factory=dict, description="nodes, in place of a file")
+    rename: dict[str, str] = Field(default_factory=dict, description="inner field: outer field")
+
+    @model_validator(mode="after")
+    def _one(self) -> SubWorkflowConfig:
+        if (self.file is None) == (not self.nodes):
+            raise ValueError("give either a file or nodes")
+        return self
+
+
+class SubWorkflow(NodeKind):
+    """Runs the nodes of another workflow as one step, in the order that they have there."""
+
+    Config = SubWorkflowConfig
+    primary = "file"
+    config: SubWorkflowConfig
+
+    def __init__(self, name: str, config: Any, base: Any):
+        super().__init__(name, config, base)
+        try:
+            self.graph  # bad settings are told when the file is read  # noqa: B018
+        except RecursionError:
+            from workbench.errors import SpecError
+
+            raise SpecError(f"{config.file} and the files that it refers to hold each other as sub-workflows",
+                            hint="Write the nodes out in one of them.", path=("file",)) from None  # fmt: skip
+
+    @property
+    def trees(self) -> Mapping[str, Mapping[str, Any]]:
+        return self.config.nodes if self.config.file is None else self.read[0]
+
+    @cached_property
+    def read(self) -> tuple[Mapping[str, Mapping[str, Any]], PolicySpec]:
+        """The nodes of the file, and its policy, which holds in them besides that of the outer file."""
+        assert self.config.file is not None
+        from workbench.errors import SpecError
+        from workbench.spec import load_spec, with_inherited
+        from workbench.task import expand
+
+        def fail(path: tuple[str | int, ...], message: str, hint: str | None) -> SpecError:
+            return SpecError(f"{self.config.file}: {message}", hint=hint)
+
+        file = (Path(self.base) / self.config.file).resolve()
+        try:
+            spec = load_spec(file)[0]
+        except SpecError as error:  # its own place, which is in another file, is part of the message
+            raise SpecError(str(error), path=("file",)) from None
+        inherited: list[Inherited] = []
+        try:
+            trees = {n: expand(tree, file.parent, fail, (file,), inherited) for n, tree in spec.nodes.items()}
+            return trees, with_inherited(spec.policy, inherited)
+        except RecursionError:
+            raise SpecError(f"{self.config.file} and the files that it refers to need each other",
+                            hint="Write the functions out in one of them.") from None  # fmt: skip
+
+    @cached_property
+    def nodes(self) -> dict[str, NodeKind]:
+        folder = self.base if self.config.file is None else (Path(self.base) / self.config.file).parent
+        settings = ("needs", "optional", "enabled")
+        return {
+            name: child_node(
+                f"nodes.{name}", {k: v for k, v in tree.items() if k not in settings}, folder, ("nodes", name)
+            )
+            for name, tree in self.trees.items()
+            if tree.get("enabled", True)
+        }
+
+    @cached_property
+    def graph(self) -> networkx.DiGraph:
+        from workbench.errors import SpecError
+
+        def fail(path: tuple[str | int, ...], message: str, hint: str | None) -> SpecError:
+            if self.config.file is None:
+                return SpecError(message, hint=hint, path=path)
+            return SpecError(f"{self.config.file}: {message}", hint=hint, path=("file",))
+
+        return build_graph(self.nodes, self.trees, fail)
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        return Schedule(self.nodes, self.trees, self.graph)
+
+    def children(self) -> Mapping[str, NodeKind]:
+        return {node.name: node for node in self.nodes.values()} if self.config.file is None else {}
+
+    @property
+    def _referred_nodes(self) -> list[NodeKind]:
+        """Those of a file, which are no children of this node."""
+        return list(with_inner(self.nodes.values())) if self.config.file is not None else []
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(role for node in self._referred_nodes for role in node.roles))
+
+    def called(self) -> Collection[str]:
+        return {name for node in self._referred_nodes for name in node.called()}
+
+    def referred(self) -> Any:
+        if self.config.file is None:
+            return None
+        trees, policy = self.read
+        inner = [found for node in self._referred_nodes if (found := node.referred()) is not None]
+        return [list(trees.items()), policy.model_dump(mode="json"), inner]
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(self._outer(field) for field in fields_from_outside(self.graph)))
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(self._outer(o) for node in self.nodes.values() for o in node.outputs))
+
+    @property
+    def max_calls(self) -> int:
+        return sum(node.max_calls for node in self.nodes.values())
+
+    def _outer(self, field: str) -> str:
+        return self.config.rename.get(field, field)
+
+    async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
+        inner = {outer: name for name, outer in self.config.rename.items()}
+        given = {inner.get(name, name): value for name, value in inputs.items()}
+        written: dict[str, Mapping[str, Any]] = {}
+        policy = self.read[1] if self.config.file is not None else None
+
+        async def step(name: str, values: Mapping[str, Any]) -> Mapping[str, Any]:
+            node = self.nodes[name]
+            return await ctx.run_child(node, node.name, values, policy=policy)
+
+        await self.schedule.run(step, given, written)
+        return {self._outer(name): value for name, value in self.schedule.merged(written).items()}

@@ -1,0 +1,72 @@
+"""What the edits share: the nodes that a language model answers, and where they stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from workbench.errors import SpecError
+from workbench.kit.edits import places
+from workbench.plugins import plugins
+from workbench.spec import NODE_KEYS
+from workbench.workflow import NodeKind, Signature, Tree, Workflow, enabled
+
+#: Kinds that a language model answers by a signature and instructions.
+ANSWERING = ("predict", "agent")
+
+
+def answering(workflow: Workflow, top: bool = False) -> Iterator[tuple[str, NodeKind]]:
+    """(address, node) of the nodes with a signature and instructions. top: only those inside no other node."""
+    for address, node in places(workflow):
+        if is_answering(node) and not (top and address.count(".") > 1):
+            yield address, node
+
+
+def is_answering(node: NodeKind) -> bool:
+    return isinstance(getattr(node, "signature", None), Signature) and "instructions" in type(node.config).model_fields
+
+
+def has_kind(kind: str) -> bool:
+    return kind in plugins().names("node_kinds")
+
+
+def top_name(address: str) -> str:
+    """The name in an address that is `nodes.NAME`. Raises SpecError for a node inside another one."""
+    parts = address.split(".")
+    if parts[0] != "nodes" or len(parts) != 2:
+        raise SpecError(f"'{address}' is no node of the graph", hint="Write e.g. nodes.answer.")
+    return parts[1]
+
+
+def need_kind(tree: Tree, *kinds: str) -> None:
+    if tree["kind"] not in kinds:
+        raise SpecError(f"this edit is for {' and '.join(kinds)}, not for {tree['kind']}")
+
+
+def apart(tree: Tree) -> tuple[Tree, Tree]:
+    """(the node's own settings, those of its place in the graph)."""
+    return {k: v for k, v in tree.items() if k not in NODE_KEYS}, {k: v for k, v in tree.items() if k in NODE_KEYS}
+
+
+def without_demos(tree: Tree) -> Tree:
+    """Demos show no field that is new."""
+    return {k: v for k, v in tree.items() if k not in ("demos", "retrieve")}
+
+
+def fresh(taken: Any, name: str) -> str:
+    """A name that nobody has: the given one, or with a number behind it."""
+    taken = set(taken)
+    return next(n for n in (name, *(f"{name}{i}" for i in range(2, len(taken) + 3))) if n not in taken)
+
+
+def fields_of(workflow: Workflow) -> list[str]:
+    """All fields that any node reads or writes."""
+    return [f for _, node in places(workflow) for f in (*node.inputs, *node.outputs)]
+
+
+def need_sole_writer(workflow: Workflow, name: str) -> None:
+    """Of several writers of a field the order in the file decides who is read, and an edit must not change it."""
+    others = {f for n, node in enabled(workflow).items() if n != name for f in node.outputs}
+    twice = [f for f in enabled(workflow)[name].outputs if f in others]
+    if twice:
+        raise SpecError(f"another node writes '{twice[0]}' too")

@@ -1,0 +1,283 @@
+"""LMs through `dspy.LM`: its native client where it has one for the provider, LiteLLM for all others."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+# Both DSPy and LiteLLM fetch their price tables from the net when they are first used; the shipped ones do.
+os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+
+import dspy  # noqa: E402
+from dspy import lm15  # noqa: E402
+from dspy.clients.backend_selection import CLIENT_KEYS  # noqa: E402
+from dspy.clients.costs import estimate_cost  # noqa: E402
+from dspy.clients.model_metadata import model_info, rate  # noqa: E402
+from dspy.utils import exceptions as dspy_errors  # noqa: E402
+
+from workbench.errors import LMError, SpecError  # noqa: E402
+from workbench.lm import (  # noqa: E402  # noqa: E402
+    Request,
+    Response,
+    check_extra,
+    estimate_tokens,
+    is_loopback,
+    is_reasoning,
+    kind_of_status,
+    own_price,
+    own_seed,
+    redacted,
+)
+
+DEFAULT_CONCURRENCY = 8
+
+# The outcome `length` says it already; DSPy would log it for every answer that is cut.
+logging.getLogger("dspy.clients.lm").addFilter(lambda record: "was truncated" not in record.getMessage())
+
+#: LMs in use: LiteLLM's connections belong to all of them, so the last one closes them.
+_OPEN: set[int] = set()
+
+#: Seconds. Each attempt is cut by the ledger at the timeout of its own settings, which may differ for one client.
+LONGEST = 86_400.0
+
+#: The first class that fits decides, so subclasses stand before their parents.
+_KINDS: tuple[tuple[type[Exception], str], ...] = (
+    (dspy_errors.ContextWindowExceededError, "too_long"),
+    (dspy_errors.LMRateLimitError, "rate_limit"),
+    (dspy_errors.LMAuthError, "auth"),
+    (dspy_errors.LMBillingError, "auth"),
+    (dspy_errors.LMNotConfiguredError, "auth"),
+    (dspy_errors.LMTimeoutError, "timeout"),
+    (dspy_errors.LMServerError, "server"),
+    (dspy_errors.LMTransportError, "connection"),
+    (dspy_errors.LMLockTimeoutError, "connection"),
+    (dspy_errors.LMUnsupportedFeatureError, "unsupported"),
+    (dspy_errors.LMConfigurationError, "bad_request"),
+    (dspy_errors.LMInvalidRequestError, "bad_request"),
+)
+
+
+class DSPyLM:
+    """An LM over `dspy.LM`, with DSPy's cache, retries and history off: the ledger has its own.
+
+    settings.extra: client settings such as `api_version` or `headers`, `engine` (auto, lm15, litellm), and
+    anything else as part of every request. Raises SpecError for a model string that DSPy refuses.
+    """
+
+    def __init__(self, model: str, settings: Any):
+        self.model, self._settings = model, settings
+        extra = dict(settings.extra or {})
+        check_extra(extra, settings.model)
+        self._client = {key: extra.pop(key) for key in (*CLIENT_KEYS, "engine") if key in extra}
+        self._extra = extra
+        self._prices = own_price(settings.price)
+        self.assumed_free = self._prices is None and is_loopback(settings.api_base)
+        self._reasoning = is_reasoning(model)
+        self.concurrency = settings.concurrency or DEFAULT_CONCURRENCY
+        shown = ("api_version", "engine", "custom_llm_provider")  # the others can hold secrets
+        public = {key: value for key, value in self._client.items() if key in shown}
+        self.identity = f"{model}@{_without_secrets(settings.api_base)}"
+        if extra or public:
+            self.identity += json.dumps({**extra, **public}, sort_keys=True, default=str)
+        self._lm: dspy.LM | None = None
+        if "/" not in model:
+            hint = "Write PROVIDER/MODEL, such as anthropic/NAME."
+            raise SpecError(f"'{model}' names no provider", hint=hint, path=("lm",))
+
+    async def complete(self, request: Request) -> Response:
+        """Send the request once, through DSPy. Raises LMError."""
+        lm = self._lm or self._open()
+        try:
+            canonical = self._canonical(request)
+            with dspy.context(disable_history=True, usage_tracker=None, send_stream=None, callbacks=[]):
+                answer = await lm.acall(canonical)
+        except (dspy_errors.LMError, ValueError, TypeError, RecursionError) as error:
+            raise self._mapped(error) from None
+        return self._response(answer, request, canonical)
+
+    async def embed(self, texts: Sequence[str]) -> tuple[list[list[float]], int]:
+        """Vectors through LiteLLM, which DSPy has no client of its own for. Raises LMError."""
+        import litellm
+
+        if self._lm is None:
+            self._open()  # LiteLLM's connections are closed with the last of these
+        options = {k: v for k, v in (("api_base", self._settings.api_base), ("api_key", self._key())) if v}
+        if self._settings.api_base:
+            options.setdefault("api_key", "none")  # the usual key is not for an address that a file names
+        try:
+            found: Any = await litellm.aembedding(model=self.model, input=list(texts), num_retries=0, max_retries=0,
+                                                  timeout=LONGEST, **options, **self._extra)  # fmt: skip
+            rows = sorted((dict(row) for row in found.data), key=lambda row: row["index"])
+            tokens = int(getattr(found.usage, "prompt_tokens", 0) or 0)
+            return [[float(x) for x in row["embedding"]] for row in rows], tokens
+        except Exception as error:  # LiteLLM raises its own kinds, those of the openai package, and what JSON brings
+            raise self._embedding_error(error) from None
+
+    def _embedding_error(self, error: Exception) -> LMError:
+        status = getattr(error, "status_code", None)
+        known = isinstance(status, int)
+        kind = kind_of_status(status) if known else "bad_body"
+        kind = _behind(error) or kind if kind in ("server", "bad_body") else kind
+        return LMError(kind, self._redacted(f"{self.model}: {error}")[:300], status=status if known else None)
+
+    def _redacted(self, text: str) -> str:
+        headers = {**(self._client.get("headers") or {}), **(self._client.get("extra_headers") or {})}
+        return redacted(text, self._settings.api_key_env, headers)
+
+    def price(self, prompt_tokens: int, completion_tokens: int) -> float | None:
+        """By the settings' price, else 0.0 on loopback, else DSPy's table of the hosted models, else None."""
+        if self._prices is not None:
+            return prompt_tokens * self._prices[0] + completion_tokens * self._prices[1]
+        if self._settings.api_base:
+            return 0.0 if self.assumed_free else None
+        provider, _, name = self.model.partition("/")
+        info = model_info(provider, name) or {}
+        rates = rate(info, "input_cost_per_token"), rate(info, "output_cost_per_token")
+        if rates[0] is None or rates[1] is None:
+            return None
+        return prompt_tokens * rates[0] + completion_tokens * rates[1]
+
+    async def aclose(self) -> None:
+        if self._lm is None:
+            return
+        await self._lm.aclose()
+        _OPEN.discard(id(self))
+        if not _OPEN and "litellm" in sys.modules:
+            await sys.modules["litellm"].close_litellm_async_clients()
+
+    def _open(self) -> dspy.LM:
+        options = dict(self._client)
+        if self._settings.api_base:
+            options["api_base"] = self._settings.api_base
+        key = self._key()
+        if key:
+            options["api_key"] = key
+        elif self._settings.api_base:
+            # Else DSPy would send the provider's usual key to an address that a workflow file names.
+            options["api_key"] = "none"
+        try:
+            options["timeout"] = LONGEST
+            self._lm = dspy.LM(self.model, cache=False, num_retries=0, **options)
+        except (ValueError, TypeError, dspy_errors.LMError) as error:
+            raise LMError("bad_request", f"{self.model}: {error}") from None
+        _OPEN.add(id(self))
+        return self._lm
+
+    def _key(self) -> str | None:
+        variable = self._settings.api_key_env
+        key = os.environ.get(variable or "", "").strip()
+        if variable and not key:
+            raise LMError("auth", f"{self.model} needs an API key: set the variable {variable}")
+        return key or None
+
+    def _canonical(self, request: Request) -> lm15.Request:
+        body: dict[str, Any] = {"model": self.model, "messages": [dict(m) for m in request.messages]}
+        body.update(self._extra, **request.extra)
+        body["max_tokens"] = request.max_tokens
+        if not self._reasoning:
+            body["temperature"] = request.temperature
+            if request.top_p != 1.0:
+                body["top_p"] = request.top_p
+            if request.stop:
+                body["stop"] = list(request.stop)
+            if request.logprobs:
+                body["logprobs"] = True
+        if request.tools:
+            body["tools"] = [dict(tool) for tool in request.tools]
+        if request.response_format is not None:
+            body["response_format"] = dict(request.response_format)
+        own_seed(body, request)
+        return lm15.request_from_openai_chat(body)
+
+    def _response(self, answer: lm15.Response, request: Request, canonical: lm15.Request) -> Response:
+        parts = answer.message.parts
+        text = "".join(part.text for part in parts if isinstance(part, lm15.TextPart))
+        refusal = "".join(part.text for part in parts if isinstance(part, lm15.RefusalPart))
+        calls = tuple(
+            {"id": part.id, "name": part.name, "arguments": _arguments(part.input)}
+            for part in parts
+            if isinstance(part, lm15.ToolCallPart)
+        )
+        for stop in request.stop:
+            text = text.split(stop, 1)[0] if stop else text  # for models and servers that take none, or fewer
+        prompt, completion = answer.usage.input_tokens, answer.usage.output_tokens
+        estimated = not prompt or completion is None  # LiteLLM fills in zeros for what it was not told
+        if not prompt:
+            prompt, completion = estimate_tokens(request.messages), completion or None
+        if completion is None:
+            completion = -(-len(text + "".join(str(call["arguments"]) for call in calls)) // 3)
+        logprobs = tuple(token.logprob for token in answer.logprobs or ()) if request.logprobs else ()
+        return Response(
+            (text or refusal).encode("utf-8", "replace").decode("utf-8"),  # lone surrogates cannot be stored
+            _finish(answer.finish_reason, text, refusal, calls),
+            prompt,
+            completion,
+            usd=self._usd(answer, canonical, prompt, completion),
+            tool_calls=calls,
+            logprobs=logprobs or None,
+            estimated=estimated,
+        )
+
+    def _usd(self, answer: lm15.Response, canonical: lm15.Request, prompt: int, completion: int) -> float | None:
+        if self._settings.price is None and not self._settings.api_base:
+            provider, _, name = self.model.partition("/")
+            exact, _ = estimate_cost(answer, provider=provider, requested_model=name, request=canonical)
+            if exact is not None:  # knows the prices of cached and reasoning tokens, which `price` does not
+                return exact
+        return self.price(prompt, completion)
+
+    def _mapped(self, error: Exception) -> LMError:
+        kind = next((kind for cls, kind in _KINDS if isinstance(error, cls)), None)
+        status = getattr(error, "status", None)
+        if kind is None and isinstance(error, dspy_errors.LMError):
+            kind = "bad_body"
+            if status is not None and status >= 400:
+                kind = "server" if status >= 500 else "bad_request"
+        if kind in ("connection", "server"):
+            kind = _behind(error) or kind
+        text = self._redacted(str(getattr(error, "message", "") or error).split("\n\n")[0])  # without DSPy's advice
+        text = f"{self.model}: " + (f"status {status}: " if status else "") + text[:200]
+        retry_after = getattr(error, "retry_after", None)
+        if retry_after is not None and not 0 <= retry_after < float("inf"):
+            retry_after = None
+        return LMError(kind or "bad_request", text, retry_after=retry_after, status=status)
+
+
+def _behind(error: BaseException | None) -> str | None:
+    """What the transport or the reader of the answer says, behind the errors of DSPy and LiteLLM: both call it a connection's
+    fault or a server's whether a request never left, its answer broke off, or could not be read."""
+    while error is not None:
+        if isinstance(error, json.JSONDecodeError | UnicodeDecodeError | RecursionError):
+            return "bad_body"
+        module, name = type(error).__module__, type(error).__name__
+        if (module.startswith("httpx") or ".transports." in module) and name != "HTTPStatusError":
+            return "connection" if name.startswith("Connect") else "broken"
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def _finish(reason: str, text: str, refusal: str, calls: tuple[Any, ...]) -> str:
+    if refusal or reason == "content_filter":
+        return "refusal"
+    if calls:
+        return "tool_calls"
+    if reason == "length":
+        return "length"
+    return "stop" if text.strip() else "empty"
+
+
+def _arguments(value: Any) -> Any:
+    """A dict; the model's own text where it wrote no JSON object, so that an agent can complain."""
+    return value["partial_json"] if list(value) == ["partial_json"] else dict(value)
+
+
+def _without_secrets(base: str | None) -> str:
+    if not base:
+        return "default"
+    parts = urlsplit(base)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()

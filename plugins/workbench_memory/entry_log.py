@@ -1,0 +1,258 @@
+"""What is known of one store: its entries, who was shown which of them, and how the answers scored.
+
+Source of the utilities: retrieval-weighted success of single examples (Sarukkai et al., arXiv 2505.00234).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from workbench import Evaluation, Study, Workflow
+from workbench.hashing import digest
+from workbench.study import Result
+from workbench.task import labelled_demo
+from workbench.workflow import EXCHANGE, NodeKind, enabled, learnable, node_at
+from workbench_memory.causal_claims import Doubts, chance_of_no_harm
+from workbench_memory.learned_retrieval import Pair, features
+from workbench_memory.leave_one_out import Answer, groups, suspect
+from workbench_memory.word_search import lexical_index, relevance, text_of, words_of
+
+Entry = dict[str, Any]  # the settings of workbench_memory.node.Entry
+
+PRIOR = 2.0  # an entry's utility starts from the average, as if it had been seen so often
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where entries go: the `entries` of a recall node, or the `demos` of another one.
+
+    inputs, outputs: the fields of a worked example there. path: the node in spans.
+    """
+
+    address: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    recall: bool
+    retrieves: bool
+
+    @property
+    def path(self) -> str:
+        return self.address.removeprefix("nodes.").rpartition(".")[0]
+
+    def sibling(self, setting: str) -> str:
+        return f"{self.address.rpartition('.')[0]}.{setting}"
+
+
+def find_sites(workflow: Workflow) -> list[Site]:
+    """The stores of recall nodes; where there is none, the demos of every node that takes them."""
+    sites = []
+    for address in learnable(workflow, "memories"):
+        node = node_at(workflow, address)
+        sites.append(Site(address, node.inputs, _answered(workflow, node.outputs[0]), True, True))
+    for address in learnable(workflow, "demos") if not sites else ():
+        node = node_at(workflow, address)
+        sites.append(Site(address, node.inputs, node.outputs, False, "retrieve" in node.learnable))
+    return sites
+
+
+def _answered(workflow: Workflow, notes: str) -> tuple[str, ...]:
+    """What the readers of the notes answer: with that, an input becomes a worked example."""
+    nodes = enabled(workflow)
+    readers = [node for node in nodes.values() if notes in node.inputs]
+    outputs = [name for node in readers or nodes.values() for name in node.outputs]
+    return tuple(dict.fromkeys(name for name in outputs if name != notes))
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One answer: the split and row, the fields looked up by, the keys of the entries shown, and the score."""
+
+    split: str
+    row: str
+    query: Mapping[str, Any]
+    keys: frozenset[str]
+    score: float
+
+
+@dataclass
+class Bank:
+    """A site's entries by key, in order of arrival, and the log of what was shown."""
+
+    site: Site
+    entries: dict[str, Entry] = field(default_factory=dict)
+    log: dict[tuple[str, str, frozenset[str]], Shown] = field(default_factory=dict)  # the same seen twice counts once
+    quarantine: dict[str, str] = field(default_factory=dict)  # key: the evidence, in words
+    insights: tuple[str, ...] = ()  # keys of the newest list
+    doubts: Doubts = field(default_factory=Doubts)  # of what the lists may say
+
+    def add(self, kind: str, source: str, inputs: Mapping[str, Any], outputs: Mapping[str, Any] = {}, text: str = "",
+            exchange: Sequence[Any] = ()) -> str:  # fmt: skip
+        """The key of an entry; what is there already stays as it is, with its provenance. A labelled row lacks the exchange
+        that led to its answer, and gets that of the first success that has one."""
+        key = digest([dict(inputs), dict(outputs), text])
+        entry = self.entries.setdefault(key, {"kind": kind, "inputs": dict(inputs), "outputs": dict(outputs), "text": text,
+                                              "source": source, "utility": 0.5, "quarantined": False})  # fmt: skip
+        if exchange and not entry.get("exchange"):
+            entry |= {"exchange": list(exchange), "source": source}
+        return key
+
+    def add_given(self, workflow: Workflow) -> None:
+        """What the workflow holds already. Quarantined rows stay out."""
+        for row in workflow.get(self.site.address, []):
+            key = self._key(row)
+            if self.site.recall:
+                self.entries.setdefault(key, _with_defaults(row))
+                if row.get("quarantined"):
+                    self.quarantine[key] = "as given"
+            else:
+                inputs, outputs = self._parts(row)
+                self.add("example", str(row.get("_source", "given")), inputs, outputs, exchange=row.get(EXCHANGE, ()))
+        self.insights = tuple(k for k, e in self.entries.items() if not e["inputs"] and k not in self.quarantine)
+
+    def add_labelled(self, study: Study) -> None:
+        for example in study.train:
+            row = labelled_demo(self.site, example, study.targets)  # type: ignore[arg-type]  (it reads the names only)
+            if row is not None:
+                inputs, outputs = self._parts(row)
+                self.add("example", f"train:{example.id}", inputs, outputs)
+
+    def add_success(self, result: Result, trial: int, node: NodeKind) -> None:
+        """The steps of a run that scored well, as worked examples. node: the one at the site."""
+        for span in result.trace.spans if result.trace else ():
+            if span.node == self.site.path and not span.error:
+                if self.site.recall:
+                    outputs, exchange = (
+                        {n: result.prediction[n] for n in self.site.outputs if n in result.prediction},
+                        (),
+                    )
+                else:
+                    outputs, exchange = dict(span.outputs), node.demo(span).get(EXCHANGE, ())
+                self.add("example", f"trial:{trial}:{result.example.id}", span.inputs, outputs, exchange=exchange)
+
+    def add_failure(self, result: Result, trial: int) -> None:
+        """A case that went wrong, with its outcome; only where no example says how it goes right."""
+        inputs = {n: result.example[n] for n in self.site.inputs if n in result.example}
+        if not inputs or any(e["inputs"] == inputs for e in self.entries.values()):
+            return
+        tried = "; ".join(f"{n}: {result.prediction[n]}" for n in self.site.outputs if n in result.prediction)
+        why = result.feedback or result.message or ""
+        text = f"tried: {tried or 'no answer'} (score {result.score or 0.0:.2f}) {why}"[:300].strip()
+        self.add("case", f"trial:{trial}:{result.example.id}", inputs, {}, text)
+
+    def record(self, evaluation: Evaluation) -> None:
+        """Note which entries each answer was shown."""
+        workflow = evaluation.workflow
+        rows = workflow.get(self.site.address, [])
+        node: Any = node_at(workflow, self.site.address)
+        keys = [self._key(row) for row in rows]
+        for result in evaluation.results:
+            if result.trace is None or result.score is None:
+                continue
+            shown: set[str] = set()
+            query: Mapping[str, Any] = {}
+            for span in result.trace.spans:
+                if span.node == self.site.path:
+                    query = span.inputs
+                    told = span.notes.get("recalled", ()) if self.site.recall else span.notes.get("demos_shown")
+                    if told is None and hasattr(node, "demos_shown"):
+                        told = node.demos_shown(span.inputs)
+                    shown |= {keys[i] for i in told} if told is not None else set(keys)
+            seen = Shown(evaluation.split, result.example.id, query, frozenset(shown), result.score)
+            self.log[seen.split, seen.row, seen.keys] = seen
+
+    def pairs(self) -> list[Pair]:
+        """What learned retrieval is fitted to: each entry that an answer on train was shown, and the answer's score."""
+        specific = [key for key, entry in self.entries.items() if entry["inputs"]]
+        texts = [text_of(self.entries[key]["inputs"], self.site.inputs) for key in specific]
+        index, words = lexical_index(texts), {k: set(words_of(t)) for k, t in zip(specific, texts, strict=True)}
+        found: list[Pair] = []
+        for shown in self.log.values():
+            if shown.split != "train":
+                continue
+            query = text_of(shown.query, self.site.inputs)
+            near, query_words = relevance(index.scores(query)), words_of(query)
+            for number, key in enumerate(specific):
+                if key in shown.keys:
+                    found.append((features(query_words, words[key], near.get(number, 0.0)), shown.score))
+        return found
+
+    def curate(self) -> None:
+        """Exemplar-level utilities from train: the mean score of answers that saw an entry, shrunk to the average."""
+        train = [s for s in self.log.values() if s.split == "train" and s.keys]
+        if not train:
+            return
+        average = math.fsum(s.score for s in train) / len(train)
+        seen: dict[str, list[float]] = defaultdict(list)
+        for shown in train:
+            for key in shown.keys:
+                seen[key].append(shown.score)
+        for key, entry in self.entries.items():
+            scores = seen.get(key, [])
+            entry["utility"] = round((math.fsum(scores) + PRIOR * average) / (len(scores) + PRIOR), 3)
+
+    def isolate(self, least: int, p: float) -> None:
+        """Quarantine the entries that do harm, the worst first.
+
+        Only val bears witness, the split whose labels selection trusts: a poisoned row of train would vouch for its
+        like. An answer that saw a quarantined entry says nothing against the others that it saw, so it leaves the log.
+        What is always shown cannot be told from the rest, and is not judged.
+        """
+        while True:
+            out = set(self.quarantine)
+            specific = {k: e for k, e in self.entries.items() if e["inputs"] and k not in out}
+            answers = [Answer(s.row, self._words(s), s.keys & specific.keys(), s.score) for s in self.log.values()
+                       if s.split == "val" and not s.keys & out]  # fmt: skip
+            texts = {k: text_of(e["inputs"], self.site.inputs) for k, e in specific.items()}
+            found = suspect(answers, groups(texts, {k: e["outputs"] for k, e in specific.items()}), least, p)
+            if found is None:
+                return
+            for key in found.keys:
+                self.quarantine[key] = found.evidence
+                self.entries[key] |= {"quarantined": True, "evidence": found.evidence}
+
+    def contradicted(self, least: int, p: float) -> list[str]:
+        """The newest statements, the user's own left out, with which inputs of val were answered worse than without.
+
+        An answer counts against one to the same input that was shown the same entries about inputs: stores that differ in
+        statements alone. At least `least` inputs must have both.
+        """
+        specific = {key for key, entry in self.entries.items() if entry["inputs"]}
+        courses: dict[tuple[str, frozenset[str]], list[Shown]] = defaultdict(list)
+        for shown in self.log.values():
+            if shown.split == "val":
+                courses[shown.row, shown.keys & specific].append(shown)
+        found = []
+        for key in self.insights:
+            by_row: dict[str, list[float]] = defaultdict(list)
+            for (row, _), answers in courses.items():
+                with_, without = ([a.score for a in answers if (key in a.keys) == has] for has in (True, False))
+                if with_ and without:
+                    by_row[row].append(math.fsum(with_) / len(with_) - math.fsum(without) / len(without))
+            changes = [math.fsum(d) for d in by_row.values()]
+            if len(changes) >= least and chance_of_no_harm(changes) < p and self.entries[key]["source"] != "user":
+                found.append(key)
+        return found
+
+    def _words(self, shown: Shown) -> frozenset[str]:
+        return frozenset(words_of(text_of(shown.query, self.site.inputs)))
+
+    def _key(self, row: Mapping[str, Any]) -> str:
+        if self.site.recall:
+            return digest([row.get("inputs", {}), row.get("outputs", {}), row.get("text", "")])
+        inputs, outputs = self._parts(row)
+        return digest([inputs, outputs, ""])
+
+    def _parts(self, row: Mapping[str, Any]) -> tuple[Entry, Entry]:
+        """Inputs and outputs of a row of demos."""
+        inputs = {n: row[n] for n in self.site.inputs if n in row}
+        return inputs, {n: v for n, v in row.items() if n not in inputs and n not in ("_source", EXCHANGE)}
+
+
+def _with_defaults(row: Mapping[str, Any]) -> Entry:
+    empty: Entry = {"kind": "example", "inputs": {}, "outputs": {}, "text": "", "source": "user", "utility": 0.5,
+                    "quarantined": False}  # fmt: skip
+    return {**empty, **row}

@@ -1,0 +1,56 @@
+"""Learned retrieval: how likely is it that a stored entry helps with a query?
+
+Source: the parametric retriever of Memento (Zhou et al., arXiv 2508.16153): a classifier of pairs (query, case), fitted
+to whether the case helped. Departure: a logistic regression on words rather than a fine-tuned encoder, so that it needs
+no model, fits in milliseconds, and stands in the workflow file as a few readable numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
+
+from workbench.kit.logistic import fit_logistic
+
+Features = dict[str, float]
+Pair = tuple[Features, float]  # features of (query, entry), and the score of the answer that saw the entry
+
+LEAST_SUPPORT = 6  # pairs in which a word must be shared before it gets a weight of its own
+MOST_FEATURES = 200
+
+
+@lru_cache(maxsize=65536)
+def shape(word: str) -> str:
+    """`topic3` and `topic7` have one shape, so what is learned of the one holds for the other."""
+    return re.sub(r"\d+", "#", word)
+
+
+def features(query: Collection[str], entry: Collection[str], relevance: float) -> Features:
+    """query and entry: their words. relevance: the lexical score as a share of the best one.
+
+    An entry's utility is no feature: it is made of the very scores that the fit is to explain.
+    """
+    shared = [word for word in query if word in entry]
+    found = {"bias": 1.0, "relevance": relevance, "overlap": len(shared) / max(1, len(query))}
+    found.update({f"word {shape(word)}": 1.0 for word in shared})
+    return found
+
+
+def score(weights: Mapping[str, float], pair: Features) -> float:
+    """The log-odds that the entry helps, up to the bias."""
+    return sum(weights.get(name, 0.0) * value for name, value in pair.items())
+
+
+def fit(pairs: Sequence[Pair], *, penalty: float = 2.0) -> dict[str, float]:
+    """Weights of a logistic regression with an L2 penalty; {} if there is nothing to learn.
+
+    A word is given a weight only if enough pairs share it; the others are left to relevance and overlap.
+    """
+    if len(pairs) < 3 * LEAST_SUPPORT or len({y for _, y in pairs}) < 2:
+        return {}
+    support = Counter(name for f, _ in pairs for name in f)
+    names = [n for n, c in sorted(support.items(), key=lambda s: (-s[1], s[0])) if c >= LEAST_SUPPORT][:MOST_FEATURES]
+    weights = fit_logistic([f for f, _ in pairs], [y for _, y in pairs], names, penalty=penalty, bias="bias")
+    return {name: round(w, 3) for name, w in weights.items() if abs(w) >= 0.01}

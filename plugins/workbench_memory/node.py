@@ -1,0 +1,184 @@
+"""The `recall` node: looks into a store and writes what fits the input into a field, for later nodes to read."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, Literal
+
+from pydantic import Field
+
+from workbench.errors import SpecError
+from workbench.kit import plain_adapter as plain
+from workbench.runtime import BATCH, Context
+from workbench.spec import lm_spec
+from workbench.workflow import NodeConfig, NodeKind, parse_signature
+from workbench_memory.learned_retrieval import features, score
+from workbench_memory.word_search import lexical_index, relevance, text_of, words_of
+
+Policy = Literal["lexical", "learned", "utility", "recent", "random", "embedding"]
+
+
+class Entry(NodeConfig):
+    """One memory. An entry without inputs holds for every input and is always shown."""
+
+    kind: Literal["example", "case", "insight", "preference"] = Field("example", description="what it is")
+    inputs: dict[str, Any] = Field(default_factory=dict, description="the situation: values of the node's input fields")
+    outputs: dict[str, Any] = Field(default_factory=dict, description="what was answered there")
+    text: str = Field("", description="the lesson or the outcome, in words")
+    source: str = Field("user", description="provenance, e.g. train:ROW, trial:2, user")
+    utility: float = Field(0.5, ge=0, le=1, description="mean score of the answers that saw it, shrunk to the average")
+    quarantined: bool = Field(False, description="never retrieved, and never shown")
+    evidence: str = Field("", description="why it is quarantined")
+
+
+class RecallConfig(NodeConfig):
+    """Settings of a `recall` node."""
+
+    signature: str = Field(description='fields to look up by, and the field to write, e.g. "question -> notes"')
+    entries: list[Entry] = Field(default_factory=list, description="the store")
+    policy: Policy = Field(
+        "lexical",
+        description="lexical: nearest by words; learned: by `weights`; utility: nearest, weighed by how well they "
+        "served; recent: the newest; random: a draw for each input, to explore; embedding: nearest by vectors of `embedder`",
+    )
+    embedder: str | dict[str, Any] | None = Field(None, description="the language model of the policy `embedding`, e.g. "
+                                                  "openai/text-embedding-3-small or hf:PATH")  # fmt: skip
+    k: int = Field(4, ge=0, le=64, description="entries retrieved at most; those without inputs come on top")
+    characters: int = Field(4000, ge=0, description="length of the field written at most; entries are left out whole")
+    weights: dict[str, float] = Field(default_factory=dict, description="of the policy `learned`, set by an optimizer")
+    seed: int = Field(0, description="of the policy `random`")
+
+
+class Recall(NodeKind):
+    """Retrieves memories for an input and writes them into one text field. With the policy `embedding` it asks a model for
+    vectors; otherwise it calls none."""
+
+    Config = RecallConfig
+    primary = "signature"
+    learnable = {"entries": "memories", "policy": "choice", "k": "int", "characters": "int"}
+    config: RecallConfig
+
+    def __init__(self, name: str, config: Any, base: Any):
+        super().__init__(name, config, base)
+        self.signature = parse_signature(config.signature)
+        if not self.signature.inputs or len(self.signature.outputs) != 1 or self.signature.outputs[0].type is not str:
+            raise SpecError(
+                "a recall node reads at least one field and writes one text",
+                hint='Write e.g. recall: "question -> notes".',
+                path=("signature",),
+            )
+        if config.embedder is not None:
+            lm_spec(config.embedder)
+        elif config.policy == "embedding":
+            raise SpecError("the policy embedding needs a language model that embeds",
+                            hint="Write e.g. embedder: openai/text-embedding-3-small.", path=("embedder",))  # fmt: skip
+
+    @property
+    def max_calls(self) -> int:
+        """A request for the input's vector, and for those of the store in parts."""
+        return 1 + -(-len(self._specific) // BATCH) if self.config.policy == "embedding" else 0
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return tuple(f.name for f in self.signature.inputs)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return (self.signature.outputs[0].name,)
+
+    async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
+        chosen = self.choose(inputs, await self._near(inputs, ctx))
+        ctx.note(recalled=chosen, count=len(chosen))
+        return {self.outputs[0]: "\n".join(self._texts[i] for i in chosen).strip()}
+
+    async def _near(self, values: Mapping[str, Any], ctx: Context) -> Mapping[int, float] | None:
+        """For the policy `embedding` the cosine of each retrievable entry with the input, both less the store's mean: vectors
+        of a language model's states all point the same way."""
+        if self.config.policy != "embedding" or not self._specific:
+            return None
+        import numpy
+
+        assert self.config.embedder is not None
+        lm, entries = lm_spec(self.config.embedder), self.config.entries
+        stored = await ctx.embed([text_of(entries[i].inputs, self.inputs) for i in self._specific], lm)
+        query = (await ctx.embed([text_of(values, self.inputs)], lm))[0]
+        store = numpy.array(stored, dtype=float)
+        mean = store.mean(0) if len(store) > 1 else numpy.zeros(store.shape[1])
+        store, wanted = store - mean, numpy.array(query, dtype=float) - mean
+        sizes = numpy.linalg.norm(store, axis=1) * numpy.linalg.norm(wanted)
+        cosines = store @ wanted / numpy.where(sizes > 0, sizes, 1.0)
+        return dict(zip(self._specific, cosines.round(9).tolist(), strict=True))
+
+    def choose(self, values: Mapping[str, Any], near: Mapping[int, float] | None = None) -> list[int]:
+        """Numbers of the entries shown, the best one last; never an entry about the input itself. near: for the policy
+        `embedding`, how near each entry is."""
+        own = _situation(values, self.inputs)
+        ranked = self._ranked(values) if near is None else sorted(near, key=lambda i: (-near[i], i))
+        near_by = [i for i in ranked if self._situations[i] != own][: self.config.k]
+        kept, left = [], self.config.characters
+        for index in [*self._general, *near_by]:
+            size = len(self._texts[index]) + 1
+            if size <= left:
+                kept.append(index)
+                left -= size
+        general = [i for i in kept if i in self._general]
+        return general + [i for i in reversed(kept) if i not in self._general]
+
+    def _ranked(self, values: Mapping[str, Any]) -> list[int]:
+        """Retrievable entries, the best one first. Ties go to the earlier entry."""
+        policy, entries = self.config.policy, self.config.entries
+        if policy == "recent":
+            return self._specific[::-1]
+        if policy == "random":
+            text = f"{self.config.seed}|{_situation(values, self.inputs)}"
+            return sorted(self._specific, key=lambda i: hashlib.sha256(f"{text}|{i}".encode()).digest())
+        query = text_of(values, self.inputs)
+        near = {self._specific[i]: r for i, r in relevance(self._index.scores(query)).items()}
+        if policy == "learned" and self.config.weights:
+            words, weights = words_of(query), self.config.weights
+            odds = {i: score(weights, features(words, self._words[i], near.get(i, 0.0))) for i in self._specific}
+            return sorted(self._specific, key=lambda i: (-odds[i], i))
+        if policy == "utility":
+            near = {i: r * entries[i].utility for i, r in near.items()}
+        return sorted(near, key=lambda i: (-near[i], i))
+
+    @cached_property
+    def _general(self) -> list[int]:
+        return [i for i, e in enumerate(self.config.entries) if not e.inputs and not e.quarantined]
+
+    @cached_property
+    def _specific(self) -> list[int]:
+        return [i for i, e in enumerate(self.config.entries) if e.inputs and not e.quarantined]
+
+    @cached_property
+    def _index(self) -> Any:
+        return lexical_index([text_of(self.config.entries[i].inputs, self.inputs) for i in self._specific])
+
+    @cached_property
+    def _words(self) -> dict[int, frozenset[str]]:
+        entries = self.config.entries
+        return {i: frozenset(words_of(text_of(entries[i].inputs, self.inputs))) for i in self._specific}
+
+    @cached_property
+    def _situations(self) -> list[str]:
+        return [_situation(e.inputs, self.inputs) for e in self.config.entries]
+
+    @cached_property
+    def _texts(self) -> list[str]:
+        return [_shown(e) for e in self.config.entries]
+
+
+def _situation(values: Mapping[str, Any], names: tuple[str, ...]) -> str:
+    """Equal texts mean the same input, whatever its spaces and capitals."""
+    return " | ".join(" ".join(plain.as_text(values.get(n, "")).lower().split()) for n in names)
+
+
+def _shown(entry: Entry) -> str:
+    """An entry as the model reads it. A preference is shown without the text that it was learned from."""
+    if not entry.inputs:
+        return f"- {entry.text}"
+    fields = {} if entry.kind == "preference" else {**entry.inputs, **entry.outputs}
+    lines = [f"{name}: {plain.as_text(value)}" for name, value in fields.items()]
+    return "\n".join([*lines, *([f"- {entry.text}"] if entry.text else [])]) + "\n"

@@ -1,0 +1,192 @@
+"""The `predict` node: render a signature, ask, parse, vote."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from itertools import islice
+from typing import Any, Literal
+
+from pydantic import Field
+
+from workbench.errors import LMError, NodeError
+from workbench.kit import plain_adapter as plain
+from workbench.lm import Response
+from workbench.runtime import Context
+from workbench.spec import lm_spec
+from workbench.workflow import Field as SignatureField
+from workbench.workflow import NodeConfig, Signature, SignatureNode, parse_signature
+from workbench_predict.nearest_demos import Nearest
+
+
+class Decoding(NodeConfig):
+    """How to draw an answer."""
+
+    temperature: float | None = Field(None, ge=0, le=2, description="0 if not given; 0.7 where samples > 1")
+    top_p: float | None = Field(None, gt=0, le=1, description="nucleus sampling")
+    max_tokens: int | None = Field(None, ge=1, description="a few for short typed answers, else 512")
+
+
+class PredictConfig(NodeConfig):
+    """Settings of a `predict` node."""
+
+    signature: str = Field(description="inputs and outputs, e.g. \"text -> label: Literal['a', 'b']\"")
+    instructions: str = Field("", description="what to do, in words")
+    demos: list[dict[str, Any]] = Field(default_factory=list, description="worked examples: inputs and outputs")
+    retrieve: int = Field(0, ge=0, le=256, description="show only so many demos, the nearest to the input; 0: all")
+    reasoning: bool = Field(False, description="ask for a line `reasoning` before the outputs")
+    show_values: bool = Field(True, description="tell the model the allowed values of typed outputs")
+    descriptions: dict[str, str] = Field(default_factory=dict, description="what a field means, by its name")
+    decoding: Decoding = Field(default_factory=Decoding, description="how answers are drawn")  # type: ignore[arg-type]
+    samples: int = Field(1, ge=1, le=64, description="answers drawn; the most frequent one wins")
+    adapter: Literal["plain", "chat", "json", "xml"] = Field("plain", description="plain, or one of DSPy's adapters")
+    fallback: bool = Field(True, description="where no answer parses, read an allowed value out of the text")
+    lm: str | dict[str, Any] | None = Field(None, description="another language model for this node")
+
+
+class Predict(SignatureNode):
+    """A language model answers a signature (DSPy's notation), optionally several times with a vote."""
+
+    Config = PredictConfig
+    primary = "signature"
+    learnable = {
+        "instructions": "text",
+        "demos": "demos",
+        "retrieve": "int",
+        "reasoning": "choice",
+        "show_values": "choice",
+        "samples": "int",
+        "decoding.temperature": "float",
+        "adapter": "choice",
+        "lm": "lm",
+    }
+
+    config: PredictConfig
+
+    def __init__(self, name: str, config: Any, base: Any):
+        super().__init__(name, config, base)
+        self.signature = parse_signature(config.signature)
+        if config.lm is not None:
+            lm_spec(config.lm)
+
+    @property
+    def max_calls(self) -> int:
+        return self.config.samples
+
+    @cached_property
+    def asked(self) -> Signature:
+        """The signature that the model sees: with `reasoning` in front, if that is asked for."""
+        if not self.config.reasoning or "reasoning" in self.outputs:
+            return self.signature
+        return Signature(self.signature.inputs, (SignatureField("reasoning"), *self.signature.outputs))
+
+    @cached_property
+    def system(self) -> str:
+        c = self.config
+        return plain.system_text(self.asked, c.instructions, c.descriptions, c.show_values)
+
+    @cached_property
+    def nearest(self) -> Nearest:
+        return Nearest(self.config.demos, self.inputs)
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        decoding, last = self.config.decoding, self.asked.outputs[-1]
+        temperature = decoding.temperature
+        if temperature is None and self.config.samples > 1:
+            temperature = 0.7
+        tokens = decoding.max_tokens
+        plainly = self.config.adapter == "plain"  # DSPy's adapters want markers around the value
+        if tokens is None and plainly and len(self.asked.outputs) == 1 and last.closed:
+            tokens = max([16, *(len(plain.as_text(v)) // 2 + 8 for v in last.allowed)])
+        stop = plain.stop_strings(self.asked) if plainly else ()
+        return {"temperature": temperature, "top_p": decoding.top_p, "max_tokens": tokens, "stop": stop}
+
+    def demos_shown(self, values: Mapping[str, Any]) -> list[int]:
+        """The numbers of the demos shown for an input; never the input itself with its answer."""
+        names, demos = self.inputs, self.config.demos
+
+        def differs(number: int) -> bool:
+            return not names or any(demos[number].get(n) != values.get(n) for n in names)
+
+        if not self.config.retrieve:
+            return [*filter(differs, range(len(demos)))]
+        near = filter(differs, self.nearest.order(values))
+        return [*islice(near, self.config.retrieve)][::-1]  # the nearest last: a model heeds most what it read last
+
+    def worked(self, values: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+        if any(name not in values for name in (*self.inputs, *(f.name for f in self.asked.outputs))):
+            return None
+        if self.config.adapter == "plain":
+            answer = plain.assistant_text(self.asked, values)
+        else:
+            from workbench_predict.dspy_adapters import answer_text
+
+            answer = answer_text(self.config, self.asked, values)
+        return [*self._render({n: values[n] for n in self.inputs}), {"role": "assistant", "content": answer}]
+
+    async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
+        shown = self.demos_shown(inputs)
+        if self.config.retrieve:
+            ctx.note(demos_shown=shown)
+        messages = self._render(inputs, shown)
+        if self.config.samples == 1:
+            return self._read(await self._ask(messages, ctx, 0), ctx)
+        asked = (self._ask(messages, ctx, k) for k in range(self.config.samples))
+        answers, failures = [], []
+        for response in await asyncio.gather(*asked, return_exceptions=True):
+            if isinstance(response, BaseException):
+                if not isinstance(response, LMError) or response.kind == "auth":
+                    raise response
+                failures.append(response)
+                continue
+            try:
+                answers.append(self._read(response, ctx))
+            except NodeError as error:
+                failures.append(error)
+        if not answers:
+            raise failures[0]
+        return self._vote(answers, ctx)
+
+    async def _ask(self, messages: list[dict[str, str]], ctx: Context, replica: int) -> Response:
+        return await ctx.complete(messages, lm=self.lm, replica=replica, **self.settings)
+
+    def _render(self, inputs: Mapping[str, Any], shown: Sequence[int] | None = None) -> list[dict[str, str]]:
+        demos = [self.config.demos[i] for i in (self.demos_shown(inputs) if shown is None else shown)]
+        if self.config.adapter == "plain":
+            return plain.messages(self.asked, self.system, demos, inputs)
+        from workbench_predict.dspy_adapters import render
+
+        return render(self.config, self.asked, demos, inputs)
+
+    def _read(self, response: Response, ctx: Context) -> dict[str, Any]:
+        """Typed outputs of one answer; a refused, empty, cut or unreadable answer is a NodeError of that kind."""
+        if response.finish == "refusal":
+            raise NodeError("refused", f"the model refused: {response.text[:200]!r}")
+        if response.finish == "empty" or not response.text.strip():
+            raise NodeError("empty", "the model gave an empty answer")
+        cut = response.finish == "length"
+        if self.config.adapter == "plain":
+            values, read = plain.parse(self.asked, response.text, cut)
+        else:
+            from workbench_predict.dspy_adapters import parse
+
+            values, read = parse(self.config, self.asked, response.text, cut)
+        if read:
+            if not self.config.fallback:
+                raise NodeError("cut" if cut else "unparsed", f"no clean answer: {response.text[:200]!r}")
+            ctx.note(fallback=ctx.span.notes.get("fallback", 0) + 1)
+        if cut:
+            ctx.note(cut=ctx.span.notes.get("cut", 0) + 1)
+        return values
+
+    def _vote(self, answers: list[dict[str, Any]], ctx: Context) -> dict[str, Any]:
+        """The answer whose last output is most frequent; of equals, the one given first."""
+        ballots = [json.dumps(a[self.outputs[-1]], sort_keys=True, default=str) for a in answers]
+        counts = Counter(ballots)
+        winner = max(ballots, key=lambda b: (counts[b], -ballots.index(b)))
+        ctx.note(votes=dict(counts))
+        return answers[ballots.index(winner)]

@@ -1,0 +1,172 @@
+"""Readers for text files. Every error names the file and the line, and says what to write instead."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from workbench.errors import SpecError
+from workbench_readers.common import Row, known_options, read_bytes, some_rows
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError("the number is not finite or too large")
+    return value
+
+
+def _refuse(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+_DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_refuse)
+_TYPES = {"int": int, "float": _finite, "str": str, "json": _DECODER.decode}
+# Texts are skipped, so that the word NaN in one of them is not taken for the culprit.
+_NOT_FINITE = re.compile(r'"(?:[^"\\]|\\.)*"|(-?\b(?:NaN|Infinity)\b|-?\d[\d.]*[eE]\+?\d{3,})')
+
+
+def read_jsonl(location: str, options: Mapping[str, Any]) -> list[Row]:
+    """One JSON object a line; empty lines are skipped."""
+    known_options(options, (), location)
+    rows = []
+    for number, line in enumerate(_text(location).split("\n"), 1):
+        if not line.strip():
+            continue
+        row = _parse(line, location, number)
+        if not isinstance(row, dict):
+            raise SpecError(f"a row must be an object, this is {_kind(row)}", file=location, line=number, column=1,
+                            hint='Write e.g. {"text": "...", "label": "..."}.')  # fmt: skip
+        rows.append(row)
+    return some_rows(rows, location)
+
+
+def read_json(location: str, options: Mapping[str, Any]) -> list[Row]:
+    """A list of objects; options `{path: data.rows}` says where it lies inside the file."""
+    known_options(options, ("path",), location)
+    value = _parse(_text(location), location, 1)
+    for part in str(options.get("path", "")).split(".") if options.get("path") else ():
+        if not isinstance(value, dict) or part not in value:
+            raise SpecError(f"there is no '{part}' on the path '{options['path']}'", file=location, line=1, column=1,
+                            hint="Correct data: {options: {path: ...}}.")  # fmt: skip
+        value = value[part]
+    if not isinstance(value, list):
+        raise SpecError(f"the file must be a list of objects, this is {_kind(value)}", file=location, line=1, column=1,
+                        hint="Write [{...}, {...}], or say where the list is with data: {options: {path: ...}}.")  # fmt: skip
+    for number, row in enumerate(value, 1):
+        if not isinstance(row, dict):
+            raise SpecError(f"row {number} must be an object, it is {_kind(row)}", file=location, line=1, column=1,
+                            hint="Write [{...}, {...}].")  # fmt: skip
+    return some_rows(value, location)
+
+
+def read_csv(location: str, options: Mapping[str, Any]) -> list[Row]:
+    """Comma-separated with a header. Cells stay text; options `{types: {price: float}}` converts columns."""
+    return _delimited(location, options, ",")
+
+
+def read_tsv(location: str, options: Mapping[str, Any]) -> list[Row]:
+    """Tab-separated with a header, else like csv."""
+    return _delimited(location, options, "\t")
+
+
+def _delimited(location: str, options: Mapping[str, Any], default: str) -> list[Row]:
+    known_options(options, ("types", "delimiter"), location)
+    delimiter = options.get("delimiter", default)
+    if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n':
+        raise SpecError(f"the delimiter must be one character, not {delimiter!r}", file=location,
+                        hint="Write e.g. data: {options: {delimiter: ';'}}.")  # fmt: skip
+    csv.field_size_limit(100_000_000)
+    # Lines end as csv says, not at U+2028 or a form feed, which may stand in a cell.
+    reader = csv.reader(io.StringIO(_text(location), newline=""), delimiter=delimiter, strict=True)
+    rows: list[Row] = []
+    header: list[str] = []
+    types: dict[str, str] = {}
+    try:
+        for cells in reader:
+            if not cells:
+                continue
+            if not header:
+                header = _header(cells, location, reader.line_num)
+                types = _column_types(options, header, location)
+                continue
+            if len(cells) != len(header):
+                raise SpecError(f"{len(cells)} cells, the header has {len(header)}", file=location, line=reader.line_num,
+                                column=1, hint="Put cells that contain the delimiter into quotes.")  # fmt: skip
+            row: Row = dict(zip(header, cells, strict=True))
+            for column, kind in types.items():
+                row[column] = _typed(row[column], kind, column, location, reader.line_num)
+            rows.append(row)
+    except csv.Error as error:
+        raise SpecError(f"not a table: {error}", file=location, line=reader.line_num, column=1,
+                        hint="Check the quotes around here.") from None  # fmt: skip
+    return some_rows(rows, location)
+
+
+def _header(cells: list[str], location: str, line: int) -> list[str]:
+    for index, name in enumerate(cells):
+        if name in cells[:index]:
+            raise SpecError(f"the column '{name}' stands twice in the header", file=location, line=line, column=1,
+                            hint="Rename one of them.")  # fmt: skip
+    return cells
+
+
+def _column_types(options: Mapping[str, Any], header: list[str], location: str) -> dict[str, str]:
+    types = dict(options.get("types") or {})
+    for column, name in types.items():
+        if name not in _TYPES:
+            raise SpecError(f"unknown type '{name}' for the column '{column}'", file=location,
+                            hint=f"Known: {', '.join(_TYPES)}.")  # fmt: skip
+        if column not in header:
+            raise SpecError(f"types names the column '{column}', which the header does not have", file=location,
+                            line=1, column=1, hint=f"Columns: {', '.join(header)}.")  # fmt: skip
+    return types
+
+
+def _typed(cell: str, kind: str, column: str, location: str, line: int) -> Any:
+    try:
+        return _TYPES[kind](cell)
+    except (ValueError, RecursionError):
+        raise SpecError(f"'{cell[:60]}' in the column '{column}' is no {kind}", file=location, line=line, column=1,
+                        hint=f"Correct the cell, or take '{column}' out of data: {{options: {{types: ...}}}}.") from None  # fmt: skip
+
+
+def _text(location: str) -> str:
+    data = read_bytes(location)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = data[: error.start]
+        start = before.rfind(b"\n") + 1
+        column = len(before[start:].decode("utf-8-sig")) + 1
+        raise SpecError("the file is not UTF-8", file=location, line=before.count(b"\n") + 1, column=column,
+                        hint="Save it as UTF-8.") from None  # fmt: skip
+
+
+def _parse(text: str, location: str, line: int) -> Any:
+    """A JSON text that begins in the given line of the file."""
+    try:
+        return _DECODER.decode(text)
+    except json.JSONDecodeError as error:
+        raise SpecError(f"not JSON: {error.msg}", file=location, line=line + error.lineno - 1, column=error.colno,
+                        hint='Each row is one object, e.g. {"text": "...", "label": "..."}.') from None  # fmt: skip
+    except RecursionError:
+        raise SpecError("the JSON is nested too deeply", file=location, line=line, column=1,
+                        hint="Write flatter rows.") from None  # fmt: skip
+    except ValueError as error:
+        if "finite" not in str(error) and "is not JSON" not in str(error):  # Python's limit on digits
+            raise SpecError("a number has too many digits", file=location, line=line, column=1,
+                            hint="Write it as a text, in quotes.") from None  # fmt: skip
+        at = next((found.start(1) for found in _NOT_FINITE.finditer(text) if found[1]), 0)
+        raise SpecError(str(error), file=location, line=line + text.count("\n", 0, at),
+                        column=at - text.rfind("\n", 0, at), hint="Write null, or leave the row out.") from None  # fmt: skip
+
+
+def _kind(value: Any) -> str:
+    names = {list: "a list", dict: "an object", str: "a text", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number")

@@ -1,0 +1,67 @@
+"""`workbench synthesize`: rows for tool calls, as a file that a workflow's `data:` reads."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from workbench.cli import echo_json
+from workbench.text import visible
+
+
+@click.command("synthesize")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default="rows.jsonl",
+    show_default=True,
+    help="Where rows go.",
+)
+@click.option("--rows", type=click.IntRange(1), help="Rows wanted, in place of the file's.")
+@click.option("--calls", type=click.IntRange(1), help="Ceiling of calls, in place of the file's.")
+@click.option("--seed", type=int, help="In place of the file's.")
+@click.option("--failures", metavar="RUN", help="Rows like the train rows that this run failed.")
+@click.option(
+    "--run-tools", is_flag=True, help="Run the callables of a file without `policy`, with a model's arguments."
+)
+@click.option("--db", default="workbench.db", envvar="WORKBENCH_DB", show_default=True, help="Run database.")
+@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON on stdout.")
+def synthesize_command(file: Path, out: Path, rows: int | None, calls: int | None, seed: int | None, failures: str | None,
+                       run_tools: bool, db: str, as_json: bool) -> None:  # fmt: skip
+    """Let a model write rows for the tools of FILE, and keep those that pass all checks.
+
+    After a kill, the same command goes on: what was paid for is in the database. One that has ended begins anew, and pays
+    anew. Exits 1 if no row passed.
+    """
+    from workbench_synthesize.synthesize import Found, synthesize
+
+    given: dict[str, Any] = {"rows": rows, "seed": seed, "budget": {"calls": calls} if calls else None,
+                             "failures": failures}  # fmt: skip
+    if out.exists():
+        click.echo(f"{out} is there; it will be replaced.", err=True)
+
+    def told(found: Found, wanted: int) -> None:
+        left_out = found.rejected.total()
+        click.echo(f"{len(found.rows)} of {wanted} rows from {found.requests} requests, {left_out} left out", err=True)
+
+    found = synthesize(file, database=db, changes={k: v for k, v in given.items() if v is not None}, out=out,
+                       tell=None if as_json else told, run_tools=run_tools)  # fmt: skip
+    if not found.rows:
+        click.echo(f"No row passed the checks, so {out} was not written.", err=True)
+    if as_json:
+        echo_json({**found.as_dict(), "out": str(out)})
+        sys.exit(0 if found.rows else 1)
+    where = f"{len(found.rows)} rows in {out}, from" if found.rows else "Nothing came of"
+    click.echo(f"{where} {found.requests} requests ({found.spent['calls']} calls)")
+    if len(kinds := found.as_dict()["kinds"]) > 1:
+        click.echo("  of these, " + ", ".join(f"{kind}: {count}" for kind, count in kinds.items()))
+    for reason, count in found.as_dict()["rejected"].items():
+        if count:
+            click.echo(visible(f"  left out, {reason}: {count}, e.g. {found.examples[reason]}"))
+    if found.status == "budget":
+        click.echo("The budget is spent.")
+    sys.exit(0 if found.rows else 1)

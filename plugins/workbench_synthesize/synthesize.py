@@ -1,0 +1,335 @@
+"""Rows for tool calls: a model writes questions with calls, and only what passes all checks is kept.
+
+Sources: APIGen (Liu et al., arXiv 2406.18518): sampled tools and questions, checks of format, execution and meaning,
+in this order; GOAT (arXiv 2510.12218): from documents of tools alone, with calls that need each other. Departures: a judge
+is asked only on request; rows are drawn for the tool with the fewest so far, so that none is left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from workbench.concurrency import run_course
+from workbench.errors import BudgetSpent, LMError, NodeError, ServerDead, SpecError
+from workbench.hashing import digest
+from workbench.kit.proposer import objects_in
+from workbench.kit.tools import check_call
+from workbench.ledger import Ledger
+from workbench.lm import LMPool
+from workbench.runtime import Runtime, make_request
+from workbench.spec import PolicySpec, Source
+from workbench.store import RunLock, Store, dumps, now
+from workbench.task import write_whole
+from workbench_synthesize.apis import Api, load_apis
+from workbench_synthesize.chains import Links
+from workbench_synthesize.checks import Call, Draft, Duplicates, Refused, concrete, drafted
+from workbench_synthesize.failures import Failed, load_failed, words_of
+from workbench_synthesize.requests import APPROVED, Messages, Request, Requests, judged
+from workbench_synthesize.settings import Synthesis, load_synthesis
+
+#: So many requests without an answer, and none with one, end a synthesis: the server is not there.
+HOPELESS = 8
+#: Why a row was not kept, in the order of the checks.
+REASONS = ("unanswered", "unreadable", "format", "duplicate", "reference", "policy", "failed", "judge")
+
+
+@dataclass
+class Found:
+    """What a synthesis gave. rejected: counts by reason."""
+
+    status: str = "finished"
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    rejected: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, str] = field(default_factory=dict)  # of each reason, the first
+    requests: int = 0
+    spent: dict[str, Any] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"status": self.status, "rows": len(self.rows), "requests": self.requests,
+                "kinds": dict(Counter(row["source"]["kind"] for row in self.rows)),
+                "rejected": {reason: self.rejected[reason] for reason in REASONS}, "examples": self.examples,
+                "spent": self.spent}  # fmt: skip
+
+    def reject(self, reason: str, why: str) -> None:
+        self.rejected[reason] += 1
+        self.examples.setdefault(reason, why[:300])
+
+
+def synthesize(path: Path, *, database: str = "workbench.db", changes: Mapping[str, Any] | None = None,
+               pool: LMPool | None = None, out: Path | None = None, tell: Callable[[Found, int], None] | None = None,
+               run_tools: bool = False) -> Found:  # fmt: skip
+    """Rows for the tools of a file, at most as many as it wants and as the budget pays for.
+
+    changes: settings in place of those of the file (rows, seed, budget; failures: the run alone). The same settings on the same database go on
+    with a synthesis that was killed: what was paid for answers from the journal. out: where rows are written before the
+    synthesis counts as done. tell: is shown what was found after each round of requests, and how many rows are wanted.
+    run_tools: callables may be run, although the file has no policy. Raises SpecError and StoreError.
+    """
+    spec, source = load_synthesis(path)
+    spec, base = _changed(spec, changes or {}), path.resolve().parent
+    apis = load_apis(spec.apis, spec.tools, base)
+    if not run_tools:
+        _check_callables(spec, apis, source)
+    _check_chains(spec, apis, source)
+    failed = load_failed(spec.failures, base, database, [a.name for a in apis]) if spec.failures else None
+    settings = {"file": str(path.resolve()), "changes": dict(changes or {}),
+                "apis": digest([[a.as_dict(), a.returns] for a in apis]), "failed": failed and failed.digest,
+                **({"run_tools": True} if run_tools else {})}  # fmt: skip
+    store = Store(database)
+    try:
+        run_id, run, earlier = _run_of(store, spec, source.text, dumps(settings))
+        with RunLock(store, run):
+            ledger = Ledger(store, run_id, spec.budget, earlier_seconds=earlier)
+            found = run_course(_Course(spec, apis, ledger, pool, failed, tell).go())
+            if out is not None and found.rows:  # what a file holds is worth more than nothing
+                write_rows(found.rows, out)
+            store.execute(
+                "update runs set status = ?, finished = ? where id = ?", f"synthesized ({found.status})", now(), run_id
+            )
+            return found
+    finally:
+        store.close()
+
+
+def _changed(spec: Synthesis, changes: Mapping[str, Any]) -> Synthesis:
+    given = dict(changes)
+    if spec.failures and "failures" in given:
+        given["failures"] = {**spec.failures.model_dump(), "run": given["failures"]}
+    if "budget" in given:  # other ceilings of the file hold on
+        given["budget"] = {**spec.budget.model_dump(exclude_none=True), **given["budget"]}
+    try:
+        # What was not given must stay so: a condition of a policy knows by it what it is about.
+        return Synthesis.model_validate({**spec.model_dump(exclude_unset=True), **given})
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise SpecError(
+            f"{'.'.join(map(str, first['loc']))}: {first['msg']}", hint="It was given beside the file."
+        ) from None
+
+
+def _run_of(store: Store, spec: Synthesis, text: str, settings: str) -> tuple[int, str, float]:
+    """(row, name, seconds so far) of the synthesis with these settings that did not end, or of a new one."""
+    row = store.row(
+        "select id, run, seconds from runs where status = 'synthesizing' and spec = ? and options = ? order by id desc",
+        text, settings,
+    )  # fmt: skip
+    if row is not None:
+        return row["id"], row["run"], row["seconds"] or 0.0
+    run = secrets.token_hex(4)
+    cursor = store.execute(
+        "insert into runs (run, name, status, started, spec, options, seed) values (?, ?, 'synthesizing', ?, ?, ?, ?)",
+        run, spec.name, now(), text, settings, spec.seed,
+    )  # fmt: skip
+    assert cursor.lastrowid is not None
+    return cursor.lastrowid, run, 0.0
+
+
+def _check_callables(spec: Synthesis, apis: Sequence[Api], source: Source) -> None:
+    """Raises SpecError for callables that nobody has allowed to be run. What a sandbox runs has no effect."""
+    own = [api.name for api in apis if api.tool is not None]
+    if own and spec.policy is None:
+        raise source.error(
+            ("tools",), f"{', '.join(own)} would be run for real, with arguments that a model wrote",
+            "Say which calls may be made, e.g. policy: {default: deny, rules: [{allow: " + own[0] + "}]}, or give --run-tools to run "
+            "them all. To have tools described and not run, put them under apis.",
+        )  # fmt: skip
+
+
+def _check_chains(spec: Synthesis, apis: Sequence[Api], source: Source) -> None:
+    """Raises SpecError where chains are wanted and a tool cannot be run: only results tell whether calls belong together."""
+    if "chain" not in spec.kinds:
+        return
+    if idle := next((api.name for api in apis if not api.runs), None):
+        raise source.error(("kinds",), f"chains are checked by running them, and '{idle}' cannot be run",
+                           f"Write its Python under `source` in {spec.apis}, or name a callable, tools: [python:FILE.py:{idle}], "
+                           "or leave chain out of kinds.")  # fmt: skip
+    if not any(api.parameters for api in apis):
+        raise source.error(
+            ("kinds",), "no tool takes an argument, so none can follow another", "Leave chain out of kinds."
+        )
+
+
+class _Course:
+    """One synthesis. Requests are sent in rounds and read in their order, so that a replay keeps the same rows."""
+
+    def __init__(self, spec: Synthesis, apis: Sequence[Api], ledger: Ledger, pool: LMPool | None, failed: Failed | None,
+                 tell: Callable[[Found, int], None] | None = None):  # fmt: skip
+        self.spec, self.apis, self.ledger, self.failed = spec, {a.name: a for a in apis}, ledger, failed
+        self.tell = tell or (lambda found, wanted: None)
+        self.runtime = Runtime(ledger, spec.lm, spec.roles, pool=pool or LMPool())
+        self.policies = [policy for policy in (spec.policy, failed and failed.policy) if policy] or [PolicySpec()]
+        self.links, self.found, self.earlier = Links(apis), Found(), Duplicates(spec.similar)
+        self.requests = Requests(spec, apis, failed, self.links)
+        if failed:  # a copy of a row that is at hand teaches nothing new
+            self.earlier.words += [words for row in failed.rows if (words := words_of(row.question))]
+
+    async def go(self) -> Found:
+        try:
+            while len(self.found.rows) < self.spec.rows:
+                requests = [self.requests.next() for _ in range(self._wanted())]
+                self.found.requests = self.requests.count
+                answers = await asyncio.gather(
+                    *(self._ask("proposer", r.messages, r.number) for r in requests), return_exceptions=True
+                )
+                self.ledger.store.write(
+                    "update runs set seconds = ? where id = ?", self.ledger.seconds, self.ledger.run_id
+                )
+                for request, answer in zip(requests, answers, strict=True):
+                    # What was paid for is read, whatever became of the others.
+                    if not isinstance(answer, BaseException):
+                        await self._read(answer, request)
+                self.tell(self.found, self.spec.rows)
+                if not self.found.rows and self.found.rejected["unanswered"] >= HOPELESS:
+                    self.found.status = "unanswered"
+                    break
+                if errors := [answer for answer in answers if isinstance(answer, BaseException)]:
+                    raise next((e for e in errors if not isinstance(e, BudgetSpent)), errors[0])
+        except BudgetSpent:
+            self.found.status = "budget"
+            try:
+                self.ledger.bill.check_answered()
+            except ServerDead as dead:
+                self.found.status = "unanswered"
+                self.found.reject("unanswered", str(dead))
+        finally:
+            await self.runtime.aclose()
+            self.ledger.close()
+        self.found.spent = self.ledger.summary()
+        return self.found
+
+    def _wanted(self) -> int:
+        """Requests of a round: no more than could be needed, nor than the budget has calls for."""
+        left = self.ledger.remaining("calls")
+        if left < 1:
+            raise BudgetSpent("calls", self.spec.budget.calls or 0, 1)
+        missing = -(-(self.spec.rows - len(self.found.rows)) // self.spec.each)
+        return int(min(self.spec.concurrency, missing, left))
+
+    async def _ask(self, role: str, messages: Messages, replica: int) -> str | None:
+        spec = self.runtime.lm_spec(role)
+        heat = self.spec.temperature if role == "proposer" else 0.0
+        request = make_request(spec, messages, replica, {"temperature": heat, "max_tokens": self.spec.max_tokens})
+        try:
+            return (await self.runtime.complete(spec, request, role))[0].text
+        except LMError as error:
+            if error.kind == "auth":
+                raise
+            self.found.reject("unanswered", str(error))
+            return None
+
+    # Checks
+
+    async def _read(self, text: str | None, request: Request) -> None:
+        written = list(objects_in(text or ""))
+        if text is not None and not written:
+            self.found.reject("unreadable", text)
+        for row in written:
+            if len(self.found.rows) >= self.spec.rows:
+                return
+            try:
+                await self._check(row, request)
+            except Refused as refused:
+                self.found.reject(refused.reason, refused.why)
+
+    async def _check(self, row: Mapping[str, Any], request: Request) -> None:
+        """Keep a row that passes all checks. Raises Refused."""
+        shown = {api.name: api for api in request.shown}
+        draft = drafted(row, request.kind, shown, self.spec.most)
+        if self.earlier.known(draft):
+            raise Refused("duplicate", draft.question)
+        calls, results = await self._run(draft)
+        if self.earlier.has(draft.kind, calls):
+            raise Refused("duplicate", draft.question)
+        if self.spec.judge:
+            answer = await self._ask("judge", judged(draft.kind, draft.question, calls, results, shown), 0)
+            if answer is None:
+                return  # counted as unanswered
+            said = re.findall(r"(?i)verdict\s*:\W*(yes|no)", answer)
+            if not said or said[-1].lower() != APPROVED[draft.kind]:
+                raise Refused("judge", f"{draft.question} -> {dumps(calls)}")
+        self._keep(draft, calls, results, request)
+
+    async def _run(self, draft: Draft) -> tuple[list[Call], list[Any] | None]:
+        """The calls, in their order, with values in place of references, and their results; None where a tool is only
+        described. Raises Refused."""
+        calls, outcomes = [], []
+        for written in draft.calls if draft.kind != "chain" else ():
+            await self._allowed(written)  # all of them, before one is run
+        for place, written in enumerate(draft.calls):
+            api, call = self.apis[written["name"]], written
+            if draft.kind == "chain":
+                call = concrete(written, api, draft.question, [outcome["value"] for outcome in outcomes])
+                await self._allowed(call)
+            outcome = await self._execute(api, call["arguments"])
+            if "error" in outcome:
+                where = f"call {place + 1}, " if len(draft.calls) > 1 else ""
+                raise Refused("failed", f"{where}{dumps(call)}: {outcome['error']}")
+            if "value" in outcome:
+                self.links.see(api.name, outcome["value"])
+            calls.append(call)
+            outcomes.append(outcome)
+        whole = bool(calls) and all("value" in outcome for outcome in outcomes)
+        return calls, [outcome["value"] for outcome in outcomes] if whole else None
+
+    async def _allowed(self, call: Call) -> None:
+        """Raises Refused for a call that would be refused at run time, too; nobody is here to be asked."""
+        try:
+            await check_call(self.policies, call["name"], call["arguments"], None, self.ledger.effect)
+        except NodeError as error:
+            raise Refused("policy", f"{dumps(call)}: {error}") from None
+
+    async def _execute(self, api: Api, arguments: dict[str, Any]) -> dict[str, Any]:
+        """{"value": ...} or {"error": ...}; {} for a tool that is only described. Journalled."""
+        if api.tool is not None:
+            tool = api.tool
+
+            async def run() -> dict[str, Any]:
+                try:
+                    return {"value": await tool(arguments)}
+                except NodeError as error:
+                    return {"error": str(error)}
+
+            return await self.ledger.effect("tool", [tool.source, arguments], run)
+        if not api.source:
+            return {}
+
+        async def boxed() -> dict[str, Any]:
+            sandbox = await self.runtime.sandbox()
+            return asdict(await sandbox.call(api.source, api.name, arguments))
+
+        found = await self.ledger.effect("code", [api.source, api.name, arguments], boxed)
+        return {"value": found["value"]} if found["kind"] == "ok" else {"error": f"{found['kind']}: {found['message']}"}
+
+    def _keep(self, draft: Draft, calls: list[Call], results: list[Any] | None, request: Request) -> None:
+        self.earlier.keep(draft, calls)
+        names = [call["name"] for call in calls]
+        self.requests.kept_by.update(set(names) or {request.api.name})
+        if draft.kind == "chain":
+            self.links.prove(names, draft.calls)
+        checks = ["format", *(["execution"] if results is not None else []), *(["judge"] if self.spec.judge else [])]
+        source = {"made_by": self.runtime.lm_spec("proposer").model, "request": request.number, "seed": self.spec.seed,
+                  "kind": draft.kind, "checks": checks}  # fmt: skip
+        if self.failed and request.like:
+            source["like"] = {"run": self.failed.run, "rows": list(request.like)}
+        result = (
+            {"result": results[0]} if draft.kind == "simple" and results else {"results": results} if results else {}
+        )
+        self.found.rows.append({
+            "id": f"{self.spec.name}-{digest([draft.question, *calls])[:12]}", "question": draft.question, "calls": calls,
+            **({"template": draft.calls} if draft.kind == "chain" else {}),
+            "tools": [a.as_dict() for a in sorted(request.shown, key=lambda a: a.name)], **result, "source": source,
+        })  # fmt: skip
+
+
+def write_rows(rows: Sequence[Mapping[str, Any]], out: Path) -> None:
+    """Write the rows whole or not at all."""
+    write_whole(out, "".join(dumps(row) + "\n" for row in rows))

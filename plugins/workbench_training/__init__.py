@@ -1,0 +1,33 @@
+"""The optimizers `grpo`, `sft` and `dpo`, which train the weights of the workflow's language model, and a metric."""
+
+from workbench import hookimpl
+
+
+@hookimpl
+def register_optimizers(register):
+    register("grpo", "workbench_training.grpo:GRPO")
+    register("sft", "workbench_training.sft_dpo:SFT")
+    register("dpo", "workbench_training.sft_dpo:DPO")
+
+
+@hookimpl
+def register_lms(register):
+    register("policy", "workbench_training.policy_lm:policy")
+
+
+@hookimpl
+def register_metrics(register):
+    register("tool_n1", "workbench_training.metric:ToolN1")
+
+
+@hookimpl
+def register_exporters(register):
+    register("vllm", "workbench_training.export:vllm")
+    register("verl", "workbench_training.export:verl")
+
+
+@hookimpl
+def share_run(rank, size, command):
+    from workbench_training.distributed import share
+
+    return share(rank, size, command)

@@ -1,0 +1,229 @@
+"""Advantages: how much better than its peers each row did. Pure functions of rows and an objective."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from workbench_training.objective import Constraint, Objective
+from workbench_training.token_rows import Row
+
+if TYPE_CHECKING:
+    import torch
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+
+
+def advantages(rows: Sequence[Row], objective: Objective, multipliers: Mapping[str, float] | None = None) -> Array:
+    """One number a row (float64). Rows without a finite reward get 0 and do not count for others.
+
+    With constraints: the advantage of the reward, less that of each cost times its multiplier, divided by one plus
+    all multipliers, so that growing multipliers do not grow the step (Moskovitz et al., arXiv 2310.04373; the costs'
+    advantages are group-relative here, theirs come from value functions).
+
+    To each multiplier the step's own excess is added, times `gain`: the proportional term of Stooke et al. (arXiv
+    2007.03964). Where costs and rewards go together, group-relative advantages turn round at a multiplier of 1, however
+    far off the budget is; a multiplier that only grows and falls passes it, and the policy ends without reward.
+    """
+    reward = np.array([_number(row.reward) for row in rows], np.float64)
+    found = compared(reward, rows, objective)
+    if objective.step_weight:
+        found = found + objective.step_weight * step_advantages(rows, objective)
+    weights = _moved(multipliers or {}, rows, objective.constraints, "gain")
+    for name, weight in weights.items():
+        if weight:
+            cost = np.array([_number(row.costs.get(name)) for row in rows], np.float64)
+            found = found - weight * compared(cost, rows, objective)
+    found = found / (1.0 + sum(weights.values()))
+    return np.where(np.isfinite(reward), found, 0.0)
+
+
+def compared(values: Array, rows: Sequence[Row], objective: Objective) -> Array:
+    """Values less the baseline of their group, scaled; 0 where a value is not finite or has none to compare with."""
+    keys = [tuple(getattr(row, name) for name in objective.group) for row in rows]
+    units, members = _units(values, rows, keys, objective.count)  # what counts once, and which rows it stands for
+    amounts = np.array([value for _, value in units], np.float64)
+    by_group: dict[Any, list[int]] = defaultdict(list)
+    for unit, (key, value) in enumerate(units):
+        if math.isfinite(value):
+            by_group[key].append(unit)
+    base, scale, counts = np.zeros(len(units)), np.ones(len(units)), np.zeros(len(units), bool)
+    for group in by_group.values():
+        base[group] = _baseline(amounts[group], objective)
+        counts[group] = len(group) > 1 or objective.singleton == "raw"
+        if objective.scale == "std" and len(group) > 1:
+            scale[group] = np.std(amounts[group], ddof=1) + objective.eps
+    finite = np.isfinite(amounts)
+    if objective.scale in ("batch_std", "batch_centred_std") and finite.sum() > 1:
+        of = amounts if objective.scale == "batch_std" else amounts - base
+        scale[:] = np.std(of[finite], ddof=1) + objective.eps
+    found = np.zeros(len(rows))
+    for unit, indices in enumerate(members):
+        if counts[unit]:
+            found[indices] = (values[indices] - base[unit]) / scale[unit]
+    return np.where(np.isfinite(values), found, 0.0)
+
+
+def _units(
+    values: Array, rows: Sequence[Row], keys: Sequence[Any], count: str
+) -> tuple[list[tuple[Any, float]], list[list[int]]]:
+    """What has one vote: a row, or all rows of one rollout in a group, which then vote with their mean."""
+    if count == "row":
+        return [(keys[i], float(values[i])) for i in range(len(rows))], [[i] for i in range(len(rows))]
+    by_rollout: dict[Any, list[int]] = defaultdict(list)
+    for i, row in enumerate(rows):
+        by_rollout[keys[i], row.task, row.rollout].append(i)
+    units = []
+    for (key, _, _), indices in by_rollout.items():
+        finite = [float(values[i]) for i in indices if math.isfinite(values[i])]
+        units.append((key, math.fsum(finite) / len(finite) if finite else math.nan))
+    return units, list(by_rollout.values())
+
+
+def _baseline(values: Array, objective: Objective) -> Array | float:
+    n = len(values)
+    if n == 1 or objective.centre == "none":
+        return 0.0
+    mean = values.mean()
+    return (n * mean - values) / (n - 1) if objective.centre == "leave_one_out" else mean
+
+
+def step_advantages(rows: Sequence[Row], objective: Objective) -> Array:
+    """GiGPO's step term (Feng et al., arXiv 2505.10978, section 4.2): discounted returns of steps that began in the
+    same state of the same task, compared with each other. A state seen once gives 0."""
+    returns = step_returns(rows, objective.gamma)
+    by_state: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for i, row in enumerate(rows):
+        if row.anchor is not None and math.isfinite(returns[i]):
+            by_state[row.task, row.anchor].append(i)
+    found = np.zeros(len(rows))
+    for group in by_state.values():
+        if len(group) > 1:
+            below = returns[group] - returns[group].mean()
+            scale = np.std(returns[group], ddof=1) + objective.eps if objective.step_scale == "std" else 1.0
+            found[group] = below / scale
+    return found
+
+
+def step_returns(rows: Sequence[Row], gamma: float) -> Array:
+    """Of each step what it and the later steps of its rollout earned, discounted by their distance; NaN in a rollout that
+    was not scored."""
+    by_rollout: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for i, row in enumerate(rows):
+        by_rollout[row.task, row.rollout].append(i)
+    returns = np.zeros(len(rows))
+    for indices in by_rollout.values():
+        indices = sorted(indices, key=lambda i: rows[i].turn)
+        later = 0.0
+        for i in reversed(indices):
+            row = rows[i]
+            own = row.step_reward
+            if own is None:
+                own = _number(row.reward) if i == indices[-1] else 0.0
+            later = own + gamma * later
+            returns[i] = later if math.isfinite(_number(row.reward)) else math.nan
+    return returns
+
+
+def token_advantages(
+    values: torch.Tensor, mask: torch.Tensor, objective: Objective, old: torch.Tensor | None = None,
+    ref: torch.Tensor | None = None, rows: Sequence[Row] = (),
+) -> torch.Tensor:  # fmt: skip
+    """Advantages (rows,) as they stand on tokens (rows, tokens). With the divergence in the reward, each token bears
+    what it and later tokens diverge (arXiv 2501.03262, equation 8), and the step's tokens are then whitened where the
+    whole batch is one group (equation 10). old, ref: log-probabilities, needed where the divergence is in the reward.
+    rows: those that the values are of. Where a row is one decision (RLOO), what it diverges is compared with its peers, as
+    rewards are (TRL 1.16's RLOOTrainer takes it off the reward before the baseline); without rows it is taken off as it is.
+    """
+    spread = values[:, None] * mask
+    if objective.kl_place != "reward" or not objective.beta:
+        return spread
+    if old is None or ref is None:
+        raise ValueError("a divergence in the reward needs log-probabilities of the policy and of the reference")
+    apart = (old - ref) * mask
+    if objective.ratio == "trajectory":  # one decision a row: the row bears all of it
+        return (values - objective.beta * _diverged(apart.sum(-1), rows, objective))[:, None] * mask
+    spread = (spread - objective.beta * apart.flip(-1).cumsum(-1).flip(-1)) * mask
+    if objective.group:
+        return spread
+    mean = spread.sum() / mask.sum().clamp(min=1.0)
+    spread_out = (((spread - mean) ** 2 * mask).sum() / (mask.sum() - 1).clamp(min=1.0)).sqrt()
+    return (spread - mean) / (spread_out + 1e-8) * mask
+
+
+def _diverged(apart: torch.Tensor, rows: Sequence[Row], objective: Objective) -> torch.Tensor:
+    """What rows diverge, less the baseline of their peers; 0 where a row was not scored."""
+    if not rows:
+        return apart
+    scored = [math.isfinite(_number(row.reward)) for row in rows]
+    known = np.where(scored, apart.detach().double().cpu().numpy(), math.nan)
+    return apart.new_tensor(compared(known, rows, objective.model_copy(update={"scale": "none"})))
+
+
+def answers_of(rows: Sequence[Row], objective: Objective) -> list[tuple[Hashable, Hashable]]:
+    """(group, answer) of each row, for losses of pairs of whole answers: all rows of one rollout in a group are one answer,
+    or each row is (`count`). The group is None where an answer was not scored: it is compared with none."""
+    found: list[tuple[Hashable, Hashable]] = []
+    for i, row in enumerate(rows):
+        key = tuple(getattr(row, name) for name in objective.group)
+        scored = math.isfinite(_number(row.reward))
+        found.append((key if scored else None, i if objective.count == "row" else (key, row.task, row.rollout)))
+    return found
+
+
+def answer_rewards(
+    values: torch.Tensor, mask: torch.Tensor, answers: Sequence[tuple[Hashable, Hashable]], objective: Objective,
+    old: torch.Tensor | None = None, ref: torch.Tensor | None = None,
+) -> torch.Tensor:  # fmt: skip
+    """Of each row (rows,) what its whole answer earned, less the divergence of all of the answer's drawn tokens. old, ref:
+    log-probabilities (rows, tokens), needed where the divergence is in the reward."""
+    import torch
+
+    names: dict[Hashable, int] = {}
+    which = torch.tensor([names.setdefault(name, len(names)) for _, name in answers], device=values.device)
+
+    def total(of_rows: torch.Tensor) -> torch.Tensor:
+        return of_rows.new_zeros(len(names)).index_add(0, which, of_rows)[which]
+
+    earned = total(values) / total(torch.ones_like(values))
+    if not objective.beta:
+        return earned
+    if old is None or ref is None:
+        raise ValueError("a divergence in the reward needs log-probabilities of the policy and of the reference")
+    return earned - objective.beta * total(((old - ref) * mask).sum(-1))
+
+
+def update_multipliers(
+    multipliers: Mapping[str, float], rows: Sequence[Row], constraints: Mapping[str, Constraint]
+) -> dict[str, float]:
+    """The multipliers after a step: up where the mean cost of a rollout is above its budget, down to 0 where below."""
+    return _moved(multipliers, rows, constraints, "rate")
+
+
+def _moved(
+    multipliers: Mapping[str, float],
+    rows: Sequence[Row],
+    constraints: Mapping[str, Constraint],
+    by: Literal["rate", "gain"],
+) -> dict[str, float]:
+    """The multipliers, each moved by its excess times that factor, within 0 and its most."""
+    return {
+        name: min(max(multipliers.get(name, 0.0) + getattr(c, by) * _excess(name, c, rows), 0.0), c.most)
+        for name, c in constraints.items()
+    }
+
+
+def _excess(name: str, constraint: Constraint, rows: Sequence[Row]) -> float:
+    """How far the mean cost of a rollout is above its budget, in budgets; 0 where no cost is known."""
+    costs = {(r.task, r.rollout): float(r.costs[name]) for r in rows if name in r.costs}
+    if not costs:
+        return 0.0
+    return (math.fsum(costs.values()) / len(costs) - constraint.budget) / max(abs(constraint.budget), 1e-9)
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else float(value)

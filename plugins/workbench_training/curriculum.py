@@ -1,0 +1,44 @@
+"""Which rows to train on: those that are solved about half of the time teach most (Agent0, WebRL).
+
+What is known of a row is [successes, rollouts, visits]: the first two fade with each visit, since the policy changes; the
+third counts the last visits in a row whose rollouts were all alike. Draws need nothing but this and a random generator, so
+a resumed run draws as it did.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+
+from workbench.kit.curriculum import drawn_by_weight, frontier
+from workbench_training.settings import Curriculum
+
+Record = list[float]
+
+
+def visited(record: Record | None, scores: Sequence[float], settings: Curriculum) -> Record:
+    """What is known of a row after a visit. scores: of its rollouts, in [0, 1]."""
+    successes, drawn, alike = record or [0.0, 0.0, 0.0]
+    if not scores:
+        return [successes, drawn, alike]
+    fade = settings.memory
+    return [
+        fade * successes + sum(scores), fade * drawn + len(scores), alike + 1 if max(scores) == min(scores) else 0.0
+    ]  # fmt: skip
+
+
+def weight(record: Record | None, settings: Curriculum) -> float:
+    """How likely a row is drawn, in [floor, 1]: 1 where its success is a half, or where nothing is known of it."""
+    if record is None:
+        return 1.0
+    successes, drawn, alike = record
+    if alike >= settings.patience:
+        return settings.floor
+    return settings.floor + (1.0 - settings.floor) * frontier(successes, drawn)
+
+
+def draw(
+    rng: random.Random, ids: Sequence[str], known: Mapping[str, Record], count: int, settings: Curriculum
+) -> list[int]:
+    """Indices of rows, drawn by weight without putting back."""
+    return drawn_by_weight(rng, [weight(known.get(i), settings) for i in ids], count)

@@ -1,0 +1,156 @@
+"""The optimizer `grpo`: trains the weights of LMs of the workflow, and offers them as patches of these LMs.
+
+Rollouts are runs of the workflow itself: every node, tool and agent is the one that is evaluated and proved later.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic_core import InitErrorDetails
+
+from workbench import Study, Workflow
+from workbench.errors import SpecError, suggest
+from workbench.task import Example
+from workbench.workflow import calls_of
+from workbench_training.base import Trains
+from workbench_training.objective import PRESETS, Objective, make_objective
+from workbench_training.rewards import Part
+from workbench_training.settings import Course, PolicySettings, Stage
+from workbench_training.study_rollouts import StudySource, check_horizons, max_steps_of
+
+
+class GRPO(Trains):
+    """Trains the language model by reinforcement learning on train, and keeps what is better on val.
+
+    The LM must have its weights here: `hf:PATH-or-hub-id` or `bundled/nano`. The result names the trained weights.
+    """
+
+    algorithm: str = Field("grpo", description="a row of the table of algorithms in the plugin's README")
+    objective: Objective = Field(
+        Objective.model_validate({}),
+        description="changes to the algorithm's objective; the defaults shown are those of `grpo`",
+    )
+    course: Course = Field(Course.model_validate({}), description="steps, rollouts, candidates, alarms")
+    policies: dict[str, PolicySettings] = Field(
+        default_factory=dict, description="several policies that are trained together, by role, in place of `address`"
+    )
+    stages: list[Stage] = Field(
+        default_factory=list, description="rewards, learning rate and max_steps that change at given steps"
+    )
+
+    @field_validator("algorithm")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        if value not in PRESETS:
+            raise ValueError(f"there is no algorithm '{value}'. {suggest(value, PRESETS)}")
+        return value
+
+    @model_validator(mode="after")
+    def _fits(self) -> GRPO:
+        try:
+            objective, course = self.made_objective(), self.made_course()
+        except ValidationError as error:  # its places are those within `objective`
+            found = [InitErrorDetails(type=e["type"], loc=("objective", *e["loc"]), input=e["input"], ctx=e.get("ctx", {}))
+                     for e in error.errors()]  # fmt: skip
+            raise ValidationError.from_exception_data(error.title, found) from None
+        compared = "task" in objective.group and objective.centre != "none" and objective.singleton == "zero"
+        if course.rollouts == 1 and compared and not course.replay and not objective.step_weight:
+            raise ValueError(
+                f"{self.algorithm} compares the rollouts of a row with each other: give course.rollouts of 2 or more"
+            )
+        starts = [stage.start for stage in self.stages]
+        if starts != sorted(set(starts)):
+            raise ValueError(f"stages must begin one after the other, and theirs begin at {starts}")
+        addresses = [policy.address for policy in self.policies.values()]
+        if twice := {a for a in addresses if addresses.count(a) > 1}:
+            raise ValueError(f"two policies have the address {', '.join(sorted(twice))}; give each an LM of its own")
+        if wrong := [name for name in self.policies if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name)]:
+            raise ValueError(f"'{wrong[0]}' is no name for a policy: letters, digits and _, beginning with a letter")
+        heats = [self.learning, *(p.learning for p in self.policies.values() if p.learning)]
+        if course.replay and any(s.temperature != 1.0 for s in heats):
+            raise ValueError("replay needs `learning: {temperature: 1}`: what was drawn keeps its probabilities at 1")
+        if self.policies and self.address != "lm":
+            raise ValueError("give either `address` or `policies`, which hold an address each")
+        return self
+
+    async def ready(self, study: Study) -> None:
+        await super().ready(study)
+        stages = [(("stages", i, "max_steps"), stage.max_steps) for i, stage in enumerate(self.stages)]
+        horizons = [(("course", "horizon"), most) for most in self.course.horizon]
+        check_horizons(study.workflow, [*horizons, *((place, most) for place, most in stages if most is not None)])
+        course = self.made_course()
+        if "refill" in self.course.model_fields_set and course.refill and 0 < len(study.train) <= course.tasks:
+            raise SpecError(f"refill has no effect: a step has {course.tasks} tasks, and train has no more than {len(study.train)} rows",
+                            hint=f"Write fewer tasks, e.g. tasks: {max(1, len(study.train) // 2)}, or leave refill out.",
+                            path=("course", "refill"))  # fmt: skip
+
+    def most_calls(self, workflow: Workflow, train: Sequence[Example], val: Sequence[Example]) -> int:
+        course, longest = self.made_course(), [stage.max_steps for stage in self.stages if stage.max_steps]
+        rows = min(course.tasks, len(train))
+        rows += course.refill * min(course.tasks, len(train) - rows)  # others in their place
+        runs = course.steps * rows * course.rollouts
+        runs = min(runs, course.samples or runs)
+        run = max(calls_of(workflow.patched(max_steps_of(workflow, n))) for n in (*longest, *course.horizon, None))
+        return self._calls(workflow, val, runs, runs * run, -(-course.steps // course.evaluate_every))
+
+    def named_by(self) -> dict[str, Any]:
+        return {**super().named_by(), "objective": self.objective.model_dump(mode="json", exclude_unset=True)}
+
+    def made_policies(self) -> dict[str, PolicySettings]:
+        return self.policies or super().made_policies()
+
+    def rewarded(self) -> Iterator[tuple[tuple[str | int, ...], Sequence[Part]]]:
+        yield from super().rewarded()
+        for index, stage in enumerate(self.stages):
+            yield ("stages", index, "rewards"), stage.rewards or ()
+
+    def made_objective(self) -> Objective:
+        return make_objective(self.algorithm, self.objective.model_dump(exclude_unset=True))
+
+    def made_course(self) -> Course:
+        """The algorithm's own settings of the course, where the user gives none."""
+        given = {name: getattr(self.course, name) for name in self.course.model_fields_set}
+        return Course.model_validate({**PRESETS[self.algorithm].trainer, **given})
+
+    async def course_for(self, study: Study, source: StudySource, folder: Path, weights: Path, number: int) -> None:
+        from workbench_training.distributed import learner_for
+        from workbench_training.learner import Learner
+        from workbench_training.trainer import Trainer
+
+        objective, roles = self.made_objective(), source.roles
+        source.merge = not objective.step_weight  # step-level credit needs a row for each step
+        source.observed = not source.merge
+        source.stages = self.stages
+        learners: dict[str, Learner] = {}
+        for name, role in roles.items():
+            learners[name] = learner_for(role.policy, objective, role.learning, [*learners.values()])
+
+        async def at(version: int) -> None:
+            for role in roles.values():
+                if (synced := role.engine.at(version)) is not None:
+                    await synced
+
+        trainer = Trainer(
+            learners,
+            source,
+            study.train,
+            self.made_course(),
+            folder,
+            weights=weights,
+            seed=number,
+            at=at,
+            rate=lambda step: source.at(step, "rate"),
+            tell=study.tell,
+        )
+        if study.best_evaluation is not None:
+            trainer.state.best = study.best_evaluation.score
+        try:
+            await trainer.train()
+        finally:
+            for learner in learners.values():
+                learner.close()

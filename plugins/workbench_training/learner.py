@@ -1,0 +1,274 @@
+"""One step of learning: rows and advantages in, changed weights out. Knows nothing of where rows come from."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from workbench_training.advantages import answer_rewards, answers_of, token_advantages
+from workbench_training.loss import pairs_of, pairwise_loss, policy_loss, preference_loss
+from workbench_training.objective import Objective
+from workbench_training.policy import Policy, Weights
+from workbench_training.settings import Learning
+from workbench_training.token_rows import Batch, Row, collate
+
+
+class Learner:
+    """AdamW on a policy's trained weights.
+
+    shared: every process of torch.distributed has one and is given the same steps; each takes its share of the rows, and
+    gradients are summed: since losses are divided by the counts of the whole step, the sum is the whole gradient. Where
+    the policy is sharded, all methods must be called in all processes, and FSDP sums and spreads the gradients.
+    """
+
+    def __init__(self, policy: Policy, objective: Objective, learning: Learning, *, shared: bool = False):
+        self.rank, self.processes = (dist.get_rank(), dist.get_world_size()) if shared else (0, 1)
+        self.policy, self.objective, self.learning = policy, objective, learning
+        self.rate = learning.rate or (1e-5 if policy.lora else 1e-6)
+        self.reference: Weights | None = policy.snapshot() if objective.beta else None
+        self.skipped = 0
+        self.renew()
+
+    def renew(self) -> None:
+        """A new optimizer, without memory of earlier gradients."""
+        self.optimizer = torch.optim.AdamW(
+            list(self.policy.trained.values()), lr=self.rate, betas=self.learning.betas,
+            weight_decay=self.learning.weight_decay,
+        )  # fmt: skip
+
+    def reset_reference(self) -> None:
+        self.reference = self.policy.snapshot()
+
+    def go_back(self, weights: Weights) -> None:
+        """Take these weights, with a new optimizer."""
+        self.policy.restore(weights)
+        self.renew()
+
+    def snapshot(self) -> Weights:
+        """A copy of the whole trained weights."""
+        return self.policy.whole(self.policy.snapshot())
+
+    def save(self, parent: Path) -> Path:
+        """Write the policy as a checkpoint of its own; returns the folder."""
+        return self.policy.save(parent)
+
+    def close(self) -> None:
+        """No more steps will come."""
+
+    def step(
+        self, rows: Sequence[Row], advantages: Sequence[float], version: int, rate: float | None = None,
+        done: int | None = None,
+    ) -> dict[str, float]:  # fmt: skip
+        """Update the weights. version: of the policy as it is; rows that an older one drew are weighed by their own
+        log-probabilities. rate: in place of the learning rate. done: updates before this one, for the
+        warm-up, where they are not the version. Returns figures; a step whose gradient is not finite
+        changes nothing and is counted."""
+        s, figures = self.learning, defaultdict[str, list[float]](list)
+        batch = collate(rows, self.policy.device)
+        values = torch.tensor(np.asarray(advantages), dtype=torch.float, device=self.policy.device)
+        stale = torch.tensor([r.version < version for r in rows], device=self.policy.device)
+        several = s.epochs * s.minibatches > 1
+        old = self._log_probabilities(batch, rows) if several or self.objective.kl_place == "reward" else None
+        ref = None
+        if self.reference is not None and (self.objective.beta or self.objective.surrogate == "pairs"):
+            with self.policy.having(self.reference):
+                ref = self._log_probabilities(batch, rows)
+        if self.objective.surrogate == "pairwise":  # one number an answer, the same on all of its tokens
+            earned = answer_rewards(values, batch.mask, answers_of(rows, self.objective), self.objective, old, ref)
+            spread = earned[:, None].expand_as(batch.mask)
+        else:
+            spread = token_advantages(values, batch.mask, self.objective, old, ref, rows)
+        if not several:
+            old = None  # of the first and only update this is the policy itself, exactly
+        for group in self.optimizer.param_groups:
+            group["lr"] = (rate or self.rate) * min(1.0, ((version if done is None else done) + 1) / max(1, s.warmup))
+        shuffle = random.Random(version)
+        for _ in range(s.epochs):
+            order = self._inseparable(rows, range(len(rows)))
+            if s.minibatches > 1:
+                shuffle.shuffle(order)
+            for k in range(s.minibatches):
+                chosen = [i for some in order[k :: s.minibatches] for i in some]
+                if chosen:
+                    self._update(rows, chosen, batch, spread, stale, old, ref, figures)
+        self.policy.changed()
+        figures = self._of_all_processes(figures)
+        return {name: max(found) if name == "gap" else math.fsum(found) / len(found) for name, found in figures.items()}
+
+    def _update(self, rows: Sequence[Row], chosen: list[int], batch: Batch, spread: torch.Tensor, stale: torch.Tensor,
+                old: torch.Tensor | None, ref: torch.Tensor | None, figures: dict[str, list[float]]) -> None:  # fmt: skip
+        """One step of the optimizer on some rows, in micro-batches."""
+        self.optimizer.zero_grad(set_to_none=True)
+        tokens, total = float(batch.mask[chosen].sum()), 0.0
+        pairs, answers, scored = 0, [], 0
+        if self.objective.surrogate == "pairs":
+            pairs = len(pairs_of(_rewards(rows, chosen), [(rows[i].task, rows[i].agent) for i in chosen]))
+        elif self.objective.surrogate == "pairwise":
+            answers = answers_of(rows, self.objective)
+            scored = len({answers[i] for i in chosen if answers[i][0] is not None})
+        mine = self._micro_batches(rows, chosen, spread)
+        most = self._most(len(mine))
+        for indices in mine:
+            part = batch.part(indices)
+            width = part.mask.shape[1]
+            cut = [None if t is None else t[indices, :width] for t in (old, ref)]
+            logp, entropy = self.policy.log_probabilities(part, self.learning.temperature)
+            fresh = ~stale[indices]
+            before = logp.detach() if cut[0] is None else cut[0]
+            before = torch.where(fresh[:, None], before, part.sampled)
+            if self.objective.surrogate == "pairs":
+                assert cut[1] is not None
+                loss, found = preference_loss(logp, cut[1], part.mask, _rewards(rows, indices), [(rows[i].task, rows[i].agent) for i in indices],
+                                              self.objective, old=before, pairs=pairs, tokens=tokens)  # fmt: skip
+            elif self.objective.surrogate == "pairwise":
+                loss, found = pairwise_loss(logp, spread[indices, 0], part.mask, [answers[i] for i in indices], self.objective,
+                                            old=before, count=scored)  # fmt: skip
+            else:
+                loss, found = policy_loss(logp, spread[indices, :width], part.mask, self.objective, old=before,
+                                          ref=cut[1], rows=len(chosen), tokens=tokens, max_tokens=self.learning.max_tokens)  # fmt: skip
+            loss.backward()
+            total += float(loss.detach())
+            self._note(figures, found, logp, entropy, part, fresh)
+        if self.policy.sharded:
+            for _ in range(most - len(mine)):
+                self._accompany(batch, chosen)
+        if most:  # else no process has gradients, and the optimizer leaves everything as it is
+            total = self._share_gradients(total)
+        norm = torch.nn.utils.clip_grad_norm_(list(self.policy.trained.values()), self.learning.max_norm)
+        if most and self.policy.sharded:
+            norm = norm.full_tensor()  # type: ignore[attr-defined]
+        if math.isfinite(total) and torch.isfinite(norm):
+            self.optimizer.step()
+            figures["grad_norm"].append(float(norm))
+        else:
+            self.skipped += 1
+        self.optimizer.zero_grad(set_to_none=True)
+        figures["loss"].append(total)
+
+    def _accompany(self, batch: Batch, chosen: list[int]) -> None:
+        """A micro-batch that changes nothing, while other processes still have some: layers are gathered by all."""
+        shortest = min(chosen, key=lambda i: int(batch.attention[i].sum()))
+        logp, _ = self.policy.log_probabilities(batch.part([shortest]), self.learning.temperature)
+        (0.0 * logp.sum()).backward()
+
+    def _note(self, figures: dict[str, list[float]], found: Mapping[str, float], logp: torch.Tensor,
+              entropy: torch.Tensor, part: Batch, fresh: torch.Tensor) -> None:  # fmt: skip
+        for name, value in found.items():
+            figures[name].append(value)
+        figures["entropy"].append(float(entropy.sum() / part.mask.sum().clamp(min=1.0)))
+        if self.learning.temperature == 1.0 and self.learning.epochs * self.learning.minibatches == 1:
+            apart = ((logp.detach() - part.sampled).abs() * part.mask)[fresh]
+            figures["gap"].append(float(apart.max()) if apart.numel() else 0.0)
+
+    def _micro_batches(self, rows: Sequence[Row], chosen: list[int], spread: torch.Tensor) -> list[list[int]]:
+        """Rows of like length together; rows that cannot change anything are left out, though they are counted."""
+        s = self.learning
+        if self.objective.surrogate in ("pairs", "pairwise"):
+            return self._inseparable(rows, chosen)[self.rank :: self.processes]
+        silent = self.objective.beta == 0.0
+        moving = [i for i in chosen if rows[i].drawn and not (silent and not bool(spread[i].any()))]
+        moving = sorted(moving, key=lambda i: (len(rows[i].prompt_ids) + len(rows[i].token_ids), i))[self.rank :: self.processes]  # fmt: skip
+        parts: list[list[int]] = []
+        for i in reversed(moving):
+            width = len(rows[parts[-1][0]].prompt_ids) + len(rows[parts[-1][0]].token_ids) if parts else 0
+            if parts and width * (len(parts[-1]) + 1) <= s.micro_tokens:
+                parts[-1].append(i)
+            else:
+                parts.append([i])
+        return parts
+
+    def _inseparable(self, rows: Sequence[Row], chosen: Iterable[int]) -> list[list[int]]:
+        """Rows that must stay in one micro-batch: each by itself, or whole groups where the loss is of pairs in them."""
+        if self.objective.surrogate not in ("pairs", "pairwise"):
+            return [[i] for i in chosen]
+        names = ("task",) if self.objective.surrogate == "pairs" else self.objective.group
+        groups: dict[Any, list[int]] = defaultdict(list)
+        for i in chosen:
+            groups[tuple(getattr(rows[i], name) for name in names)].append(i)
+        return list(groups.values())
+
+    @torch.no_grad()
+    def _log_probabilities(self, batch: Batch, rows: Sequence[Row]) -> torch.Tensor:
+        """Of all rows, with the weights as they are: (rows, longest)."""
+        found = torch.zeros_like(batch.mask)
+        size = max(1, self.learning.micro_tokens // batch.ids.shape[1])
+        for start in range(0, len(rows), size):
+            indices = list(range(start, min(start + size, len(rows))))
+            part = batch.part(indices)
+            logp, _ = self.policy.log_probabilities(part, self.learning.temperature)
+            found[indices, : logp.shape[1]] = logp
+        return found
+
+    def _most(self, count: int) -> int:
+        """The greatest count of all processes."""
+        if self.processes == 1:
+            return count
+        most = torch.tensor(count, device=self.policy.device)
+        dist.all_reduce(most, dist.ReduceOp.MAX)
+        return int(most)
+
+    def _share_gradients(self, loss: float) -> float:
+        """Sum gradients over all processes; returns the sum of their losses."""
+        if self.processes == 1:
+            return loss
+        for p in self.policy.trained.values() if not self.policy.sharded else ():
+            if p.grad is None:
+                p.grad = torch.zeros_like(p)
+            dist.all_reduce(p.grad)
+        total = torch.tensor(loss, dtype=torch.double, device=self.policy.device)
+        dist.all_reduce(total)
+        return float(total)
+
+    def _of_all_processes(self, figures: Mapping[str, list[float]]) -> dict[str, list[float]]:
+        """Figures of the micro-batches of all processes, in the order of their ranks."""
+        if self.processes == 1:
+            return dict(figures)
+        found: list[Any] = [None] * self.processes
+        dist.all_gather_object(found, dict(figures))
+        names = dict.fromkeys(name for each in found for name in each)
+        return {name: [value for each in found for value in each.get(name, [])] for name in names}
+
+    # State, as plain tensors and numbers
+
+    def tensors(self) -> dict[str, Weights]:
+        """What a checkpoint holds: the weights, the reference, and the optimizer's memory."""
+        names = list(self.policy.trained)
+        memory = {
+            f"{names[index]}|{key}": value
+            for index, state in self.optimizer.state_dict()["state"].items() for key, value in state.items()
+        }  # fmt: skip
+        found = {"weights": dict(self.policy.trained), "optimizer": memory or {"empty": torch.zeros(1)}}
+        found |= {"reference": self.reference} if self.reference is not None else {}
+        return {part: self.policy.whole(weights) for part, weights in found.items()}
+
+    def load(self, tensors: Mapping[str, Weights]) -> None:
+        """Go on from a checkpoint."""
+        self.policy.restore(tensors["weights"])
+        if "reference" in tensors:
+            self.reference = self.policy.part(tensors["reference"])
+        self.renew()
+        names, state = list(self.policy.trained), defaultdict[int, dict[str, Any]](dict)
+        for name, value in self.policy.part(tensors["optimizer"]).items():
+            if "|" in name:
+                parameter, key = name.rsplit("|", 1)
+                state[names.index(parameter)][key] = value
+        groups = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": dict(state), "param_groups": groups})
+
+
+def devices() -> int:
+    """Processes of this training, each with a device of its own; a CPU counts as one."""
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def _rewards(rows: Sequence[Row], indices: Sequence[int]) -> list[float]:
+    """A row that could not be scored has nan, which is neither better nor worse than any other."""
+    return [math.nan if (reward := rows[i].reward) is None else reward for i in indices]

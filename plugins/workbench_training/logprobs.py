@@ -1,0 +1,132 @@
+"""Log-probabilities of rows under a causal language model, for as few tokens as will do.
+
+Rollouts of one task share their prompt, so each prompt is computed once and its keys and values serve all rows that begin
+with it; gradients flow back through them. Answers are computed in passes of like length, and of their states only those
+that decide a drawn token go through the vocabulary. None of this changes a number, up to rounding.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from transformers import DynamicCache
+from transformers.cache_utils import DynamicLayer
+
+from workbench_training.token_rows import Batch
+
+CHUNK = 4096  # tokens whose logits over the vocabulary are held at once
+#: What one more forward pass costs, in tokens of padding that it may save. A GPU is slowed by many small passes.
+PASS_TOKENS = {"cpu": 64, "cuda": 4096}
+
+
+def log_probabilities(
+    model: Any, batch: Batch, *, temperature: float = 1.0, single: bool = False
+) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+    """Log-probabilities of the tokens after the prompts, and the entropies there (no gradient): (rows, longest).
+
+    Only the tokens of the mask are computed, in pieces: the logits of a long batch over a large vocabulary are what
+    fills a GPU first. Elsewhere both are 0. single: one pass of whole rows, whatever they are: so each weight is used
+    once, and its gradient is whole as soon as the backward pass has left its layer.
+    """
+    shares = not single and _shares(model, batch)
+    found = [*(_with_shared_prompts(model, batch) if shares else _row_by_row(model, batch, single))]
+    states, rows, places = (torch.cat(parts) for parts in zip(*found, strict=True))
+    wanted = batch.tokens[rows, places]
+    logp, entropy = zip(*(
+        _of_states(model, states[i : i + CHUNK], wanted[i : i + CHUNK], temperature)
+        for i in range(0, max(1, len(rows)), CHUNK)
+    ), strict=True)  # fmt: skip
+    logps = torch.zeros_like(batch.mask).index_put((rows, places), torch.cat(logp))
+    entropies = torch.zeros_like(batch.mask).index_put((rows, places), torch.cat(entropy))
+    return logps, entropies
+
+
+def _of_states(
+    model: Any, states: torch.Tensor, wanted: torch.Tensor, temperature: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    logits = model.get_output_embeddings()(states).float() / temperature
+    scores = torch.log_softmax(logits, -1)
+    with torch.no_grad():
+        entropy = -(scores.exp() * scores).sum(-1)
+    return scores.gather(1, wanted[:, None]).squeeze(1), entropy
+
+
+def _shares(model: Any, batch: Batch) -> bool:
+    """Whether to compute prompts once: some are equal, and every layer keeps all keys and values."""
+    distinct = int(batch.prompts.unique().numel())
+    plain = all(type(layer) is DynamicLayer for layer in DynamicCache(config=model.config).layers)
+    return plain and distinct < len(batch.prompts)
+
+
+def _row_by_row(model: Any, batch: Batch, single: bool) -> Any:
+    """(states, rows, places) of the drawn tokens, from whole rows."""
+    fed = batch.attention.sum(-1) - 1  # the last token decides nothing
+    every = torch.arange(len(fed), device=fed.device)
+    for index in [every] if single else _passes(fed, batch.ids.device.type):
+        width = max(1, int(fed[index].max()))
+        states = model.get_decoder()(
+            input_ids=batch.ids[index, :width], attention_mask=batch.attention[index, :width], use_cache=False
+        )[0]
+        rows, places = batch.mask[index].nonzero(as_tuple=True)
+        yield states[rows, batch.starts[index][rows] + places - 1], index[rows], places
+
+
+def _with_shared_prompts(model: Any, batch: Batch) -> Any:
+    """(states, rows, places) of the drawn tokens: distinct prompts first, then what follows them."""
+    numbers, which = batch.prompts.unique(return_inverse=True)
+    first = torch.full_like(numbers, len(which)).scatter_reduce(
+        0, which, torch.arange(len(which), device=which.device), "amin"
+    )
+    starts = batch.starts[first]
+    width = int(starts.max())
+    seen = (torch.arange(width, device=starts.device) < starts[:, None]).long()
+    cache = DynamicCache(config=model.config)
+    decoder = model.get_decoder()
+    states = decoder(
+        input_ids=batch.ids[first, :width], attention_mask=seen, past_key_values=cache, use_cache=True
+    )[0]  # fmt: skip
+    last = states[torch.arange(len(first), device=starts.device), starts - 1]
+    fed = (batch.attention.sum(-1) - batch.starts - 1).clamp(min=0)
+    for index in _passes(fed, batch.ids.device.type):
+        longest, prompt = int(fed[index].max()), which[index]
+        after = last[prompt][:, None]
+        if longest:
+            steps = torch.arange(longest, device=starts.device)
+            wide = int(starts[prompt].max())
+            kept = DynamicCache(config=model.config)
+            for k, layer in enumerate(cache.layers):
+                assert isinstance(layer, DynamicLayer) and layer.keys is not None and layer.values is not None
+                kept.update(layer.keys[prompt, :, :wide], layer.values[prompt, :, :wide], k)
+            mask = torch.cat([seen[prompt, :wide], (steps < fed[index][:, None]).long()], dim=1)
+            states = decoder(
+                input_ids=batch.tokens[index, :longest], attention_mask=mask, past_key_values=kept, use_cache=True,
+                position_ids=batch.starts[index][:, None] + steps,
+            )[0]  # fmt: skip
+            after = torch.cat([after, states], dim=1)
+        rows, places = batch.mask[index].nonzero(as_tuple=True)
+        yield after[rows, places], index[rows], places
+
+
+def _passes(lengths: torch.Tensor, device: str) -> list[torch.Tensor]:
+    """Indices of the rows of each pass, such that padding and passes cost least.
+
+    Lengths are counted in 32 levels, so that the search is short.
+    """
+    overhead = PASS_TOKENS.get(device, PASS_TOKENS["cuda"])
+    grain = max(1, -(-int(lengths.max()) // 32))
+    levels = (lengths + grain - 1) // grain * grain
+    widths, counts = levels.unique(return_counts=True)
+    sizes, numbers = widths.tolist(), counts.tolist()
+    best: list[tuple[float, int]] = [(0.0, 0)]  # of the shortest k levels: cost, and where the last pass begins
+    for end in range(1, len(sizes) + 1):
+        costs = [
+            (best[start][0] + sizes[end - 1] * sum(numbers[start:end]) + overhead, start) for start in range(end)
+        ]  # fmt: skip
+        best.append(min(costs))
+    found, end = [], len(sizes)
+    while end:
+        start = best[end][1]
+        found.append(((levels >= sizes[start]) & (levels <= sizes[end - 1])).nonzero(as_tuple=True)[0])
+        end = start
+    return found

@@ -1,0 +1,227 @@
+"""The policy: a causal language model that is trained, and the log-probabilities that it gives to rows."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from transformers.utils import logging as hf_logging
+
+from workbench.errors import PluginError
+from workbench.kit.generation import Generator, Row
+from workbench_training.logprobs import log_probabilities
+from workbench_training.settings import Lora
+from workbench_training.token_rows import Batch
+
+Weights = dict[str, torch.Tensor]
+
+
+class Policy:
+    """A checkpoint with the weights that are trained: all, or those of an adapter. Not for two threads at once, but for
+    policies that share a base: these wait for each other."""
+
+    sharded = False
+
+    def __init__(self, base: str, *, lora: Lora | None = None, device: str | None = None, dtype: str | None = None,
+                 revision: str | None = None, seed: int = 0, name: str = "default", beside: Policy | None = None):  # fmt: skip
+        """Load a folder or hub id. Full training keeps float32 weights; on a GPU products are in bfloat16. name: of
+        the adapter; beside: a policy on the same base, in whose model the adapter is put."""
+        self.base, self.lora, self.name = base, lora, name
+        self.made_with = {"base": base, "lora": lora, "device": device, "dtype": dtype, "revision": revision,
+                          "seed": seed, "name": name}  # fmt: skip
+        if beside is not None:
+            self.model, self.tokenizer, self._lock = beside.model, beside.tokenizer, beside._lock
+        else:
+            on_gpu = device != "cpu" and (device is not None or torch.cuda.is_available())
+            kind = dtype or ("bfloat16" if lora and on_gpu else "float32")
+            loaded = Generator.load(base, device=device, dtype=kind, revision=revision)
+            self.model: Any = loaded.model
+            _check_head(self.model.config)
+            self.tokenizer, self._lock = loaded.tokenizer, threading.RLock()
+        if lora is not None:
+            from peft import LoraConfig, get_peft_model
+
+            config = LoraConfig(r=lora.rank, lora_alpha=lora.alpha, target_modules="all-linear", task_type="CAUSAL_LM")  # type: ignore[arg-type]
+            with torch.random.fork_rng():
+                torch.manual_seed(seed)
+                if beside is None:
+                    self.model = get_peft_model(self.model, config, adapter_name=name)
+                else:
+                    self.model.add_adapter(name, config)
+        # Dropout would make the trained policy another one than the one that drew the tokens.
+        self.model.eval()
+        self.generator = _OwnGenerator(self)
+        with self.active():
+            self.trained: Weights = {n: p for n, p in self.model.named_parameters() if p.requires_grad}
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """With its own adapter in place, where several share a base."""
+        with self._lock:
+            if self.lora is not None and self.model.active_adapter != self.name:
+                self.model.set_adapter(self.name)
+            yield
+
+    @property
+    def inner(self) -> Any:
+        return self.model.get_base_model() if self.lora is not None else self.model
+
+    @property
+    def device(self) -> torch.device:
+        return self.generator.device
+
+    def log_probabilities(self, batch: Batch, temperature: float = 1.0) -> tuple[torch.Tensor, torch.Tensor]:
+        """Of the tokens after the prompts, and the entropies there: (rows, longest)."""
+        with self.active(), self.mixed():
+            return log_probabilities(self.inner, batch, temperature=temperature)
+
+    def mixed(self) -> torch.autocast:
+        """On a GPU products are in bfloat16, in drawing as in training: else the two would give other probabilities."""
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda")
+
+    def snapshot(self) -> Weights:
+        """A copy of the trained weights."""
+        return {name: p.detach().clone() for name, p in self.trained.items()}
+
+    def restore(self, weights: Mapping[str, torch.Tensor]) -> None:
+        with torch.no_grad():
+            for name, p in self.trained.items():
+                p.copy_(weights[name])
+
+    @contextmanager
+    def having(self, weights: Mapping[str, torch.Tensor]) -> Iterator[None]:
+        """With other weights for a while, without a second model and without copying any."""
+        kept = {name: p.data for name, p in self.trained.items()}
+        try:
+            for name, p in self.trained.items():
+                p.data = weights[name]
+            yield
+        finally:
+            for name, p in self.trained.items():
+                p.data = kept[name]
+
+    def changed(self) -> None:
+        """The weights were changed: whatever was made of them is made again."""
+
+    # Weights as they are kept here, and as checkpoints and messages to other processes hold them: the same, but for a
+    # policy of which each process holds a share.
+
+    def whole(self, weights: Weights) -> Weights:
+        return weights
+
+    def part(self, weights: Mapping[str, torch.Tensor]) -> Weights:
+        return {name: t.to(self.device) if t.dim() else t for name, t in weights.items()}
+
+    def outline(self, weights: Mapping[str, torch.Tensor]) -> Weights:
+        """What other processes must be sent to make their part of these weights."""
+        return {name: t.cpu() for name, t in weights.items()}
+
+    def digest(self) -> str:
+        """A name for the trained weights as they are."""
+        return digest_of(self.trained)
+
+    def save(self, parent: Path) -> Path:
+        """Write the model as a checkpoint of its own (an adapter merged in, and beside it in `adapter`) under a name
+        made from its weights; whole or not at all. Returns the folder."""
+
+        def write(folder: Path) -> None:
+            whole = self.model
+            if self.lora is not None:
+                self.save_adapter(folder / "adapter")
+                whole = copy.deepcopy(self.model).merge_and_unload(adapter_names=[self.name])
+            whole.save_pretrained(folder)
+
+        return write_model(parent / self.digest(), self.tokenizer, write)
+
+    def save_adapter(self, folder: Path) -> Path:
+        """Write the adapter alone; returns where it lies."""
+        self.model.save_pretrained(str(folder), selected_adapters=[self.name])
+        return folder if self.name == "default" else folder / self.name
+
+
+class _OwnGenerator(Generator):
+    """Draws with one policy's weights, also where several share a base."""
+
+    def __init__(self, policy: Policy):
+        super().__init__(policy.inner, policy.tokenizer)
+        self.policy = policy
+
+    def generate(self, rows: list[Row]) -> None:
+        with self.policy.active(), self.policy.mixed():
+            super().generate(rows)
+
+
+def _check_head(config: Any) -> None:
+    """What is trained are the output matrix's logits: refuse models that cap or scale them before drawing."""
+    changed = [n for n in ("final_logit_softcapping", "logit_scale", "logits_scaling") if getattr(config, n, None) not in (None, 1, 1.0)]  # fmt: skip
+    if changed:
+        raise PluginError(
+            f"models of the type {config.model_type} cannot be trained here: {changed[0]} changes their logits"
+        )
+
+
+def write_model(folder: Path, tokenizer: Any, write: Callable[[Path], None]) -> Path:
+    """Write a model with its tokenizer, unless it is there; whole or not at all. Returns the folder."""
+    if folder.exists():
+        return folder
+    building = _fresh(folder.with_name(f".{folder.name}"))
+    hf_logging.disable_progress_bar()
+    write(building)
+    tokenizer.save_pretrained(building)
+    building.rename(folder)
+    return folder
+
+
+def digest_of(weights: Mapping[str, torch.Tensor]) -> str:
+    found = hashlib.sha256()
+    for name in sorted(weights):
+        found.update(name.encode())
+        found.update(weights[name].detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return found.hexdigest()[:16]
+
+
+# Checkpoints of training
+
+
+def write_checkpoint(parent: Path, step: int, tensors: Mapping[str, Weights], state: Mapping[str, Any]) -> None:
+    """Write a checkpoint whole or not at all, and drop all but the last two. Only safetensors and JSON."""
+    folder = parent / f"step-{step:06d}"
+    if folder.exists():
+        return
+    building = _fresh(parent / f".{folder.name}")
+    for name, weights in tensors.items():
+        save_file({k: v.detach().cpu().contiguous() for k, v in weights.items()}, building / f"{name}.safetensors")
+    (building / "state.json").write_text(json.dumps(state), encoding="utf-8")
+    for path in building.iterdir():
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+    building.rename(folder)
+    for old in sorted(parent.glob("step-*"))[:-2]:
+        shutil.rmtree(old)
+
+
+def last_checkpoint(parent: Path) -> tuple[int, dict[str, Weights], dict[str, Any]] | None:
+    """(step, tensors by name, state) of the newest one; None if there is none."""
+    folders = sorted(parent.glob("step-*"))
+    if not folders:
+        return None
+    folder = folders[-1]
+    tensors = {path.stem: load_file(path) for path in folder.glob("*.safetensors")}
+    state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+    return int(folder.name.removeprefix("step-")), tensors, state
+
+
+def _fresh(folder: Path) -> Path:
+    shutil.rmtree(folder, ignore_errors=True)  # what a kill left
+    folder.mkdir(parents=True)
+    return folder

@@ -1,0 +1,177 @@
+"""The LM `policy:NAME@VERSION`: a policy that is being trained in this process, at one version of its weights.
+
+A call that wants another version than the live one is refused: an answer of stale weights is never taken for one of
+fresh ones. Conversations are token-in, token-out: where a request goes on from an answer that this policy drew, its
+prompt begins with the very tokens of that answer; text is tokenized only where it is new.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Any, Protocol
+
+from workbench.errors import LMError
+from workbench.kit.batching import Batcher, seed_of
+from workbench.lm import Request, Response
+
+CONCURRENCY = 64
+
+
+class Engine(Protocol):
+    """Where a policy draws its tokens: this process, or a server that it sends its weights to."""
+
+    version: int
+    conversations: Conversations
+
+    def at(self, version: int) -> Awaitable[None] | None: ...
+
+    async def complete(self, request: Request) -> Response: ...
+
+    async def aclose(self) -> None: ...
+
+
+#: The engines of the policies that are trained in this process, by name.
+LIVE: dict[str, Engine] = {}
+
+
+def policy(model: str, settings: Any) -> PolicyLM:
+    """The LM of the name `NAME@VERSION`, as rollouts use it."""
+    name, _, version = model.rpartition("@")
+    return PolicyLM(name, int(version), settings.concurrency or CONCURRENCY)
+
+
+class PolicyLM:
+    """An LM that answers only while its policy is at its version."""
+
+    def __init__(self, name: str, version: int, concurrency: int):
+        self.name, self.version, self.concurrency = name, version, concurrency
+        self.identity = f"policy:{name}@{version}"
+
+    async def complete(self, request: Request) -> Response:
+        """One answer with token ids and log-probabilities. Raises LMError."""
+        engine = LIVE.get(self.name)
+        if engine is None:
+            raise LMError("unsupported", f"{self.identity} is not being trained in this process")
+        if engine.version != self.version:
+            raise LMError("unsupported", f"{self.identity} is gone: the policy is at version {engine.version}")
+        return await engine.complete(request)
+
+    def recall(self, request: Request, response: Response) -> None:
+        """An answer of this version came from the journal: later turns go on from its tokens."""
+        engine = LIVE.get(self.name)
+        if engine is not None and engine.version == self.version:
+            engine.conversations.remember(request, response)
+
+    def price(self, prompt_tokens: int, completion_tokens: int) -> float:
+        return 0.0
+
+    async def aclose(self) -> None:
+        pass
+
+
+class Conversations:
+    """The token ids of answers that were drawn, by the messages up to them."""
+
+    def __init__(self, tokenizer: Any, ends: set[int], encode: Any):
+        self.tokenizer, self.ends, self.encode = tokenizer, ends, encode
+        self._known: dict[str, tuple[int, ...]] = {}
+
+    def forget(self) -> None:
+        self._known.clear()
+
+    def remember(self, request: Request, response: Response) -> None:
+        """Keep an answer that ended by an end token, which is how a template ends it, too."""
+        ids = response.token_ids or ()
+        if ids and ids[-1] in self.ends and self.tokenizer.chat_template and response.prompt_ids is not None:
+            said = [*request.messages, {"role": "assistant", "content": response.text}]
+            self._known[self._key(said, request.replica)] = response.prompt_ids + ids
+
+    def prompt_ids(self, request: Request) -> list[int]:
+        """The prompt of a request. Raises whatever the chat template raises."""
+        messages = [dict(m) for m in request.messages]
+        for end in range(len(messages) - 1, 0, -1):
+            known = self._known.get(self._key(messages[:end], request.replica))
+            if known is not None and (rest := self._after(messages, end, known)) is not None:
+                return [*known, *rest]
+        return self.encode(messages)
+
+    def _after(self, messages: list[dict[str, Any]], end: int, known: tuple[int, ...]) -> list[int] | None:
+        """Tokens of what the template writes after the answer that ends messages[:end]; None if it rewrites history."""
+        render = self.tokenizer.apply_chat_template
+        whole = render(messages, add_generation_prompt=True, tokenize=False)
+        before = render(messages[: end - 1], add_generation_prompt=True, tokenize=False)
+        before += messages[end - 1]["content"] + self.tokenizer.decode([known[-1]])
+        if not whole.startswith(before):
+            return None
+        return self.tokenizer(whole[len(before) :], add_special_tokens=False)["input_ids"]
+
+    def _key(self, messages: Sequence[Mapping[str, Any]], replica: int) -> str:
+        text = json.dumps([[dict(m) for m in messages], replica], sort_keys=True, default=str)
+        return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
+
+
+class LocalEngine:
+    """Draws with the weights in this process, in batches."""
+
+    def __init__(self, generator: Any, version: int = 0, max_batch: int = CONCURRENCY):
+        self.generator, self.version = generator, version
+        self.conversations = Conversations(generator.tokenizer, generator.ends, generator.encode)
+        self._batcher = Batcher[Request, Response](self._serve, max_batch=max_batch)
+
+    def at(self, version: int) -> None:
+        """The weights are those of this version from now on."""
+        self.version = version
+        self.conversations.forget()
+
+    async def complete(self, request: Request) -> Response:
+        if request.tools or request.response_format is not None:
+            raise LMError("unsupported", "a policy takes neither tools nor a response format")
+        return await self._batcher.submit(request)
+
+    async def aclose(self) -> None:
+        await self._batcher.aclose()
+
+    def _serve(self, requests: list[Request]) -> list[Response | Exception]:
+        """In the worker thread. Rows of like length together, so that little is padding."""
+        from workbench.kit.generation import Row
+
+        results: list[Response | Exception | None] = [None] * len(requests)
+        rows: list[tuple[int, Row]] = []
+        for i, request in enumerate(requests):
+            try:
+                ids = self.conversations.prompt_ids(request)
+            except Exception as error:  # a chat template refuses by raising whatever it likes
+                results[i] = LMError("bad_request", f"the chat template refuses the messages: {error}")
+                continue
+            if len(ids) >= self.generator.context:
+                text = f"the prompt has {len(ids)} tokens, the model's context {self.generator.context}"
+                results[i] = LMError("too_long", text)
+                continue
+            # Another version draws anew: with the same numbers it would hardly ever try anything else.
+            seed = hash_of(seed_of(request), self.version)
+            stop = tuple(s for s in request.stop if s)
+            rows.append((i, Row(ids, max(1, request.max_tokens), request.temperature, request.top_p, stop, seed)))
+        rows.sort(key=lambda entry: len(entry[1].prompt_ids))
+        while rows:
+            longest = len(rows[-1][1].prompt_ids)
+            group = [entry for entry in rows if 1.5 * len(entry[1].prompt_ids) + 64 >= longest]
+            del rows[-len(group) :]
+            self.generator.generate([row for _, row in group])
+            for i, row in group:
+                response = results[i] = response_of(row)
+                self.conversations.remember(requests[i], response)
+        return [result or RuntimeError("not generated") for result in results]
+
+
+def response_of(row: Any) -> Response:
+    """What was generated, as the runtime records it."""
+    return Response(
+        row.text, row.finish if row.text.strip() or row.finish == "length" else "empty", len(row.prompt_ids),
+        len(row.ids), usd=0.0, prompt_ids=tuple(row.prompt_ids), token_ids=tuple(row.ids), logprobs=tuple(row.logprobs),
+    )  # fmt: skip
+
+
+def hash_of(*values: int) -> int:
+    return int.from_bytes(hashlib.sha256(repr(values).encode()).digest()[:4], "big")

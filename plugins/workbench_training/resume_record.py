@@ -1,0 +1,107 @@
+"""What a training of `sft` or `dpo` has done, on the disk, so that a resumed run takes it in place of training again.
+
+After each epoch that ends in a candidate one checkpoint is written (see `policy.write_checkpoint`): the weights, the
+optimizer's memory, the folder of every candidate so far, and for every round the digest of what it learned from. What
+else training depends on (model, settings, seed) is in the name of the folder that the record lies in.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+
+from workbench.errors import StoreError
+from workbench.hashing import digest
+from workbench_training.learner import Learner
+from workbench_training.policy import Weights, last_checkpoint, write_checkpoint
+from workbench_training.token_rows import Row
+
+
+class Record:
+    """The epochs that are done. epochs: how many; updates: of the weights in them."""
+
+    def __init__(self, place: Path, weights: Path):
+        """place: a folder for the record alone. weights: where the folders of candidates are. What cannot be read, or tells
+        of weights that are gone or only half there, is dropped."""
+        self.place, self.weights = place, weights
+        self._clear()
+        try:
+            saved = last_checkpoint(place)
+            if saved is not None:
+                self.epochs, self._tensors, state = saved
+                self.updates, self._keys, self._offered = state["updates"], state["keys"], state["offered"]
+        except (OSError, ValueError, KeyError, SafetensorError):
+            self.drop()
+        if broken := [name for name, sizes in self._offered.values() if not _holds(weights / name, sizes)]:
+            for name in broken:
+                _put_aside(weights / name)
+            self.drop()
+
+    def _clear(self) -> None:
+        self.epochs, self.updates = 0, 0
+        self._keys: list[str] = []  # by round: what was learned from
+        self._offered: dict[str, Sequence[Any]] = {}  # by epoch: the folder, and the sizes of its files
+        self._tensors: Mapping[str, Weights] = {}
+
+    def drop(self) -> None:
+        """Forget everything: train from the start."""
+        shutil.rmtree(self.place, ignore_errors=True)
+        self._clear()
+
+    def begin(self, round_: int, learned: Sequence[Sequence[Row]], *, held: bool) -> None:
+        """Compare a round with the record, which is dropped where the round learns from something else. held: the weights
+        are those before the round. Raises StoreError where they are not, so that nothing can be trained."""
+        key = digest([[_seen(row) for row in rows] for rows in learned])
+        if round_ < len(self._keys) and self._keys[round_] != key:
+            self.drop()
+            if not held:
+                raise StoreError(
+                    f"round {round_ + 1} of this training learned from other rows before; resume once more, and it is trained anew"
+                )
+        if round_ >= len(self._keys):
+            self._keys.append(key)
+
+    def load(self, learner: Learner) -> int:
+        """Give the learner all that the last epoch left; returns the number of updates so far."""
+        learner.load(self._tensors)
+        self._tensors = {}
+        return self.updates
+
+    def candidate(self, epoch: int) -> Path:
+        """The folder of the weights after an epoch."""
+        return self.weights / self._offered[str(epoch)][0]
+
+    def write(self, learner: Learner, epoch: int, updates: int) -> None:
+        """Save the candidate of an epoch, and then the record of it."""
+        folder = learner.policy.save(self.weights)
+        self.epochs, self.updates = epoch, updates
+        self._offered[str(epoch)] = (folder.name, _sizes(folder))
+        state = {"updates": updates, "keys": self._keys, "offered": self._offered}
+        write_checkpoint(self.place, epoch, learner.tensors(), state)
+
+
+def _seen(row: Row) -> list[Any]:
+    """What of a row training looks at."""
+    return [row.prompt_ids, row.token_ids, row.mask, row.logprobs, row.reward, row.task, row.agent, row.version]
+
+
+def _holds(folder: Path, sizes: Mapping[str, int]) -> bool:
+    """Whether all recorded files are there and whole; others may lie beside them."""
+    found = _sizes(folder)
+    return all(found.get(name) == size for name, size in sizes.items())
+
+
+def _put_aside(folder: Path) -> None:
+    """The same weights get the same name again, and would be taken for written; what else lies there is not ours."""
+    if folder.exists():
+        names = (folder.with_name(f"not-whole-{folder.name}-{n}") for n in count(1))
+        folder.rename(next(name for name in names if not name.exists()))
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    return {str(path.relative_to(folder)): path.stat().st_size for path in sorted(folder.rglob("*")) if path.is_file()}

@@ -1,0 +1,275 @@
+"""What a rollout earns: parts with weights, costs for constraints, and guards against the cheapest ways to cheat.
+
+`tool_n1` is the binary rule of Tool-N1 (Zhang et al., arXiv 2505.00024), as its published code dispatches it
+(`compute_score_v0` at f9b4849); `overlong` is DAPO's soft penalty as coded in verl.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from workbench.errors import SpecError, suggest
+from workbench.failures import FailureKind
+from workbench.study import Result
+from workbench.task import Example
+from workbench_training.objective import COSTS
+
+Judge = Callable[..., Awaitable[Any]]
+Kind = Literal["metric", "exact_match", "tool_n1", "format", "length", "overlong", "judge"]
+
+
+class Part(BaseModel):
+    """One part of a reward."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Kind = Field("metric", description="the workflow's metric, or one of the rules of this plugin")
+    weight: float = Field(1.0, description="what its value is multiplied by; negative: a penalty")
+    target: str = Field("label", description="field of the row with the right answer (exact_match, tool_n1, judge)")
+    field: str = Field("", description="field of the prediction that is compared; by default the text of the last call")
+    tokens: int = Field(256, ge=1, description="length: the value is drawn tokens / tokens; overlong: the longest")
+    cache: int = Field(64, ge=1, description="overlong: the penalty grows over the last so many tokens")
+    rubric: str = Field("The answer must be correct.", description="judge: what counts")
+
+
+class Guards(BaseModel):
+    """Answers that earn nothing, however the rest of the reward sees them."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    empty: bool = Field(True, description="an answer without text earns 0")
+    truncated: Literal["keep", "zero", "mask"] = Field(
+        "zero", description="an answer cut at max_tokens: keep its reward, give 0, or leave it out of training"
+    )
+    repeated: float = Field(
+        0.6, gt=0, le=1, description="an answer earns 0 where more than this share of its runs of four words repeats"
+    )
+    duplicates: Literal["keep", "zero"] = Field(
+        "keep",
+        description="a run whose answers are all the same as in an earlier run of its row: keep its reward, or give 0, "
+        "also where it is right; only for rows with many good answers",
+    )
+
+
+@dataclass
+class Rollout:
+    """One run of the workflow on one example, and what it earned."""
+
+    example: Example
+    result: Result
+    replica: int
+    reward: float | None = None
+    parts: dict[str, float] = field(default_factory=dict)
+    guarded: str = ""
+
+    @property
+    def texts(self) -> list[str]:
+        """All answers, without spaces around them."""
+        return [c.response.text.strip() for c in self.result.trace.calls] if self.result.trace else []
+
+    @property
+    def text(self) -> str:
+        calls = self.result.trace.calls if self.result.trace else []
+        return calls[-1].response.text if calls else ""
+
+    @property
+    def drawn(self) -> int:
+        """Tokens of all answers."""
+        return sum(c.response.completion_tokens for c in self.result.trace.calls) if self.result.trace else 0
+
+    @property
+    def truncated(self) -> bool:
+        return any(c.response.finish == "length" for c in self.result.trace.calls) if self.result.trace else False
+
+    @property
+    def costs(self) -> dict[str, float]:
+        """What constraints may limit, by their names."""
+        spans = self.result.trace.spans if self.result.trace else []
+        tools = sum(len(span.notes.get("tools", [])) for span in spans)
+        found = float(self.drawn), float(self.result.calls), float(tools), self.result.seconds
+        return dict(zip(COSTS, found, strict=True))
+
+
+async def score(rollouts: Sequence[Rollout], parts: Sequence[Part], guards: Guards, judge: Judge | None = None) -> None:
+    """Write reward and parts into each rollout. None: it could not be run or scored, and teaches nothing.
+
+    rollouts: all of a row's come in one call, since guards may compare them.
+    """
+    seen = set[tuple[str, ...]]()
+    for rollout in rollouts:
+        result = rollout.result
+        lost = result.failure is not None and FailureKind(result.failure).infrastructure
+        if lost or (result.score is None and any(p.kind == "metric" for p in parts)):
+            continue
+        found = [await _value(part, rollout, judge) for part in parts]
+        values = [float(value) for value in found if value is not None and math.isfinite(value)]
+        if len(values) < len(parts):
+            continue
+        rollout.parts = dict(zip(names_of(parts), values, strict=True))
+        earned = math.fsum(part.weight * value for part, value in zip(parts, values, strict=True))
+        rollout.guarded = guarded(rollout.text, rollout.truncated, guards)
+        said = (rollout.example.id, *rollout.texts)
+        if said in seen and not rollout.guarded and guards.duplicates == "zero":
+            rollout.guarded = "duplicate"
+        seen.add(said)
+        if rollout.guarded == "mask":
+            continue
+        rollout.reward = min(earned, 0.0) if rollout.guarded else earned
+
+
+def check_targets(parts: Sequence[Part], rows: Sequence[Example]) -> None:
+    """Raises SpecError where a part compares with a field that a row lacks; its path is that within the parts."""
+    for index, part in enumerate(parts):
+        lacking = [row for row in rows if part.kind in ("exact_match", "tool_n1") and part.target not in row]
+        if lacking:
+            raise SpecError(
+                f"the reward {part.kind} compares with the field '{part.target}', which {len(lacking)} of the {len(rows)} "
+                f"rows of train lack, first the row {lacking[0].id}; it has: {', '.join(lacking[0]) or 'none'}",
+                hint=suggest(part.target, lacking[0]), path=(index, "target"),
+            )  # fmt: skip
+        for row in rows if part.kind == "tool_n1" else ():
+            try:
+                wanted_calls(row[part.target])
+            except ValueError as error:
+                raise SpecError(f"the field '{part.target}' of the row {row.id} of train is of no use to the reward tool_n1: {error}",
+                                hint='Write a list of {"name": ..., "arguments": {...}}.', path=(index, "target")) from None  # fmt: skip
+
+
+def names_of(parts: Sequence[Part]) -> list[str]:
+    """A name for each part, all different: its kind; of several of one kind, with the field that sets it apart, or its
+    place among all parts."""
+    kinds = [part.kind for part in parts]
+    fields = [part.field or (part.target if part.kind in ("exact_match", "tool_n1", "judge") else "") for part in parts]
+    long = [f"{k}.{f}" if f and kinds.count(k) > 1 else k for k, f in zip(kinds, fields, strict=True)]
+    return [name if long.count(name) == 1 else f"{name}.{i + 1}" for i, name in enumerate(long)]
+
+
+def guarded(text: str, truncated: bool, guards: Guards) -> str:
+    """Why an answer earns nothing: `empty`, `truncated`, `repeated`; `mask` where it is left out; else ''."""
+    if guards.empty and not text.strip():
+        return "empty"
+    if truncated and guards.truncated != "keep":
+        return "mask" if guards.truncated == "mask" else "truncated"
+    return "repeated" if repeated_share(text) > guards.repeated else ""
+
+
+def repeated_share(text: str, n: int = 4) -> float:
+    """The share of a text's runs of n words that occurred in it before; 0 for short texts."""
+    words = text.split()
+    runs = [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
+    return 1.0 - len(set(runs)) / len(runs) if len(runs) >= 2 * n else 0.0
+
+
+async def _value(part: Part, rollout: Rollout, judge: Judge | None) -> float | None:
+    result, example = rollout.result, rollout.example
+    if part.kind == "metric":
+        return result.score
+    if part.kind == "format":
+        return well_formed(result)
+    if part.kind == "length":
+        return rollout.drawn / part.tokens
+    if part.kind == "overlong":
+        return overlong(rollout.drawn, part.tokens, part.cache)
+    answer = _text(result.prediction.get(part.field, "")) if part.field else rollout.text
+    if part.kind == "judge":
+        return await judged(answer, part, example, judge)
+    wanted = example[part.target]
+    if part.kind == "tool_n1":
+        return tool_n1(answer, wanted)
+    return float(answer.strip() == _text(wanted).strip())
+
+
+def well_formed(result: Result) -> float:
+    """1 where every answer stood in the form asked for: nothing failed to parse, and nothing was read out of prose."""
+    if result.failure is not None or result.trace is None:
+        return 0.0
+    return float(
+        not any(span.error or span.notes.get("fallback") or span.notes.get("cut") for span in result.trace.spans)
+    )
+
+
+def overlong(length: int, longest: int, cache: int) -> float:
+    """0 up to longest - cache tokens, then down a line to -1 at longest. Never below -1 (verl's goes on)."""
+    return max(min(-(length - (longest - cache)) / cache, 0.0), -1.0)
+
+
+def tool_n1(text: str, wanted: Any) -> float:
+    """1 if the last tool_call block of a text with thinking names exactly the wanted calls, in any order; else 0.
+
+    wanted: a list of {"name", "arguments"}, or its JSON. Where thinking stands is not checked, nothing is partly right,
+    and an answer without a block is wrong even where no call is wanted. Departure: where the published code would
+    raise (a block that is a bare number), the answer is wrong.
+    """
+    marker = text.rfind("<|im_start|>assistant")
+    text = text[marker:] if marker != -1 else text
+    calls = _json(_blocks(text)[-1].strip()) if _blocks(text) else None
+    calls = _json(calls) if isinstance(calls, str) else calls
+    calls = [calls] if isinstance(calls, dict) else calls
+    if not isinstance(calls, list) or "<think>" not in text or "</think>" not in text:
+        return 0.0
+    wanted = wanted_calls(wanted)
+    if not all(isinstance(call, Mapping) and "name" in call and "arguments" in call for call in calls):
+        return 0.0
+    if not calls or not wanted:
+        return float(len(calls) == len(wanted))
+    try:
+        return float(_counted(calls) == _counted(wanted))
+    except TypeError:  # a name that is a list
+        return 0.0
+
+
+def wanted_calls(value: Any) -> list[Mapping[str, Any]]:
+    """The calls of a row, given as a list or as its JSON, maybe written twice. Raises ValueError for anything else."""
+    for _ in range(2):
+        value = json.loads(value) if isinstance(value, str) else value
+    calls = [] if value is None else value
+    if not isinstance(calls, list) or not all(
+        isinstance(c, Mapping) and "name" in c and "arguments" in c for c in calls
+    ):
+        raise ValueError(f"no list of calls: {json.dumps(value, default=str)[:100]}")
+    return calls
+
+
+def _blocks(text: str) -> list[str]:
+    return re.findall(r"<tool_call>(.*?)</tool_call>", text, flags=re.DOTALL)
+
+
+def _counted(calls: Sequence[Mapping[str, Any]]) -> Counter[tuple[Any, str]]:
+    return Counter((call["name"], json.dumps(call["arguments"], sort_keys=True)) for call in calls)
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (json.JSONDecodeError, RecursionError):
+        return None
+
+
+_GRADE = re.compile(r"(?i)score\s*[:=]\s*(\d+(?:\.\d+)?)")
+
+
+async def judged(answer: str, part: Part, example: Example, judge: Judge | None) -> float | None:
+    """A grade of the model of the role `judge` between 0 and 1; None where it gave none."""
+    if judge is None:
+        raise ValueError("a judge's reward needs the study's language model")
+    reference = f"Reference: {_text(example[part.target])}\n" if part.target in example else ""
+    messages = [
+        {"role": "system", "content": f"You grade an answer. Rubric: {part.rubric}\nReply with one sentence, and then a "
+                                      "last line `score: N`, where N is a whole number from 0 (wrong) to 10 (right)."},
+        {"role": "user", "content": f"{reference}Answer: {answer}"},
+    ]  # fmt: skip
+    found = _GRADE.findall((await judge(messages, max_tokens=200)).text)
+    grade = float(found[-1]) if found else math.nan
+    return grade / 10 if grade <= 10 else None
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

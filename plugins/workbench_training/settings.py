@@ -1,0 +1,122 @@
+"""Settings of training. Nothing heavy is imported here: a workflow file is checked without torch."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from workbench_training.rewards import Part
+
+
+class Lora(BaseModel):
+    """Train a low-rank adapter on all linear layers in place of all weights."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    rank: int = Field(16, ge=1, description="rank of the adapter")
+    alpha: float = Field(32.0, gt=0, description="the adapter counts alpha / rank")
+
+
+class Learning(BaseModel):
+    """How weights are changed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    rate: float | None = Field(None, gt=0, description="learning rate; by default 1e-6, and 1e-5 for an adapter")
+    warmup: int = Field(0, ge=0, description="steps over which the rate rises to its value")
+    weight_decay: float = Field(0.0, ge=0, description="of AdamW")
+    betas: tuple[float, float] = Field((0.9, 0.999), description="of AdamW")
+    epochs: int = Field(1, ge=1, description="times that the rows of a step are used")
+    minibatches: int = Field(1, ge=1, description="updates in one pass over the rows of a step")
+    micro_tokens: int = Field(16384, ge=1, description="tokens in one forward pass, padding included")
+    max_tokens: int = Field(256, ge=1, description="for the aggregate `constant`: the longest answer")
+    max_norm: float = Field(1.0, gt=0, description="gradients are clipped to this norm")
+    fsdp: bool = Field(False, description="spread weights, gradients and AdamW's memory over all processes (FSDP2)")
+    temperature: float = Field(1.0, gt=0, description="at which tokens are drawn, and their log-probabilities counted")
+
+
+class Managed(BaseModel):
+    """A vLLM server that is started with the training and stopped with it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    command: str = Field("vllm serve", description="what starts it; the model and the options below are appended")
+    memory: float = Field(0.45, gt=0, le=1, description="share of the GPU's memory that it may take beside training")
+    start: float = Field(900.0, gt=0, description="seconds until it must be ready")
+    arguments: list[str] = Field(default_factory=list, description="further arguments, e.g. [--max-model-len, '4096']")
+
+
+class PolicySettings(BaseModel):
+    """One of several policies that are trained together. What is not given is as for all."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    address: str = Field(description="the LM that is trained: lm, or that of a node: nodes.NAME.lm")
+    lora: Lora | None = Field(None, description="train an adapter; roles of one base then share its other weights")
+    learning: Learning | None = Field(None, description="learning rate, updates, memory of this one")
+    rewards: list[Part] | None = Field(None, min_length=1, description="what this one earns")
+
+
+class Stage(BaseModel):
+    """What changes at a step of training, until the next stage. What is not given is as it would be without stages."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    start: int = Field(ge=0, description="the first step of the stage; training begins at step 0")
+    rewards: list[Part] | None = Field(None, min_length=1, description="in place of `rewards`")
+    rate: float | None = Field(None, gt=0, description="learning rate of all policies")
+    max_steps: int | None = Field(
+        None, ge=1, description="most steps of each node that takes any, in place of the horizon"
+    )
+
+
+class Curriculum(BaseModel):
+    """Draw training rows by what is known of them: those solved about half of the time most often."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    floor: float = Field(0.05, gt=0, le=1, description="least weight of a row, where the most is 1: no row dies")
+    memory: float = Field(0.5, ge=0, le=1, description="what earlier visits to a row count at the next one")
+    patience: int = Field(2, ge=1, description="visits in a row with rollouts all alike that bring a row to the floor")
+
+
+class Course(BaseModel):
+    """The course of training: how much is drawn in a step, what is kept, and what is watched."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    steps: int = Field(100, ge=1, description="steps at most; the budget may end it before")
+    samples: int | None = Field(None, ge=1, description="rollouts at most")
+    gpu_seconds: float | None = Field(
+        None,
+        gt=0,
+        description="ends after so many seconds of drawing and learning, times devices; a vLLM server's not counted",
+    )
+    tasks: int = Field(8, ge=1, description="training rows in a step")
+    rollouts: int = Field(8, ge=1, description="runs of the workflow on each of them; 1 teaches nothing by itself")
+    refill: int = Field(
+        0, ge=0, description="draw other rows in place of those whose rollouts all earned the same, so often at most"
+    )
+    evaluate_every: int = Field(10, ge=1, description="steps between two candidates for the proof")
+    save_every: int = Field(10, ge=1, description="steps between two checkpoints of training")
+    horizon: tuple[int, ...] = Field(
+        (),
+        description="most steps of agents, turns of states and steps of tree_search, growing with training (ScalingInter-RL)",
+    )
+    horizon_steps: int = Field(100, ge=1, description="training steps at each horizon")
+    curriculum: Curriculum | None = Field(None, description="draw rows by their recent success; {} takes the defaults")
+    replay: int = Field(0, ge=0, description="successes kept for each row, for groups that all but fail (ARPO)")
+    reset_after: int = Field(0, ge=0, description="least steps between two resets of the reference; 0: never (ProRL)")
+    reset_patience: int = Field(3, ge=1, description="reset after so many candidates in a row that were not better")
+    reset_kl: float = Field(0.1, gt=0, description="reset when the smoothed divergence is above this")
+    entropy: tuple[float, float] = Field(
+        (0.01, 8.0), description="alarm when the mean entropy leaves this band, in nats"
+    )
+    kl: float = Field(1.0, gt=0, description="alarm when the divergence is above this")
+    gap: float = Field(
+        0.05, gt=0, description="alarm when a log-probability differs so much between drawing and training"
+    )
+    on_alarm: Literal["tell", "rollback", "stop"] = Field(
+        "tell", description="say it, go back to the best weights, or end training"
+    )

@@ -1,0 +1,202 @@
+"""Lessons: chats to learn from that no policy drew (labels, a teacher, general data), as rows of tokens.
+
+Prompts are written by the template that rollouts use, and answers as the template writes them after a prompt, so that
+what is trained is what is asked later. Some turns of a chat may be shown without being learned: errors that a later turn
+mends (AgentRefine, arXiv 2501.01702), or the wrong way into which a right one is spliced (Agent-R, arXiv 2501.11425).
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from workbench.task import Example
+from workbench.workflow import Trace, Workflow, enabled
+from workbench_training.token_rows import Row
+
+Chat = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A chat, and which of its messages, all of them answers of the assistant, are learned; the rest is only shown."""
+
+    messages: Chat
+    learned: frozenset[int]
+    task: str
+    agent: str = ""
+    reward: float = 1.0
+
+
+class Tokens:
+    """Chats as token ids, by a checkpoint's tokenizer and template."""
+
+    def __init__(self, tokenizer: Any, ends: Collection[int], encode: Callable[[Chat], list[int]]):
+        self.tokenizer, self.ends, self.encode = tokenizer, ends, encode
+
+    def turn(self, before: Chat, answer: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """(prompt, answer with its end token): the prompt that a rollout would have, and the answer as it goes on."""
+        prompt, text = self.encode(before), answer
+        if self.tokenizer.chat_template:
+            render = self.tokenizer.apply_chat_template
+            start = render(before, add_generation_prompt=True, tokenize=False)
+            whole = render([*before, {"role": "assistant", "content": answer}], tokenize=False)
+            text = whole[len(start) :] if whole.startswith(start) else answer
+        ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
+        first = next((i for i, token in enumerate(ids) if token in self.ends), None)
+        if first is not None:
+            ids = ids[: first + 1]  # a template may write a line's end after it
+        elif self.tokenizer.eos_token_id is not None:
+            ids = [*ids, self.tokenizer.eos_token_id]
+        return tuple(prompt), tuple(ids)
+
+
+def rows_of_lesson(lesson: Lesson, tokens: Tokens) -> list[Row]:
+    """The rows of a chat. A turn whose prompt goes on from the row so far is appended to it, what stands between masked
+    out; where the template writes history anew, a row of its own begins, as in rollouts. Rows without a learned token are
+    left out."""
+    turns = []
+    for i, message in enumerate(lesson.messages):
+        if message["role"] == "assistant" and i >= min(lesson.learned, default=i + 1):
+            prompt, ids = tokens.turn(lesson.messages[:i], str(message["content"]))
+            turns.append((prompt, ids, (0.0,) * len(ids), i in lesson.learned))
+    return rows_of_turns(turns, task=lesson.task, agent=lesson.agent, reward=lesson.reward)
+
+
+def rows_of_turns(turns: Iterable[tuple[Sequence[int], Sequence[int], Sequence[float], bool]], *, task: str,
+                  agent: str = "", reward: float | None = 1.0, rollout: int = 0, version: int = 0) -> list[Row]:  # fmt: skip
+    """Rows of turns (prompt ids, answer ids, log-probabilities, learned) of one chat."""
+    rows: list[Row] = []
+    for prompt, ids, logprobs, learned in turns:
+        mask = (int(learned),) * len(ids)
+        so_far = rows[-1].prompt_ids + rows[-1].token_ids if rows else ()
+        if rows and tuple(prompt[: len(so_far)]) == so_far:
+            last, between = rows[-1], tuple(prompt[len(so_far) :])
+            rows[-1] = Row(
+                last.prompt_ids, last.token_ids + between + tuple(ids), last.mask + (0,) * len(between) + mask,
+                last.logprobs + (0.0,) * len(between) + tuple(logprobs), reward, task, rollout, agent, version=version,
+            )  # fmt: skip
+        else:
+            rows.append(Row(tuple(prompt), tuple(ids), mask, tuple(logprobs), reward, task, rollout, agent, version=version))  # fmt: skip
+    return [row for row in rows if row.drawn]
+
+
+# Where lessons come from
+
+
+def labelled(workflow: Workflow, example: Example, labels: Mapping[str, str], nodes: Collection[str]) -> list[Lesson]:
+    """The worked examples of a row: each node sees the inputs that the row and earlier labels give it (teacher forcing).
+
+    labels: field of the row that holds the label of an output, if not one of its name. nodes: those that are trained.
+    """
+    values: dict[str, Any] = dict(example.fields)
+    made = enabled(workflow)
+    for node in made.values():
+        for output in node.outputs:
+            if (place := labels.get(output, output)) in example:
+                values[output] = example[place]
+    found = []
+    for name, node in made.items():
+        chat = node.worked(values) if name in nodes else None
+        if chat:
+            found.append(Lesson(chat, frozenset({len(chat) - 1}), example.id, name))
+    return found
+
+
+def said_in(trace: Trace, nodes: Collection[str], errors: re.Pattern[str] | None = None) -> list[Lesson]:
+    """The chats of a run, by whomever it was answered: each answer once, within the longest chat that holds it.
+
+    errors: an answer whose consequence (the message after it) matches is shown, but not learned.
+    """
+    found: list[Lesson] = []
+    for span in trace.spans:
+        if span.node.split(".")[0] not in nodes:
+            continue
+        chats: list[tuple[Chat, set[int]]] = []
+        for call in span.calls:
+            if call.role != "task" or not call.response.text.strip():
+                continue  # a native tool call has no text in the student's own form
+            asked = [dict(m) for m in call.messages]
+            known = chats[-1] if chats and asked[: len(chats[-1][0])] == chats[-1][0] else None
+            learned = {*(known[1] if known else ()), len(asked)}
+            if known:
+                chats.pop()
+            chats.append(([*asked, {"role": "assistant", "content": call.response.text}], learned))
+        for chat, learned in chats:
+            wrong = wrong_turns(chat, learned, errors) if errors else set()
+            found.append(Lesson(chat, frozenset(learned - wrong), trace.example, span.agent or span.node))
+    return found
+
+
+def wrong_turns(chat: Chat, answers: Collection[int], errors: re.Pattern[str]) -> set[int]:
+    """The answers whose next message tells of an error."""
+    return {i for i in answers if i + 1 < len(chat) and errors.search(str(chat[i + 1]["content"]))}
+
+
+def spliced(wrong: Lesson, right: Lesson, errors: re.Pattern[str], revision: str) -> Lesson | None:
+    """The wrong chat up to its first error and what came of it, and from there the right one (Agent-R).
+
+    What both begin with is kept, and the wrong turns are shown but not learned. revision: words in front of the first
+    right answer. None where the wrong chat tells of no error, or where nothing of the right one is left.
+    """
+    answers = [i for i, m in enumerate(wrong.messages) if m["role"] == "assistant" and i >= _first(wrong)]
+    bad = wrong_turns(wrong.messages, answers, errors)
+    apart = next((i for i, (a, b) in enumerate(zip(wrong.messages, right.messages, strict=False)) if a != b), None)
+    if not bad or apart is None or apart < _first(right) or right.messages[apart]["role"] != "assistant":
+        return None
+    cut = min(bad) + 2  # after the message that tells of the error
+    if cut <= apart:
+        return None
+    rest = [dict(m) for m in right.messages[apart:]]
+    rest[0]["content"] = revision + rest[0]["content"]
+    before = {i for i in right.learned if i < apart}
+    after = {cut + i - apart for i in right.learned if i >= apart}
+    return Lesson([*wrong.messages[:cut], *rest], frozenset(before | after), right.task, right.agent, right.reward)
+
+
+def _first(lesson: Lesson) -> int:
+    """Where the chat itself begins, after demos: its first answer follows the last message of the first prompt."""
+    return min(lesson.learned, default=len(lesson.messages))
+
+
+def general(rows: Sequence[Mapping[str, Any]]) -> list[Lesson]:
+    """Rows {"messages": [...]} of general chats: all answers of the assistant are learned. Raises ValueError."""
+    found = []
+    for number, row in enumerate(rows):
+        messages = row.get("messages")
+        if not isinstance(messages, list) or not all(isinstance(m, Mapping) and {"role", "content"} <= set(m) for m in messages):  # fmt: skip
+            raise ValueError(f"row {number + 1} of the mixture has no `messages`, a list of {{role, content}}")
+        answers = frozenset(i for i, m in enumerate(messages) if m["role"] == "assistant")
+        found.append(Lesson([dict(m) for m in messages], answers, f"general {number}"))
+    return found
+
+
+def mixed(agent: int, share: float, general: Sequence[Any], rng: random.Random) -> list[Any]:
+    """Of the general lessons so many that the agent's are `share` of the sum, each again only after all others."""
+    wanted = round(agent * (1 - share) / share)
+    found: list[Any] = []
+    while len(found) < wanted and general:
+        found += rng.sample(list(general), min(len(general), wanted - len(found)))
+    return found
+
+
+def drawn_in(trace: Trace, nodes: Collection[str], errors: re.Pattern[str], **about: Any) -> list[Row]:
+    """The rows of a policy's own run, of exactly the tokens that it drew, without those of answers that went wrong."""
+    rows: list[Row] = []
+    for span in trace.spans:
+        if span.node.split(".")[0] not in nodes:
+            continue
+        calls = [c for c in span.calls if c.role == "task" and c.response.token_ids is not None]
+        turns = []
+        for call, after in zip(calls, [*calls[1:], None], strict=True):
+            place, r = len(call.messages) + 1, call.response
+            told = str(after.messages[place]["content"]) if after and len(after.messages) > place else ""
+            learned = not (told and errors.search(told))
+            turns.append(
+                (r.prompt_ids or (), r.token_ids or (), r.logprobs or (0.0,) * len(r.token_ids or ()), learned)
+            )
+        rows += rows_of_turns(turns, agent=span.agent or span.node, **about)
+    return rows

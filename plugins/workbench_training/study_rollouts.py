@@ -1,0 +1,272 @@
+"""Rollouts as runs of the workflow under a study, and trained weights as patches of its language models."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from workbench import BudgetSpent, Patch, Study, Workflow
+from workbench.errors import SpecError, StoreError
+from workbench.hashing import digest
+from workbench.lm import HasWeights
+from workbench.spec import LMSpec, lm_spec
+from workbench.task import Example
+from workbench.workflow import CallRecord, NodeKind, enabled
+from workbench_training.rewards import Guards, Part, Rollout, score
+from workbench_training.rollout_trees import Tree
+from workbench_training.settings import Course, Learning, Lora, Stage
+
+if TYPE_CHECKING:
+    from workbench_training.policy import Policy
+    from workbench_training.policy_lm import Engine
+    from workbench_training.token_rows import Row
+
+#: Settings of nodes that say how many steps they take at most.
+_STEPS = ("max_steps", "max_turns", "steps")
+
+LONGEST_CALL = 600.0  # seconds: a rollout waits for the whole batch that it is drawn in
+
+
+@dataclass
+class Role:
+    """A language model of the workflow that is trained: where it stands there, and how it is trained.
+
+    rewards: None where it earns what all earn. key: its name among the policies of this process. policy, engine: once
+    loaded.
+    """
+
+    name: str
+    address: str
+    spec: LMSpec
+    lm: HasWeights
+    lora: Lora | None
+    learning: Learning
+    rewards: Sequence[Part] | None = None
+    key: str = ""
+    policy: Policy = field(init=False)
+    engine: Engine = field(init=False)
+
+
+@dataclass
+class Played(Rollout):
+    """A rollout with what each role earned that has rewards of its own."""
+
+    by_role: dict[str, float | None] = field(default_factory=dict)
+
+
+def earned(rollout: Rollout, role: str = "") -> float | None:
+    """What a rollout earned, for a role with rewards of its own or for all."""
+    own = getattr(rollout, "by_role", {})
+    return own[role] if role in own else rollout.reward
+
+
+class StudySource:
+    """Rollouts from runs of the workflow under a study, and candidates as patches of its LMs."""
+
+    def __init__(self, study: Study, roles: Mapping[str, Role], rewards: Sequence[Part], guards: Guards, *,
+                 stages: Sequence[Stage] = (), merge: bool = True, race: bool = True):  # fmt: skip
+        """rewards: of all roles that have none of their own. stages: sorted by their starts. merge: one row for turns
+        that continue each other."""
+        self.stages = stages
+        self.study, self.roles, self.rewards, self.guards = study, roles, rewards, guards
+        self.merge, self.race = merge, race
+        self.observed = False  # states are what was seen last, not all that was said before
+        self.tree: Tree | None = None  # in place of runs that share nothing
+        self.largest_tokens, self.longest_seconds = 0.0, 0.0
+
+    async def rollouts(self, tasks: Sequence[Example], course: Course, step: int) -> list[list[Rollout]]:
+        study, workflow = self.study, self.workflow_at(step, course)
+        tokens, seconds = study.ledger.spent.tokens, study.ledger.seconds
+        runs = [
+            study.evaluate(workflow, tasks, traces=True, replica=k, draws=self.tree.draws(k) if self.tree else ())
+            for k in range(course.rollouts)
+        ]
+        found = await asyncio.gather(*runs, return_exceptions=True)
+        if errors := [e for e in found if isinstance(e, BaseException)]:
+            raise next((e for e in errors if not isinstance(e, BudgetSpent)), errors[0])
+        groups: list[list[Rollout]] = [
+            [Played(task, e.results[i], e.replica) for e in found if not isinstance(e, BaseException)]
+            for i, task in enumerate(tasks)
+        ]
+        await self._score([rollout for group in groups for rollout in group], self.at(step, "rewards") or self.rewards)
+        self.largest_tokens = max(self.largest_tokens, study.ledger.spent.tokens - tokens)
+        self.longest_seconds = max(self.longest_seconds, study.ledger.seconds - seconds)
+        return groups
+
+    def at(self, step: int, name: str) -> Any:
+        """A setting of the stage that a step is in; None where it has none."""
+        return next((getattr(stage, name) for stage in reversed(self.stages) if stage.start <= step), None)
+
+    async def _score(self, drawn: Sequence[Rollout], rewards: Sequence[Part]) -> None:
+        for rollout in drawn:
+            if rollout.result.failure == "unsupported" and "policy:" in (rollout.result.message or ""):
+                raise StoreError(
+                    f"the journal does not hold what the checkpoint was made from: {rollout.result.message}"
+                )
+        judge = self.study.lm("judge")
+        await score(drawn, rewards, self.guards, judge)
+        for role in self.roles.values():
+            if role.rewards is not None:
+                copies = [Rollout(r.example, r.result, r.replica) for r in drawn]
+                await score(copies, role.rewards, self.guards, judge)
+                for rollout, copy in zip(drawn, copies, strict=True):
+                    assert isinstance(rollout, Played)
+                    rollout.by_role[role.name] = copy.reward
+
+    def workflow_at(self, step: int, course: Course) -> Workflow:
+        """The workflow with the policies in place of its LMs, drawing at the training temperature."""
+        changes: dict[str, Any] = {}
+        for role in self.roles.values():
+            lm = {"model": f"policy:{role.key}@{step}", "temperature": role.learning.temperature, "attempts": 1,
+                  "timeout": max(LONGEST_CALL, role.spec.timeout)}  # fmt: skip
+            if role.spec.max_tokens:
+                lm["max_tokens"] = role.spec.max_tokens
+            if role.spec.concurrency:
+                lm["concurrency"] = role.spec.concurrency
+            changes[role.address] = lm
+        for address, key in _decoding(self.study.workflow.nodes, "nodes"):
+            changes[address] = self._heat_at(address) if key == "temperature" else 1.0
+        most = self.at(step, "max_steps")
+        if most is None and course.horizon:
+            most = course.horizon[min(step // course.horizon_steps, len(course.horizon) - 1)]
+        changes |= max_steps_of(self.study.workflow, most)
+        return self.study.workflow.patched(Patch(changes, note=f"rollouts of step {step + 1}"))
+
+    def _heat_at(self, address: str) -> float:
+        """The training temperature of the role whose node an address is in."""
+        own = [r for r in self.roles.values() if r.address != "lm" and address.startswith(r.address.removesuffix("lm"))]
+        shared = [r for r in self.roles.values() if r.address == "lm"]
+        return (own or shared or [*self.roles.values()])[0].learning.temperature
+
+    def rows(self, rollout: Rollout, step: int) -> list[Row]:
+        """The calls that policies answered, as rows of their roles."""
+        from workbench_training.token_rows import rows_of
+
+        trace, turn = rollout.result.trace, 0
+        steps: dict[str, list[dict[str, Any]]] = {name: [] for name in self.roles}
+        by_key = {role.key: name for name, role in self.roles.items()}
+        for span in trace.spans if trace else []:
+            for call in span.calls:
+                r = call.response
+                name = by_key.get(call.lm.removeprefix("policy:").rpartition("@")[0])
+                if (
+                    call.role == "task"
+                    and call.lm.startswith("policy:")
+                    and name is not None
+                    and r.token_ids is not None
+                ):
+                    steps[name].append({"agent": span.agent or span.node, "turn": turn, "prompt_ids": r.prompt_ids,
+                                        "token_ids": r.token_ids, "logprobs": r.logprobs, "text": r.text,
+                                        "truncated": r.finish == "length",
+                                        "step_reward": None if rollout.guarded else call.earned,
+                                        "anchor": state_of(span.agent or span.node, call) if self.observed else None})  # fmt: skip
+                    turn += 1
+        return [row for name, found in steps.items() for row in rows_of(
+            found, reward=earned(rollout, name), task=rollout.example.id, rollout=rollout.replica, version=step,
+            merge=self.merge, costs=rollout.costs, policy=name,
+        )]  # fmt: skip
+
+    def affords(self, course: Course, step: int) -> bool:
+        """Room for another step, and for a candidate after it: weights that nobody evaluates are worth nothing."""
+        study, rows = self.study, list(self.study.train)
+        drawn, workflow = min(course.tasks, len(rows)), self.workflow_at(step, course)
+        if self.tree is not None:
+            calls = drawn * self.tree.calls_of(workflow)
+        else:
+            calls = study.worst_calls(workflow, rows[:1]) * drawn * course.rollouts
+        best = study.best_evaluation
+        tokens = best.objectives["tokens"] * len(study.val) if best else 0.0
+        return (
+            study.remaining("calls") >= calls + study.worst_calls(study.workflow, study.val)
+            and study.remaining("tokens") >= 1.5 * self.largest_tokens + 1.2 * tokens
+            and study.remaining("minutes") * 60 >= 2 * self.longest_seconds
+        )
+
+    async def offer(self, folders: Path | Mapping[str, Path], step: int) -> float | None:
+        """Evaluate weights as one candidate: a folder for each role, or the folder of the only one."""
+        if not isinstance(folders, Mapping):
+            folders = dict.fromkeys(self.roles, folders)
+        patch = {role.address: _named(role, folders[name]) for name, role in self.roles.items()}
+        candidate = self.study.workflow.patched(Patch(patch, note=f"trained for {step} steps"))
+        if not self.study.affords(candidate):
+            return None
+        evaluation = await self.study.evaluate(candidate, race=self.race)
+        if sum(evaluation.failures.values()) == len(evaluation.results):
+            self.study.tell(f"the weights of step {step} failed on every row: {evaluation.results[0].message}")
+        for role in self.roles.values():
+            await self.study.evaluator.runtime.pool.release(lm_spec(candidate.get(role.address)))
+        return evaluation.score if evaluation.complete else 0.0
+
+
+def left_out(updates: float, of: str) -> str:
+    """What is told of updates that changed nothing."""
+    return f"{updates:.0f} updates of {of} were left out: their loss or gradient was not finite"
+
+
+def state_of(agent: str, call: CallRecord) -> str:
+    """The name of the state that an agent is in: that of the environment, if the node told one; else by the last message: what
+    a tool showed, or the question. (GiGPO's anchor states, arXiv 2505.10978, section 4.2, are observations; whole prompts
+    differ as soon as histories do.)"""
+    if call.state is not None:
+        return digest([agent, call.state])
+    return digest([agent, call.messages[-1].get("role"), call.messages[-1].get("content")])
+
+
+def max_steps_of(workflow: Workflow, most: int | None) -> dict[str, Any]:
+    """Changes that give this horizon to all nodes that take steps; none where it is None."""
+    return {} if most is None else dict.fromkeys(_horizons(workflow), most)
+
+
+def check_horizons(workflow: Workflow, horizons: Iterable[tuple[tuple[str | int, ...], int]]) -> None:
+    """Each horizon, with its place among the settings, must be one that some node takes. Raises SpecError."""
+    for place, most in horizons:
+        if not _horizons(workflow):
+            raise SpecError("no node of the workflow takes steps, so that a horizon has no effect", path=place,
+                            hint="An agent does, states, and tree_search. Leave it out, or add one of these.")  # fmt: skip
+        try:
+            workflow.patched(max_steps_of(workflow, most))
+        except SpecError as error:
+            raise SpecError(f"the horizon {most}: {error.message}", hint=error.hint, path=place) from None
+
+
+def _horizons(workflow: Workflow) -> list[str]:
+    """The addresses of the most steps that nodes take, those inside others too."""
+    found: list[str] = []
+
+    def walk(prefix: str, node: NodeKind) -> None:
+        fields = type(node.config).model_fields
+        found.extend(f"{prefix}.{name}" for name in _STEPS if name in fields)
+        for name, child in node.children().items():
+            walk(f"{prefix}.{name}", child)
+
+    for name, node in enabled(workflow).items():
+        walk(f"nodes.{name}", node)
+    return found
+
+
+def _named(role: Role, folder: Path) -> dict[str, Any]:
+    """The value of the role's LM that names these weights."""
+    changes: dict[str, Any] = role.spec.model_dump(exclude_defaults=True)
+    changes["extra"] = {k: v for k, v in role.spec.extra.items() if k != "revision"}
+    found = dict(role.lm.with_weights(str(folder.resolve())))
+    return {**changes, **found, "extra": {**changes["extra"], **found.get("extra", {})}}
+
+
+def differs(group: Sequence[Rollout]) -> bool:
+    """Whether a group teaches anything: two of its rollouts earned differently, for some role."""
+    roles = {"", *(name for r in group for name in getattr(r, "by_role", {}))}
+    return any(len({e for r in group if (e := earned(r, role)) is not None and math.isfinite(e)}) > 1 for role in roles)
+
+
+def _decoding(tree: Any, prefix: str) -> Iterator[tuple[str, str]]:
+    """(address, key) of every temperature and top_p that stands in the nodes."""
+    if isinstance(tree, Mapping):
+        for key, value in tree.items():
+            if key in ("temperature", "top_p") and isinstance(value, int | float):
+                yield f"{prefix}.{key}", key
+            elif key not in ("demos", "lm", "user"):  # a simulated user stays as it is
+                yield from _decoding(value, f"{prefix}.{key}")

@@ -1,0 +1,151 @@
+"""Records of what a policy did, token by token, and how calls of a trace become rows that training can use."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One sequence to learn from: a prompt, and what followed it.
+
+    token_ids: what followed, tokens of tools and users between the policy's turns included. mask: 1 for tokens that
+    the policy drew, 0 for others. logprobs: of the drawn tokens when they were drawn, 0.0 elsewhere. reward: that of
+    the rollout (for this agent), None where it could not be scored: such a row teaches nothing. step_reward: what
+    the step itself earned; None: the rollout's reward at its last step, 0 before. costs: of the whole rollout, by
+    name. anchor: equal for steps that began in the same state. policy, version: what drew the tokens.
+    """
+
+    prompt_ids: tuple[int, ...]
+    token_ids: tuple[int, ...]
+    mask: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    reward: float | None
+    task: str
+    rollout: int = 0
+    agent: str = ""
+    turn: int = 0
+    anchor: str | None = None
+    step_reward: float | None = None
+    costs: Mapping[str, float] = field(default_factory=dict)
+    version: int = 0
+    truncated: bool = False
+    text: str = ""
+    policy: str = ""
+
+    def __post_init__(self) -> None:
+        lengths = {len(self.token_ids), len(self.mask), len(self.logprobs)}
+        if len(lengths) > 1:
+            raise ValueError(f"token_ids, mask and logprobs of a row differ in length: {sorted(lengths)}")
+
+    @property
+    def drawn(self) -> int:
+        """Tokens that the policy drew."""
+        return sum(self.mask)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain JSON values; `Row(**row.as_dict())` gives an equal row."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Row:
+        lists = {"prompt_ids", "token_ids", "mask", "logprobs"}
+        plain: dict[str, Any] = {k: tuple(v) if k in lists else v for k, v in values.items()}
+        return cls(**plain)
+
+
+def anchor_of(prompt_ids: Sequence[int]) -> str:
+    """The name of a state: equal prompts are equal states."""
+    return hashlib.sha256(",".join(map(str, prompt_ids)).encode()).hexdigest()[:16]
+
+
+def rows_of(
+    steps: Iterable[Mapping[str, Any]], *, reward: float | Mapping[str, float] | None, task: str, rollout: int,
+    version: int, merge: bool = True, costs: Mapping[str, float] | None = None, policy: str = "",
+) -> list[Row]:  # fmt: skip
+    """The rows of one rollout. steps: `workbench.workflow.Trace.rollout`. reward: one for all, or one for each agent.
+
+    A step whose prompt begins with all tokens of the agent's row so far is appended to that row, with what stands
+    between (a tool's result, the next question) masked out. Any other step starts a row of its own: text is never
+    tokenized again to make it fit, so every row holds exactly the tokens that the policy saw and drew. merge: False
+    gives each step its own row, which step-level credit (GiGPO) needs. A step's `anchor` names the state that it was taken
+    in; without one, that is its whole prompt.
+    """
+    rows: list[Row] = []
+    last: dict[str, int] = {}  # the row that an agent wrote last
+    for step in steps:
+        agent = str(step["agent"])
+        earned = reward.get(agent) if isinstance(reward, Mapping) else reward
+        prompt, drawn = tuple(step["prompt_ids"] or ()), tuple(step["token_ids"])
+        logprobs = tuple(step["logprobs"] or (0.0,) * len(drawn))
+        index = last.get(agent) if merge else None
+        if index is not None:
+            row = rows[index]
+            so_far = row.prompt_ids + row.token_ids
+            if prompt[: len(so_far)] == so_far:
+                between = prompt[len(so_far) :]
+                rows[index] = Row(
+                    row.prompt_ids, row.token_ids + between + drawn, row.mask + (0,) * len(between) + (1,) * len(drawn),
+                    row.logprobs + (0.0,) * len(between) + logprobs, earned, task, rollout, agent, row.turn, row.anchor,
+                    None, costs or {}, version, bool(step.get("truncated")), row.text + str(step.get("text", "")), policy,
+                )  # fmt: skip
+                continue
+        last[agent] = len(rows)
+        rows.append(Row(
+            prompt, drawn, (1,) * len(drawn), logprobs, earned, task, rollout, agent, int(step["turn"]),
+            step.get("anchor") or anchor_of(prompt), None if merge else step.get("step_reward"), costs or {}, version,
+            bool(step.get("truncated")), str(step.get("text", "")), policy,
+        ))  # fmt: skip
+    return rows
+
+
+@dataclass
+class Batch:
+    """Rows as tensors: ids and attention (rows, width), and what belongs to the tokens after the prompts, aligned to
+    the right edge of the prompts: tokens, mask, sampled (rows, longest completion)."""
+
+    ids: Any
+    attention: Any
+    tokens: Any
+    mask: Any
+    sampled: Any
+    starts: Any  # (rows,): length of the prompt
+    prompts: Any  # (rows,): a number; rows with one number have one prompt
+
+    def part(self, indices: Sequence[int]) -> Batch:
+        """Some of the rows, without the padding that only the others needed."""
+        index = list(indices)
+        width = int(self.attention[index].sum(-1).max())
+        longest = max(1, width - int(self.starts[index].min()))
+        longest = min(longest, self.tokens.shape[1])
+        ids, attention = self.ids[index, :width], self.attention[index, :width]
+        tokens, mask, sampled = (t[index, :longest] for t in (self.tokens, self.mask, self.sampled))
+        return Batch(ids, attention, tokens, mask, sampled, self.starts[index], self.prompts[index])
+
+
+def collate(rows: Sequence[Row], device: Any = "cpu") -> Batch:
+    """Rows as one batch, filled up on the right, where no real token looks: padding changes nothing."""
+    import torch
+
+    width = max(len(r.prompt_ids) + len(r.token_ids) for r in rows)
+    longest = max(1, max(len(r.token_ids) for r in rows))
+    ids = torch.zeros((len(rows), width), dtype=torch.long)
+    attention = torch.zeros((len(rows), width), dtype=torch.long)
+    tokens = torch.zeros((len(rows), longest), dtype=torch.long)
+    mask = torch.zeros((len(rows), longest))
+    sampled = torch.zeros((len(rows), longest))
+    for i, row in enumerate(rows):
+        whole = row.prompt_ids + row.token_ids
+        ids[i, : len(whole)] = torch.tensor(whole)
+        attention[i, : len(whole)] = 1
+        n = len(row.token_ids)
+        tokens[i, :n] = torch.tensor(row.token_ids, dtype=torch.long)
+        mask[i, :n] = torch.tensor(row.mask, dtype=torch.float)
+        sampled[i, :n] = torch.tensor(row.logprobs)
+    starts = torch.tensor([len(r.prompt_ids) for r in rows])
+    known: dict[tuple[int, ...], int] = {}
+    prompts = torch.tensor([known.setdefault(tuple(r.prompt_ids), len(known)) for r in rows])
+    return Batch(*(t.to(device) for t in (ids, attention, tokens, mask, sampled, starts, prompts)))

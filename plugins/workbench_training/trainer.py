@@ -1,0 +1,334 @@
+"""The loop of training: draw rollouts, score them, compare them, change the weights; now and then offer a candidate.
+
+A run that was killed begins again at its first step: rollouts then come from the journal, so drawing costs nothing,
+and up to the last checkpoint no weight is computed either. From there on everything is computed as it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from workbench.errors import StoreError
+from workbench.task import Example
+from workbench_training.advantages import advantages, update_multipliers
+from workbench_training.curriculum import draw, visited
+from workbench_training.learner import Learner, devices
+from workbench_training.policy import Weights, last_checkpoint, write_checkpoint
+from workbench_training.rewards import Rollout
+from workbench_training.settings import Course
+from workbench_training.study_rollouts import differs, left_out
+from workbench_training.token_rows import Row
+
+PARTS = ("weights", "optimizer", "reference", "best")  # what a checkpoint may hold of a policy
+
+
+class Source(Protocol):
+    """Where rollouts come from, and where candidates go."""
+
+    async def rollouts(self, tasks: Sequence[Example], course: Course, step: int) -> list[list[Rollout]]:
+        """For each task its scored rollouts, drawn by the policy at version `step`."""
+        ...
+
+    def rows(self, rollout: Rollout, step: int) -> list[Row]: ...
+
+    def affords(self, course: Course, step: int) -> bool:
+        """Whether the budget allows another step, and a candidate after it."""
+        ...
+
+    async def offer(self, folders: Mapping[str, Path], step: int) -> float | None:
+        """Evaluate the weights of all policies as one candidate; its score on val, None where the budget does not
+        allow it."""
+        ...
+
+
+@dataclass
+class State:
+    """What training carries from step to step besides the weights; plain JSON values."""
+
+    step: int = 0
+    multipliers: dict[str, dict[str, float]] = field(default_factory=dict)  # by policy
+    replay: dict[str, list[list[dict[str, Any]]]] = field(default_factory=dict)  # by task: rows of successes
+    offered: dict[str, dict[str, str]] = field(default_factory=dict)  # by step: the folder of each policy's weights
+    best: float = -1.0
+    stale: int = 0  # candidates since the best one
+    last_reset: int = 0
+    kl: dict[str, float] = field(default_factory=dict)  # by policy
+    skipped: dict[str, int] = field(default_factory=dict)
+    order: list[int] = field(default_factory=list)  # what is left of this pass over the tasks
+    known: dict[str, list[float]] = field(default_factory=dict)  # by task: what the curriculum knows of it
+    rng: list[Any] = field(default_factory=list)
+    ended: bool = False  # by an alarm
+    samples: int = 0  # rollouts that were drawn
+    gpu_seconds: float = field(default=0.0, compare=False)  # of drawing and learning, by all devices together
+
+
+class Trainer:
+    """One training, of one policy or of several by name. `tell(message, **figures)` hears of each step, reset and
+    alarm; with several policies the figures of each bear its name."""
+
+    def __init__(self, learners: Learner | Mapping[str, Learner], source: Source, tasks: Sequence[Example], course: Course, folder: Path, *,
+                 weights: Path, seed: int = 0, at: Callable[[int], Awaitable[None] | None] = lambda version: None,
+                 rate: Callable[[int], float | None] = lambda step: None,
+                 tell: Callable[..., None] = lambda message, **figures: None):  # fmt: skip
+        """at: brings the engines to a version. rate: the learning rate at a step, None for the learners' own."""
+        self.learners = {"": learners} if isinstance(learners, Learner) else dict(learners)
+        self.source, self.tasks, self.course = source, tasks, course
+        self.folder, self.weights, self.at, self.rate, self.tell = folder, weights, at, rate, tell
+        self.state, self.seed, self.rng = State(), seed, random.Random(f"{seed}: order")
+        self.best_weights: dict[str, Weights] = {}
+        self.log: list[dict[str, float]] = []
+        self._offered: set[int] = set()  # by this process
+
+    async def train(self) -> None:
+        """Train until the steps or the budget end. Raises BudgetSpent only where the budget could not be foreseen."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        saved = last_checkpoint(self.folder)
+        ready = saved[0] if saved else 0
+        for step in range(self.course.steps):
+            if saved is not None and step == ready:
+                self._load(saved[1], saved[2])
+            if self.state.ended or self._limited() or not self.source.affords(self.course, step):
+                break
+            computed, begun = step >= ready, time.monotonic()
+            if computed:
+                synced = self.at(step)
+                if synced is not None:
+                    await synced
+            groups = await self._collect(step)
+            self.state.step = step + 1
+            if computed:
+                figures = await asyncio.to_thread(self._learn, groups, step)
+                self.log.append(figures)
+                silent = f"{figures['silent']:.0%} of the groups without differences"
+                self.tell(f"step {step + 1}: reward {figures['reward']:.3f}, {silent}", **figures)
+                skipped = sum(value for key, value in figures.items() if key.rpartition(".")[2] == "skipped")
+                if skipped:
+                    self.tell(left_out(skipped, f"step {step + 1}"), **figures)
+                self.state.ended = self._alarmed(figures, step)
+                self.state.gpu_seconds += (time.monotonic() - begun) * devices()
+            if (step + 1) % self.course.evaluate_every == 0:
+                await self._offer(computed, saved)
+            if computed and (step + 1) % self.course.save_every == 0:
+                self._save()
+        if saved is not None and self.state.step <= ready:  # all that the budget allowed had been done before the kill
+            self._load(saved[1], saved[2])
+        if self.state.step and self.state.step not in self._offered:
+            self._save()  # before its candidate: a clock may have ended it, and a resumed training must end here, too
+            await self._offer(True, saved)
+
+    def _limited(self) -> bool:
+        """Whether a ceiling of this training's own forbids another step."""
+        c, s = self.course, self.state
+        samples = s.samples + c.rollouts * min(c.tasks, len(self.tasks))
+        if c.samples is not None and samples > c.samples:
+            self.tell(f"training ends: {s.samples} samples of {c.samples} are drawn")
+        elif c.gpu_seconds is not None and s.gpu_seconds >= c.gpu_seconds:
+            self.tell(f"training ends: it took {s.gpu_seconds:.0f} GPU seconds of {c.gpu_seconds:g}")
+        else:
+            return False
+        return True
+
+    # Drawing
+
+    async def _collect(self, step: int) -> list[list[Rollout]]:
+        """Groups of rollouts; those that teach nothing are replaced as often as allowed (dynamic sampling)."""
+        groups = await self.source.rollouts(self._next_tasks(self.course.tasks), self.course, step)
+        self._visited(groups)
+        self.state.samples += sum(map(len, groups))
+        for _ in range(self.course.refill):
+            useful = [group for group in groups if differs(group)]
+            missing = self.course.tasks - len(useful)
+            most = self.state.samples + missing * self.course.rollouts
+            if missing <= 0 or most > (self.course.samples or most) or not self.source.affords(self.course, step):
+                break
+            others = self._others(missing, {group[0].example.id for group in groups})
+            found = await self.source.rollouts(others, self.course, step) if others else []
+            spare = [group for group in groups if not differs(group)]
+            self._visited(found)
+            self.state.samples += sum(map(len, found))
+            groups = [*useful, *found, *spare][: max(self.course.tasks, len(useful) + len(found))]
+        return groups
+
+    def _others(self, count: int, seen: set[str]) -> list[Example]:
+        """Rows in place of those whose rollouts teach nothing. Of few rows the next in order are mostly those of this step, so
+        there the others are drawn from."""
+        if len(self.tasks) >= 2 * self.course.tasks:
+            return [task for task in self._next_tasks(count) if task.id not in seen]
+        unseen = [task for task in self.tasks if task.id not in seen]
+        return self.rng.sample(unseen, min(count, len(unseen)))
+
+    def _visited(self, groups: list[list[Rollout]]) -> None:
+        """Tell the curriculum how often these rows were solved, by the metric; by the reward where there is none."""
+        if self.course.curriculum is None:
+            return
+        for group in groups:
+            found = [r.result.score if r.result.score is not None else r.reward for r in group]
+            scores = [min(max(score, 0.0), 1.0) for score in found if score is not None]
+            task = group[0].example.id
+            self.state.known[task] = visited(self.state.known.get(task), scores, self.course.curriculum)
+
+    def _next_tasks(self, count: int) -> list[Example]:
+        """The next rows of a pass over all of them, in an order drawn anew for each pass; or as the curriculum says."""
+        if self.course.curriculum is not None:
+            ids = [task.id for task in self.tasks]
+            return [self.tasks[i] for i in draw(self.rng, ids, self.state.known, count, self.course.curriculum)]
+        chosen: list[int] = []
+        while len(chosen) < min(count, len(self.tasks)):
+            if not self.state.order:
+                self.state.order = self.rng.sample(range(len(self.tasks)), len(self.tasks))
+            index = self.state.order.pop(0)
+            if index not in chosen:
+                chosen.append(index)
+        return [self.tasks[i] for i in chosen]
+
+    # Learning
+
+    def _learn(self, groups: list[list[Rollout]], step: int) -> dict[str, float]:
+        rows = [row for group in groups for row in self._rows_of_group(group, step)]
+        scored = [r for group in groups for r in group if r.reward is not None]
+        figures = {
+            "step": float(step), "rollouts": float(len(scored)), "rows": float(len(rows)),
+            "reward": sum(r.reward or 0.0 for r in scored) / max(1, len(scored)),
+            "silent": sum(not differs(group) for group in groups) / max(1, len(groups)),
+            "guarded": float(sum(bool(r.guarded) for r in scored)), "tokens": float(sum(r.drawn for r in rows)),
+        }  # fmt: skip
+        for name, learner in self.learners.items():
+            mine = [row for row in rows if row.policy == name and row.token_ids]
+            found = self._learn_one(name, learner, mine, step)
+            figures |= {_joined(name, key): value for key, value in found.items()}
+        return figures
+
+    def _learn_one(self, name: str, learner: Learner, rows: list[Row], step: int) -> dict[str, float]:
+        """Change one policy by its own rows."""
+        objective, figures = learner.objective, dict[str, float]()
+        weights, skipped = self.state.multipliers.get(name, {}), learner.skipped
+        if rows:
+            values = advantages(rows, objective, weights)
+            if values.any() or objective.beta:
+                figures |= learner.step(rows, values.tolist(), step, self.rate(step))
+        if objective.constraints:
+            weights = self.state.multipliers[name] = update_multipliers(weights, rows, objective.constraints)
+            figures |= {f"multiplier_{cost}": value for cost, value in weights.items()}
+        self.state.kl[name] = 0.9 * self.state.kl.get(name, 0.0) + 0.1 * figures.get("kl", 0.0)
+        self.state.skipped[name] = learner.skipped
+        if learner.skipped > skipped:
+            figures["skipped"] = float(learner.skipped - skipped)
+        return figures
+
+    def _rows_of_group(self, group: list[Rollout], step: int) -> list[Row]:
+        """Rows of a group. Where it all but fails, a stored success takes the place of its first rollout (ARPO); its
+        tokens keep the log-probabilities with which they were drawn, so that the ratio corrects for their age."""
+        made = [self.source.rows(rollout, step) for rollout in group]
+        if not self.course.replay or not group:
+            return [row for rows in made for row in rows]
+        rewards = [r.reward or 0.0 for r in group]
+        stored = self.state.replay.setdefault(group[0].example.id, [])
+        mean = sum(rewards) / len(rewards)
+        if stored and mean < 0.2 and max(rewards) - min(rewards) < 0.1:
+            chosen = random.Random(f"{self.seed}: replay {step}").choice(stored)
+            made[0] = [Row.from_dict({**row, "rollout": group[0].replica}) for row in chosen]
+        for rollout, rows in zip(group, made, strict=True):
+            if (rollout.reward or 0.0) > 0.1 and rows and all(row.version == step for row in rows):
+                stored.append([row.as_dict() for row in rows])
+        del stored[: -self.course.replay]
+        return [row for rows in made for row in rows]
+
+    def _alarmed(self, figures: dict[str, float], step: int) -> bool:
+        """Look for signs of collapse. True where training should end."""
+        found = [what for name in self.learners for what in self._signs(name, figures)]
+        if not found:
+            return False
+        self.tell(f"alarm at step {step + 1}: {'; '.join(found)}", **figures)
+        if self.course.on_alarm == "rollback" and self.best_weights:
+            for name, learner in self.learners.items():
+                learner.go_back(self.best_weights[name])
+            self.tell(f"step {step + 1}: back to the best weights")
+        return self.course.on_alarm == "stop"
+
+    def _signs(self, name: str, figures: Mapping[str, float]) -> list[str]:
+        (low, high), of = self.course.entropy, f" of {name}" if name else ""
+        entropy, kl, gap = (figures.get(_joined(name, key)) for key in ("entropy", "kl", "gap"))
+        found = []
+        if entropy is not None and not low <= entropy <= high:
+            found.append(f"entropy{of} {entropy:.3g} outside {low:g} to {high:g}")
+        if kl is not None and not kl <= self.course.kl:
+            found.append(f"divergence{of} {kl:.3g} above {self.course.kl:g}")
+        if gap is not None and not gap <= self.course.gap:
+            found.append(f"log-probabilities{of} of drawing and training differ by {gap:.3g}")
+        return found
+
+    # Candidates and checkpoints
+
+    async def _offer(self, computed: bool, saved: Any) -> None:
+        """Let the study evaluate the weights. A replayed step names the folder that it wrote the first time."""
+        key = str(self.state.step)
+        self._offered.add(self.state.step)
+        if computed:
+            folders = await asyncio.to_thread(self._write)
+        else:
+            known = saved[2]["state"]["offered"].get(key)
+            if known is None:
+                return
+            folders = {name: self.weights / folder for name, folder in known.items()}
+            if gone := [folder for folder in folders.values() if not folder.exists()]:
+                raise StoreError(f"the weights {gone[0]} of this run are gone; start a new run")
+        self.state.offered[key] = {name: folder.name for name, folder in folders.items()}
+        score = await self.source.offer(folders, self.state.step)
+        if not computed or score is None:
+            return
+        if score > self.state.best:
+            self.state.best, self.state.stale = score, 0
+            self.best_weights = {name: learner.snapshot() for name, learner in self.learners.items()}
+        else:
+            self.state.stale += 1
+        self._reset_reference()
+
+    def _write(self) -> dict[str, Path]:
+        return {name: learner.save(self.weights) for name, learner in self.learners.items()}
+
+    def _reset_reference(self) -> None:
+        """ProRL: a policy that stalls, or has moved far, becomes its own reference, with a fresh optimizer."""
+        c, s = self.course, self.state
+        due, kl = c.reset_after and s.step - s.last_reset >= c.reset_after, max(s.kl.values(), default=0.0)
+        if due and (s.stale >= c.reset_patience or kl > c.reset_kl):
+            why = f"{s.stale} candidates without a gain" if s.stale >= c.reset_patience else f"divergence {kl:.3g}"
+            s.last_reset, s.stale, s.kl = s.step, 0, {}
+            for learner in self.learners.values():
+                learner.reset_reference()
+                learner.renew()
+            self.tell(f"step {s.step}: the reference is reset ({why})", reset=s.step)
+
+    def _save(self) -> None:
+        self.state.rng = _plain(self.rng.getstate())
+        tensors = {
+            _joined(name, part): found
+            for name, learner in self.learners.items() for part, found in learner.tensors().items()
+        }  # fmt: skip
+        tensors |= {_joined(name, "best"): weights for name, weights in self.best_weights.items()}
+        write_checkpoint(self.folder, self.state.step, tensors, {"state": asdict(self.state)})
+
+    def _load(self, tensors: dict[str, Weights], saved: dict[str, Any]) -> None:
+        self.state = State(**saved["state"])
+        for name, learner in self.learners.items():
+            parts = {part: tensors[_joined(name, part)] for part in PARTS if _joined(name, part) in tensors}
+            learner.load(parts)
+            learner.skipped = self.state.skipped.get(name, 0)
+            if "best" in parts:
+                self.best_weights[name] = parts["best"]
+        version, numbers, gauss = self.state.rng
+        self.rng.setstate((version, tuple(numbers), gauss))
+
+
+def _joined(policy: str, name: str) -> str:
+    """A figure's or a tensor's name among those of several policies."""
+    return f"{policy}.{name}" if policy else name
+
+
+def _plain(state: tuple[Any, ...]) -> list[Any]:
+    return [state[0], list(state[1]), state[2]]

@@ -1,0 +1,129 @@
+"""A vLLM server of the run's own: started before the first rollout, stopped with the training, however that ends."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import shlex
+import shutil
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import aiohttp
+
+from workbench.distribution import pip_install
+from workbench.errors import PluginError
+from workbench_training.settings import Managed
+from workbench_training.vllm_engine import SyncError
+
+#: Ranks that vLLM allocates for (`--max-lora-rank`).
+RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+_PR_SET_PDEATHSIG = 1
+
+
+def check_command(settings: Managed) -> None:
+    """Raises PluginError where the server's program is not here."""
+    program = shlex.split(settings.command)[0]
+    if shutil.which(program) is None:
+        raise PluginError(f"there is no program '{program}' to start a server: {pip_install('vllm')}")
+
+
+class ManagedServer:
+    """`vllm serve` on a free port of this machine, with adapters that may be loaded while it runs.
+
+    log: the file that takes what it prints. adapters: how many policies draw from it; each needs two while it changes
+    its version. Where this process is killed, the server's first process is, too (on Linux); what that one has started must
+    see to itself, as vLLM's engine does.
+    """
+
+    def __init__(self, base: str, settings: Managed, log: Path, *, rank: int, adapters: int):
+        self.base, self.settings, self.log = base, settings, log
+        self.rank = next((r for r in RANKS if r >= rank), rank)
+        self.adapters = 2 * adapters
+        self.port = _free_port()
+        self._process: asyncio.subprocess.Process | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def arguments(self) -> list[str]:
+        return [
+            *shlex.split(self.settings.command), self.base, "--host", "127.0.0.1", "--port", str(self.port), "--enable-lora",
+            "--max-lora-rank", str(self.rank), "--max-loras", str(self.adapters), "--gpu-memory-utilization",
+            f"{self.settings.memory:g}", *self.settings.arguments,
+        ]  # fmt: skip
+
+    async def start(self) -> None:
+        """Start it, and wait until it is healthy. Raises SyncError with the end of what it printed."""
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        with self.log.open("ab") as out:
+            self._process = await asyncio.create_subprocess_exec(
+                *self.arguments(), stdin=asyncio.subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,
+                env=os.environ | {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True"}, preexec_fn=_die_with_parent(),
+            )  # fmt: skip
+        try:
+            async with asyncio.timeout(self.settings.start):
+                while not await self._healthy():
+                    if self._process.returncode is not None:
+                        raise SyncError(f"the server ended with exit code {self._process.returncode}{self._said()}")
+                    await asyncio.sleep(0.2)
+        except TimeoutError:
+            raise SyncError(f"the server is not ready after {self.settings.start:g} s{self._said()}") from None
+
+    async def _healthy(self) -> bool:
+        with suppress(aiohttp.ClientError, TimeoutError):
+            timeout = aiohttp.ClientTimeout(total=5)
+            async with aiohttp.ClientSession(timeout=timeout) as session, session.get(f"{self.url}/health") as answer:
+                return answer.status == 200
+        return False
+
+    def _said(self) -> str:
+        lines = self.log.read_text(errors="replace").splitlines()[-5:]
+        return f"; it said: {' | '.join(lines)}" if lines else f"; see {self.log}"
+
+    async def aclose(self) -> None:
+        """Ask it to end, and after 20 seconds make it."""
+        process = self._process
+        if process is None:
+            return
+        for how in (signal.SIGTERM, signal.SIGKILL):
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, how)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(process.wait(), 20)
+                break
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # what it left behind
+        self._process = None
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+def _die_with_parent():  # noqa: ANN202
+    """What a child does before it becomes the server; None where the system has no such thing."""
+    if not sys.platform.startswith("linux"):
+        return None
+    prctl = ctypes.CDLL(None).prctl  # looked up here: a forked child should do as little as it can
+
+    def ask() -> None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+    return ask
+
+
+def one_base(bases: Sequence[str]) -> str:
+    """The base that all policies share. Raises PluginError where they have several: a server has one."""
+    if len(set(bases)) > 1:
+        raise PluginError(f"a managed server draws for one base model, and there are {len(set(bases))}: "
+                          f"{', '.join(sorted(set(bases)))}")  # fmt: skip
+    return bases[0]

@@ -1,0 +1,85 @@
+"""What the model is asked: for an action, and for a judgement of a state; and how its answers are read."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from workbench.errors import NodeError
+from workbench.kit import plain_adapter as plain
+from workbench.kit.environment import Position
+from workbench.workflow import Field
+from workbench_tree_search.settings import TreeSearchConfig
+
+VERDICTS = {"success": 1.0, "on track": 0.5, "off track": 0.0}
+_JUDGE = """\
+You judge how far an agent has come with a task. Answer with one of:
+success: the task is done
+on track: it is not done, and what the agent did leads towards it
+off track: what the agent did does not lead towards it"""
+
+
+def action_messages(
+    config: TreeSearchConfig, help_text: str, inputs: Mapping[str, Any], path: Sequence[Position]
+) -> list[dict[str, str]]:
+    """Asks for the next action. path: positions from the start of the episode to where the agent stands."""
+    rules = [config.instructions.strip() or "Choose the next action.", "Answer with one action and nothing else."]
+    system = "\n".join([*rules, *([f"Actions: {help_text}"] if help_text else [])])
+    here = path[-1]
+    listed = [f"You can: {', '.join(here.hints)}"] if here.hints is not None else []
+    user = "\n".join([*_shown(config, inputs), *_told(config, path), *listed, "action:"])
+    return [{"role": "system", "content": system}, {"role": "user", "content": user}]
+
+
+def value_messages(
+    config: TreeSearchConfig, inputs: Mapping[str, Any], path: Sequence[Position]
+) -> list[dict[str, str]]:
+    """Asks for a judgement of the last position."""
+    system = "\n".join([_JUDGE, *([config.value_instructions.strip()] if config.value_instructions else [])])
+    user = "\n".join([*_shown(config, inputs), *_told(config, path), "judgement:"])
+    return [{"role": "system", "content": system}, {"role": "user", "content": user}]
+
+
+def _shown(config: TreeSearchConfig, inputs: Mapping[str, Any]) -> list[str]:
+    return [f"{name}: {plain.as_text(inputs[name])}" for name in config.show]
+
+
+def _told(config: TreeSearchConfig, path: Sequence[Position]) -> list[str]:
+    """The last observations, and the actions between them."""
+    lines = []
+    for i, position in enumerate(path[-1 - config.history :]):
+        if i and position.actions:
+            lines.append(f"action: {position.actions[-1]}")
+        text = position.observation
+        cut = text if len(text) <= config.observation_chars else f"{text[: config.observation_chars - 1]}…"
+        lines.append(f"observation: {cut}")
+    return lines
+
+
+def read_action(text: str, hints: Sequence[str] | None) -> str | None:
+    """The action of an answer; None where there is none, or none of those that can be done."""
+    body = re.sub(r"(?i)\A\s*action\s*:", "", text).strip()
+    if hints is None:
+        return body or None
+    if not hints:
+        return None
+    try:
+        return plain.convert(Field("action", str, tuple(hints)), body)[0]
+    except NodeError:
+        return None
+
+
+def read_verdict(text: str) -> float | None:
+    """1, 0.5 or 0; None for what is no judgement."""
+    body = re.sub(r"(?i)\A\s*judgement\s*:", "", text).strip()
+    try:
+        return VERDICTS[plain.convert(Field("judgement", str, tuple(VERDICTS)), body)[0]]
+    except NodeError:
+        return None
+
+
+def most_frequent(actions: Sequence[str], count: int) -> list[str]:
+    """The most frequent different actions; among equals the one said first."""
+    return [action for action, _ in Counter(actions).most_common(count)]

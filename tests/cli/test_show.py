@@ -1,0 +1,95 @@
+"""`workbench show`, `diff` and `export`: what a stored run tells."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from tests.helpers.planted import plant
+
+from workbench.cli import cli
+from workbench.errors import SpecError
+
+
+def test_an_export_says_what_it_wrote_and_leaves_no_empty_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from workbench.run import history
+
+    plant(tmp_path, lambda r: 0.3, {"random": {"trials": 1}}, calls=400)
+    database = ["--db", str(tmp_path / "run.db")]
+    file = tmp_path / "best.yaml"
+    done = CliRunner().invoke(cli, ["export", "last", "--out", str(file), *database])
+    assert done.output == f"wrote {file}\n" and file.is_file()
+    refuse = True
+
+    def exporter(workflow: object, out: Path) -> None:
+        out.mkdir(parents=True)
+        if refuse:
+            raise SpecError("not this one")
+        (out / "serve.sh").write_text("")
+
+    get = history.plugins().get
+    monkeypatch.setattr(history.plugins(), "get", lambda hook, name: exporter if name == "x" else get(hook, name))
+    words = ["export", "last", "--format", "x", "--out", str(tmp_path / "new" / "folder"), *database]
+    assert isinstance(CliRunner().invoke(cli, words).exception, SpecError)
+    assert not (tmp_path / "new").exists()
+    refuse = False
+    assert CliRunner().invoke(cli, words).output == f"wrote {tmp_path / 'new' / 'folder'}: serve.sh\n"
+
+
+def test_show_says_what_the_report_said(tmp_path: Path) -> None:
+    report, _ = plant(tmp_path, lambda r: 0.3, {"random": {"trials": 2}}, calls=400)
+    shown = CliRunner().invoke(cli, ["show", "--db", str(tmp_path / "run.db")])
+    assert shown.exit_code == 0, shown.output
+    for line in report.lines():
+        assert line in shown.output
+
+
+def test_show_names_the_failed_rows_with_what_they_said(tmp_path: Path) -> None:
+    plant(tmp_path, lambda r: 0.3, {"random": {"trials": 1}}, calls=400)
+    args = ["show", "--failures", "--db", str(tmp_path / "run.db")]
+    failed = json.loads(CliRunner().invoke(cli, [*args, "--json"]).output)["failures"]
+    assert len(failed) > 10 and all(f["inputs"]["text"].startswith("test ") for f in failed)
+    shown = CliRunner().invoke(cli, args).output
+    assert f'  {failed[0]["example"]}: {failed[0]["feedback"]}\n    text: "{failed[0]["inputs"]["text"]}"\n' in shown
+    with (tmp_path / "test.jsonl").open("a") as file:
+        file.write('{"text": "one more: a a-thing", "label": "a"}\n')
+    others = CliRunner().invoke(cli, [*args, "--json"])
+    assert others.exit_code == 0 and all(f["inputs"] is None for f in json.loads(others.output)["failures"])
+
+
+def test_show_of_an_eval_says_where_its_calls_are(tmp_path: Path) -> None:
+    from workbench.run import evaluate_file
+
+    lone = ["--db", str(tmp_path / "eval.db")]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps({"text": f"{i}", "label": "a"}) + "\n" for i in range(9)))
+    (tmp_path / "w.yaml").write_text(json.dumps({
+        "name": "one", "data": {"file": "rows.jsonl", "split": {"train": 3, "val": 3, "test": 3}}, "metric": "exact_match(label)", "budget": {"calls": 20},
+        "nodes": {"sort": {"predict": "text -> label"}}}))  # fmt: skip
+    found = evaluate_file(tmp_path / "w.yaml", "val", [], str(tmp_path / "eval.db"))
+    shown = CliRunner().invoke(cli, ["show", found["run"], *lone]).output
+    assert f"workbench show {found['run']} --calls 3" in shown and "candidates:" not in shown
+    assert "call " in CliRunner().invoke(cli, ["show", found["run"], "--calls", "3", *lone]).output
+
+
+def test_show_does_without_the_lines_of_a_report(tmp_path: Path) -> None:
+    """Reports of older versions are stored without them."""
+    from workbench.store import Store
+
+    plant(tmp_path, lambda r: 0.3, {"random": {"trials": 1}}, calls=400)
+    store = Store(tmp_path / "run.db")
+    store.execute("update runs set report = json_remove(report, '$.lines')")
+    store.close()
+    shown = CliRunner().invoke(cli, ["show", "--db", str(tmp_path / "run.db")])
+    assert shown.exit_code == 0 and "candidates:" in shown.output, shown.exception
+
+
+def test_what_was_written_out_but_not_changed_is_no_change(tmp_path: Path) -> None:
+    """The search sets a value that is in force anyway, beside one that helps."""
+    space = {"nodes.sort.samples": [1], "nodes.sort.instructions": ["Plain.", "Better."]}
+    report, _ = plant(tmp_path, lambda r: 0.9 if "Better" in str(r.messages[0]) else 0.2, {"random": {"trials": 6}},
+                      calls=500, search=space)  # fmt: skip
+    assert [c[0] for c in report.changes] == ["nodes.sort.instructions"]

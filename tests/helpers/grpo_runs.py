@@ -1,0 +1,107 @@
+"""Whole runs that train, for tests: the quickstart's task with few rows, what was offered and learned, and kills."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workbench.proof import Report
+from workbench.run import Options, optimize, resume
+from workbench_training.token_rows import Row
+
+WORKFLOWS = Path(__file__).parents[2] / "workflows"
+
+
+def needs_torch() -> None:
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    torch.set_num_threads(1)
+
+
+def write(folder: Path, *, lm: Any = "bundled/nano", optimizers: Any = None, budget: dict[str, Any] | None = None,
+          rows: tuple[int, int, int] = (16, 12, 20), **settings: Any) -> Path:  # fmt: skip
+    """The quickstart's task with few rows."""
+    folder.mkdir(parents=True, exist_ok=True)
+    train, val, test = rows
+    spec = {
+        "name": "tickets", "lm": lm, "metric": "exact_match(label)", "seed": 1,
+        "data": {"file": str(WORKFLOWS / "data/tickets.jsonl"), "split": {"train": train, "val": val, "test": test}},
+        "nodes": {"sort": {
+            "predict": "text -> label: Literal['billing', 'technical', 'shipping', 'returns', 'account']",
+            "instructions": "Sort the support ticket by topic.",
+        }},
+        "optimize": optimizers or [{"grpo": SMALL}], "budget": budget or {"calls": 1000}, **settings,
+    }  # fmt: skip
+    path = folder / "workflow.yaml"
+    path.write_text(json.dumps(spec), encoding="utf-8")
+    return path
+
+
+SMALL = {"course": {"steps": 4, "tasks": 4, "rollouts": 4, "evaluate_every": 2, "save_every": 1},
+         "learning": {"rate": 1e-3}}  # fmt: skip
+
+
+def run(folder: Path, *, again: bool = False, heard: list[Any] | None = None, **settings: Any) -> Report:
+    def listen(event: str, data: dict[str, Any]) -> None:
+        if heard is not None and event == "optimizer_told":
+            heard.append((data["message"], data["figures"]))
+
+    common: dict[str, Any] = {"database": folder / "run.db", "listener": listen,
+                              "options": Options(out=str(folder / "out.yaml"))}  # fmt: skip
+    return resume("last", **common) if again else optimize(write(folder, **settings), **common)
+
+
+def candidates(folder: Path) -> list[tuple[str, float | None]]:
+    """Names of trained weights, and scores on val, of the candidates that were offered."""
+    with sqlite3.connect(folder / "run.db") as db:
+        rows = db.execute(
+            "select c.tree, e.score from candidates c join evaluations e on e.run_id = c.run_id and "
+            "e.candidate = c.hash and e.split = 'val' order by c.seq"
+        ).fetchall()
+    found = []
+    for text, score in rows:
+        lm = json.loads(text).get("lm") or {}
+        place = (lm.get("extra") or {}).get("path", "") if isinstance(lm, dict) else ""
+        found.append((Path(place).name, score))
+    return found
+
+
+def learned_rows(monkeypatch: pytest.MonkeyPatch) -> list[Row]:
+    """All rows that trainings learn from, from now on."""
+    from workbench_training.learner import Learner
+
+    seen: list[Row] = []
+    real = Learner.step
+
+    def watched(self: Learner, rows: Any, *args: Any, **more: Any) -> dict[str, float]:
+        seen.extend(rows)
+        return real(self, rows, *args, **more)
+
+    monkeypatch.setattr(Learner, "step", watched)
+    return seen
+
+
+def calls_in(folder: Path) -> int:
+    try:
+        with sqlite3.connect(f"file:{folder}/run.db?mode=ro", uri=True, timeout=5) as db:
+            return db.execute("select count(*) from calls where lm like 'policy:%'").fetchone()[0]
+    except sqlite3.OperationalError:
+        return 0
+
+
+def kill_after(calls: int, job: subprocess.Popen[bytes], folder: Path, *, seconds: float) -> None:
+    """kill -9 as soon as so many calls of a policy are journalled, which must be so within these seconds."""
+    deadline = time.monotonic() + seconds
+    while calls_in(folder) < calls and job.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+    os.kill(job.pid, signal.SIGKILL)
+    job.wait()

@@ -1,0 +1,105 @@
+"""Worlds without a workflow for tests of training: a reward for a text, drawn from a tiny model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tests.helpers.tiny_lm import save
+from workbench.lm import Request
+from workbench.study import Result
+from workbench.task import Example
+from workbench.workflow import CallRecord, Span, Trace
+from workbench_training.learner import Learner
+from workbench_training.objective import Objective, make_objective
+from workbench_training.policy import Policy
+from workbench_training.policy_lm import LocalEngine
+from workbench_training.rewards import Rollout
+from workbench_training.settings import Course, Learning
+from workbench_training.token_rows import Row, rows_of
+from workbench_training.trainer import Trainer
+
+torch.set_num_threads(1)  # tiny models are slower with more, and tests share the cores
+
+Reward = Callable[[str], float]
+
+
+class TextSource:
+    """Rollouts of one call each: the prompt is the task's `text`, the reward a function of the answer."""
+
+    def __init__(self, engine: LocalEngine, reward: Reward, max_tokens: int = 8, seed: int = 0):
+        self.engine, self.reward, self.max_tokens, self.seed = engine, reward, max_tokens, seed
+        self.steps_left, self.drawn, self.offers = 10**9, list[tuple[int, str]](), list[tuple[int, Path]]()
+
+    async def rollouts(self, tasks: Sequence[Example], course: Course, step: int) -> list[list[Rollout]]:
+        async def one(task: Example, k: int) -> Rollout:
+            request = Request(({"role": "user", "content": task["text"]},), 1.0, self.max_tokens,
+                              replica=k + 1000 * self.seed)  # fmt: skip
+            response = await self.engine.complete(request)
+            self.drawn.append((step, response.text))
+            call = CallRecord(request.messages, response, "task", "m", False, 0.0)
+            trace = Trace(task.id, [Span("n", "N", {}, calls=[call])])
+            return Rollout(task, Result(task, 0.0, trace=trace), k, self.reward(response.text))
+
+        return [list(await asyncio.gather(*(one(task, k) for k in range(course.rollouts)))) for task in tasks]
+
+    def rows(self, rollout: Rollout, step: int) -> list[Row]:
+        assert rollout.result.trace is not None
+        return rows_of(rollout.result.trace.rollout, reward=rollout.reward, task=rollout.example.id,
+                       rollout=rollout.replica, version=step)  # fmt: skip
+
+    def affords(self, course: Course, step: int) -> bool:
+        self.steps_left -= 1
+        return self.steps_left >= 0
+
+    async def offer(self, folders: Mapping[str, Path], step: int) -> float | None:
+        self.offers.append((step, folders[""]))
+        return 0.0
+
+
+def bandit(folder: Path, reward: Reward, *, seed: int = 0, steps: int = 40, rate: float = 3e-3, tasks: int = 4,
+           objective: Objective | None = None, course: dict[str, Any] | None = None, crash: int | None = None,
+           checkpoints: str = "course", affords: int = 10**9, texts: str = "abcd", learning: dict[str, Any] | None = None,
+           world: type[TextSource] = TextSource, **more: Any) -> Trainer:  # fmt: skip
+    """Train a tiny model. crash: stop dead at this step, as a kill would. affords: steps that the budget allows. more:
+    for the trainer."""
+    base = folder / f"base{seed}"
+    if not base.exists():
+        save(base, seed)
+    policy = Policy(str(base), device="cpu", seed=seed)
+    engine = LocalEngine(policy.generator)
+    source = world(engine, reward, seed=seed)
+    source.steps_left = affords
+    learner = Learner(
+        policy, objective or make_objective("grpo"), Learning.model_validate({"rate": rate, **(learning or {})})
+    )
+    settings = Course.model_validate({"steps": steps, "tasks": tasks, "rollouts": 8, "evaluate_every": 1000,
+                                      "save_every": 1000, **(course or {})})  # fmt: skip
+    told: list[str] = []
+
+    def tell(message: str, **figures: Any) -> None:
+        told.append(message)
+        if crash is not None and message.startswith(f"step {crash}:"):
+            raise KeyboardInterrupt
+
+    trainer = Trainer(learner, source, [Example(str(i), {"text": c}) for i, c in enumerate(texts)], settings,
+                      folder / checkpoints, weights=folder / "weights", seed=seed, at=engine.at, tell=tell, **more)  # fmt: skip
+    trainer.told = told  # type: ignore[attr-defined]
+
+    async def run() -> None:
+        try:
+            await trainer.train()
+        finally:
+            await engine.aclose()
+
+    asyncio.run(run())
+    return trainer
+
+
+def sevens(text: str) -> float:
+    """The share of 7 among eight characters."""
+    return text[:8].count("7") / 8

@@ -1,0 +1,107 @@
+"""A ledger on a database of its own, and a language model that does what its caller says (no model is behind it)."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from workbench.errors import LMError
+from workbench.ledger import Ledger
+from workbench.lm import Request, Response
+from workbench.spec import BudgetSpec, LMSpec, lm_spec
+from workbench.store import Store
+
+
+class FakeLM:
+    """answer(request) gives a Response, an exception to raise, or an awaitable of either."""
+
+    identity = "fake"
+
+    def __init__(self, answer: Callable[[Request], Any] = lambda request: reply(), concurrency: int = 8):
+        self.answer, self.concurrency = answer, concurrency
+        self.requests: list[Request] = []
+        self.open = self.most = 0
+
+    async def complete(self, request: Request) -> Response:
+        self.requests.append(request)
+        self.open += 1
+        self.most = max(self.most, self.open)
+        try:
+            said = self.answer(request)
+            if inspect.isawaitable(said):
+                said = await said
+            if isinstance(said, BaseException):
+                raise said
+            return said
+        finally:
+            self.open -= 1
+
+    def price(self, prompt_tokens: int, completion_tokens: int) -> float | None:
+        return 1e-3 * prompt_tokens + 2e-3 * completion_tokens
+
+    async def aclose(self) -> None:
+        pass
+
+
+def reply(text: str = "yes", prompt: int = 5, completion: int = 1, **more: Any) -> Response:
+    return Response(text, prompt_tokens=prompt, completion_tokens=completion, **more)
+
+
+def ask(text: str = "hello", **settings: Any) -> Request:
+    return Request(({"role": "user", "content": text},), **{"max_tokens": 10, **settings})
+
+
+def spec(**settings: Any) -> LMSpec:
+    return lm_spec({"model": "openai/fake", **settings})
+
+
+@contextmanager
+def journal(path: Path, *, pauses: bool = False, **budget: Any) -> Iterator[Ledger]:
+    """The ledger of run 1 in a database; as of another process each time. Without pauses retries come at once."""
+    store = Store(path)
+    if store.row("select 1 from runs") is None:
+        store.execute("insert into runs (id, run, status, started, spec, options) values (1, 'r', '', '', '', '')")
+    ledger = Ledger(store, 1, BudgetSpec.model_validate(budget))
+    if not pauses:
+        ledger._pause = lambda attempt, error: 0.0
+    try:
+        yield ledger
+        ledger.close()
+    finally:
+        store.close()
+
+
+def run(course: Callable[[], Any]) -> Any:
+    """Run a coroutine function to its end, at most 20 s; it must leave no task behind."""
+
+    async def watched() -> Any:
+        result = await asyncio.wait_for(course(), 20)
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        assert not left, f"still running: {left}"
+        return result
+
+    return asyncio.run(watched())
+
+
+async def turns(n: int) -> None:
+    """Let everything else go on for n turns of the event loop."""
+    for _ in range(n):
+        await asyncio.sleep(0)
+
+
+def nothing_reserved(ledger: Ledger) -> bool:
+    left = ledger._reserved
+    return left.calls == left.tokens == 0 and abs(left.usd) < 1e-9
+
+
+def scripted(*outcomes: Any) -> FakeLM:
+    rest = list(outcomes)
+    return FakeLM(lambda request: rest.pop(0) if rest else reply())
+
+
+def failure(kind: str = "server", **more: Any) -> LMError:
+    return LMError(kind, f"planted {kind}", **more)

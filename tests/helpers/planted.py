@@ -1,0 +1,135 @@
+"""Planted problems: a simulated language model whose accuracy follows a known formula, so the optimum is known.
+
+Nothing here is a model. An answer is right if a number made of the request's hash lies below the skill, so every
+candidate has noise of its own, as a real one has; the same request always gets the same answer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import random
+import re
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from workbench.lm import LMPool, Request, Response
+from workbench.proof import Report
+from workbench.run import Options, optimize
+from workbench.store import Store
+
+LABELS = ("a", "b", "c", "d")
+Skill = Callable[[Request], float]
+
+
+class PlantedLM(LMPool):
+    """The only member of its own pool; right with the probability that `skill` says."""
+
+    identity, concurrency = "planted, no model", 8
+
+    def __init__(self, skill: Skill):
+        super().__init__()
+        self.skill, self.requests = skill, 0
+
+    def get(self, spec: Any) -> Any:
+        return self
+
+    async def complete(self, request: Request) -> Response:
+        self.requests += 1
+        question = str(request.messages[-1]["content"])
+        right = LABELS.index(question.split("-thing")[0][-1])
+        draw = random.Random(hashlib.sha256(request.key("planted").encode()).digest())
+        if draw.random() >= self.skill(request):
+            right = (right + draw.randrange(1, 4)) % 4
+        return Response(LABELS[right], "stop", sum(len(str(m["content"])) for m in request.messages), 1, 0.0)
+
+    def price(self, prompt_tokens: int, completion_tokens: int) -> float:
+        return 1e-6 * (prompt_tokens + completion_tokens)
+
+    async def aclose(self) -> None:
+        pass
+
+
+def demos_of(request: Request) -> list[str]:
+    """The inputs of the demos that a request shows."""
+    return [str(m["content"]) for m in request.messages if m["role"] == "user"][:-1]
+
+
+def topic(text: str) -> str:
+    found = re.search(r"topic\d+", text)
+    return found.group() if found else ""
+
+
+def plant(
+    folder: Path, skill: Skill, optimizer: Any, *, calls: int, seed: int = 0, rows: tuple[int, int, int] = (40, 24, 40),
+    **spec: Any,
+) -> tuple[Report, PlantedLM]:  # fmt: skip
+    """Run an optimizer (as written in a file) on a planted problem. Rows are about one of eight topics."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, count in zip(("train", "val", "test"), rows, strict=True):
+        draw = random.Random(f"{name}:{seed}")
+        made = [(draw.randrange(8), LABELS[i % 4]) for i in range(count)]
+        lines = [{"text": f"{name} {i} topic{t} word{t}: a {x}-thing", "label": x} for i, (t, x) in enumerate(made)]
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    file = folder / "workflow.yaml"
+    file.write_text(
+        json.dumps(
+            {
+                "name": "planted",
+                "lm": {"model": "openai/planted", "api_base": "http://127.0.0.1:9/v1"},
+                "data": {name: f"{name}.jsonl" for name in ("train", "val", "test")},
+                "metric": "exact_match(label)",
+                "nodes": {"sort": {"predict": f"text -> label: Literal{list(LABELS)}", "instructions": "Plain."}},
+                "optimize": [optimizer],
+                "budget": {"calls": calls},
+                "seed": seed,
+                **spec,
+            }  # fmt: skip
+        )
+    )
+    lm = PlantedLM(skill)
+    report = optimize(file, database=folder / "run.db", pool=lm, options=Options(out=str(folder / "out.yaml")))
+    assert report.status in ("finished", "budget"), report.error
+    assert lm.requests <= calls
+    return report, lm
+
+
+def true_skill(report: Report, skill: Skill, seed: int) -> float:
+    """The winner's accuracy by the formula, over fresh inputs of all topics: no noise of a test split."""
+    from workbench.workflow import enabled
+
+    node: Any = enabled(report.winner)["sort"]
+    draw = random.Random(f"true:{seed}")
+    rows = [{"text": f"new topic{t} word{t}: a {draw.choice(LABELS)}-thing"} for t in range(8)]
+    made = [Request(tuple(node._render(r)), **{k: v for k, v in node.settings.items() if v is not None}) for r in rows]
+    return sum(map(skill, made)) / len(made)
+
+
+def lower_bound(differences: list[float]) -> float:
+    """The lower end of the 95% interval of the mean, by Student's t."""
+    from scipy.stats import t
+
+    n = len(differences)
+    return statistics.mean(differences) - t.ppf(0.975, n - 1) * statistics.stdev(differences) / math.sqrt(n)
+
+
+def candidates(folder: Path) -> list[dict[str, Any]]:
+    """What each candidate's patch sets, in order."""
+    store = Store(folder / "run.db")
+    try:
+        rows = store.rows("select hash, patch, optimizer from candidates order by seq")
+        return [json.loads(r["patch"])["set"] for r in rows if r["patch"]]
+    finally:
+        store.close()
+
+
+def evaluations(folder: Path) -> list[Any]:
+    """The evaluations on val, in order."""
+    store = Store(folder / "run.db")
+    try:
+        return list(store.rows("select candidate, n, complete, score from evaluations where split = 'val' order by id"))
+    finally:
+        store.close()

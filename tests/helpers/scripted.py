@@ -1,0 +1,87 @@
+"""Runs nodes by the real runtime, ledger and store. No model is behind it: a function of the request answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from workbench.ledger import Ledger
+from workbench.lm import LMPool, Request, Response
+from workbench.runtime import Program, Runtime
+from workbench.spec import BudgetSpec, LMSpec, lm_spec
+from workbench.store import Store
+from workbench.task import Example
+from workbench.workflow import Outcome, Workflow, check_nodes, node_tree
+
+Say = Callable[[Request], str | Response]
+
+
+class Script(LMPool):
+    """A pool whose every member is the same function; it keeps the requests and the models they were sent to."""
+
+    identity, concurrency = "scripted, no model", 8
+
+    def __init__(self, say: Say):
+        super().__init__()
+        self.say, self.requests, self.models = say, list[Request](), list[str]()
+
+    def get(self, spec: LMSpec) -> Any:
+        self.models.append(spec.model)
+        return self
+
+    async def complete(self, request: Request) -> Response:
+        self.requests.append(request)
+        said = self.say(request)
+        return said if isinstance(said, Response) else Response(said, "stop", 5, 1, 0.0)
+
+    def price(self, prompt_tokens: int, completion_tokens: int) -> float:
+        return 0.0
+
+    async def aclose(self) -> None:
+        pass
+
+
+def make_workflow(nodes: dict[str, Any], folder: Path) -> Workflow:
+    """Nodes as they are written in a file, as a checked workflow."""
+
+    def fail(path: Any, message: str, hint: str | None) -> Exception:
+        return ValueError(f"{path}: {message} {hint}")
+
+    workflow = Workflow({"nodes": {name: node_tree(raw, fail) for name, raw in nodes.items()}}, folder)
+    check_nodes(workflow)
+    return workflow
+
+
+def run_rows(
+    workflow: Workflow, rows: Sequence[dict[str, Any]], script: Script, database: Path, calls: int = 1000
+) -> list[Outcome]:
+    """One outcome a row, one after the other, under the journal of a database."""
+
+    async def course() -> list[Outcome]:
+        store = Store(database)
+        store.execute(
+            "insert or ignore into runs (id, run, status, started, spec, options) values (1, 'r', '', '', '', '')"
+        )
+        ledger = Ledger(store, 1, BudgetSpec.model_validate({"calls": calls}))
+        spec = lm_spec({"model": "openai/scripted", "attempts": 1})
+        try:
+            program = Program(workflow, runtime := Runtime(ledger, spec, {}, script))
+            found = [await program.run(Example(str(i), row)) for i, row in enumerate(rows)]
+            await runtime.aclose()
+            return found
+        finally:
+            ledger.close()
+            store.close()
+
+    return asyncio.run(course())
+
+
+def run_node(
+    node: dict[str, Any], row: dict[str, Any], folder: Path, say: Say = lambda request: "yes"
+) -> tuple[Outcome, Script]:
+    """The outcome of a single node `n` on a single row, with a new journal, and what was asked."""
+    script = Script(say)
+    database = folder / f"run{len(list(folder.glob('run*.db')))}.db"
+    return run_rows(make_workflow({"n": node}, folder), [row], script, database)[0], script

@@ -1,0 +1,114 @@
+"""The dynamic batcher: what waits together is served together, and nobody waits for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from workbench.kit.batching import Batcher, seed_of
+from workbench.lm import Request
+
+
+def run(main):
+    return asyncio.run(asyncio.wait_for(main(), 10))
+
+
+def test_batches_and_keeps_the_order():
+    sizes = []
+
+    def work(items):
+        sizes.append(len(items))
+        time.sleep(0.02)
+        return [item * 2 for item in items]
+
+    async def main():
+        batcher = Batcher(work, max_batch=8)
+        results = await asyncio.gather(*[batcher.submit(n) for n in range(20)])
+        await batcher.aclose()
+        assert results == [n * 2 for n in range(20)]
+
+    run(main)
+    assert max(sizes) == 8 and len(sizes) <= 4
+
+
+def test_errors_reach_their_own_callers():
+    def work(items):
+        if "all" in items:
+            raise OSError("broken")
+        if "exit" in items:
+            raise SystemExit(3)
+        if "short" in items:
+            return []
+        return [ValueError(item) if item == "one" else item for item in items]
+
+    async def main():
+        batcher = Batcher(work, max_batch=4)
+        calls = batcher.submit("fine"), batcher.submit("one")
+        fine, bad = await asyncio.gather(*calls, return_exceptions=True)
+        assert fine == "fine" and isinstance(bad, ValueError)
+        with pytest.raises(OSError, match="broken"):
+            await batcher.submit("all")
+        with pytest.raises(RuntimeError, match="SystemExit"):
+            await batcher.submit("exit")
+        with pytest.raises(RuntimeError, match="1 items in a batch, but 0 results"):
+            await batcher.submit("short")
+        assert await batcher.submit("alive") == "alive"
+        await batcher.aclose()
+
+    run(main)
+
+
+def test_a_cancelled_call_is_not_served():
+    served, go = [], threading.Event()
+
+    def work(items):
+        served.extend(items)
+        go.wait(5)
+        return items
+
+    async def main():
+        batcher = Batcher(work, max_batch=1)
+        first = asyncio.create_task(batcher.submit("first"))
+        await asyncio.sleep(0.05)
+        waiting = asyncio.create_task(batcher.submit("waiting"))
+        last = asyncio.create_task(batcher.submit("last"))
+        await asyncio.sleep(0.01)
+        waiting.cancel()
+        first.cancel()  # runs already: its result is dropped
+        await asyncio.sleep(0.01)
+        go.set()
+        assert await last == "last"
+        await batcher.aclose()
+
+    run(main)
+    assert served == ["first", "last"]
+
+
+def test_closing_fails_what_waits_and_ends_the_thread():
+    before = threading.active_count()
+
+    async def main():
+        batcher = Batcher(lambda items: (time.sleep(0.1), items)[1], max_batch=1)
+        calls = [asyncio.create_task(batcher.submit(n)) for n in range(3)]
+        await asyncio.sleep(0.05)
+        await batcher.aclose()
+        results = await asyncio.gather(*calls, return_exceptions=True)
+        assert results[0] == 0
+        assert all(isinstance(result, RuntimeError) for result in results[1:])
+        with pytest.raises(RuntimeError, match="closed"):
+            await batcher.submit(1)
+        await batcher.aclose()
+
+    run(main)
+    assert threading.active_count() <= before + 1  # asyncio's own helper thread may linger
+
+
+def test_seeds():
+    def request(text, **values):
+        return Request(({"role": "user", "content": text},), **values)
+
+    assert seed_of(request("a")) == seed_of(request("a", max_tokens=9)) != seed_of(request("a", replica=1))
+    assert seed_of(request("a")) != seed_of(request("b \ud800"))

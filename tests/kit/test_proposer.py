@@ -1,0 +1,94 @@
+"""What proposers share: which prompts were in use."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.helpers.planted import PlantedLM, plant
+from tests.helpers.scripted import run_node
+
+from workbench import Optimizer, Study, Workflow
+from workbench.kit.proposer import Proposer, prompt_in_use
+from workbench.lm import Request, Response
+from workbench.run import Options, optimize
+from workbench.study import Result
+from workbench.task import Example
+
+LONG = "Read the text to its end, and then give the one word that it is about."
+
+
+def results(node: dict[str, Any], folder: Path, text: str = "some text") -> list[Result]:
+    def say(request: Request) -> str:
+        return "Mend it." if "Review the answer" in str(request.messages[0]["content"]) else "yes"
+
+    outcome, _ = run_node(node, {"text": text}, folder, say)
+    assert outcome.failure is None, outcome.message
+    return [Result(Example("0", {"text": text}), 0.0, trace=outcome.trace)]
+
+
+@pytest.mark.parametrize("prompt", [LONG, f"  {LONG}\nAnd more.", "Answer.", ""])
+def test_a_prompt_that_was_shown_is_in_use(prompt: str, tmp_path: Path) -> None:
+    found = results({"predict": "text -> answer", "instructions": prompt}, tmp_path)
+    assert prompt_in_use("nodes.n.instructions", prompt, found) == "n"
+    assert prompt_in_use("nodes.other.instructions", prompt, found) is None
+
+
+@pytest.mark.parametrize("prompt", [LONG, "Answer.", "text"])
+def test_a_short_prompt_is_not_found_within_a_line(prompt: str, tmp_path: Path) -> None:
+    node = {"predict": "text -> answer", "instructions": "Answer. In one word."}
+    found = results(node, tmp_path, text="No text? Answer. Then go.")
+    assert prompt_in_use("nodes.n.instructions", prompt, found) is None
+
+
+def test_what_improves_an_answer_is_in_use_below_its_node(tmp_path: Path) -> None:
+    of = {"predict": "text -> answer", "instructions": "Answer."}
+    node = {"reflect": of, "rounds": 1, "improve": "Mend all of it."}
+    found = results(node, tmp_path)
+    assert prompt_in_use("nodes.n.improve", "Mend all of it.", found) == "n"
+    assert prompt_in_use("nodes.n.of.instructions", "Answer.", found) == "n.of"
+    node["rounds"] = 0
+    assert prompt_in_use("nodes.n.improve", "Mend all of it.", results(node, tmp_path)) is None
+
+
+def test_an_empty_judge_of_a_vote_is_not_in_use(tmp_path: Path) -> None:
+    node = {"ensemble": {"predict": "text -> answer", "instructions": "Answer."}, "samples": 2, "judge": ""}
+    assert prompt_in_use("nodes.n.judge", "", results(node, tmp_path)) is None
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_what_the_file_says_of_the_role_holds_and_cut_answers_are_no_prompts(named: bool, tmp_path: Path) -> None:
+    asked: list[tuple[float, int]] = []
+
+    class Cutting(PlantedLM):
+        async def complete(self, request: Request) -> Response:
+            if "Rewrite" not in str(request.messages):
+                return await super().complete(request)
+            asked.append((request.temperature, request.max_tokens))
+            whole = "cut" not in str(request.messages)
+            text = "<prompt>\nSort with care.\n</prompt> and mo" if whole else "<prompt>\nSort with ca"
+            return Response(text, "length", 3, 1, 0.0)
+
+    class Asking(Optimizer):
+        async def optimize(self, study: Study) -> Workflow:
+            found = [
+                await Proposer(study).prompt([{"role": "user", "content": f"Rewrite, {how}."}])
+                for how in ("cut", "whole")
+            ]
+            assert found == [None, "Sort with care."]
+            return study.best
+
+    plant(tmp_path, lambda r: 0.5, {"random": {"trials": 1}}, calls=400)
+    file = tmp_path / "workflow.yaml"
+    if named:
+        role = {"model": "openai/planted", "api_base": "http://127.0.0.1:9/v1", "temperature": 0.1, "max_tokens": 4000}
+        file.write_text(json.dumps({**json.loads(file.read_text()), "roles": {"proposer": role}}))
+    told: list[str] = []
+    report = optimize(file, database=tmp_path / "two.db", pool=Cutting(lambda r: 0.5), optimizers=[("asking", Asking())],
+                      listener=lambda event, data: told.append(data["message"]) if event == "optimizer_told" else None,
+                      options=Options(out=str(tmp_path / "o.yaml")))  # fmt: skip
+    assert report.status == "finished", report.error
+    assert asked == [(0.1, 4000)] * 2 if named else [(0.8, 500)] * 2
+    assert len(told) == 1 and "roles: {proposer: {max_tokens: ...}}" in told[0]

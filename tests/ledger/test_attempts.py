@@ -1,0 +1,394 @@
+"""Attempts of a call: cancelled ones, failed ones, and a server that is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.helpers.journal import FakeLM, ask, failure, journal, nothing_reserved, reply, run, scripted, spec, turns
+
+from workbench.errors import BudgetSpent, LMError, ServerDead
+from workbench.failures import FailureKind
+from workbench.ledger import Ledger
+from workbench.ledger.ledger import DEAD_AFTER, LONGEST_WAIT
+from workbench.lm import Request, Response, estimate_tokens
+
+# Cancellation
+
+
+@pytest.mark.parametrize("where", ["in flight", "waiting for a slot", "between attempts", "while it is recorded"])
+def test_a_cancelled_call_leaves_no_reservation(where: str, tmp_path: Path) -> None:
+    async def hang(request: Request) -> Any:
+        if request.messages[0]["content"] == "cancelled" and where != "in flight":
+            return LMError("server", "down") if where == "between attempts" else reply()
+        await asyncio.sleep(3600)
+
+    lm = FakeLM(hang, concurrency=1 if where == "waiting for a slot" else 8)
+
+    async def course() -> tuple[int, int]:
+        with journal(tmp_path / "run.db", calls=9, tokens=5000, usd=5.0) as ledger:
+            ledger._pause = lambda attempt, error: 3600.0
+            other = asyncio.create_task(ledger.call(lm, ask("other"), "task", spec()))
+            await turns(5)
+            call = asyncio.create_task(ledger.call(lm, ask("cancelled"), "task", spec()))
+            await turns(1)
+            while where == "while it is recorded" and len(lm.requests) < 2:
+                await turns(1)
+            if where in ("in flight", "between attempts"):
+                await asyncio.sleep(0.03)
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            assert set(ledger._flying) == {ask("other").key("fake")}
+            assert ledger._reserved.prompt_tokens == estimate_tokens(ask("other").messages)
+            other.cancel()
+            await asyncio.gather(other, return_exceptions=True)
+            assert nothing_reserved(ledger) and not ledger._flying
+            sent = ledger.sent.calls
+        with journal(tmp_path / "run.db", calls=9) as ledger:
+            ledger.open()
+            assert ledger.sent.calls == sent == len(lm.requests), "all that left counts"
+            return sent, ledger.bill.unknown
+
+    sent, unknown = run(course)
+    assert (sent, unknown) == {
+        "in flight": (2, 2), "waiting for a slot": (1, 1), "between attempts": (2, 1), "while it is recorded": (2, 1),
+    }[where]  # fmt: skip
+
+
+def test_a_call_that_is_cancelled_while_it_is_recorded_takes_no_other_along(tmp_path: Path) -> None:
+    """Both answers wait for the same commit."""
+    gate = asyncio.Event()
+
+    async def wait(request: Request) -> Response:
+        await gate.wait()
+        return reply()
+
+    async def course() -> None:
+        with journal(tmp_path / "run.db", calls=9) as ledger:
+            tasks = [asyncio.create_task(ledger.call(FakeLM(wait), ask(x), "task", spec())) for x in "ab"]
+            await turns(5)
+            gate.set()
+            while ledger.spent.calls < 2:
+                await turns(1)
+            tasks[0].cancel()
+            assert (await tasks[1]).response == reply()
+            with pytest.raises(asyncio.CancelledError):
+                await tasks[0]
+            row = ledger.store.row("select count(*) from calls")
+            assert row is not None and row[0] == 2 and nothing_reserved(ledger)
+
+    run(course)
+
+
+def test_equal_requests_share_one_call_and_the_second_goes_on_if_the_first_is_cancelled(tmp_path: Path) -> None:
+    gate = asyncio.Event()
+
+    async def wait(request: Request) -> Response:
+        await gate.wait()
+        return reply()
+
+    lm = FakeLM(wait)
+
+    async def course() -> None:
+        with journal(tmp_path / "run.db", calls=9) as ledger:
+            tasks = [asyncio.create_task(ledger.call(lm, ask(), "task", spec())) for _ in range(4)]
+            await turns(5)
+            assert len(lm.requests) == 1
+            tasks[0].cancel()
+            await turns(5)
+            assert len(lm.requests) == 2, "one of the others took over, and only one"
+            gate.set()
+            settled = [await t for t in tasks[1:]]
+            assert {s.response.text for s in settled if s.response} == {"yes"}
+            assert sorted(s.cached for s in settled) == [False, True, True]
+            assert ledger.spent.calls == 1 and ledger.spent.cached == 2 and ledger.sent.calls == 2
+
+    run(course)
+
+
+# Attempts
+
+
+def test_attempts_are_counted_and_recorded(tmp_path: Path) -> None:
+    lm = scripted(failure(), failure("timeout"), reply(prompt=7, completion=3))
+
+    async def course() -> None:
+        with journal(tmp_path / "run.db", calls=9) as ledger:
+            settled = await ledger.call(lm, ask(), "judge", spec(attempts=4))
+            assert (settled.attempts, settled.cached, settled.error) == (3, False, None)
+            assert (ledger.spent.calls, ledger.retries, ledger.sent.calls) == (3, 2, 3)
+            assert (ledger.spent.prompt_tokens, ledger.by_role["judge"].completion_tokens) == (7, 3)
+            rows = list(ledger.store.rows("select outcome, message from attempts order by id"))
+            assert [tuple(r) for r in rows] == [("server", "planted server"), ("timeout", "planted timeout")]
+
+    run(course)
+
+
+@pytest.mark.parametrize(
+    ("kind", "billed"), [("timeout", True), ("broken", True), ("bad_body", True), ("connection", False), ("server", False), ("rate_limit", False)],
+)  # fmt: skip
+def test_the_worst_case_of_an_attempt_that_may_be_billed_counts_against_the_ceilings(
+    kind: str, billed: bool, tmp_path: Path
+) -> None:
+    """In this process and in a later one; what optimizers see of the budget knows nothing of it."""
+    prompt = estimate_tokens(ask().messages)
+    worst = FakeLM().price(prompt, 10) or 0.0
+
+    async def course() -> None:
+        with journal(tmp_path / "run.db", calls=9, usd=1.0) as ledger:
+            await ledger.call(scripted(failure(kind), reply(prompt=7, completion=3)), ask(), "task", spec(attempts=2))
+            answered, wasted = 7e-3 + 6e-3, billed * worst
+            for _ in range(2):
+                assert ledger.sent.usd == pytest.approx(answered + wasted) and ledger.spent.usd == pytest.approx(
+                    answered
+                )
+                assert ledger.sent.tokens == 10 + billed * (prompt + 10) and ledger.sent.calls == 2
+                assert ledger.summary()["maybe_usd"] == pytest.approx(wasted)
+                assert ledger.summary()["maybe_tokens"] == billed * (prompt + 10)
+                ledger._open = False
+                ledger.open()
+        with journal(tmp_path / "run.db", calls=9, usd=answered + worst + wasted - 1e-6) as ledger:
+            with pytest.raises(BudgetSpent):
+                await ledger.call(scripted(reply()), ask("other"), "task", spec())
+
+    run(course)
+
+
+def test_timeouts_use_up_a_ceiling_of_tokens(tmp_path: Path) -> None:
+    """Their answers may have been written: prompt and completion count, at worst."""
+    lm, worst = FakeLM(lambda request: failure("timeout")), estimate_tokens(ask().messages) + 10
+
+    async def course() -> None:
+        with journal(tmp_path / "run.db", tokens=4 * worst) as ledger:
+            with pytest.raises(BudgetSpent, match="tokens"):
+                for n in range(12):
+                    await ledger.call(lm, ask(f"{n:05}"), "task", spec(attempts=1))
+
+    run(course)
+    assert len(lm.requests) == 4
+
+
+@pytest.mark.parametrize(("kind", "requests"), [("server", 3), ("bad_body", 3), ("bad_request", 1), ("too_long", 1)])
+def test_only_what_may_mend_is_tried_again_and_the_end_is_journalled(kind: str, requests: int, tmp_path: Path) -> None:
+    lm = FakeLM(lambda request: failure(kind))
+
+    async def course() -> None:
+        for _ in range(2):  # again as another process: from the journal
+            with journal(tmp_path / "run.db", calls=9) as ledger:
+                settled = await ledger.call(lm, ask(), "task", spec(attempts=3))
+                assert settled.response is None and settled.error is not None
+                assert (settled.error.kind, str(settled.error)) == (kind, f"planted {kind}")
+                assert settled.attempts == ledger.spent.calls == ledger.sent.calls == requests
+                assert ledger.retries == requests - 1
+
+    run(course)
+    assert len(lm.requests) == requests
+
+
+def test_a_bug_of_a_provider_is_one_failed_call(tmp_path: Path) -> None:
+    async def course() -> None:
+        with journal(tmp_path / "run.db", calls=9) as ledger:
+            settled = await ledger.call(scripted(KeyError("choices")), ask(), "task", spec())
+            assert settled.error is not None and settled.error.kind == "provider"
+            assert "KeyError" in str(settled.error) and nothing_reserved(ledger)
+
+    run(course)
+
+
+def test_a_deadline_ends_an_attempt_whatever_it_does(tmp_path: Path) -> None:
+    async def drip(request: Request) -> Any:
+        while True:
+            await asyncio.sleep(0.005)
+
+    lm = FakeLM(drip)
+
+    async def course() -> None:
+        with journal(tmp_path / "run.db", calls=9) as ledger:
+            settled = await ledger.call(lm, ask(), "task", spec(attempts=2, timeout=0.05))
+            assert settled.error is not None and settled.error.kind == "timeout"
+            assert "0.05 s" in str(settled.error) and nothing_reserved(ledger)
+
+    run(course)
+    assert len(lm.requests) == 2 and lm.open == 0
+
+
+def test_pauses_double_and_follow_the_server_up_to_a_limit(tmp_path: Path) -> None:
+    with journal(tmp_path / "run.db", pauses=True) as ledger:
+        for attempt, asked, least in [
+            (1, None, 0.5), (2, None, 1.0), (4, None, 4.0), (1, 7.0, 7.0), (3, 0.0, 0.0), (1, -5.0, 0.5),
+            (1, 86400.0, LONGEST_WAIT),
+        ]:  # fmt: skip
+            for _ in range(20):
+                pause = ledger._pause(attempt, failure("rate_limit", retry_after=asked))
+                assert least <= pause <= least * 1.25
+        assert len({ledger._pause(1, None) for _ in range(9)}) > 1, "jitter keeps clients apart"
+
+
+@pytest.mark.parametrize("again", ["same process", "another process"])
+def test_attempts_that_the_budget_cut_short_are_counted_once(again: str, tmp_path: Path) -> None:
+    """The retry did not fit under what search may use; later (for the proof) the same call is asked again."""
+    lm = scripted(failure(), reply())
+
+    async def second(ledger: Ledger) -> None:
+        settled = await ledger.call(lm, ask(), "task", spec())
+        assert settled.attempts == 2 and ledger.spent.calls == ledger.sent.calls == len(lm.requests) == 2
+        assert ledger.retries == 1
+
+    async def course() -> None:
+        with journal(tmp_path / "run.db", calls=9) as ledger:
+            ledger.hold(calls=8)
+            with pytest.raises(BudgetSpent):
+                await ledger.call(lm, ask(), "task", spec())
+            assert ledger.spent.calls == 1
+            if again == "same process":
+                ledger.hold()
+                await second(ledger)
+        with journal(tmp_path / "run.db", calls=9) as ledger:
+            if again == "another process":
+                await second(ledger)
+        with journal(tmp_path / "run.db", calls=9) as ledger:  # a replay counts the same
+            await second(ledger)
+
+    run(course)
+
+
+def test_a_refused_key_is_not_journalled(tmp_path: Path) -> None:
+    lm = scripted(failure("auth", status=401), failure("auth", status=403))
+
+    async def course() -> None:
+        for refused in (1, 2):
+            with journal(tmp_path / "run.db", calls=3) as ledger:
+                with pytest.raises(LMError, match="planted auth"):
+                    await ledger.call(lm, ask(), "task", spec(attempts=4))
+                assert nothing_reserved(ledger)
+                assert len(lm.requests) == refused == ledger.spent.calls == ledger.sent.calls
+                assert ledger.store.row("select 1 from calls") is None
+        with journal(tmp_path / "run.db", calls=3) as ledger:  # the key was mended
+            settled = await ledger.call(lm, ask(), "task", spec(attempts=4))
+            assert settled.response is not None and settled.attempts == 3
+            with pytest.raises(BudgetSpent):
+                await ledger.call(lm, ask("more"), "task", spec())
+
+    run(course)
+
+
+# The server is gone
+
+
+@pytest.mark.parametrize(
+    ("attempts", "kind"),
+    [
+        (1, "connection"),
+        (3, "connection"),
+        *((1, str(kind)) for kind in FailureKind if kind.dead_server and kind != "connection"),
+    ],
+)
+def test_a_dead_server_stops_the_run_after_a_bounded_number_of_requests(
+    attempts: int, kind: str, tmp_path: Path
+) -> None:
+    alive, places = False, asyncio.Semaphore(1)
+
+    async def answer(request: Request) -> Any:
+        await turns(random.Random(str(request.messages)).randrange(4))
+        return reply() if alive else failure(kind)
+
+    lm = FakeLM(answer, concurrency=8)
+
+    at_once = 16  # examples under way, as an evaluation has them
+
+    async def one(ledger: Ledger, n: int) -> Any:
+        async with places:
+            return await ledger.call(lm, ask(str(n)), "task", spec(attempts=attempts))
+
+    async def course() -> None:
+        nonlocal alive, places
+        places = asyncio.Semaphore(at_once)
+        with journal(tmp_path / "run.db", calls=5000) as ledger:
+            outcomes = await asyncio.gather(*(one(ledger, n) for n in range(200)), return_exceptions=True)
+            dead = [o for o in outcomes if isinstance(o, ServerDead)]
+            assert len(outcomes) - len(dead) == DEAD_AFTER - 1, "those before the end were told their own failure"
+            assert len(lm.requests) <= (DEAD_AFTER + at_once) * attempts
+            assert f"planted {kind}" in str(dead[0]) and nothing_reserved(ledger)
+            ledger.store.flush()
+            assert ledger.store.row("select 1 from calls") is None, "what failed meanwhile is no lasting outcome"
+            sent = len(lm.requests)
+            with pytest.raises(ServerDead):
+                await one(ledger, 999)
+            assert len(lm.requests) == sent
+        alive = True
+        with journal(tmp_path / "run.db", calls=5000) as ledger:
+            for n in range(200):
+                settled = await one(ledger, n)
+                assert settled.response is not None, "a resumed run asks again"
+            assert ledger.spent.calls == ledger.sent.calls == len(lm.requests)
+
+    run(course)
+
+
+def test_an_answer_in_between_keeps_the_run_alive(tmp_path: Path) -> None:
+    async def course() -> None:
+        with journal(tmp_path / "run.db", calls=500) as ledger:
+            for n in range(4 * DEAD_AFTER):
+                lm = FakeLM(lambda request, n=n: failure("server") if n % DEAD_AFTER else reply())
+                await ledger.call(lm, ask(str(n)), "task", spec(attempts=1))
+            for n in range(2 * DEAD_AFTER):  # errors of the request say nothing about the server
+                await ledger.call(FakeLM(lambda r: failure("bad_request")), ask(f"bad {n}"), "task", spec(attempts=1))
+            row = ledger.store.row("select count(*) from calls")
+            assert row is not None and row[0] == 6 * DEAD_AFTER
+
+    run(course)
+
+
+def test_cancelled_requests_stay_on_the_bill_when_the_call_is_answered_later(tmp_path: Path) -> None:
+    async def answer(request: Request) -> Response:
+        if len(lm.requests) <= 3:
+            await asyncio.sleep(3600)
+        return reply(prompt=3, completion=2)
+
+    lm = FakeLM(answer)
+
+    async def course() -> None:
+        with journal(tmp_path / "run.db", calls=9, tokens=900) as ledger:
+            for _ in range(3):
+                call = asyncio.create_task(ledger.call(lm, ask(), "task", spec()))
+                await asyncio.sleep(0.02)
+                call.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await call
+            await ledger.call(lm, ask(), "task", spec())
+            worst = estimate_tokens(ask().messages) + ask().max_tokens
+            sent = ledger.sent
+            assert sent.calls == 4 and sent.prompt_tokens == 3 * worst + 3 and sent.completion_tokens == 2
+            bill = ledger.bill.as_dict()
+            assert bill["unknown"] == 3 and bill["maybe_tokens"] == 3 * worst and bill["failed"] == {}
+        with journal(tmp_path / "run.db", calls=9, tokens=900) as ledger:
+            ledger.open()
+            assert (ledger.sent.calls, ledger.sent.tokens) == (
+                sent.calls,
+                sent.tokens,
+            ) and ledger.bill.as_dict() == bill
+
+    run(course)
+
+
+def test_prompts_that_were_longer_than_estimated_raise_the_next_estimates(tmp_path: Path) -> None:
+    """A model that counts three times what the texts suggest: only the first requests can pass a ceiling by it."""
+    prompt = estimate_tokens(ask("word " * 40).messages)
+    lm = FakeLM(lambda request: reply(prompt=3 * prompt, completion=1))
+
+    async def course() -> None:
+        with journal(tmp_path / "run.db", tokens=10 * prompt) as ledger:
+            with pytest.raises(BudgetSpent, match="tokens"):
+                for n in range(9):
+                    await ledger.call(lm, ask("word " * 40, extra={"n": n}), "task", spec())
+            assert ledger.sent.tokens <= 10 * prompt and len(lm.requests) == 3, "a fourth would have brought it to 12"
+            other = FakeLM()
+            other.identity = "another"
+            await ledger.call(other, ask("x"), "task", spec())
+            assert len(other.requests) == 1, "each model has its own"
+
+    run(course)

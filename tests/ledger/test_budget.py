@@ -1,0 +1,253 @@
+"""The budget: no ceiling is passed, and nothing stays reserved."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from tests.helpers.journal import FakeLM, ask, journal, nothing_reserved, reply, run, spec, turns
+
+from workbench.errors import BudgetSpent, LMError, SpecError
+from workbench.ledger import Ledger, Spend
+from workbench.lm import Request, Response, estimate_tokens
+
+# The ceiling
+
+OUTCOMES = ("ok", "ok", "ok", "server", "rate_limit", "timeout", "bad_request", "bug", "hang", "refusal")
+
+
+@st.composite
+def calls(draw: st.DrawFn) -> dict[str, Any]:
+    return {
+        "outcomes": draw(st.lists(st.sampled_from(OUTCOMES), min_size=3, max_size=3)),
+        "prompt": draw(st.integers(0, 40)),
+        "max_tokens": draw(st.integers(1, 30)),
+        "share": draw(st.floats(0, 1)),  # of max_tokens that the answer takes
+        "begin": draw(st.integers(0, 6)),
+        "take": draw(st.integers(0, 5)),
+        "cancel": draw(st.one_of(st.none(), st.integers(0, 12))),
+        "twin": draw(st.booleans()),  # the same request twice
+    }
+
+
+@settings(
+    max_examples=60,
+    deadline=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=[HealthCheck.too_slow],
+)
+@given(
+    plan=st.lists(calls(), min_size=1, max_size=14),
+    ceiling=st.fixed_dictionaries(
+        {},
+        optional={"calls": st.integers(1, 20), "tokens": st.integers(1, 300), "usd": st.floats(0.001, 0.4)},
+    ),
+    hold=st.integers(0, 5),
+    attempts=st.integers(1, 3),
+    concurrency=st.integers(1, 6),
+)
+def test_no_interleaving_passes_a_ceiling_or_leaves_a_reservation(
+    plan: list[dict[str, Any]], ceiling: dict[str, Any], hold: int, attempts: int, concurrency: int
+) -> None:
+    """Any mix of answers, failures, retries, cancellations and equal requests, under any ceilings."""
+    used = Spend()  # what a bill would say, counted here and not by the ledger
+    worst = Spend()  # what is under way, at its worst, and what may be billed of attempts that timed out
+    passed: list[Spend] = []
+
+    def fits(total: Spend) -> bool:
+        limit = {what: value - (hold if what == "calls" else 0) for what, value in ceiling.items()}
+        return all(getattr(total, what) <= value + 1e-9 for what, value in limit.items())
+
+    def together() -> Spend:
+        return Spend(
+            used.calls, 0, used.prompt_tokens + worst.prompt_tokens,
+            used.completion_tokens + worst.completion_tokens, used.usd + worst.usd,
+        )  # fmt: skip
+
+    async def answer(request: Request) -> Any:
+        step = plan[request.extra["n"]]
+        prompt = estimate_tokens(request.messages)
+        most = lm.price(prompt, request.max_tokens) or 0.0
+        used.calls += 1
+        worst.prompt_tokens += prompt
+        worst.completion_tokens += request.max_tokens
+        worst.usd += most
+        if not fits(together()):
+            passed.append(together())  # an exception here would be one more failed call
+        try:
+            await turns(step["take"])
+            outcome = step["outcomes"].pop() if step["outcomes"] else "ok"
+            if outcome == "hang":
+                await asyncio.sleep(3600)
+            if outcome == "bug":
+                raise RuntimeError("a bug of the provider")
+            if outcome not in ("ok", "refusal"):
+                raise LMError(outcome, "planted")
+        except LMError as error:
+            kept = error.kind == "timeout"
+            worst.prompt_tokens -= prompt * (not kept)
+            worst.usd -= most * (not kept)
+            worst.completion_tokens -= request.max_tokens * (not kept)
+            raise
+        except BaseException:  # a deadline or a cancellation: which one, only the ledger knows
+            worst.prompt_tokens -= prompt
+            worst.completion_tokens -= request.max_tokens
+            worst.usd -= most
+            raise
+        worst.prompt_tokens -= prompt
+        worst.completion_tokens -= request.max_tokens
+        worst.usd -= most
+        completion = int(step["share"] * request.max_tokens)
+        used.prompt_tokens += prompt
+        used.completion_tokens += completion
+        used.usd += lm.price(prompt, completion) or 0.0
+        return reply("x", prompt, completion, finish="refusal" if outcome == "refusal" else "stop")
+
+    lm = FakeLM(answer, concurrency)
+
+    async def one(ledger: Ledger, n: int) -> None:
+        step = plan[n]
+        await turns(step["begin"])
+        request = ask("w" * step["prompt"], max_tokens=step["max_tokens"], extra={"n": n})
+        try:
+            await ledger.call(lm, request, "task", spec(attempts=attempts, timeout=0.03))
+        except BudgetSpent as error:
+            assert error.what in ceiling
+
+    async def course(ledger: Ledger) -> None:
+        numbers = [n for n, step in enumerate(plan) for _ in range(1 + step["twin"])]
+        tasks = [asyncio.create_task(one(ledger, n)) for n in numbers]
+        for turn in range(14):
+            await turns(1)
+            for n, task in zip(numbers, tasks, strict=True):
+                if plan[n]["cancel"] == turn:
+                    task.cancel()
+        for outcome in await asyncio.gather(*tasks, return_exceptions=True):
+            assert outcome is None or isinstance(outcome, asyncio.CancelledError), outcome
+
+    with tempfile.TemporaryDirectory() as folder, journal(Path(folder) / "run.db", **ceiling) as ledger:
+        ledger.hold(calls=hold)
+        run(lambda: course(ledger))
+        assert nothing_reserved(ledger) and not ledger._flying
+        assert not passed, (passed, ceiling)
+        assert ledger.sent.calls == used.calls
+        billed = ledger.store.row("select coalesce(sum(prompt_tokens), 0), coalesce(sum(usd), 0) from attempts "
+                                  "where outcome is null or outcome in ('timeout', 'broken', 'bad_body')")  # fmt: skip
+        assert billed is not None
+        assert ledger.sent.prompt_tokens == used.prompt_tokens + billed[0]
+        assert ledger.sent.completion_tokens == used.completion_tokens
+        assert ledger.sent.usd == pytest.approx(used.usd + billed[1])
+
+
+def test_the_ceiling_is_used_to_the_last_call(tmp_path: Path) -> None:
+    lm = FakeLM()
+
+    async def course() -> None:
+        with journal(tmp_path / "run.db", calls=5) as ledger:
+            for n in range(5):
+                await ledger.call(lm, ask(str(n)), "task", spec())
+            with pytest.raises(BudgetSpent, match="calls has a ceiling of 5; one more call could bring it to 6"):
+                await ledger.call(lm, ask("one more"), "task", spec())
+            await ledger.call(lm, ask("3"), "task", spec())  # from the journal: costs nothing
+            assert ledger.remaining() == 0 and ledger.spent.cached == 1
+
+    run(course)
+    assert len(lm.requests) == 5
+
+
+def test_what_is_held_for_the_proof_is_not_for_search(tmp_path: Path) -> None:
+    async def course() -> None:
+        with journal(tmp_path / "run.db", calls=5, tokens=10_000) as ledger:
+            ledger.hold(calls=3, tokens=9_900)
+            assert ledger.remaining() == 2 and ledger.remaining("tokens") == 100
+            assert ledger.remaining("usd") == float("inf")
+            for n in range(2):
+                await ledger.call(FakeLM(), ask(str(n)), "task", spec())
+            with pytest.raises(
+                BudgetSpent, match="ceiling of 5, 3 of it set aside for the proof; one more .* bring it to 3"
+            ):
+                await ledger.call(FakeLM(), ask("x"), "task", spec())
+            ledger.hold()
+            await ledger.call(FakeLM(), ask("x"), "task", spec())
+            assert ledger.remaining() == 2
+
+    run(course)
+
+
+def test_the_last_call_under_way_holds_its_place(tmp_path: Path) -> None:
+    """Two calls fit under the ceiling one after the other, by what they use; at the same time their worst does not."""
+    gate = asyncio.Event()
+
+    async def wait(request: Request) -> Response:
+        await gate.wait()
+        return reply(prompt=5, completion=1)
+
+    async def course() -> None:
+        with journal(tmp_path / "run.db", tokens=30) as ledger:
+            first = asyncio.create_task(ledger.call(FakeLM(wait), ask("a"), "task", spec()))
+            await turns(5)
+            assert ledger.remaining("tokens") < 20
+            with pytest.raises(BudgetSpent, match="tokens"):
+                await ledger.call(FakeLM(), ask("b", max_tokens=20), "task", spec())
+            gate.set()
+            await first
+            await ledger.call(FakeLM(), ask("b", max_tokens=19), "task", spec())
+            assert nothing_reserved(ledger)
+
+    run(course)
+
+
+def test_minutes_count_earlier_processes(tmp_path: Path) -> None:
+    async def course() -> None:
+        with journal(tmp_path / "run.db", minutes=1) as ledger:
+            ledger.earlier_seconds = 59.0
+            await ledger.call(FakeLM(), ask("a"), "task", spec())
+            assert 0 < ledger.remaining("minutes") <= 1 / 60
+            ledger.earlier_seconds = 61.0
+            with pytest.raises(BudgetSpent, match="minutes"):
+                await ledger.call(FakeLM(), ask("b"), "task", spec())
+            assert ledger.remaining("minutes") == 0
+
+    run(course)
+
+
+def test_dollars_need_a_price(tmp_path: Path) -> None:
+    class Unpriced(FakeLM):
+        def price(self, prompt_tokens: int, completion_tokens: int) -> None:
+            return None
+
+    async def course() -> None:
+        lm = Unpriced()
+        with journal(tmp_path / "run.db", usd=1.0) as ledger:
+            with pytest.raises(SpecError, match="price of fake is not known\n.*price: {input"):
+                await ledger.call(lm, ask(), "task", spec())
+            assert not lm.requests and nothing_reserved(ledger)
+        with journal(tmp_path / "other.db", calls=5) as ledger:
+            assert (await ledger.call(lm, ask(), "task", spec())).usd == 0.0
+
+    run(course)
+
+
+def test_estimates_are_cautious() -> None:
+    assert estimate_tokens(({"role": "user", "content": "x" * 300},)) == 104
+    assert estimate_tokens(({"role": "user", "content": "漢" * 300},)) >= 300, "a character of Chinese is a token"
+    assert estimate_tokens(({"role": "user", "content": "half \ud800"},)) > 4
+    called = {"role": "assistant", "content": None, "tool_calls": [{"function": {"arguments": "x" * 3000}}]}
+    assert estimate_tokens((called,)) > 1000
+
+
+def test_tools_are_part_of_the_worst_case(tmp_path: Path) -> None:
+    tool = {"type": "function", "function": {"name": "look", "description": "x" * 600}}
+
+    async def course() -> None:
+        with journal(tmp_path / "run.db", tokens=150) as ledger:
+            with pytest.raises(BudgetSpent, match="tokens"):
+                await ledger.call(FakeLM(), ask("a", tools=(tool,)), "task", spec())
+            await ledger.call(FakeLM(), ask("a"), "task", spec())
+
+    run(course)

@@ -1,0 +1,93 @@
+"""One rule of what is on this machine, of statuses, secrets and reasoning models, for all clients."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import sqlite3
+from types import SimpleNamespace
+
+import pytest
+
+from workbench.errors import LMError, NodeError
+from workbench.failures import FailureKind
+from workbench.lm import is_loopback, is_reasoning, kind_of_status, own_price, redacted
+
+
+@pytest.mark.parametrize(
+    "base",
+    ["http://127.0.0.1:8000/v1", "http://127.8.8.8", "http://localhost:1", "http://LOCALHOST/v1", "http://[::1]:9/v1",
+     "https://user:pw@127.0.0.1/v1", "http://[::ffff:127.0.0.1]/v1"],
+)  # fmt: skip
+def test_on_this_machine(base: str) -> None:
+    assert is_loopback(base)
+
+
+@pytest.mark.parametrize(
+    "base",
+    ["http://127.0.0.1.nip.io/v1", "http://127.evil.com/v1", "http://localhost.evil.com/v1", "http://localhost./v1",
+     "http://127.0.0.1@evil.com/v1", "http://10.0.0.1/v1", "http://0.0.0.0/v1", "http://[::ffff:10.0.0.1]/v1",
+     "https://api.openai.com/v1", "", None, "127.0.0.1", "http://[::1/v1"],
+)  # fmt: skip
+def test_not_on_this_machine(base: str | None) -> None:
+    """What costs nothing is decided by this, so a name that only begins with 127. must not pass."""
+    assert not is_loopback(base)
+
+
+def test_statuses() -> None:
+    found = {s: str(kind_of_status(s)) for s in (400, 401, 402, 403, 404, 408, 413, 422, 429, 500, 503, 529)}
+    assert found == {
+        400: "bad_request", 401: "auth", 402: "auth", 403: "auth", 404: "bad_request", 408: "timeout", 413: "too_long",
+        422: "bad_request", 429: "rate_limit", 500: "server", 503: "server", 529: "server",
+    }  # fmt: skip
+
+
+def test_secrets_do_not_stand_in_error_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "sk-canary+0123/abc")
+    monkeypatch.setenv("MINE", "my-own-secret")
+    said = "sk-canary+0123/abc sk-canary%2B0123%2Fabc c2stY2FuYXJ5KzAxMjMvYWJj my-own-secret in-a-header short"
+    assert redacted(said, "MINE", {"X": "in-a-header", "Y": "short"}) == "*** *** *** *** *** short"
+
+
+def test_reasoning_models_and_prices() -> None:
+    assert is_reasoning("openai/o3-mini") and is_reasoning("gpt-5.1") and not is_reasoning("gpt-5-chat-latest")
+    assert own_price(None) is None
+    assert own_price({"input": 1, "output": 2}) == own_price(SimpleNamespace(input=1.0, output=2.0)) == (1e-6, 2e-6)
+
+
+# Kinds of failure
+
+PROPERTIES = {  # as the four sets had them before: retryable, maybe_billed, infrastructure, dead_server
+    "rate_limit": (1, 0, 1, 1), "server": (1, 0, 1, 1), "connection": (1, 0, 1, 1), "broken": (1, 1, 1, 1),
+    "timeout": (1, 1, 1, 1), "bad_body": (1, 1, 1, 1), "provider": (0, 0, 1, 1), "auth": (0, 0, 1, 0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [*map(str, FailureKind), "of_a_plugin"])
+def test_what_follows_from_a_kind(kind: str) -> None:
+    found = FailureKind(kind)
+    now = found.retryable, found.maybe_billed, found.infrastructure, found.dead_server
+    assert tuple(map(int, now)) == PROPERTIES.get(kind, (0, 0, 0, 0))
+    assert LMError(kind, "").retryable == bool(now[0]) and NodeError(kind, "").kind == kind
+
+
+@pytest.mark.parametrize("kind", ["timeout", "of_a_plugin"])
+def test_a_kind_is_its_text(kind: str) -> None:
+    """Databases, reports and comparisons see what they always saw."""
+    found = FailureKind(kind)
+    assert found == kind and {kind: 1}[found] == 1 and f"{found}" == str(found) == kind
+    assert json.dumps({found: found}) == json.dumps({kind: kind})
+    assert sqlite3.connect(":memory:").execute("select ?, typeof(?)", (found, found)).fetchone() == (kind, "text")
+    assert pickle.loads(pickle.dumps(found)) == kind
+
+
+def test_every_kind_that_is_raised_is_listed() -> None:
+    import re
+    from pathlib import Path
+
+    root = Path(__file__).parents[2]
+    raised = {
+        kind for folder in ("core", "plugins") for path in (root / folder).rglob("*.py")
+        for kind in re.findall(r'(?:LMError|NodeError)\(\s*"([a-z_]+)"', path.read_text(encoding="utf-8"))
+    }  # fmt: skip
+    assert len(raised) > 15 and raised <= set(map(str, FailureKind))

@@ -1,0 +1,216 @@
+"""The bridge to dspy.LM and LiteLLM: typed outcomes, and no second retry layer, in both of DSPy's engines."""
+
+from __future__ import annotations
+
+import asyncio
+import email.utils
+import subprocess
+import sys
+import time
+import warnings
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.helpers.lm_faults import ChatServer
+
+from workbench.errors import LMError, SpecError
+from workbench.lm import LM, Request, Response
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # raised while dspy and its dependencies are imported
+    from workbench_litellm import provider
+
+# LiteLLM warns about its own pydantic models, and about an event loop that its import looks for.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Item .* on TypedDict class:UserWarning"),
+    pytest.mark.filterwarnings("ignore:Pydantic serializer warnings:UserWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:litellm.*"),
+    pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecatedSince20"),
+]
+HELLO = Request(({"role": "system", "content": "Be kind."}, {"role": "user", "content": "hello there"}))
+
+
+def settings(model: str = "litellm/openai/local", **values: Any) -> Any:
+    defaults = {"api_base": None, "api_key_env": None, "timeout": 5.0, "concurrency": None, "price": None}
+    return SimpleNamespace(model=model, **({"extra": {}} | defaults | values))
+
+
+def ask(server: ChatServer, engine: str, request: Request = HELLO, **values: Any) -> Response:
+    lm = provider.anything("", settings(api_base=server.base, extra={"engine": engine}, **values))
+
+    async def run() -> Response:
+        try:
+            return await lm.complete(request)
+        finally:
+            await lm.aclose()
+            await asyncio.sleep(0)
+
+    return asyncio.run(run())
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quiet_import():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import litellm  # noqa: F401  # slow and noisy, so once, here
+
+
+@pytest.mark.parametrize("engine", ["lm15", "litellm"])
+def test_answers_once(engine):
+    with ChatServer() as server:
+        response = ask(server, engine)
+        assert response == Response("hello there", "stop", 11, 7, usd=0.0)
+        assert server.requests == 1
+        assert server.bodies[0]["temperature"] == 0.0
+    assert isinstance(provider.anything("", settings(api_base=server.base)), LM)
+
+
+FAULTS = {
+    "429": "rate_limit", "500": "server", "503": "server", "400": "bad_request", "404": "bad_request",
+    "422": "bad_request", "401": "auth", "403": "auth", "reset": "broken", "drop": "broken",
+    "truncated": "bad_body", "html": "bad_body", "badutf8": "bad_body", "list": "bad_body",
+    "error200": "server", "gateway": "server", "deep": "bad_body",
+}  # fmt: skip
+#: LiteLLM makes a 500 of an answer that is no object, a 422 of an error sent with status 200.
+LITELLM = {"list": "server", "error200": "bad_request", "gateway": "rate_limit"}
+
+
+@pytest.mark.parametrize("engine", ["lm15", "litellm"])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_every_fault_is_one_typed_error_after_one_request(fault, engine):
+    with ChatServer(fault) as server, pytest.raises(LMError) as caught:
+        ask(server, engine)
+    assert server.requests == 1, "no retry layer but the ledger's"
+    assert caught.value.kind == ((LITELLM.get(fault) if engine == "litellm" else None) or FAULTS[fault])
+    if fault.isdigit():
+        assert caught.value.status == int(fault) and f"injected {fault}" in str(caught.value)
+
+
+@pytest.mark.parametrize("engine", ["lm15", "litellm"])
+def test_a_refused_connection_is_none_that_broke_off(engine):
+    with pytest.raises(LMError) as caught:
+        ask(SimpleNamespace(base="http://127.0.0.1:9/v1"), engine)  # type: ignore[arg-type]
+    assert caught.value.kind == "connection"
+
+
+@pytest.mark.parametrize("engine", ["lm15", "litellm"])
+@pytest.mark.parametrize(
+    ("fault", "finish", "text"),
+    [("empty", "empty", ""), ("null", "empty", ""), ("blank", "empty", " \n"), ("length", "length", "cut sh"),
+     ("filter", "refusal", ""), ("surrogate", "stop", "bad ? half")],
+)  # fmt: skip
+def test_typed_outcomes(fault, finish, text, engine):
+    with ChatServer(fault) as server:
+        response = ask(server, engine)
+    assert (response.finish, response.text) == (finish, text)
+    assert (response.prompt_tokens, response.completion_tokens) == (11, 7)
+
+
+@pytest.mark.parametrize("engine", ["lm15", "litellm"])
+def test_usage_tools_logprobs(engine):
+    with ChatServer("nousage") as server:
+        response = ask(server, engine)
+        assert response.estimated and response.prompt_tokens > 0 and response.completion_tokens == 7
+    with ChatServer("tools") as server:
+        assert ask(server, engine).tool_calls == ({"id": "c1", "name": "look", "arguments": {"x": 1}},)
+    with ChatServer("badtools") as server:
+        assert ask(server, engine).tool_calls[0]["arguments"] == '{"x": '
+    with ChatServer("logprobs") as server:
+        assert ask(server, engine, Request(HELLO.messages, logprobs=True)).logprobs == (-0.5, -1.5)
+
+
+def test_refusals_are_seen_by_the_native_engine():
+    with ChatServer("refusal") as server:
+        response = ask(server, "lm15")
+    assert (response.finish, response.text) == ("refusal", "I can't help with that.")
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high"),
+    [("2", 2, 2), ("3600", 3600, 3600), ("soon", None, None), ("-5", None, None),
+     ("in 300 s", 250, 301)],
+    ids=["seconds", "hour", "words", "negative", "date"],
+)  # fmt: skip
+def test_retry_after(value, low, high):
+    if value == "in 300 s":  # counted from here: other tests come first
+        value = email.utils.formatdate(time.time() + 300, usegmt=True)
+    with ChatServer("429", retry_after=value) as server, pytest.raises(LMError) as caught:
+        ask(server, "lm15")
+    found = caught.value.retry_after
+    assert found is None if low is None else found is not None and low <= found <= high
+
+
+def test_long_prompts():
+    error = {"message": "maximum context length is 8192", "code": "context_length_exceeded"}
+    with ChatServer("400", **error) as server:
+        with pytest.raises(LMError) as caught:
+            ask(server, "lm15")
+    assert caught.value.kind == "too_long"
+
+
+def test_hanging_server_can_be_cancelled():
+    with ChatServer("slowloris") as server, pytest.raises(TimeoutError):
+
+        async def run() -> None:
+            lm = provider.anything("", settings(api_base=server.base, extra={"engine": "lm15"}))
+            try:
+                async with asyncio.timeout(0.5):
+                    await lm.complete(HELLO)
+            finally:
+                await lm.aclose()
+
+        asyncio.run(run())
+
+
+def test_keys(monkeypatch):
+    key = "sk-canary-0123456789"
+    monkeypatch.setenv("MY_API_KEY", key)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-other-0123456789")
+    with ChatServer("401", message=f"bad key {key}") as server:
+        with pytest.raises(LMError) as caught:
+            ask(server, "lm15", api_key_env="MY_API_KEY")
+        assert server.headers[0]["Authorization"] == f"Bearer {key}"
+        assert "canary" not in str(caught.value) and "***" in str(caught.value)
+        with pytest.raises(LMError):
+            ask(server, "lm15")
+        assert "sk-other" not in str(server.headers[1]), "no default key to an address from a workflow file"
+        with pytest.raises(LMError, match="NO_SUCH_VARIABLE") as caught:
+            ask(server, "lm15", api_key_env="NO_SUCH_VARIABLE")
+        assert caught.value.kind == "auth" and server.requests == 2
+
+
+def test_names_identity_and_price():
+    lm = provider.anything("claude-sonnet-4-5", settings("anthropic/claude-sonnet-4-5"))
+    assert lm.identity == "anthropic/claude-sonnet-4-5@default"
+    assert provider.anything("", settings("litellm:gemini/x")).model == "gemini/x"
+    assert lm.price(1_000_000, 1_000_000) == pytest.approx(18.0)
+    assert provider.anything("", settings("x/y", price={"input": 1, "output": 2})).price(10**6, 10**6) == 3.0
+    assert provider.anything("", settings("x/y", api_base="https://h.example.org/v1")).price(1, 1) is None
+    assert "secret" not in provider.anything("", settings("x/y", api_base="https://u:secret@h/v1?k=secret")).identity
+    with pytest.raises(SpecError, match="names no provider"):
+        provider.anything("", settings("gpt"))
+
+
+def test_registering_imports_neither_dspy_nor_litellm():
+    code = "import sys, workbench_litellm; assert not {'dspy', 'litellm'} & sys.modules.keys()"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_the_prefixes_read_from_litellms_source_are_those_that_it_knows() -> None:
+    import litellm
+
+    assert provider.anything.providers() == {str(getattr(n, "value", n)) for n in litellm.provider_list}
+
+
+@pytest.mark.parametrize("engine", ["lm15", "litellm"])
+def test_a_fixed_seed_does_not_make_replicas_the_same_draw(engine: str) -> None:
+    with ChatServer() as server:
+        ask(server, engine, Request(HELLO.messages, replica=3, extra={"seed": 5}))
+        ask(server, engine, Request(HELLO.messages, extra={"seed": 5}))
+        assert [body.get("seed") for body in server.bodies] == [8, 5]
+
+
+def test_settings_of_the_request_are_refused_among_extra() -> None:
+    with pytest.raises(SpecError, match="'temperature' cannot be set"):
+        provider.anything("", settings(extra={"temperature": 0.1}))

@@ -1,0 +1,140 @@
+"""The bridge to `llm`, with models registered in its own plugin manager."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from workbench.errors import LMError, SpecError
+from workbench.lm import LM, Request
+from workbench_llm.provider import llm_model
+
+llm = pytest.importorskip("llm")
+HELLO = Request(({"role": "system", "content": "Be kind."}, {"role": "user", "content": "hello there"}))
+
+
+class Status(Exception):
+    def __init__(self, status: int):
+        self.status_code = status
+        super().__init__(f"status {status}")
+
+
+class Options(llm.Options):
+    temperature: float | None = None
+    max_output_tokens: int | None = None
+
+
+def _answer(prompt: Any, response: Any) -> str:
+    options = prompt.options
+    text = f"{prompt.system}|{prompt.prompt}|{options.temperature}|{options.max_output_tokens}"
+    if prompt.prompt == "boom":
+        raise Status(429)
+    if prompt.prompt == "nokey":
+        raise llm.NeedsKeyException("No key found")
+    if prompt.prompt == "slow":
+        time.sleep(2.5)
+    if prompt.prompt == "cut":
+        response.response_json = {"finish_reason": "length"}
+    if prompt.prompt == "usage":
+        response.set_usage(input=5, output=3)
+    if not prompt.prompt:
+        return "/".join(str(part.text) for message in prompt.messages for part in message.parts)
+    return "" if prompt.prompt == "nothing" else text
+
+
+class Sync(llm.Model):
+    model_id = "test-sync"
+    Options = Options
+
+    def execute(self, prompt, stream, response, conversation):
+        yield _answer(prompt, response)
+
+
+class Async(llm.AsyncModel):
+    model_id = "test-async"
+    Options = Options
+
+    async def execute(self, prompt, stream, response, conversation) -> AsyncGenerator[str, None]:
+        yield _answer(prompt, response)
+
+
+class Plugin:
+    @llm.hookimpl
+    def register_models(self, register):
+        register(Sync())
+        register(SimpleNamespace(model_id="test-async"), Async())
+
+
+@pytest.fixture(autouse=True)
+def _plugin(monkeypatch, tmp_path):
+    monkeypatch.setenv("LLM_USER_PATH", str(tmp_path))
+    llm.get_models()  # loads the installed plugins before ours
+    plugin = Plugin()
+    llm.plugins.pm.register(plugin)
+    yield
+    llm.plugins.pm.unregister(plugin)
+
+
+def settings(**values: Any) -> Any:
+    defaults = {"api_key_env": None, "concurrency": None, "price": None}
+    return SimpleNamespace(**({"extra": {}} | defaults | values))
+
+
+def ask(name: str, text: str = "hello there", request: Request | None = None, **values: Any):
+    request = request or Request((HELLO.messages[0], {"role": "user", "content": text}))
+    return asyncio.run(llm_model(name, settings(**values)).complete(request))
+
+
+@pytest.mark.parametrize("name", ["test-sync", "test-async"])
+def test_answers(name):
+    response = ask(name)
+    assert response.text == "Be kind.|hello there|0.0|512"
+    assert response.finish == "stop" and response.estimated and response.usd is None
+    assert (ask(name, "cut").finish, ask(name, "nothing").finish) == ("length", "empty")
+    response = ask(name, "usage", price={"input": 1e6, "output": 1e6})
+    assert (response.prompt_tokens, response.completion_tokens, response.usd) == (5, 3, 8.0)
+    assert isinstance(llm_model(name, settings()), LM)
+
+
+@pytest.mark.parametrize("name", ["test-sync", "test-async"])
+def test_conversations_and_stops(name):
+    roles = {"a": "user", "b": "assistant", "c": "user"}
+    turns = [{"role": role, "content": text} for text, role in roles.items()]
+    assert ask(name, request=Request((HELLO.messages[0], *turns))).text == "Be kind./a/b/c"
+    assert ask(name, request=Request(HELLO.messages, stop=("there",))).text == "Be kind.|hello "
+
+
+@pytest.mark.parametrize("name", ["test-sync", "test-async"])
+@pytest.mark.parametrize(("text", "kind"), [("boom", "rate_limit"), ("nokey", "auth")])
+def test_errors_are_typed(name, text, kind):
+    with pytest.raises(LMError) as caught:
+        ask(name, text)
+    assert caught.value.kind == kind
+
+
+def test_unsupported_and_unknown():
+    with pytest.raises(LMError, match="tools"):
+        ask("test-sync", request=Request(HELLO.messages, tools=({"type": "function"},)))
+    with pytest.raises(LMError, match="NO_KEY") as caught:
+        ask("test-sync", api_key_env="NO_KEY")
+    assert caught.value.kind == "auth"
+    with pytest.raises(SpecError, match="test-sync"):
+        llm_model("test-synk", settings())
+
+
+def test_a_slow_model_can_be_cancelled():
+    async def run() -> float:
+        start = time.monotonic()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                slow = Request(({"role": "user", "content": "slow"},))
+                await llm_model("test-sync", settings()).complete(slow)
+        return time.monotonic() - start
+
+    loop_time = asyncio.run(run())
+    assert loop_time < 2.0

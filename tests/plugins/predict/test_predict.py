@@ -1,0 +1,157 @@
+"""The node `predict`: what is asked, what is read from the answer, and what is a typed failure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.helpers.scripted import make_workflow, run_node
+
+from workbench.errors import LMError
+from workbench.lm import Request, Response
+from workbench.workflow import enabled
+
+YESNO = {"predict": "text -> label: Literal['yes', 'no']"}
+
+
+def test_allowed_values_can_be_kept_from_the_model(tmp_path: Path) -> None:
+    _, script = run_node({**YESNO, "show_values": False}, {"text": "x"}, tmp_path)
+    assert "one of" not in script.requests[0].messages[0]["content"]
+
+
+@pytest.mark.parametrize(
+    ("response", "kind"),
+    [
+        (Response("I cannot", "refusal"), "refused"), (Response("", "empty"), "empty"), (Response(" \n"), "empty"),
+        (Response("maybe"), "unparsed"), (Response("", "length"), "empty"),
+    ],
+)  # fmt: skip
+def test_no_answer_is_a_failure_of_its_own_kind(response: Response, kind: str, tmp_path: Path) -> None:
+    outcome, _ = run_node(YESNO, {"text": "x"}, tmp_path, lambda r: response)
+    assert outcome.failure == kind and outcome.message and outcome.message.startswith("node 'n': ")
+
+
+def test_cut_free_text_is_a_failure(tmp_path: Path) -> None:
+    outcome, _ = run_node({"predict": "q -> a"}, {"q": "x"}, tmp_path, lambda r: Response("half an ans", "length"))
+    assert outcome.failure == "cut"
+
+
+def test_a_value_read_out_of_text_is_noted_and_can_be_switched_off(tmp_path: Path) -> None:
+    outcome, _ = run_node(YESNO, {"text": "x"}, tmp_path, lambda r: "It must be no!")
+    assert outcome.prediction == {"label": "no"} and outcome.trace.spans[0].notes == {"fallback": 1}
+    strict, _ = run_node({**YESNO, "fallback": False}, {"text": "x"}, tmp_path, lambda r: "It must be no!")
+    assert strict.failure == "unparsed"
+
+
+def test_samples_are_fresh_draws_and_a_tie_goes_to_the_first(tmp_path: Path) -> None:
+    outcome, script = run_node(
+        {**YESNO, "samples": 4}, {"text": "x"}, tmp_path, lambda r: ["no", "yes", "yes", "no"][r.replica]
+    )
+    assert sorted(r.replica for r in script.requests) == [0, 1, 2, 3]
+    assert {r.temperature for r in script.requests} == {0.7}
+    assert outcome.prediction == {"label": "no"}
+    assert outcome.trace.spans[0].notes["votes"] == {'"no"': 2, '"yes"': 2}
+
+
+def test_samples_at_temperature_zero_are_one_call(tmp_path: Path) -> None:
+    node = {**YESNO, "samples": 5, "decoding": {"temperature": 0.0}}
+    outcome, script = run_node(node, {"text": "x"}, tmp_path)
+    assert outcome.prediction == {"label": "yes"} and len(script.requests) == 1
+
+
+def test_one_failed_sample_costs_only_its_vote(tmp_path: Path) -> None:
+    def say(request: Request) -> str:
+        if request.replica == 0:
+            raise LMError("server", "down")
+        return "no"
+
+    assert run_node({**YESNO, "samples": 3}, {"text": "x"}, tmp_path, say)[0].prediction == {"label": "no"}
+
+    def fail(request: Request) -> str:
+        raise LMError("server", "down")
+
+    assert run_node({**YESNO, "samples": 3}, {"text": "x"}, tmp_path, fail)[0].failure == "server"
+
+
+def shown(script: Any) -> list[str]:
+    users = [m["content"] for m in script.requests[0].messages if m["role"] == "user"]
+    return [text.split("\n")[0].removeprefix("text: ") for text in users[:-1]]
+
+
+DEMOS = [{"text": t, "label": "yes"} for t in ("red apple pie", "blue car", "red apple", "green tree", "red apple")]
+
+
+def test_all_demos_are_shown_except_the_input_with_its_answer(tmp_path: Path) -> None:
+    _, script = run_node({**YESNO, "demos": DEMOS}, {"text": "red apple"}, tmp_path)
+    assert shown(script) == ["red apple pie", "blue car", "green tree"]
+
+
+def test_retrieve_shows_so_many_of_the_nearest_even_if_the_input_stands_there_twice(tmp_path: Path) -> None:
+    _, script = run_node({**YESNO, "demos": DEMOS, "retrieve": 2}, {"text": "red apple"}, tmp_path)
+    assert len(shown(script)) == 2 and shown(script)[-1] == "red apple pie"
+    _, script = run_node({**YESNO, "demos": DEMOS, "retrieve": 1}, {"text": "a green leaf"}, tmp_path)
+    assert shown(script) == ["green tree"]
+
+
+def test_demos_of_a_signature_without_inputs_are_shown(tmp_path: Path) -> None:
+    _, script = run_node({"predict": "-> poem", "demos": [{"poem": "roses"}]}, {}, tmp_path)
+    assert [m["content"] for m in script.requests[0].messages if m["role"] == "assistant"] == ["roses"]
+
+
+def test_reasoning_is_asked_for_first_and_given_as_a_field(tmp_path: Path) -> None:
+    node = {**YESNO, "reasoning": True}
+    outcome, script = run_node(node, {"text": "x"}, tmp_path, lambda r: "It is clear.\nlabel: no")
+    assert outcome.prediction == {"reasoning": "It is clear.", "label": "no"}
+    assert script.requests[0].messages[-1]["content"].endswith("\nreasoning:")
+    assert script.requests[0].max_tokens == 512
+
+
+@pytest.mark.parametrize(
+    ("node", "tokens"),
+    [
+        ({}, 16), ({"adapter": "chat"}, 512), ({"adapter": "json"}, 512), ({"reasoning": True}, 512),
+        ({"decoding": {"max_tokens": 3}}, 3), ({"predict": "text -> label"}, 512), ({"predict": "text -> n: int"}, 16),
+        ({"predict": f"text -> label: Literal['{'long ' * 20}', 'b']"}, 58),
+    ],
+)  # fmt: skip
+def test_short_typed_answers_get_few_tokens(node: dict[str, Any], tokens: int, tmp_path: Path) -> None:
+    workflow = make_workflow({"n": {**YESNO, **node}}, tmp_path)
+    assert (enabled(workflow)["n"].settings["max_tokens"] or 512) == tokens  # type: ignore[attr-defined]
+
+
+def test_a_node_may_have_a_language_model_of_its_own(tmp_path: Path) -> None:
+    node = {**YESNO, "lm": {"model": "openai/other", "temperature": 0.5}}
+    _, script = run_node(node, {"text": "x"}, tmp_path)
+    assert script.models == ["openai/other"] and script.requests[0].temperature == 0.5
+    assert run_node(YESNO, {"text": "x"}, tmp_path)[1].models == ["openai/scripted"]
+
+
+ADAPTERS = {
+    "chat": "[[ ## label ## ]]\nno\n\n[[ ## n ## ]]\n3\n\n[[ ## completed ## ]]",
+    "json": '{"label": "no", "n": 3}',
+    "xml": "<label>no</label>\n<n>3</n>",
+}
+
+
+@pytest.mark.parametrize("adapter", sorted(ADAPTERS))
+def test_dspys_adapters_show_demos_and_read_their_own_form(adapter: str, tmp_path: Path) -> None:
+    node = {
+        "predict": "text -> label: Literal['yes', 'no'], n: int", "adapter": adapter, "instructions": "Decide.",
+        "demos": [{"text": "seen before", "label": "yes", "n": 1}],
+    }  # fmt: skip
+    outcome, script = run_node(node, {"text": "new"}, tmp_path, lambda r: ADAPTERS[adapter])
+    assert outcome.prediction == {"label": "no", "n": 3} and not outcome.trace.spans[0].notes
+    texts = [str(m["content"]) for m in script.requests[0].messages]
+    assert "Decide." in texts[0] and "seen before" in texts[1] and "new" in texts[-1]
+    again, _ = run_node({**node, "demos": []}, {"text": "x"}, tmp_path, lambda r: texts[2])
+    assert again.prediction == {"label": "yes", "n": 1}, "a demo as DSPy writes it was not read back"
+
+
+@pytest.mark.parametrize("adapter", sorted(ADAPTERS))
+def test_where_dspys_form_is_missed_the_plain_reading_is_noted(adapter: str, tmp_path: Path) -> None:
+    node = {**YESNO, "adapter": adapter}
+    outcome, _ = run_node(node, {"text": "x"}, tmp_path, lambda r: "no")
+    assert outcome.prediction == {"label": "no"} and outcome.trace.spans[0].notes == {"fallback": 1}
+    outcome, _ = run_node(node, {"text": "x"}, tmp_path, lambda r: "hm")
+    assert outcome.failure == "unparsed"

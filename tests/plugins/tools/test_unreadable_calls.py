@@ -1,0 +1,191 @@
+"""Calls that do not stand on one line, in the nodes that read them: agent, captain and states."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.helpers.scripted import Script, run_node
+from tests.plugins.tools.test_simulated_user import talk
+
+from workbench.lm import Request
+from workbench.run import Options, optimize
+from workbench.workflow import Outcome
+
+TOOLS = """
+def colour(key: str) -> str:
+    "The colour of a thing."
+    return {"a": "blue"}[key]
+"""
+PRETTY = 'I look it up.\ncall: {\n  "tool": "colour",\n  "arguments": {"key": "a"}\n}'
+SHAPES = [PRETTY, 'call: colour(key="a")', 'call: {"tool": "colour", "arguments": {"key": "a"}} to know the colour',
+          '```json\n{"tool": "colour", "arguments": {"key": "a"}}\n```']  # fmt: skip
+BROKEN = "call: colour key=a"
+ROW = {"question": "what colour is a?"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "things.py").write_text(TOOLS)
+    return tmp_path
+
+
+def in_turn(*answers: str) -> Any:
+    left = list(answers)
+    return lambda request: left.pop(0) if len(left) > 1 else left[0]
+
+
+def unreadable(outcome: Outcome) -> int:
+    return outcome.trace.unreadable_calls
+
+
+AGENT = {"agent": "question -> answer", "tools": ["python:things.py:colour"], "max_steps": 4}
+MACHINE = {
+    "states": {"go": {"tools": ["python:things.py:colour"],
+                      "next": [{"when": {"regex": "^(result|error)"}, "to": "go"}, "end"]}},
+    "signature": "question -> answer", "start": "go", "max_turns": 4,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("node", [AGENT, MACHINE], ids=["agent", "states"])
+def test_a_call_in_another_shape_calls_the_tool(node: dict[str, Any], shape: str, folder: Path) -> None:
+    outcome, script = run_node(node, ROW, folder, in_turn(shape, "answer: blue"))
+    assert outcome.prediction == {"answer": "blue"} and len(script.requests) == 2
+    assert script.requests[1].messages[-1]["content"] == "result: blue"
+    assert unreadable(outcome) == 0
+
+
+@pytest.mark.parametrize("node", [AGENT, MACHINE], ids=["agent", "states"])
+def test_what_cannot_be_read_is_told_and_counted(node: dict[str, Any], folder: Path) -> None:
+    outcome, script = run_node(node, ROW, folder, in_turn(BROKEN, SHAPES[1], "answer: blue"))
+    told = script.requests[1].messages[-1]["content"]
+    assert "not a JSON object" in told and 'call: {"tool": "colour", "arguments": {"key": ...}}' in told
+    assert outcome.prediction == {"answer": "blue"} and unreadable(outcome) == 1
+    seen = next(span.notes["unreadable_calls"] for span in outcome.trace.spans if "unreadable_calls" in span.notes)
+    assert seen == [{"said": BROKEN, "why": "its arguments are not a JSON object"}]
+
+
+@pytest.mark.parametrize("node", [AGENT, MACHINE], ids=["agent", "states"])
+def test_what_may_be_an_answer_is_told_once_and_then_accepted(node: dict[str, Any], folder: Path) -> None:
+    """A model that insists meant it as the answer; but it is counted."""
+    outcome, script = run_node(node, ROW, folder, in_turn(BROKEN))
+    assert outcome.prediction == {"answer": BROKEN} and len(script.requests) == 2 and unreadable(outcome) == 2
+
+
+@pytest.mark.parametrize("node", [AGENT, MACHINE], ids=["agent", "states"])
+def test_a_broken_line_of_the_form_asked_for_is_never_the_answer(node: dict[str, Any], folder: Path) -> None:
+    outcome, script = run_node(node, ROW, folder, in_turn('call: {"tool": colour}'))
+    assert outcome.failure == "steps" and len(script.requests) == 4 and unreadable(outcome) == 4
+
+
+@pytest.mark.parametrize("node", [AGENT, MACHINE], ids=["agent", "states"])
+def test_an_answer_that_mentions_a_call_is_the_answer(node: dict[str, Any], folder: Path) -> None:
+    said = 'answer: write call: colour(key="a")'
+    outcome, script = run_node(node, ROW, folder, in_turn(said))
+    assert len(script.requests) == 1 and unreadable(outcome) == 0
+    assert outcome.prediction["answer"].endswith('colour(key="a")')
+
+
+def test_a_registration_may_have_another_shape_too(folder: Path) -> None:
+    outcome, script = run_node({**AGENT, "register": "lazy"}, ROW, folder,
+                               in_turn('call: register("colour")', PRETTY, "answer: blue"))  # fmt: skip
+    assert outcome.prediction == {"answer": "blue"}
+    assert script.requests[1].messages[-1]["content"].startswith("registered. - colour(")
+
+
+def test_an_agent_may_think_before_it_speaks(folder: Path) -> None:
+    node = {**AGENT, "user": {"knows": ["home"]}}
+    asked: list[str] = []
+
+    def say(request: Request) -> str:
+        if "You play a user" in str(request.messages[0]["content"]):
+            asked.append(str(request.messages[-1]["content"]))
+            return "Oslo. DONE"
+        return "answer: Oslo" if asked else "I do not know the town.\nsay: Where do you live?"
+
+    outcome, _, _ = talk(folder, say, {**node, "agent": "wish -> answer", "tools": []})
+    assert asked == ["Where do you live?"] and outcome.prediction == {"answer": "Oslo"}
+
+
+def test_a_call_that_is_quoted_to_the_user_is_said(folder: Path) -> None:
+    heard: list[str] = []
+    quoted = 'say: I would write this. May I?\n```json\n{"tool": "colour", "arguments": {"key": "a"}}\n```'
+
+    def say(request: Request) -> str:
+        if "You play a user" in str(request.messages[0]["content"]):
+            heard.append(str(request.messages[-1]["content"]))
+            return "Yes. DONE"
+        return "answer: Oslo" if heard else quoted
+
+    outcome, _, _ = talk(folder, say, {**AGENT, "agent": "wish -> answer", "user": {"knows": ["home"]}})
+    assert heard == [quoted.removeprefix("say: ")] and "tools" not in outcome.trace.spans[0].notes
+
+
+CAPTAIN = {"captain": "question -> answer", "library": {"painter": {"description": "colours"}},
+           "tools": ["python:things.py:colour"], "talk": 2}  # fmt: skip
+
+
+def captained(folder: Path, *steps: str, talk: str = "done. TERMINATE") -> tuple[Outcome, dict[str, list[str]]]:
+    """The outcome, and what the captain and the reviewer were told."""
+    left, told = list(steps), dict[str, list[str]](captain=[], review=[])
+
+    def say(request: Request) -> str:
+        system, last = str(request.messages[0]["content"]), str(request.messages[-1]["content"])
+        if "teams of experts" in system:
+            told["captain"].append(last)
+            return left.pop(0)
+        if "choose an expert" in system:
+            return json.dumps({"colours": "painter"})
+        if "Sum up" in system:
+            told["review"].append(last)
+            return "result: blue"
+        return talk
+
+    return run_node(CAPTAIN, ROW, folder, say)[0], told
+
+
+@pytest.mark.parametrize("shape", [
+    'call: {\n  "tool": "seek_experts",\n  "arguments": {"group": "g", "roles": ["colours"], "task": "t"}\n}',
+    'call: seek_experts(group="g", roles=["colours"], task="t")',
+])  # fmt: skip
+def test_a_captain_may_write_its_call_in_another_shape(folder: Path, shape: str) -> None:
+    outcome, told = captained(folder, shape, "answer: blue", talk=PRETTY)
+    assert outcome.prediction["answer"] == "blue" and told["captain"][1].startswith("report of g (painter)")
+    assert "result: blue" in told["review"][0], "a member's call, too"
+
+
+def test_a_captain_is_told_what_cannot_be_read_and_then_taken_at_its_word(folder: Path) -> None:
+    broken = "call: seek_experts group=g, roles=colours"
+    outcome, told = captained(folder, broken, broken)
+    assert "not a JSON object" in told["captain"][1] and "seek_experts" in told["captain"][1]
+    assert outcome.prediction["answer"] == broken and unreadable(outcome) == 2
+
+
+def test_a_member_is_told_what_cannot_be_read(folder: Path) -> None:
+    outcome, told = captained(folder, 'call: seek_experts(group="g", roles=["colours"], task="t")', "answer: blue",
+                              talk=BROKEN)  # fmt: skip
+    assert "error: this looks like the call of a tool" in told["review"][0] and unreadable(outcome) == 2
+
+
+def test_a_report_says_that_calls_could_not_be_read(folder: Path) -> None:
+    rows = [{"question": f"what colour is a? {i}", "answer": "blue"} for i in range(30)]
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    file = folder / "workflow.yaml"
+    file.write_text(json.dumps({
+        "name": "colours", "lm": {"model": "openai/scripted", "attempts": 1}, "metric": "exact_match(answer)",
+        "data": {"file": "rows.jsonl", "split": {"train": 10, "val": 10, "test": 10}}, "nodes": {"n": AGENT},
+        "optimize": ["random"], "budget": {"calls": 200},
+    }))  # fmt: skip
+
+    def say(request: Request) -> str:
+        return "answer: blue" if str(request.messages[-1]["content"]).startswith("error: ") else BROKEN
+
+    options = Options(out=str(folder / "out.yaml"))
+    report = optimize(file, database=folder / "a.db", pool=Script(say), options=options)
+    assert report.best["test"]["score"] == 1.0, report.error
+    assert any("in 10 of the 10 test rows" in w and "could not be read (10 times)" in w for w in report.warnings)
+    clean = optimize(file, database=folder / "b.db", pool=Script(lambda r: "answer: blue"), options=options)
+    assert not any("could not be read" in w for w in clean.warnings)

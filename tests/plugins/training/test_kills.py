@@ -1,0 +1,129 @@
+"""Trainings that are killed at any time and in any phase, and resumed: they end with the weights of one that was not."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.helpers.grpo_runs import SMALL, WORKFLOWS, candidates, kill_after, needs_torch, run
+
+from workbench.proof import Report
+
+KILLED = """
+import sys
+sys.path.insert(0, {root!r})
+import torch
+torch.set_num_threads(1)
+from pathlib import Path
+from tests.helpers.grpo_runs import run
+run(Path({folder!r}), again={again})
+"""
+
+
+def start(folder: Path, again: bool) -> subprocess.Popen[bytes]:
+    code = KILLED.format(root=str(WORKFLOWS.parent), folder=str(folder), again=again)
+    return subprocess.Popen([sys.executable, "-W", "ignore", "-c", code], stderr=subprocess.DEVNULL)
+
+
+def test_killed_at_any_time_and_resumed_it_ends_with_the_same_weights(tmp_path: Path) -> None:
+    """kill -9 while drawing the first, second and last step; the journal and the checkpoints do the rest."""
+    needs_torch()
+    whole = run(tmp_path / "whole")
+    killed = tmp_path / "killed"
+    again = False
+    for calls in (3, 20, 37, 58):  # 16 to a step: within the first, second, third and last
+        kill_after(calls, start(killed, again), killed, seconds=100)
+        again = True
+    report = run(killed, again=True)
+    assert candidates(killed) == candidates(tmp_path / "whole")
+    assert report.status == whole.status and report.as_dict()["best"]["test"] == whole.as_dict()["best"]["test"]
+    weights = [sorted(p.name for p in (f / "run-weights").glob("[0-9a-f]*")) for f in (killed, tmp_path / "whole")]
+    assert weights[0] == weights[1]
+
+
+#: Where a kill falls in a training: in the middle of an update (some weights are changed, some are not), of writing a
+#: checkpoint and a candidate, before and after a candidate is evaluated. `after`: so many times it is let through.
+PHASES = """
+import os, sys
+sys.path.insert(0, {root!r})
+import torch
+torch.set_num_threads(1)
+from pathlib import Path
+from tests.helpers.grpo_runs import run
+from tests.plugins.training.test_kills import CONSTRAINED
+import workbench_training.policy as policy
+from workbench_training.study_rollouts import StudySource
+left = [{after}]
+def die():
+    left[0] -= 1
+    if left[0] < 0:
+        os.kill(os.getpid(), 9)
+def before(cls, name):
+    real = getattr(cls, name)
+    def patched(*args, **more):
+        die()
+        return real(*args, **more)
+    setattr(cls, name, patched)
+def after(cls, name):
+    real = getattr(cls, name)
+    async def patched(*args, **more):
+        found = await real(*args, **more)
+        die()
+        return found
+    setattr(cls, name, patched)
+phase = {phase!r}
+if phase == "update":
+    real = torch.optim.AdamW.step
+    def half(self, *args, **more):
+        if left[0] == 0:
+            with torch.no_grad():
+                self.param_groups[0]["params"][0].add_(1.0)
+        die()
+        return real(self, *args, **more)
+    torch.optim.AdamW.step = half
+elif phase == "checkpoint":
+    before(policy, "save_file")  # one file of several is written
+elif phase == "candidate":
+    before(Path, "rename")  # all files of a folder are written, under its other name
+elif phase == "offer":
+    before(StudySource, "offer")
+else:
+    after(StudySource, "offer")
+run(Path({folder!r}), again={again}, optimizers=CONSTRAINED)
+"""
+#: Multipliers, a reference and what AdamW remembers: all of it must come back.
+CONSTRAINED = [
+    {"grpo": {**SMALL, "objective": {"beta": 0.01, "constraints": {"tokens": {"budget": 1.0, "rate": 0.2}}}}}
+]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Report]:
+    needs_torch()
+    folder = tmp_path_factory.mktemp("whole")
+    return folder, run(folder, optimizers=CONSTRAINED)
+
+
+@pytest.mark.parametrize(
+    ("phase", "after"), [("update", 1), ("checkpoint", 5), ("candidate", 2), ("offer", 0), ("offered", 1)]
+)
+def test_killed_in_any_phase_of_training_and_resumed_it_ends_with_the_same_weights(
+    phase: str, after: int, whole: tuple[Path, Report], tmp_path: Path
+) -> None:
+    code = PHASES.format(root=str(WORKFLOWS.parent), folder=str(tmp_path), again=False, phase=phase, after=after)
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], stderr=subprocess.DEVNULL, timeout=200)
+    assert done.returncode == -signal.SIGKILL
+    report = run(tmp_path, again=True)
+    assert candidates(tmp_path) == candidates(whole[0])
+    assert report.as_dict()["best"]["test"] == whole[1].as_dict()["best"]["test"]
+    states = [
+        json.loads(next((f / "run-weights").glob("run-*/step-000004/state.json")).read_text())
+        for f in (tmp_path, whole[0])
+    ]
+    for state in states:
+        state["state"].pop("gpu_seconds")
+    assert states[0] == states[1] and states[0]["state"]["multipliers"][""]["tokens"] > 0

@@ -1,0 +1,91 @@
+"""Settings of training that would do nothing are refused with their place, or do what they say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.helpers.grpo_runs import write
+
+from workbench.errors import SpecError
+from workbench.run import obstacles, prepare
+
+STATES = {"states": {"ask": {"instructions": "Ask.", "next": "end"}}, "signature": "text -> label", "start": "ask"}
+
+
+def refused(folder: Path, settings: Any, **spec: Any) -> SpecError:
+    try:
+        _, _, task, optimizers = prepare(write(folder, optimizers=[{"grpo": settings}], **spec))
+        return next(e for e in obstacles(task, optimizers) if isinstance(e, SpecError))
+    except SpecError as error:
+        return error
+
+
+def test_a_cost_that_nobody_counts_is_refused(tmp_path: Path) -> None:
+    settings = {"algorithm": "constrained", "objective": {"constraints": {"token": {"budget": 20.0}}}}
+    error = refused(tmp_path, settings)
+    assert error.path == ("optimize", 0, "grpo", "objective", "constraints") and error.line == 1
+    assert "there is no cost 'token' to constrain. Did you mean 'tokens'?" in error.message
+    settings["objective"] = {"constraints": {"calls": {"budget": 2.0}}}
+    prepare(write(tmp_path, optimizers=[{"grpo": settings}]))
+
+
+@pytest.mark.parametrize(
+    ("settings", "place"),
+    [({"course": {"horizon": [2, 4]}}, ("course", "horizon")),
+     ({"stages": [{"start": 0}, {"start": 4, "max_steps": 3}]}, ("stages", 1, "max_steps"))],
+)  # fmt: skip
+def test_a_horizon_that_no_node_takes_is_refused(settings: Any, place: tuple[Any, ...], tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    error = refused(tmp_path, settings)
+    assert error.path == ("optimize", 0, "grpo", *place) and "no node of the workflow takes steps" in error.message
+
+
+def test_a_horizon_that_a_node_cannot_take_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    agent = {"sort": {"agent": "text -> label: str"}}
+    error = refused(tmp_path, {"course": {"horizon": [2, 500]}}, nodes=agent)
+    assert error.path == ("optimize", 0, "grpo", "course", "horizon") and "the horizon 500" in error.message
+
+
+@pytest.mark.parametrize(
+    ("node", "address"),
+    [
+        ({"agent": "text -> label"}, "nodes.n.max_steps"),
+        (STATES, "nodes.n.max_turns"),
+        ({"tree_search": "web", "show": ["text"]}, "nodes.n.steps"),
+        ({"ensemble": {"agent": "text -> label"}, "samples": 2}, "nodes.n.of.max_steps"),
+    ],
+)  # fmt: skip
+def test_a_horizon_reaches_every_node_that_takes_steps(node: Any, address: str, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    from tests.helpers.scripted import make_workflow
+
+    from workbench_training.study_rollouts import max_steps_of
+
+    workflow = make_workflow({"n": node}, tmp_path)
+    assert max_steps_of(workflow, 3) == {address: 3} and max_steps_of(workflow, None) == {}
+    assert workflow.patched(max_steps_of(workflow, 3)).get(address) == 3
+
+
+def test_refilling_from_no_other_rows_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    error = refused(tmp_path, {"course": {"tasks": 16, "refill": 2}})
+    assert error.path == ("optimize", 0, "grpo", "course", "refill") and "no more than 16 rows" in error.message
+    for settings in ({"course": {"tasks": 15, "refill": 2}}, {"algorithm": "dapo", "course": {"tasks": 16}}):
+        _, _, task, optimizers = prepare(write(tmp_path, optimizers=[{"grpo": settings}]))
+        assert obstacles(task, optimizers) == []
+
+
+def test_refilling_draws_from_the_rows_that_are_left(tmp_path: Path) -> None:
+    """With fewer than twice as many rows as tasks, too: three tasks of four rows leave one."""
+    pytest.importorskip("torch")
+    from tests.helpers.grpo_worlds import bandit
+
+    made = bandit(tmp_path, lambda text: 0.0, steps=3, tasks=3, course={"refill": 2})
+    drawn = made.source.drawn  # type: ignore[attr-defined]
+    for step in range(3):
+        assert sum(s == step for s, _ in drawn) >= 8 * 4, "three rows, and the fourth in place of one"
+    everything = bandit(tmp_path, lambda text: 0.0, steps=1, tasks=4, course={"refill": 2}, checkpoints="all")
+    assert len(everything.source.drawn) == 8 * 4  # type: ignore[attr-defined]

@@ -1,0 +1,197 @@
+"""Rewards of grpo: Tool-N1's rule as a truth table, parts with weights, guards."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from workbench.lm import Response
+from workbench.study import Result
+from workbench.task import Example
+from workbench.workflow import CallRecord, Span, Trace
+from workbench_training.rewards import (
+    Guards,
+    Part,
+    Rollout,
+    guarded,
+    names_of,
+    overlong,
+    repeated_share,
+    score,
+    tool_n1,
+    well_formed,
+)
+
+ONE = {"name": "f", "arguments": {"a": 1, "b": [2]}}
+TWO = {"name": "g", "arguments": {}}
+THINK = "<think>so</think>"
+
+
+def said(*calls: Any, think: str = THINK) -> str:
+    return f"{think}<tool_call>{json.dumps(list(calls) if len(calls) != 1 else calls[0])}</tool_call>"
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted", "earned"),
+    [
+        (said(ONE), [ONE], 1),
+        (said(ONE, TWO), [TWO, ONE], 1),  # order does not matter
+        (said({"name": "f", "arguments": {"b": [2], "a": 1}}), [ONE], 1),  # nor does that of arguments
+        (said(ONE, ONE), [ONE], 0),  # a multiset: twice is not once
+        (said(ONE, ONE), [ONE, ONE], 1),
+        (said(ONE), [ONE, TWO], 0),  # nothing is partly right
+        (said({"name": "f", "arguments": {"a": 1, "b": [3]}}), [ONE], 0),
+        (said({"name": "f", "arguments": {"a": 1.0, "b": [2]}}), [ONE], 0),  # 1.0 is not written as 1
+        (said(ONE, think=""), [ONE], 0),  # no thinking
+        (said(ONE, think="<think>"), [ONE], 0),  # thinking without an end
+        (said(ONE, think="</think><think>"), [ONE], 1),  # where the tags stand is not checked
+        ("<tool_call>" + json.dumps(ONE) + "</tool_call>" + THINK, [ONE], 1),
+        (said(TWO) + said(ONE), [ONE], 1),  # the last block counts
+        (said(ONE) + said(TWO), [ONE], 0),
+        (f"{THINK}<tool_call>{json.dumps(ONE)}", [ONE], 0),  # a block without an end
+        (f"{THINK}<tool_call>{{'name': 'f'}}</tool_call>", [ONE], 0),  # no JSON
+        (f"{THINK}<tool_call>{json.dumps(json.dumps(ONE))}</tool_call>", [ONE], 1),  # JSON within JSON is read
+        (said({"name": "f"}), [ONE], 0),
+        (said("f", "g"), [ONE], 0),
+        (said({"name": ["f"], "arguments": {}}), [ONE], 0),
+        (f"{THINK}<tool_call>5</tool_call>", [ONE], 0),
+        (f"{THINK}<tool_call>[]</tool_call>", [], 1),
+        (f"{THINK}<tool_call>[]</tool_call>", [ONE], 0),
+        (said(ONE), [], 0),
+        (f"{THINK}no call is needed", [], 0),  # without a block it is wrong, whatever is wanted
+        ("", [ONE], 0),
+        (said(TWO) + "<|im_start|>assistant" + said(ONE), [ONE], 1),
+        (said(ONE) + "<|im_start|>assistant\nhm", [ONE], 0),  # only what stands after the last marker counts
+    ],
+)
+def test_tool_n1_truth_table(text: str, wanted: Any, earned: int) -> None:
+    assert tool_n1(text, wanted) == earned
+    assert tool_n1(text, json.dumps(wanted)) == earned
+    assert tool_n1(text, json.dumps(json.dumps(wanted))) == earned
+
+
+def rollout(text: str, value: float | None = 1.0, finish: str = "stop", failure: str | None = None,
+            notes: dict[str, Any] | None = None, tokens: int = 5) -> Rollout:  # fmt: skip
+    response = Response(text, finish, 3, tokens, 0.0)
+    span = Span("n", "Predict", {}, {"label": text}, [CallRecord((), response, "task", "m", False, 0.0)], notes or {})
+    example = Example("1", {"label": "yes"})
+    result = Result(example, value, failure, None, None, {"label": text}, Trace("1", [span]), 1, 8, 0.0, 0.5)
+    return Rollout(example, result, 0)
+
+
+def earned(made: Rollout, *parts: Part, guards: Guards | None = None, judge: Any = None) -> float | None:
+    asyncio.run(score([made], list(parts) or [Part()], guards or Guards(), judge))
+    return made.reward
+
+
+def test_parts_are_weighted_and_kept() -> None:
+    made = rollout("yes", 0.5, tokens=64)
+    parts = [Part(kind="metric"), Part(kind="exact_match", weight=2.0), Part(kind="length", weight=-0.1, tokens=32),
+             Part(kind="format", weight=0.2)]  # fmt: skip
+    assert earned(made, *parts) == pytest.approx(0.5 + 2.0 - 0.1 * 2 + 0.2)
+    assert made.parts == {"metric": 0.5, "exact_match": 1.0, "length": 2.0, "format": 1.0}
+    assert made.costs == {"tokens": 64.0, "calls": 1.0, "tools": 0.0, "latency": 0.5}
+    assert earned(rollout("no"), Part(kind="exact_match", field="label")) == 0.0
+    tools = rollout(said(ONE))
+    tools.example = Example("1", {"label": [ONE]})
+    assert earned(tools, Part(kind="tool_n1")) == 1.0
+
+
+def test_parts_of_one_kind_count_each_by_itself() -> None:
+    """The right answer of one field is not undone by the wrong one of another."""
+    made = rollout("yes")
+    made.example = Example("1", {"label": "yes", "other": "no"})
+    label, other = Part(kind="exact_match"), Part(kind="exact_match", target="other", weight=0.5)
+    for parts in ((label, other), (other, label)):
+        assert earned(made, *parts) == 1.0
+        assert made.parts == {"exact_match.label": 1.0, "exact_match.other": 0.0}
+    lengths = [Part(kind="length", tokens=5), Part(kind="metric"), Part(kind="length", tokens=10, weight=-1.0)]
+    assert earned(rollout("yes", 0.25, tokens=5), *lengths) == pytest.approx(1.0 + 0.25 - 0.5)
+    assert names_of(lengths) == ["length.1", "metric", "length.3"]
+    fields = [Part(kind="exact_match", field="a"), Part(kind="exact_match", field="b")]
+    assert names_of(fields) == ["exact_match.a", "exact_match.b"]
+
+
+def test_what_could_not_be_run_or_scored_teaches_nothing() -> None:
+    assert earned(rollout("yes", None, failure="timeout")) is None
+    assert earned(rollout("yes", None)) is None
+    assert earned(rollout("yes", 0.0, failure="unparsed")) == 0.0  # the policy's own fault earns 0
+
+
+@pytest.mark.parametrize(
+    ("text", "finish", "guards", "reason", "reward"),
+    [
+        ("  ", "stop", {}, "empty", 0.0),
+        ("  ", "stop", {"empty": False}, "", 1.0),
+        ("cut", "length", {}, "truncated", 0.0),
+        ("cut", "length", {"truncated": "keep"}, "", 1.0),
+        ("cut", "length", {"truncated": "mask"}, "mask", None),
+        ("yes and no " * 9, "stop", {}, "repeated", 0.0),
+        ("one two three four five six seven eight nine ten eleven twelve", "stop", {}, "", 1.0),
+    ],
+)
+def test_guards(text: str, finish: str, guards: dict[str, Any], reason: str, reward: float | None) -> None:
+    made = Guards.model_validate(guards)
+    assert guarded(text, finish == "length", made) == reason
+    assert earned(rollout(text, 1.0, finish), guards=made) == reward
+
+
+def test_a_guard_never_lifts_a_penalty() -> None:
+    assert earned(rollout(" ", 1.0), Part(weight=-2.0)) == -2.0
+
+
+def test_duplicates_earn_nothing_beyond_the_first_on_request() -> None:
+    """Rows are apart, failed runs are not compared, and by default nothing is taken from equal right answers."""
+    texts = ["a", "a ", "b", "a", " ", " "]
+
+    def scored(guards: Guards) -> list[Rollout]:
+        made = [rollout(text) for text in texts] + [rollout("b"), rollout("a", None, failure="timeout"), rollout("a")]
+        for one in made[6:]:
+            one.example = Example("2", {"label": "yes"})
+        asyncio.run(score(made, [Part()], guards, None))
+        return made
+
+    assert [r.reward for r in scored(Guards())] == [1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 1.0, None, 1.0]
+    found = scored(Guards(duplicates="zero"))
+    assert [r.reward for r in found] == [1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0, None, 1.0]
+    assert [r.guarded for r in found] == ["", "duplicate", "", "duplicate", "empty", "empty", "", "", ""]
+    longer = [rollout("a"), rollout("a")]  # one came to its answer in another way
+    trace = longer[1].result.trace
+    assert trace is not None
+    trace.spans.insert(0, rollout("first").result.trace.spans[0])  # type: ignore[union-attr]
+    asyncio.run(score(longer, [Part()], Guards(duplicates="zero"), None))
+    assert [r.reward for r in longer] == [1.0, 1.0]
+
+
+def test_repetition_and_length_by_hand() -> None:
+    assert repeated_share("a b c d " * 4) == pytest.approx(1 - 4 / 13)
+    assert repeated_share("a a a a a") == 0.0  # too short to tell
+    assert [overlong(n, 100, 20) for n in (80, 90, 100, 130)] == [0.0, -0.5, -1.0, -1.0]
+
+
+def test_form() -> None:
+    assert well_formed(rollout("x").result) == 1.0
+    assert well_formed(rollout("x", notes={"fallback": 1}).result) == 0.0
+    assert well_formed(rollout("x", 0.0, failure="unparsed").result) == 0.0
+
+
+def test_a_judge_grades_and_what_it_leaves_open_is_left_out() -> None:
+    asked: list[Any] = []
+
+    def judge(text: str) -> Any:
+        async def answer(messages: Any, **settings: Any) -> Response:
+            asked.append(messages)
+            return Response(text)
+
+        return answer
+
+    part = Part(kind="judge", rubric="Be kind.")
+    assert earned(rollout("hello"), part, judge=judge("score: 2 would be harsh\nscore: 7")) == pytest.approx(0.7)
+    assert "Be kind." in asked[0][0]["content"] and "hello" in asked[0][1]["content"]
+    assert earned(rollout("hello"), part, judge=judge("I cannot say")) is None
+    assert earned(rollout("hello"), part, judge=judge("score: 70")) is None
+    with pytest.raises(ValueError, match="judge"):
+        earned(rollout("hello"), part)

@@ -1,0 +1,139 @@
+"""Trainings of whole runs in which an agent acts in an environment, or talks with a simulated user: who earned what."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.helpers.grpo_runs import SMALL, learned_rows, needs_torch, run
+
+from workbench_training.advantages import step_returns
+from workbench_training.token_rows import Row
+
+DOOR = '''
+from workbench.kit.environment import Environment, Step
+
+class Door(Environment):
+    """A corridor of four places: the key at the left end, the door at the right one."""
+
+    def reset(self, task):
+        self.state = {"at": 1, "key": False, "open": False, "moves": 0}
+        return self.seen()
+
+    def seen(self):
+        return f"{self.state['at']}{'k' if self.state['key'] else 'n'}"
+
+    def step(self, action):
+        s = self.state
+        s["moves"] += 1
+        s["at"] = min(max(s["at"] + (1 if ord(action[0]) % 2 else -1), 0), 3)
+        s["key"] = s["key"] or s["at"] == 0
+        s["open"] = s["key"] and s["at"] == 3
+        return Step(self.seen(), s["open"] or s["moves"] == 6)
+
+    def identity(self):
+        return [self.state["at"], self.state["key"]]
+
+    def score(self):
+        return 1.0 if self.state["open"] else 0.5 * self.state["key"]
+
+def reached(example, prediction):
+    return float(prediction["score"])
+'''
+
+
+def test_steps_in_an_environment_earn_what_they_changed_and_are_compared_in_its_states(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needs_torch()
+    from tests.helpers.tiny_lm import save_taught
+
+    (tmp_path / "door.py").write_text(DOOR)
+    seen = learned_rows(monkeypatch)
+    walk = {"tree_search": "python:door.py:Door", "order": "greedy", "samples": 1, "steps": 6, "max_tokens": 4,
+            "history": 2}  # fmt: skip
+    course = {**SMALL["course"], "steps": 2, "tasks": 1, "rollouts": 12}
+    grpo = {"algorithm": "gigpo", "course": course, "device": "cpu", "learning": {"rate": 1e-3}}
+    report = run(tmp_path, lm=f"hf:{save_taught(tmp_path / 'base', list('abcd'))}", nodes={"walk": walk}, rows=(2, 2, 2),
+                 metric="python:door.py:reached", optimizers=[{"grpo": grpo}])  # fmt: skip
+    assert report.status == "finished" and seen
+    walks: dict[Any, list[Row]] = defaultdict(list)
+    for row in seen:
+        walks[row.version, row.task, row.rollout].append(row)
+    whole: list[Row] = []
+    for rows in walks.values():
+        earned = [row.step_reward for row in sorted(rows, key=lambda r: r.turn)]
+        # What is drawn depends on the machine's rounding: an answer may name no action. That ends the walk with nothing.
+        if None in earned:
+            assert set(earned) == {None} and rows[0].reward == 0.0
+            continue
+        whole += rows
+        assert sum(earned) == rows[0].reward, "the walk's score, by the steps that changed it"
+        assert set(earned) <= {0.0, 0.5}
+    assert whole, "no walk came to its end"
+    keys = [r for r in whole if r.step_reward == 0.5]
+    assert keys, "no walk came to the key"
+    assert len({r.anchor for r in whole}) <= 7, "states of the corridor, whatever was seen before"
+    assert len({r.prompt_ids for r in whole}) > 7, "with what was seen before, prompts are many more"
+
+
+def test_returns_begin_at_the_step_that_earned() -> None:
+    def row(turn: int, earned: float | None) -> Row:
+        return Row((1,), (2,), (1,), (-1.0,), 1.0, "t", turn=turn, step_reward=earned)
+
+    assert step_returns([row(0, 0.0), row(1, 0.5), row(2, 0.0), row(3, 0.5)], 0.5).tolist() == [
+        0.3125, 0.625, 0.25, 0.5]  # fmt: skip
+    assert step_returns([row(0, None), row(1, None)], 0.5).tolist() == [0.5, 1.0], "without: the rollout's, at its end"
+
+
+def test_a_walk_that_was_not_scored_counts_for_none_and_a_guarded_one_earns_nothing_by_steps() -> None:
+    from types import SimpleNamespace
+
+    from workbench.lm import Response
+    from workbench.study import Result
+    from workbench.task import Example
+    from workbench.workflow import CallRecord, Span, Trace
+    from workbench_training.advantages import advantages
+    from workbench_training.objective import make_objective
+    from workbench_training.rewards import Guards, Rollout
+    from workbench_training.study_rollouts import StudySource
+
+    def row(rollout: int, reward: float | None, earned: float) -> Row:
+        return Row((1,), (2,), (1,), (-1.0,), reward, "t", rollout, anchor="s", step_reward=earned)
+
+    objective = make_objective("gigpo")
+    alone = advantages([row(0, 0.0, 0.0), row(1, 1.0, 1.0)], objective)
+    beside = advantages([row(0, 0.0, 0.0), row(1, 1.0, 1.0), row(2, None, 5.0)], objective)
+    assert beside.tolist() == [*alone.tolist(), 0.0]
+
+    source = StudySource(SimpleNamespace(), {"": SimpleNamespace(key="k", rewards=None)}, [],  # type: ignore[arg-type,dict-item]
+                         Guards.model_validate({}), merge=False)  # fmt: skip
+    call = CallRecord(({"role": "user", "content": "go"},), Response("x", prompt_ids=(1,), token_ids=(2,), logprobs=(-1.0,)),
+                      "task", "policy:k@0", False, 0.0, earned=1.0)  # fmt: skip
+    task = Example("t", {})
+    result = Result(task, 1.0, trace=Trace("t", [Span("n", "N", {}, calls=[call])]))
+    assert source.rows(Rollout(task, result, 0, 1.0), 0)[0].step_reward == 1.0
+    assert source.rows(Rollout(task, result, 0, 0.0, guarded="repeated"), 0)[0].step_reward is None
+
+
+def test_a_training_with_a_simulated_user_learns_from_the_agent_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The policy speaks first, the user answers by its own model, and what the user said stands masked between."""
+    needs_torch()
+    from tests.helpers.tiny_lm import save_taught
+
+    seen = learned_rows(monkeypatch)
+    base = save_taught(tmp_path / "base", ["say: a", "say: bc", "label: d"])
+    other = save_taught(tmp_path / "user", ["yes", "no"], 1)
+    agent = {"agent": "text -> label", "user": {"knows": ["label"]}, "max_steps": 3, "max_tokens": 40,
+             "temperature": 1.0}  # fmt: skip
+    grpo = {"course": {**SMALL["course"], "steps": 2, "tasks": 2}, "device": "cpu", "guards": {"truncated": "keep"},
+            "rewards": [{"kind": "length", "tokens": 40}], "learning": {"rate": 1e-3}}  # fmt: skip
+    report = run(tmp_path, lm=f"hf:{base}", roles={"user": f"hf:{other}"}, nodes={"help": agent}, rows=(4, 2, 2),
+                 optimizers=[{"grpo": grpo}])  # fmt: skip
+    assert report.status == "finished" and seen and {r.agent for r in seen} == {"help"}
+    assert any(0 in r.mask for r in seen), "no conversation went on from its own tokens"
+    assert report.spent["by_role"]["user"]["calls"] > 0

@@ -1,0 +1,58 @@
+"""The commands that train a real model on a GPU, and measure it there, run with tiny weights on this machine."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+DATA = next((p for p in (ROOT / "shared/data", ROOT.parent / "shared/data") if p.is_dir()), None)
+
+
+def run(*command: str) -> str:
+    done = subprocess.run([sys.executable, *command], cwd=ROOT, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+@pytest.mark.skipif(DATA is None, reason="the shared data are not here")
+@pytest.mark.parametrize(("task", "flags"), [("bfcl", []), ("gsm8k", ["--resets"]), ("bfcl", ["--minutes", "0.05"])])
+def test_both_sides_train_and_are_scored(task: str, flags: list[str], tmp_path: Path) -> None:
+    run("contrib/bench/training/train_real.py", "--toy", "--data", str(DATA), "--out", str(tmp_path / "out.jsonl"), "--work",
+        str(tmp_path / "work"), "--tasks", task, *flags)  # fmt: skip
+    row = json.loads((tmp_path / "out.jsonl").read_text())
+    assert {name: len(scores) for name, scores in row["scores"].items()} == dict.fromkeys(
+        ("base", "sft", "ours", "trl"), 4
+    )
+    drawn = [step["rollouts"] for step in row["told"] if "rollouts" in step]
+    if "--minutes" in flags:
+        assert len(row["trl_curve"]) >= 1 and row["seconds"]["ours"] < 60, "time ends it: a million steps are allowed"
+    else:
+        assert drawn == [4.0] * 4 and len(row["trl_curve"]) == 4  # both sides: four steps of four rollouts
+    assert row["resets"] >= 2 if "--resets" in flags else row["resets"] == 0
+
+
+def test_the_figures_of_a_gpu_are_told_beside_trl() -> None:
+    """With a GPU's number of rollouts, short answers and no GPU: so no memory, and next to nothing of its peak."""
+    pytest.importorskip("trl")
+    told = run(
+        "-W",
+        "ignore",
+        "contrib/bench/training/trl_speed.py",
+        "--case",
+        "llama",
+        "--lengths",
+        "ragged",
+        "--steps",
+        "2",
+        "--toy",
+    )
+    found: dict[str, Any] = json.loads(told.splitlines()[-1])
+    assert found["steps"] == 2 and found["gpu"] == "none" and found["weights"] > 2_000_000
+    assert found["tokens"] > 16 * 8 and all(speed > 0 for speed in found["drawn_per_second"])
+    assert found["mfu_update"] < 0.01 and found["our_update"] > 0 and found["most_gib"] == [{}, {}]

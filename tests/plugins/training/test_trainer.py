@@ -1,0 +1,189 @@
+"""The loop of training: what a horizon, stages, alarms, resets and multipliers do, beyond the words that are told."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from tests.helpers.grpo_runs import run  # noqa: E402
+from tests.helpers.grpo_worlds import TextSource, bandit, sevens  # noqa: E402
+
+from workbench.task import Example  # noqa: E402
+from workbench_training.objective import make_objective  # noqa: E402
+from workbench_training.rewards import Rollout  # noqa: E402
+from workbench_training.settings import Course  # noqa: E402
+from workbench_training.token_rows import Row  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+class Costly(TextSource):
+    """Rows know what their rollouts cost."""
+
+    def __init__(self, *args: Any, **more: Any):
+        super().__init__(*args, **more)
+        self.lengths: list[float] = []  # by step
+
+    async def rollouts(self, tasks: Sequence[Example], course: Course, step: int) -> list[list[Rollout]]:
+        groups = await super().rollouts(tasks, course, step)
+        drawn = [rollout.drawn for group in groups for rollout in group]
+        self.lengths.append(sum(drawn) / len(drawn))
+        return groups
+
+    def rows(self, rollout: Rollout, step: int) -> list[Row]:
+        return [replace(row, costs=rollout.costs) for row in super().rows(rollout, step)]
+
+
+# What reaches the workflow and the rewards
+
+
+def test_horizons_and_rewards_of_stages_reach_the_rollouts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent whose answers cannot be read goes on to its last turn: calls are the horizon."""
+    from tests.helpers.tiny_lm import save
+
+    from workbench_training.study_rollouts import StudySource
+
+    drawn: dict[int, set[tuple[int, tuple[str, ...]]]] = {}
+    real = StudySource.rollouts
+
+    async def watched(self: StudySource, tasks: Any, course: Course, step: int) -> Any:
+        groups = await real(self, tasks, course, step)
+        drawn[step] = {(r.result.calls, tuple(r.parts)) for group in groups for r in group}
+        return groups
+
+    monkeypatch.setattr(StudySource, "rollouts", watched)
+    agent = {"agent": "text -> label: Literal['billing', 'technical']", "max_steps": 5, "max_tokens": 8}
+    course = {"steps": 5, "tasks": 2, "rollouts": 2, "evaluate_every": 5, "horizon": [1, 2], "horizon_steps": 2}
+    stages = [{"start": 3, "rewards": [{"kind": "length", "tokens": 8}]}, {"start": 4, "max_steps": 3}]
+    settings = {"course": course, "stages": stages, "device": "cpu", "guards": {"truncated": "keep"}}
+    base = save(tmp_path / "base", 0, positions=2048)
+    report = run(tmp_path, lm=f"hf:{base}", nodes={"solve": agent}, optimizers=[{"grpo": settings}], rows=(4, 2, 2))
+    assert report.status == "finished"
+    assert drawn == {
+        0: {(1, ("metric",))}, 1: {(1, ("metric",))}, 2: {(2, ("metric",))}, 3: {(2, ("length",))},
+        4: {(3, ("metric",))},  # the last stage gives no rewards: they are as without stages
+    }  # fmt: skip
+
+
+# Alarms
+
+
+def test_a_rollback_restores_the_best_weights_and_forgets_the_optimizer(tmp_path: Path) -> None:
+    """Every step raises an alarm. The candidate after step 2 is the best, so what later steps learn is taken back."""
+    ends = {}
+    for on_alarm in ("rollback", "tell"):
+        made = bandit(tmp_path, sevens, steps=4, checkpoints=on_alarm,
+                      course={"entropy": (0.0, 0.1), "on_alarm": on_alarm, "evaluate_every": 2})  # fmt: skip
+        learner = made.learners[""]
+        first, last = (folder.name for _, folder in made.source.offers)  # type: ignore[attr-defined]
+        best = made.best_weights[""]
+        same = all(torch.equal(best[name], p) for name, p in learner.policy.trained.items())
+        ends[on_alarm] = (first == last, same, bool(learner.optimizer.state))
+        assert all("grad_norm" in f for f in made.log), "each step learned something"
+    assert ends == {"rollback": (True, True, False), "tell": (False, False, True)}
+
+
+def told(made: Any, what: str) -> list[str]:
+    return [text for text in made.told if what in text]
+
+
+def test_a_divergence_above_its_limit_is_an_alarm(tmp_path: Path) -> None:
+    objective = make_objective("grpo", {"beta": 0.01})
+    made = bandit(tmp_path, sevens, steps=4, objective=objective, course={"kl": 1e-6}, checkpoints="low")
+    assert made.log[0]["kl"] <= 1e-6 < made.log[1]["kl"]
+    assert [text.split(":")[0] for text in told(made, "divergence")] == [f"alarm at step {n}" for n in (2, 3, 4)]
+    calm = bandit(tmp_path, sevens, steps=4, objective=objective, checkpoints="high")
+    assert calm.log == made.log and not told(calm, "alarm")
+
+
+class Misremembered(TextSource):
+    """The engine reports other log-probabilities than the policy has, as one with stale weights would."""
+
+    def rows(self, rollout: Rollout, step: int) -> list[Row]:
+        rows = super().rows(rollout, step)
+        return [replace(r, logprobs=tuple(p - 0.2 for p in r.logprobs)) for r in rows] if step == 1 else rows
+
+
+def test_drawing_and_training_apart_is_an_alarm(tmp_path: Path) -> None:
+    made = bandit(tmp_path, sevens, steps=3, world=Misremembered, course={"on_alarm": "stop"})
+    assert [text.split(":")[0] for text in told(made, "drawing and training differ by 0.2")] == ["alarm at step 2"]
+    assert len(made.log) == 2 and made.log[0]["gap"] < 1e-3
+
+
+class Overflowing(TextSource):
+    """Rows of the second step are old and were all but impossible then: the ratio of the bad ones is infinite."""
+
+    def rows(self, rollout: Rollout, step: int) -> list[Row]:
+        rows = super().rows(rollout, step)
+        old = [replace(r, version=0, logprobs=tuple(-1000.0 for _ in r.logprobs)) for r in rows]
+        return old if step == 1 else rows
+
+
+def test_updates_that_are_not_finite_are_told(tmp_path: Path) -> None:
+    made = bandit(tmp_path, sevens, steps=3, world=Overflowing)
+    assert told(made, "left out") == ["1 updates of step 2 were left out: their loss or gradient was not finite"]
+    assert [f.get("skipped") for f in made.log] == [None, 1.0, None] and made.state.skipped == {"": 1}
+    assert all(math.isfinite(float(p.detach().sum())) for p in made.learners[""].policy.trained.values())
+    assert not told(bandit(tmp_path, sevens, steps=3, checkpoints="other"), "left out")
+
+
+# Resets of the reference
+
+
+def test_a_large_divergence_resets_reference_and_optimizer(tmp_path: Path) -> None:
+    """Of the smoothed divergence, not of stalls, which are out of reach here."""
+    objective = make_objective("grpo", {"beta": 0.01})
+    course = {"evaluate_every": 1, "reset_after": 2, "reset_patience": 1000, "reset_kl": 1e-6}
+    made = bandit(tmp_path, sevens, steps=2, objective=objective, course=course, checkpoints="reset")
+    (reset,) = told(made, "reference is reset")
+    assert reset.startswith("step 2: the reference is reset (divergence ") and made.state.last_reset == 2
+    learner = made.learners[""]
+    assert learner.reference is not None and not learner.optimizer.state and made.state.kl == {}
+    assert all(torch.equal(learner.reference[name], p) for name, p in learner.policy.trained.items())
+    kept = bandit(
+        tmp_path, sevens, steps=2, objective=objective, course={**course, "reset_kl": 10.0}, checkpoints="kept"
+    )
+    other = kept.learners[""]
+    assert not told(kept, "reference is reset") and other.optimizer.state and kept.state.kl[""] > 1e-6
+    assert other.reference is not None
+    assert any(not torch.equal(other.reference[name], p) for name, p in other.policy.trained.items())
+    longer = bandit(tmp_path, sevens, steps=3, objective=objective, course=course, checkpoints="longer")
+    assert abs(longer.log[2]["kl"]) < 1e-6 < longer.log[1]["kl"]
+
+
+# Constraints
+
+
+def constrained(rate: float = 0.1, gain: float = 1.0) -> Any:
+    return make_objective("constrained", {"constraints": {"tokens": {"budget": 4.0, "rate": rate, "gain": gain}}})
+
+
+def test_multipliers_survive_a_kill(tmp_path: Path) -> None:
+    common: dict[str, Any] = {"steps": 6, "objective": constrained(), "course": {"save_every": 3}, "world": Costly}
+    whole = bandit(tmp_path, sevens, checkpoints="whole", **common)
+    with pytest.raises(KeyboardInterrupt):
+        bandit(tmp_path, sevens, crash=5, **common)
+    again = bandit(tmp_path, sevens, **common)
+    assert [f["step"] for f in again.log] == [3.0, 4.0, 5.0]
+    grown = [f["multiplier_tokens"] for f in whole.log]
+    assert grown == sorted(grown) and grown[2] > 0.2, "at the checkpoint there is something to forget"
+    assert again.state.multipliers == whole.state.multipliers and again.log == whole.log[3:]
+    assert again.learners[""].policy.digest() == whole.learners[""].policy.digest()
+
+
+def test_a_budget_of_tokens_is_met(tmp_path: Path) -> None:
+    """Each 7 of eight earns, so that answers want to be long: the multiplier holds their mean within 10% of the budget, and
+    what fits into it is still learned."""
+    made = bandit(tmp_path, sevens, steps=60, objective=constrained(), world=Costly)
+    lengths = made.source.lengths  # type: ignore[attr-defined]
+    assert lengths[0] > 6.0
+    assert sum(lengths[-15:]) / 15 == pytest.approx(4.0, rel=0.1)
+    assert sum(f["reward"] for f in made.log[-15:]) / 15 > 0.25  # 0.5 is all that four tokens can earn

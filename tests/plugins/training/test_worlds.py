@@ -1,0 +1,42 @@
+"""Credit for agents and for steps: Dr. MAS and GiGPO beside plain GRPO on two small worlds, five seeds each. The tables in
+the plugin's README come from the same script."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from pathlib import Path
+
+import pytest
+from tests.helpers.grpo_runs import needs_torch
+from tests.helpers.planted import lower_bound
+
+pytestmark = pytest.mark.timeout(900)  # ten trainings each, on a machine that other tests share
+sys.path.insert(0, str(Path(__file__).parents[3] / "contrib/bench/training"))
+
+
+def last(world: str, algorithm: str) -> list[float]:
+    """Success in the last five steps, by seed."""
+    from train_worlds import train
+
+    return [statistics.mean(train(world, algorithm, seed, 3e-3)[-5:]) for seed in range(5)]
+
+
+def test_roles_whose_rewards_differ_in_scale_learn_where_each_is_compared_with_itself(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    needs_torch()
+    by_role, together = last("relay", "dr_mas"), last("relay", "grpo")
+    with capsys.disabled():
+        print(f"\nrelay: dr_mas {by_role}, grpo {together}")
+    assert lower_bound([a - b for a, b in zip(by_role, together, strict=True)]) > 0
+    assert statistics.mean(by_role) > 0.7
+
+
+def test_the_door_is_found_with_credit_for_steps_and_without(capsys: pytest.CaptureFixture[str]) -> None:
+    """No claim that one is better: on this world five seeds do not tell them apart."""
+    needs_torch()
+    by_step, by_walk = last("door", "gigpo"), last("door", "grpo")
+    with capsys.disabled():
+        print(f"\ndoor: gigpo {by_step}, grpo {by_walk}")
+    assert min(by_step) > 0.9 and min(by_walk) > 0.9

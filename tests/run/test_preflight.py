@@ -1,0 +1,281 @@
+"""What a run lacks is said before its first call is paid."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from tests.helpers.planted import plant
+
+from workbench import Optimizer, Study, Workflow
+from workbench.cli import cli
+from workbench.errors import LMError, PluginError, SandboxError, SpecError, WorkbenchError
+from workbench.run import Options, obstacles, optimize, prepare, resume
+from workbench.run.preflight import lms_of
+from workbench.store import Store
+from workbench.task import workflow_tree
+from workbench.workflow import task_lm
+
+
+class Picky(Optimizer):
+    """Lacks whatever it is told to."""
+
+    error: Any = None
+
+    async def ready(self, study: Study) -> None:
+        if self.error:
+            raise self.error
+
+    async def optimize(self, study: Study) -> Workflow:
+        return study.best
+
+
+def task_file(folder: Path, **spec: Any) -> Path:
+    rows = [{"text": f"t{i}", "label": "ab"[i % 2]} for i in range(30)]
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    written = {
+        "name": "t", "data": {"file": "rows.jsonl", "split": {"train": 10, "val": 10, "test": 10}},
+        "metric": "exact_match(label)", "nodes": {"sort": {"predict": "text -> label"}}, "budget": {"calls": 100}, **spec,
+    }  # fmt: skip
+    path = folder / "w.yaml"
+    path.write_text(json.dumps(written))
+    return path
+
+
+def lacking(path: Path) -> list[WorkbenchError]:
+    _, _, task, optimizers = prepare(path)
+    return obstacles(task, optimizers)
+
+
+@pytest.fixture(autouse=True)
+def no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+
+
+def test_an_optimizer_that_is_set_wrongly_costs_nothing(tmp_path: Path) -> None:
+    _, lm = plant(tmp_path, lambda r: 0.3, {"random": {"trials": 1}}, calls=400)
+    paid = lm.requests
+    wrong = [("picky", Picky(error=SpecError(f"no {name}", path=(name,)))) for name in ("field", "row")]
+    with pytest.raises(SpecError, match="no field") as caught:
+        optimize(tmp_path / "workflow.yaml", database=tmp_path / "two.db", pool=lm, optimizers=wrong)
+    assert lm.requests == paid
+    assert [e.path for e in (caught.value, *caught.value.more)] == [
+        ("optimize", 0, "picky", "field"), ("optimize", 1, "picky", "row"),
+    ]  # fmt: skip
+    assert caught.value.file is not None and "workflow.yaml" in caught.value.file
+    row = Store(tmp_path / "two.db").find_run("last")
+    assert row["status"] == "failed" and json.loads(row["report"])["spent"]["calls"] == 0
+
+
+@pytest.mark.parametrize("error", [PluginError("no package"), SandboxError("no sandbox"), LMError("auth", "no key")])
+def test_a_run_that_lacked_something_goes_on_once_it_is_there(error: WorkbenchError, tmp_path: Path) -> None:
+    """Whatever is missing, the report says how to go on."""
+    _, lm = plant(tmp_path, lambda r: 0.3, {"random": {"trials": 1}}, calls=400)
+    lacking = optimize(tmp_path / "workflow.yaml", database=tmp_path / "two.db", pool=lm,
+                       optimizers=[("picky", Picky(error=error)), ("picky", Picky(error=PluginError("nor this")))],
+                       options=Options(out=str(tmp_path / "o.yaml")))  # fmt: skip
+    assert (lacking.status, lacking.error, lacking.spent["calls"]) == ("failed", f"{error}\nnor this", 0)
+    assert lacking.lines()[-1].endswith(f"workbench resume {lacking.run} --db {tmp_path / 'two.db'}")
+    report = resume("last", database=tmp_path / "two.db", pool=lm, optimizers=[("picky", Picky())])
+    assert report.status == "finished"
+
+
+def test_a_resumed_run_is_not_asked(tmp_path: Path) -> None:
+    """All that it needs may be in its journal."""
+    report, lm = plant(tmp_path, lambda r: 0.3, {"random": {"trials": 1}}, calls=400)
+    again = resume("last", database=tmp_path / "run.db", pool=lm,
+                   optimizers=[("picky", Picky(error=PluginError("no package")))])  # fmt: skip
+    assert again.status == report.status == "finished"
+
+
+def test_a_missing_key_is_found_before_the_baseline_of_another_model(tmp_path: Path) -> None:
+    path = task_file(tmp_path, roles={"proposer": "openai/gpt-4.1"}, optimize=["rewrite"])
+    (error,) = lacking(path)
+    assert isinstance(error, LMError) and error.kind == "auth" and "OPENAI_API_KEY" in str(error)
+    report = optimize(path, database=tmp_path / "run.db", options=Options(out=str(tmp_path / "o.yaml")))
+    assert report.status == "failed" and report.spent["calls"] == 0
+
+
+def test_a_missing_key_is_no_call(tmp_path: Path) -> None:
+    """`eval` has no optimizers to ask, and its calls do not count either."""
+    path = task_file(tmp_path, lm="openai/gpt-4.1")
+    database = tmp_path / "run.db"
+    found = CliRunner().invoke(cli, ["eval", str(path), "--db", str(database)])
+    assert isinstance(found.exception, LMError)
+    assert not list(Store(database).rows("select * from attempts"))
+
+
+def test_a_ceiling_in_dollars_needs_the_price_of_every_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    path = task_file(tmp_path, roles={"judge": "openai/strange"}, budget={"usd": 1})
+    (error,) = lacking(path)
+    assert isinstance(error, SpecError) and "price of strange" in str(error)
+
+
+def test_only_models_that_are_asked_are_looked_at(tmp_path: Path) -> None:
+    """The file's own model is not asked where each node has another."""
+    for own, models in (({"lm": "bundled/nano"}, {"bundled/nano"}), ({}, {"openai/gpt-4.1"})):
+        nodes = {"vote": {"ensemble": {"predict": "text -> label", **own}}}
+        _, _, task, _ = prepare(task_file(tmp_path, lm="openai/gpt-4.1", nodes=nodes))
+        assert {spec.model for spec in lms_of(task)} == models
+
+
+def test_validate_warns_of_what_is_lacking_here_and_refuses_what_is_wrong(tmp_path: Path) -> None:
+    fgo = {"fgo": {"divide": "type", "by": "label"}}
+    path = task_file(tmp_path, roles={"proposer": "openai/gpt-4.1"}, optimize=[fgo])
+    found = CliRunner().invoke(cli, ["validate", str(path)])
+    assert found.exit_code == 0 and "Warning: it cannot run here: gpt-4.1 needs an API key" in found.output
+    fgo["fgo"]["by"] = "kind"
+    path = task_file(tmp_path, optimize=[fgo])
+    with pytest.raises(SpecError, match="no training row has the field 'kind'") as caught:
+        CliRunner().invoke(cli, ["validate", str(path)], catch_exceptions=False)
+    assert caught.value.path == ("optimize", 0, "fgo", "by") and caught.value.line == 1
+    assert not (tmp_path / "workbench.db").exists()
+
+
+# Models under `search:`
+
+SERVER = "http://127.0.0.1:9/v1"
+
+
+@pytest.mark.parametrize(
+    ("search", "nodes"),
+    [
+        ({"nodes.sort.lm": ["bundled/nano", "openai/gpt-fake"]}, {}),
+        ({"nodes.sort.lm.model": ["openai/gpt-fake"]}, {"lm": {"model": "bundled/nano"}}),
+        ({"nodes.sort": {"any_of": {"big": {"predict": "text -> label", "lm": "openai/gpt-fake"}}}}, {}),
+        ({"nodes.sort": {"any_of": {"vote": {"ensemble": {"predict": "text -> label"}}}},
+          "nodes.sort.of.lm": ["openai/gpt-fake"]}, {}),
+    ],
+)  # fmt: skip
+def test_a_missing_key_is_found_before_a_model_of_the_search_is_tried(search: Any, nodes: Any, tmp_path: Path) -> None:
+    path = task_file(
+        tmp_path, search=search, optimize=["random"], nodes={"sort": {"predict": "text -> label", **nodes}}
+    )
+    (error,) = lacking(path)
+    assert isinstance(error, LMError) and error.kind == "auth" and "OPENAI_API_KEY" in str(error)
+    report = optimize(path, database=tmp_path / "run.db", options=Options(out=str(tmp_path / "o.yaml")))
+    assert report.status == "failed" and report.spent["calls"] == 0
+
+
+def test_the_model_that_judges_states_is_looked_at_too(tmp_path: Path) -> None:
+    walk = {"tree_search": "web", "show": ["text"], "value_lm": "openai/gpt-fake"}
+    nodes = {"walk": walk, "sort": {"predict": "text, observation -> label"}}
+    (error,) = lacking(task_file(tmp_path, nodes=nodes, optimize=["random"]))
+    assert isinstance(error, LMError) and "OPENAI_API_KEY" in str(error)
+
+
+def test_a_model_of_the_search_that_nobody_serves_is_refused_with_its_place(tmp_path: Path) -> None:
+    path = task_file(tmp_path, search={"nodes.sort.lm": ["bundled/nano", "opnai/gpt-fake"]})
+    with pytest.raises(SpecError, match="there is no LM provider 'opnai'") as caught:
+        prepare(path)
+    assert caught.value.path == ("search", "nodes.sort.lm") and caught.value.line == 1
+
+
+def test_the_model_of_the_file_keeps_its_server_when_only_its_name_is_searched(tmp_path: Path) -> None:
+    lm = {"model": "openai/one", "api_base": SERVER, "timeout": 7, "price": {"input": 1, "output": 1}}
+    _, _, task, _ = prepare(task_file(tmp_path, lm=lm, search={"lm.model": ["openai/one", "openai/two"]}))
+    one, two = task.spec.lm, task_lm(task.spec.lm, task.workflow.patched({"lm.model": "openai/two"}))
+    assert (two.model, two.api_base, two.timeout, two.price) == ("openai/two", SERVER, 7, None)
+    assert task_lm(one, task.workflow.patched({"lm.temperature": 0.5})) == one.model_copy(update={"temperature": 0.5})
+    other = task_lm(one, task.workflow.patched({"lm.model": "bundled/nano"}))
+    assert (other.model, other.api_base) == ("bundled/nano", None), "another provider has nothing to do with it"
+    assert {(lm.model, lm.api_base) for lm in lms_of(task)} == {("openai/one", SERVER), ("openai/two", SERVER)}
+    written = workflow_tree(task, task.workflow.patched({"lm.model": "openai/two"}), tmp_path)["lm"]
+    assert written == {"model": "openai/two", "api_base": SERVER, "timeout": 7}
+
+
+def test_a_name_alone_that_leads_to_another_server_is_told(tmp_path: Path) -> None:
+    lm = {"model": "openai/one", "api_base": SERVER}
+    names = ["openai/one", {"model": "openai/two", "api_base": SERVER}, "bundled/nano"]
+    _, _, task, _ = prepare(task_file(tmp_path, lm=lm, search={"nodes.sort.lm": names}))
+    (warning,) = (w for w in task.dataset.warnings if "name alone" in w)
+    assert "openai/one" in warning and f"{{model: openai/one, api_base: {SERVER}}}" in warning
+
+
+# Ceilings in dollars
+
+
+def dollar_warnings(folder: Path, **spec: Any) -> list[str]:
+    path = task_file(folder, **{"budget": {"usd": 2}, **spec})
+    validated = CliRunner().invoke(cli, ["validate", str(path)])
+    assert validated.exit_code == 0, validated.output
+    estimated = CliRunner().invoke(cli, ["estimate", str(path)])
+    told = list[Any]()
+    with suppress(WorkbenchError):  # no server is there
+        optimize(path, database=folder / "run.db", options=Options(out=str(folder / "o.yaml")),
+                 listener=lambda event, data: told.append(data.get("warnings", ())) if event == "run_started" else None)  # fmt: skip
+    ran = [line for line in told[0] if "the ceiling of $2" in line]
+    for shown in (validated.output, estimated.output):
+        assert [line for line in shown.splitlines() if "the ceiling of $2" in line] == [f"Warning: {w}" for w in ran]
+    return ran
+
+
+@pytest.mark.parametrize("model", ["openai/gpt-4.1", "hosted_vllm/m", "litellm/openai/m"])
+def test_a_ceiling_in_dollars_that_holds_nothing_is_told(model: str, tmp_path: Path) -> None:
+    (warning,) = dollar_warnings(tmp_path, lm={"model": model, "api_base": SERVER, "attempts": 1})
+    assert model in warning and "price: {input: ..., output: ...}" in warning
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [{"lm": {"model": "openai/m", "api_base": SERVER, "price": {"input": 0, "output": 0}, "attempts": 1}},
+     {"lm": "bundled/nano", "budget": {"usd": 2, "calls": 1}},
+     {"lm": {"model": "openai/m", "api_base": SERVER, "attempts": 1}, "budget": {"calls": 5}}],
+)  # fmt: skip
+def test_a_price_that_is_known_and_a_budget_without_dollars_need_no_warning(spec: Any, tmp_path: Path) -> None:
+    assert dollar_warnings(tmp_path, **spec) == []
+
+
+@pytest.mark.parametrize("model", ["openai/m", "litellm/openai/m"])
+def test_a_server_whose_name_begins_like_this_machine_has_no_known_price(model: str, tmp_path: Path) -> None:
+    """Else a budget in dollars would count nothing for it."""
+    lm = {"model": model, "api_base": "http://127.0.0.1.nip.io/v1"}
+    (error,) = lacking(task_file(tmp_path, lm=lm, budget={"usd": 1}))
+    assert isinstance(error, SpecError) and "price" in str(error) and "not known" in str(error)
+
+
+# Optimizers without anything to work on
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "missing"),
+    [
+        ("astar", "a node of the kind `astar`"), ("fit_value", "a node of the kind `tree_search`"),
+        ("team", "a team"), ("align", "an agent with tools"), ({"forge": {"kind": "functions"}}, "an agent node"),
+        ({"forge": {"kind": "heuristic"}}, "a code node"), ("forge", "an agent node or a code node"),
+        ({"fgo": {"inner": "astar"}}, "a node of the kind `astar`"), ({"tune": {"optimizer": "team", "search": {"rows": {"int": [2, 8]}}}}, "a team"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_an_optimizer_without_its_node_is_refused(optimizer: Any, missing: str, tmp_path: Path) -> None:
+    name = optimizer if isinstance(optimizer, str) else next(iter(optimizer))
+    path = task_file(tmp_path, optimize=["bootstrap", optimizer])
+    with pytest.raises(SpecError, match=f"`{name}` finds nothing here that it could change.*{missing}") as caught:
+        prepare(path)
+    assert caught.value.path == ("optimize", 1, name) and caught.value.line == 1
+    assert CliRunner().invoke(cli, ["validate", str(path)]).exit_code != 0
+
+
+NODES = {
+    "align": {"agent": "text -> label", "tools": ["python:desk.py:lookup"]},
+    "team": {"dylan": {"predict": "text -> label"}, "members": {"a": "A.", "b": "B."}},
+}
+
+
+@pytest.mark.parametrize("name", ["align", "team"])
+def test_an_optimizer_with_its_node_is_not(name: str, tmp_path: Path) -> None:
+    (tmp_path / "desk.py").write_text('def lookup(key: str) -> str:\n    """Looks a key up."""\n    return key\n')
+    prepare(task_file(tmp_path, optimize=[name], nodes={"sort": NODES[name]}))
+    searched = {"nodes.sort": {"any_of": {"other": NODES[name]}}}
+    prepare(task_file(tmp_path, optimize=["optuna", name], search=searched))
+
+
+def test_adas_says_before_the_first_call_that_a_node_is_missing(tmp_path: Path) -> None:
+    (error,) = lacking(task_file(tmp_path, optimize=[{"adas": {"node": "srt"}}]))
+    assert isinstance(error, SpecError) and error.path == ("optimize", 0, "adas", "node") and "'sort'" in str(error)

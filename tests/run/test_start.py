@@ -1,0 +1,118 @@
+"""What a run says where it begins, and where it cannot go on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from tests.helpers.planted import plant
+
+from workbench.cli import cli
+from workbench.run import Options
+from workbench.spec import apply_overrides, load_yaml
+
+
+def test_a_run_without_a_candidate_says_so(tmp_path: Path) -> None:
+    report, _ = plant(tmp_path, lambda r: 0.3, "forge", calls=400)
+    assert any("no candidate was made" in line for line in report.lines())
+    assert "but nothing was tried: either the optimizers find nothing here" in report.headline()[0]
+    report, _ = plant(tmp_path / "two", lambda r: 0.3, {"random": {"trials": 2}}, calls=400)
+    assert not any("no candidate was made" in line for line in report.lines())
+    assert report.as_dict()["untried"] is None and report.headline()[0].endswith(": finished")
+
+
+@pytest.mark.parametrize("answer", [None, "x" * 5000])
+def test_a_proposer_that_fails_is_told(answer: str | None, tmp_path: Path) -> None:
+    """The roles of other language models have no rows of data that would show their failures."""
+    from workbench.errors import LMError
+    from workbench.lm import Request, Response
+
+    class Silent:
+        identity, concurrency = "silent", 4
+
+        async def complete(self, request: Request) -> Response:
+            if answer is None:
+                raise LMError("too_long", "the prompt is too long")
+            return Response(answer, "stop", 5, 5, 0.0)
+
+        def price(self, prompt_tokens: int, completion_tokens: int) -> float:
+            return 0.0
+
+        async def aclose(self) -> None:
+            pass
+
+    from tests.helpers.planted import PlantedLM
+
+    from workbench.run import optimize
+
+    plant(tmp_path, lambda r: 0.3, {"rewrite": {"rounds": 1}}, calls=400, roles={"proposer": "templates/instructions"})
+    pool = PlantedLM(lambda r: 0.3)
+    pool.get = lambda spec: Silent() if "templates" in spec.model else pool  # type: ignore[method-assign]
+    report = optimize(tmp_path / "workflow.yaml", database=tmp_path / "two.db", pool=pool,
+                      options=Options(out=str(tmp_path / "o.yaml")))  # fmt: skip
+    why = "none of the proposer's 2 answers could be used"
+    if answer is None:
+        assert "2 of 2 calls of the proposer failed (too_long): the prompt is too long" in report.warnings
+        why = "the proposer gave no answer: all 2 of its calls failed (too_long)"
+    assert report.as_dict()["untried"] == why and report.status == "finished"
+    assert report.headline()[0] == f"workbench run {report.run}: finished, but nothing was tried: {why}"
+
+
+def test_a_flag_reaches_an_optimizer_that_is_named_without_parameters() -> None:
+    source = load_yaml("optimize: [random, evolve]\n", "w.yaml")
+    value = apply_overrides(source, [("optimize.1.evolve.children", 3)]).value
+    assert value["optimize"] == ["random", {"evolve": {"children": 3}}]
+
+
+def test_a_model_that_refuses_every_request_ends_the_run(tmp_path: Path) -> None:
+    """A mistyped name of a provider reaches LiteLLM, which knows no such model."""
+    from tests.helpers.planted import PlantedLM
+
+    from workbench.errors import LMError
+    from workbench.lm import Request, Response
+    from workbench.run import optimize
+
+    class Refusing(PlantedLM):
+        async def complete(self, request: Request) -> Response:
+            self.requests += 1
+            raise LMError("bad_request", "no provider 'bundeld'")
+
+    plant(tmp_path, lambda r: 0.3, {"random": {"trials": 1}}, calls=400)
+    pool = Refusing(lambda r: 0.3)
+    report = optimize(tmp_path / "workflow.yaml", database=tmp_path / "two.db", pool=pool,
+                      options=Options(out=str(tmp_path / "o.yaml")))  # fmt: skip
+    assert report.status == "failed" and "no provider 'bundeld'" in (report.error or "")
+    assert pool.requests <= 24, "the rows of val and no more"
+
+
+def test_a_budget_that_is_too_small_for_the_proof_is_told_at_the_start(tmp_path: Path) -> None:
+    plant(tmp_path, lambda r: 0.3, {"random": {"trials": 2}}, calls=400)
+    done = CliRunner().invoke(cli, ["estimate", str(tmp_path / "workflow.yaml"), "--set", "budget.calls=50"])
+    assert "Warning: the budget of 50 calls may be too small" in done.output and "take 104" in done.output
+
+
+@pytest.mark.parametrize("out", ["folder", "test.jsonl/x.yaml"])
+def test_a_result_that_could_not_be_written_is_refused_before_anything_is_paid(out: str, tmp_path: Path) -> None:
+    from workbench.errors import SpecError
+    from workbench.run import optimize
+
+    plant(tmp_path, lambda r: 0.3, {"random": {"trials": 1}}, calls=400)
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(SpecError, match="--out"):
+        optimize(tmp_path / "workflow.yaml", database=tmp_path / "two.db", options=Options(out=str(tmp_path / out)))
+    assert not (tmp_path / "two.db").exists()
+    done = CliRunner().invoke(
+        cli, ["export", "--db", str(tmp_path / "run.db"), "--out", str(tmp_path / "new" / "x.yaml")]
+    )
+    assert done.exit_code == 0 and (tmp_path / "new" / "x.yaml").is_file()
+
+
+def test_a_place_that_went_away_while_it_ran_loses_no_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*args: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("workbench.run.session.write_workflow", full)
+    report, _ = plant(tmp_path, lambda r: 0.3, {"random": {"trials": 1}}, calls=400)
+    assert report.status == "finished" and report.workflow is None and report.proof is not None
+    assert any("No space left" in w and "workbench export" in w for w in report.warnings)

@@ -1,0 +1,147 @@
+"""Copies of rows: what is the same row in other words, and what is another row of the same template."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.helpers.planted import PlantedLM, plant
+
+from workbench.run import Options, optimize, prepare
+from workbench.task import Example, Repeats, normalised_inputs, tokens
+from workbench.task.copies import Copies, number_fields
+
+LONG = "the parcel that I ordered two weeks ago has not come and nobody answers my mails"
+
+
+def row(text: str, label: str = "a", **more: object) -> Example:
+    return Example(text[:12], {"text": text, "label": label, **more})
+
+
+@pytest.mark.parametrize(
+    ("other", "copied"),
+    [
+        (LONG, "exact"),
+        (LONG.upper(), "exact"),
+        (LONG + " .", "exact"),
+        (f"  {LONG}!!", "exact"),
+        (LONG.replace("ordered", "bought"), "near"),
+        (LONG.replace(" my mails", " mails"), "near"),
+        (LONG.replace("two", "2").replace("come", "arrived"), None),
+        ("my invoice is wrong and nobody answers my mails", None),
+        (LONG + " so please send it at once or give me my money back", None),
+    ],
+)  # fmt: skip
+def test_a_copy_is_found_whatever_its_case_spaces_and_stops(other: str, copied: str | None) -> None:
+    copies = Copies([("train", row("something else")), ("train", row(LONG))], ["text"], "label")
+    found = copies.find(row(other))
+    assert (None if found is None else "near" if found[2] else "exact") == copied
+    if found:
+        assert found[:2] == ("train", row(LONG))
+
+
+def test_rows_of_one_template_are_rows_of_their_own() -> None:
+    """One token differs, and it is what matters: a number, or a word that changes the label."""
+    asked = "a train goes {} miles an hour for three hours without a stop how far does it come"
+    copies = Copies([("train", row(asked.format(60), "180"))], ["text"], "label")
+    assert copies.find(row(asked.format(50), "180")) is None and copies.find(row(asked.format(60), "180"))
+    other = Copies([("train", row(LONG, "shipping"))], ["text"], "label")
+    assert other.find(row(LONG.replace("parcel", "refund"), "billing")) is None
+    assert Copies([("train", row("3 + 4 - 2"))], ["text"]).find(row("3 - 4 + 2")) is None, "signs are no punctuation"
+    assert Copies([("train", row("capital of France"))], ["text"]).find(row("capital of Spain")) is None
+
+
+def test_a_number_beside_the_text_makes_no_other_row() -> None:
+    texts = [f"{LONG} and this is case {word}" for word in ("one", "two", "three", "four")]
+    rows = [row(text, user=f"u{i}") for i, text in enumerate(texts)]
+    assert number_fields(rows, ["user", "text"]) == ["user"]
+    copies = Copies([("train", r) for r in rows], ["text"], "label", numbered=True)
+    assert copies.find(row(texts[2].upper(), user="u99")) is not None
+    assert copies.find(row(texts[2], label="b", user="u99")) is None
+    sums = [Example(str(i), {"a": i, "b": i % 2}) for i in range(9)]
+    assert number_fields(sums, ["a", "b"]) == [], "nothing is left that tells rows apart"
+
+
+def test_many_rows_are_searched_in_no_time() -> None:
+    rows = [
+        ("train", row(f"row {i} of a template that all of the rows have in common with each other"))
+        for i in range(3000)
+    ]
+    copies = Copies(rows, ["text"])
+    assert sum(copies.find(row(f"row {i} of a template that all of the rows have in common with each other!")) is not None
+               for i in range(0, 6000, 2)) == 1500  # fmt: skip
+
+
+def test_words_and_signs_are_compared() -> None:
+    assert tokens("Ähnlich, 3+4 = ７!") == ["ähnlich", "3", "+", "4", "=", "7"]
+    assert tokens(" ?! ") == ["?!"] and tokens("  ") == []
+    assert normalised_inputs(row("A b.", n=[1, {"c": "D"}]), ["text", "n"]) == "a b 1 d"
+
+
+def test_repeats_see_through_words_put_between_and_respect_what_is_fair() -> None:
+    filled = " ".join(f"{word} um" if i % 2 else word for i, word in enumerate(LONG.split()))
+    for text in (f"Remember: {LONG}.", f"Remember: {filled}."):
+        assert Repeats({"a": text}, []).find(tokens(LONG)) == "a"
+    assert Repeats({"a": "Sort by what the customer wants, my parcel, the mails"}, []).find(tokens(LONG)) is None
+    assert Repeats({"a": LONG}, [tokens(LONG + " today")]).find(tokens(LONG)) is None, "train says it as well"
+    assert Repeats({"a": "sums: 3 + 4 - 2 is 5"}, []).find(tokens("3 + 4 - 2")) == "a"
+    assert Repeats({"a": "sums: 3 + 4 and 2"}, []).find(tokens("3 - 4 + 2")) is None
+
+
+def copied_rows(folder: Path, change: str = "{}", share: int = 1) -> None:
+    """Test rows whose every share-th text is a train row's."""
+    train = [json.loads(line) for line in (folder / "train.jsonl").read_text().splitlines()]
+    test = [json.loads(line) for line in (folder / "test.jsonl").read_text().splitlines()]
+    for i in range(0, len(test), share):
+        test[i] = {**train[i % len(train)], "text": change.format(train[i % len(train)]["text"])}
+    (folder / "test.jsonl").write_text("".join(json.dumps(line) + "\n" for line in test))
+
+
+@pytest.mark.parametrize("change", ["{}", "{} .", " {}!"])
+def test_copies_are_left_out_of_the_test_and_counted_by_rows(change: str, tmp_path: Path) -> None:
+    """P3. 40 test rows, of which 20 are copies of 20 train rows."""
+    plant(tmp_path, lambda r: 0.5, {"random": {"trials": 1}}, calls=400)
+    copied_rows(tmp_path, change, 2)
+    task = prepare(tmp_path / "workflow.yaml")[2]
+    assert len(task.dataset.test) == 20
+    assert task.dataset.warnings[0].startswith(
+        "20 of the 40 test rows have the same inputs as a train or val row (e.g. "
+    )
+    lm = PlantedLM(lambda r: 0.5)
+    report = optimize(tmp_path / "workflow.yaml", database=tmp_path / "two.db", pool=lm,
+                      options=Options(out=str(tmp_path / "o.yaml")))  # fmt: skip
+    assert report.test_rows == 20 and any("left out of the test" in line for line in report.lines())
+
+
+def test_a_test_of_copies_alone_shows_nothing(tmp_path: Path) -> None:
+    """Train is test: a workflow that remembers its demos is right on all of it."""
+    plant(tmp_path, lambda r: 0.5, {"random": {"trials": 1}}, calls=400)
+    copied_rows(tmp_path)
+    space = {"nodes.sort.instructions": ["Plain.", "Better."]}
+    report = optimize(tmp_path / "workflow.yaml", database=tmp_path / "two.db",
+                      pool=PlantedLM(lambda r: 0.99 if "Better" in str(r.messages[0]) else 0.3),
+                      options=Options([("search", space)], str(tmp_path / "o.yaml")))  # fmt: skip
+    assert report.changes and report.proof is None and not report.proved
+    assert "The gain is not shown: no test row is left to test on." in report.headline()
+
+
+def test_rows_of_a_cluster_count_once_in_a_run(tmp_path: Path) -> None:
+    """P2: six rows, ten times each, by default; and `cluster: user`."""
+    space = {"nodes.sort.instructions": ["Plain.", "Better."]}
+    plant(tmp_path, lambda r: 0.5, {"random": {"trials": 2}}, calls=900, rows=(20, 20, 60), search=space)
+    lines = [
+        {"text": f"row {i % 6} topic1 word1: a a-thing" + "!" * (i // 6), "label": "a", "user": i % 20}
+        for i in range(60)
+    ]
+    (tmp_path / "test.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    lm = PlantedLM(lambda r: 1.0 if "Better" in str(r.messages[0]) else 0.0)
+
+    def run(*sets: tuple[str, object]) -> object:
+        report = optimize(tmp_path / "workflow.yaml", database=tmp_path / f"{len(sets)}.db", pool=lm,
+                          options=Options(list(sets), str(tmp_path / "o.yaml")))  # fmt: skip
+        assert report.changes and report.proof is not None
+        return report.proof.n, report.proof.n_rows, report.as_dict()["gain"]["rows"]
+
+    assert run() == (6, 60, 60)
+    assert run(("data.cluster", "user")) == (20, 60, 60)

@@ -1,0 +1,65 @@
+"""The quickstart does what the README says, and every workflow of the gallery runs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+WORKFLOWS = Path(__file__).parents[2] / "workflows"
+#: Workflows of extras, and a package that each needs.
+EXTRAS = {"grpo.yaml": "torch", "tool_calls.yaml": "torch"}
+CLI = [sys.executable, "-c", "from workbench.cli import main; main()"]
+
+
+def optimize(name: str, folder: Path, *flags: str) -> tuple[dict, float]:
+    begun = time.monotonic()
+    done = subprocess.run([*CLI, "optimize", str(WORKFLOWS / name), "--json", *flags], cwd=folder, capture_output=True,
+                          text=True, timeout=280)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1]), time.monotonic() - begun
+
+
+def test_quickstart_shows_a_gain_within_its_budget_and_in_time(tmp_path: Path) -> None:
+    report, seconds = optimize("quickstart.yaml", tmp_path)
+    gain = report["gain"]
+    assert gain["shown"] and gain["p"] < 0.01 and gain["n"] >= 150, gain
+    assert report["spent"]["calls"] <= report["budget"]["calls"]
+    assert seconds < 120
+    assert (tmp_path / "optimized.yaml").exists()
+    # The written file is a workflow that scores what the report says.
+    scored = subprocess.run([*CLI, "eval", "optimized.yaml", "--split", "test", "--json"], cwd=tmp_path,
+                            capture_output=True, text=True, timeout=200)  # fmt: skip
+    assert scored.returncode == 0, scored.stderr
+    assert json.loads(scored.stdout)["score"] == pytest.approx(report["best"]["test"]["score"])
+
+
+def test_a_finished_run_is_replayed_without_a_call(tmp_path: Path) -> None:
+    report, _ = optimize("quickstart.yaml", tmp_path, "--budget-calls", "300")
+    again = subprocess.run(
+        [*CLI, "resume", "last", "--json"], cwd=tmp_path, capture_output=True, text=True, timeout=100
+    )
+    assert again.returncode == 0, again.stderr
+    replay = json.loads(again.stdout.splitlines()[-1])
+    for key in ("best", "baseline", "gain"):
+        assert replay[key] == report[key], key
+    assert replay["spent"]["calls"] == report["spent"]["calls"]
+
+
+@pytest.mark.parametrize("path", sorted(WORKFLOWS.rglob("*.yaml")), ids=lambda p: p.name)
+def test_workflow_runs(path: Path, tmp_path: Path) -> None:
+    if path.name in EXTRAS:
+        pytest.importorskip(EXTRAS[path.name])
+    report, _ = optimize(str(path), tmp_path, "--budget-calls", "250")
+    assert report["status"] in ("finished", "budget") and report["spent"]["calls"] <= 250
+
+
+def test_require_gain_is_an_exit_code(tmp_path: Path) -> None:
+    done = subprocess.run([*CLI, "optimize", str(WORKFLOWS / "quickstart.yaml"), "--budget-calls", "20", "--require-gain"],
+                          cwd=tmp_path, capture_output=True, text=True, timeout=100)  # fmt: skip
+    assert done.returncode == 100, done.stderr
+    assert "The gain is not shown" in done.stdout

@@ -1,0 +1,105 @@
+"""Kill and resume, and budgets under faults: the small tier of contrib/bench/promises/kill_resume.py and budget_ceiling.py."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "contrib" / "bench" / "promises"))
+
+import budget_ceiling
+import kill_resume
+from simulated_server import FAULTS, SimulatedServer
+
+from workbench.errors import StoreError
+from workbench.store import RunLock, Store
+
+
+@pytest.fixture(scope="module")
+def server():
+    with SimulatedServer(latency=0.005) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def whole(server: SimulatedServer, tmp_path_factory: pytest.TempPathFactory) -> dict:
+    """A run that was never killed."""
+    folder = tmp_path_factory.mktemp("whole")
+    kill_resume.prepare(folder, server.base)
+    before = server.requests
+    report = kill_resume.finish(folder)
+    assert server.requests - before == report["spent"]["calls"] and report["spent"]["unknown"] == 0
+    return report
+
+
+def test_random_kills_change_nothing(server: SimulatedServer, whole: dict, tmp_path: Path) -> None:
+    kill_resume.prepare(tmp_path, server.base)
+    before = server.requests
+    kills = kill_resume.random_kills(tmp_path, random.Random(7), 4, seconds=3.0)
+    kill_resume.check(tmp_path, server, before, kills, whole)
+
+
+@pytest.mark.parametrize("step", ["commit-before:9", "commit-after:9", "send-before:5", "send-after:5", "evaluated:2",
+                                  "report-before:1", "replace-before:1", "report-after:1"])  # fmt: skip
+def test_a_kill_at_a_named_step_changes_nothing(
+    step: str, server: SimulatedServer, whole: dict, tmp_path: Path
+) -> None:
+    kill_resume.prepare(tmp_path, server.base)
+    before, kills = server.requests, 0
+    for _ in range(2):  # once in the first run, once while resuming
+        process = kill_resume.start(tmp_path, kill_resume.begun(tmp_path), step)
+        process.communicate(timeout=120)
+        kills += process.returncode == -signal.SIGKILL
+    assert kills, "the step was never reached"
+    kill_resume.check(tmp_path, server, before, kills, whole)
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_a_signal_ends_the_run_in_order_and_it_can_be_resumed(
+    name: str, server: SimulatedServer, whole: dict, tmp_path: Path
+) -> None:
+    kill_resume.prepare(tmp_path, server.base)
+    command = [*kill_resume.CLI, "optimize", "workflow.yaml", "--db", "run.db", "--out", "out.yaml"]
+    process = subprocess.Popen(command, cwd=tmp_path, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    while not kill_resume.begun(tmp_path):
+        time.sleep(0.05)
+    time.sleep(0.6)
+    process.send_signal(getattr(signal, name))
+    out, err = process.communicate(timeout=12)
+    if process.returncode == 0:
+        pytest.skip("the run was over before the signal")
+    assert process.returncode == 130, err
+    assert "workbench resume" in out
+    assert kill_resume.comparable(kill_resume.finish(tmp_path)) == kill_resume.comparable(whole)
+
+
+@pytest.mark.parametrize("ceiling", [1, 2, 3, 10, 60])
+def test_no_request_above_the_ceiling_with_all_faults(ceiling: int, tmp_path: Path) -> None:
+    seen, report = budget_ceiling.run(tmp_path, ceiling, {kind: 0.04 for kind in FAULTS}, seed=ceiling)
+    assert seen <= ceiling
+    assert report["spent"]["calls"] <= ceiling and report["status"] in (
+        ["budget"] if ceiling > 3 else ["budget", "failed"]
+    )
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_no_request_above_the_ceiling_with_one_fault(kind: str, tmp_path: Path) -> None:
+    seen, _ = budget_ceiling.run(tmp_path, 30, {kind: 0.1}, seed=3)
+    assert seen <= 30
+
+
+def test_a_second_process_is_kept_off_a_run(tmp_path: Path) -> None:
+    store = Store(tmp_path / "run.db")
+    try:
+        with RunLock(store, "abc"), pytest.raises(StoreError, match="in use by process"), RunLock(store, "abc"):
+            pass
+        with RunLock(store, "abc"):
+            pass
+    finally:
+        store.close()
