@@ -3,9 +3,9 @@
 `sft`: tokens of rollouts that scored well are made likelier (rejection sampling), or those of labels, or of a teacher's
 runs; see `lessons.py`. `dpo`: of two rollouts of one row the better is made likelier than the worse, relative to the
 weights at the start (Rafailov et al., arXiv 2305.18290; pairs from generate, rank, select, train as in Optima, arXiv
-2410.08115). Departure from common practice: TRL's trainers take texts and tokenize them again; here the very tokens that
-were drawn are learned, and those of tools are masked. With `tree`, runs share their first calls, and single answers are
-chosen by what the runs through them earned; see `trees.py`.
+2410.08115). Departure from common practice: TRL's trainers take texts and tokenize them again; here the very tokens
+that were drawn are learned, and those of tools are masked. With `tree`, runs share their first calls, and single
+answers are chosen by what the runs through them earned; see `trees.py`.
 """
 
 from __future__ import annotations
@@ -100,8 +100,9 @@ class Imitates(Trains):
         """What of the rollouts of one training row is learned from."""
         raise NotImplementedError
 
-    async def chosen(self, study: Study, policy: Policy, source: StudySource, tasks: Sequence[Example], course: Course,
-                     round_: int) -> list[list[Row]]:  # fmt: skip
+    async def chosen(
+        self, study: Study, policy: Policy, source: StudySource, tasks: Sequence[Example], course: Course, round_: int
+    ) -> list[list[Row]]:
         """What is learned in a round: rows of tokens, by training row."""
         groups = await source.rollouts(tasks, course, round_)
         found = [_rows(source, group, round_) for group in groups]
@@ -117,9 +118,18 @@ class Imitates(Trains):
     def mix(self, count: int, added: Sequence[list[Row]], rng: random.Random) -> list[list[Row]]:
         return []
 
-    async def course_of(self, study: Study, policy: Policy, engine: Engine, source: StudySource, folder: Path,
-                        weights: Path, number: int) -> None:  # fmt: skip
-        """A resumed run draws from the journal, and takes the epochs that the record holds in place of training them."""
+    async def course_of(
+        self,
+        study: Study,
+        policy: Policy,
+        engine: Engine,
+        source: StudySource,
+        folder: Path,
+        weights: Path,
+        number: int,
+    ) -> None:
+        """A resumed run draws from the journal, and takes the epochs that the record holds in place of training
+        them."""
         from workbench_training.learner import Learner
         from workbench_training.resume_record import Record
 
@@ -161,8 +171,16 @@ class Imitates(Trains):
                         await asyncio.to_thread(record.write, learner, done, updates)
                     await source.offer(record.candidate(done), done)
 
-    async def _epoch(self, learner: Learner, chosen: Sequence[list[Row]], added: Sequence[list[Row]], round_: int,
-                     epoch: int, updates: int, number: int) -> int:  # fmt: skip
+    async def _epoch(
+        self,
+        learner: Learner,
+        chosen: Sequence[list[Row]],
+        added: Sequence[list[Row]],
+        round_: int,
+        epoch: int,
+        updates: int,
+        number: int,
+    ) -> int:
         """One pass over what was chosen; returns the number of updates so far."""
         more = self.mix(len(chosen), added, random.Random(f"{number}: mixture {round_} {epoch}"))
         order = random.Random(f"{number}: order {round_} {epoch}").sample([*chosen, *more], len(chosen) + len(more))
@@ -203,8 +221,10 @@ class SFT(Imitates):
 
     threshold: float = Field(1.0, description="a rollout that earns at least this is learned from")
     source: Literal["own", "labels", "teacher"] = Field(
-        "own", description="whose answers: the model's own rollouts, labels of the data, runs by the model of the role "
-        "`teacher`")  # fmt: skip
+        "own",
+        description="whose answers: the model's own rollouts, labels of the data, runs by the model of the role "
+        "`teacher`",
+    )
     labels: dict[str, str] = Field(
         default_factory=dict, description="source labels: the row's field with the label of an output, by the output"
     )
@@ -213,13 +233,16 @@ class SFT(Imitates):
         "learn",
         description="turns of good rollouts after which an error was told: learned, or only shown (AgentRefine)",
     )
-    splice: bool = Field(False, description="also learn from wrong rollouts that a right one mends after their first "
-                         "error (Agent-R)")  # fmt: skip
+    splice: bool = Field(
+        False, description="also learn from wrong rollouts that a right one mends after their first error (Agent-R)"
+    )
     revision: str = Field(
         "That did not work. I try another way.\n", description="splice: words where the right way begins"
     )
-    error: str = Field(r"(?i)^\s*error\b|Give the answer in the form asked for", description="regular expression: a message "
-                       "that tells of an error")  # fmt: skip
+    error: str = Field(
+        r"(?i)^\s*error\b|Give the answer in the form asked for",
+        description="regular expression: a message that tells of an error",
+    )
 
     @field_validator("error")
     @classmethod
@@ -246,8 +269,11 @@ class SFT(Imitates):
         if self.source == "labels":
             self._check_labels(study)
         if self.source == "teacher" and "teacher" not in study.evaluator.runtime.roles:
-            raise SpecError("`source: teacher` needs a teacher", hint="Write e.g. roles: {teacher: openai/gpt-4.1}.",
-                            path=("source",))  # fmt: skip
+            raise SpecError(
+                "`source: teacher` needs a teacher",
+                hint="Write e.g. roles: {teacher: openai/gpt-4.1}.",
+                path=("source",),
+            )
         if self.mixture is not None:
             self._general_chats(study, self.mixture)
 
@@ -270,8 +296,9 @@ class SFT(Imitates):
             calls += self.rollouts * study.worst_calls(study.workflow, rows)
         return study.remaining("calls") >= calls
 
-    async def chosen(self, study: Study, policy: Policy, source: StudySource, tasks: Sequence[Example], course: Course,
-                     round_: int) -> list[list[Row]]:  # fmt: skip
+    async def chosen(
+        self, study: Study, policy: Policy, source: StudySource, tasks: Sequence[Example], course: Course, round_: int
+    ) -> list[list[Row]]:
         tokens, nodes = tokens_of(policy), trained_nodes(study, self.address)
         if self.source == "labels":
             lessons = [labelled(study.workflow, task, {**study.targets, **self.labels}, nodes) for task in tasks]
@@ -296,8 +323,11 @@ class SFT(Imitates):
             if output not in outputs:
                 raise SpecError(f"no node writes '{output}'", hint=suggest(output, outputs), path=("labels", output))
             if study.train and not any(field in row for row in study.train):
-                raise SpecError(f"no row of train has a field '{field}'", hint=suggest(field, study.train[0].fields),
-                                path=("labels", output))  # fmt: skip
+                raise SpecError(
+                    f"no row of train has a field '{field}'",
+                    hint=suggest(field, study.train[0].fields),
+                    path=("labels", output),
+                )
 
     def _of_group(self, group: Sequence[Rollout], tokens: Tokens, nodes: Collection[str], round_: int) -> Iterator[Row]:
         """Rows of the runs on one training row: of the good ones, and of wrong ones that a good one mends."""
@@ -307,9 +337,14 @@ class SFT(Imitates):
             assert rollout.result.trace is not None
             if self.source == "own":
                 yield from drawn_in(
-                    rollout.result.trace, nodes, masked, task=rollout.example.id, reward=rollout.reward,
-                    rollout=rollout.replica, version=round_,
-                )  # fmt: skip
+                    rollout.result.trace,
+                    nodes,
+                    masked,
+                    task=rollout.example.id,
+                    reward=rollout.reward,
+                    rollout=rollout.replica,
+                    version=round_,
+                )
             else:
                 for lesson in said_in(rollout.result.trace, nodes, masked):
                     yield from rows_of_lesson(lesson, tokens)
@@ -379,10 +414,16 @@ class DPO(Imitates):
         return self
 
     def objective(self) -> Objective:
-        return Objective.model_validate({
-            "surrogate": "pairs", "pair_mean": False, "pair_best": 1.0, "pair_trust": 0.0, "pair_beta": self.beta,
-            "beta": self.beta,  # so that the weights at the start are kept
-        })  # fmt: skip
+        return Objective.model_validate(
+            {
+                "surrogate": "pairs",
+                "pair_mean": False,
+                "pair_best": 1.0,
+                "pair_trust": 0.0,
+                "pair_beta": self.beta,
+                "beta": self.beta,  # so that the weights at the start are kept
+            }
+        )
 
     def choose(self, rows: Sequence[Row]) -> list[Row]:
         """The best and the worst of each agent, if they differ; in a tree, those of each state, if far enough apart."""

@@ -63,16 +63,23 @@ def anchor_of(prompt_ids: Sequence[int]) -> str:
 
 
 def rows_of(
-    steps: Iterable[Mapping[str, Any]], *, reward: float | Mapping[str, float] | None, task: str, rollout: int,
-    version: int, merge: bool = True, costs: Mapping[str, float] | None = None, policy: str = "",
-) -> list[Row]:  # fmt: skip
+    steps: Iterable[Mapping[str, Any]],
+    *,
+    reward: float | Mapping[str, float] | None,
+    task: str,
+    rollout: int,
+    version: int,
+    merge: bool = True,
+    costs: Mapping[str, float] | None = None,
+    policy: str = "",
+) -> list[Row]:
     """The rows of one rollout. steps: `workbench.workflow.Trace.rollout`. reward: one for all, or one for each agent.
 
     A step whose prompt begins with all tokens of the agent's row so far is appended to that row, with what stands
     between (a tool's result, the next question) masked out. Any other step starts a row of its own: text is never
     tokenized again to make it fit, so every row holds exactly the tokens that the policy saw and drew. merge: False
-    gives each step its own row, which step-level credit (GiGPO) needs. A step's `anchor` names the state that it was taken
-    in; without one, that is its whole prompt.
+    gives each step its own row, which step-level credit (GiGPO) needs. A step's `anchor` names the state that it was
+    taken in; without one, that is its whole prompt.
     """
     rows: list[Row] = []
     last: dict[str, int] = {}  # the row that an agent wrote last
@@ -88,17 +95,45 @@ def rows_of(
             if prompt[: len(so_far)] == so_far:
                 between = prompt[len(so_far) :]
                 rows[index] = Row(
-                    row.prompt_ids, row.token_ids + between + drawn, row.mask + (0,) * len(between) + (1,) * len(drawn),
-                    row.logprobs + (0.0,) * len(between) + logprobs, earned, task, rollout, agent, row.turn, row.anchor,
-                    None, costs or {}, version, bool(step.get("truncated")), row.text + str(step.get("text", "")), policy,
-                )  # fmt: skip
+                    row.prompt_ids,
+                    row.token_ids + between + drawn,
+                    row.mask + (0,) * len(between) + (1,) * len(drawn),
+                    row.logprobs + (0.0,) * len(between) + logprobs,
+                    earned,
+                    task,
+                    rollout,
+                    agent,
+                    row.turn,
+                    row.anchor,
+                    None,
+                    costs or {},
+                    version,
+                    bool(step.get("truncated")),
+                    row.text + str(step.get("text", "")),
+                    policy,
+                )
                 continue
         last[agent] = len(rows)
-        rows.append(Row(
-            prompt, drawn, (1,) * len(drawn), logprobs, earned, task, rollout, agent, int(step["turn"]),
-            step.get("anchor") or anchor_of(prompt), None if merge else step.get("step_reward"), costs or {}, version,
-            bool(step.get("truncated")), str(step.get("text", "")), policy,
-        ))  # fmt: skip
+        rows.append(
+            Row(
+                prompt,
+                drawn,
+                (1,) * len(drawn),
+                logprobs,
+                earned,
+                task,
+                rollout,
+                agent,
+                int(step["turn"]),
+                step.get("anchor") or anchor_of(prompt),
+                None if merge else step.get("step_reward"),
+                costs or {},
+                version,
+                bool(step.get("truncated")),
+                str(step.get("text", "")),
+                policy,
+            )
+        )
     return rows
 
 
