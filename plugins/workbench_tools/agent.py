@@ -6,7 +6,6 @@ action is told to the model and costs a step, and where the server takes tool de
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -30,6 +29,7 @@ from workbench.kit.tools import (
 from workbench.lm import Response
 from workbench.runtime import Context
 from workbench.workflow import EXCHANGE, NodeConfig, SignatureNode, Span, parse_signature
+from workbench_tools.exchange import check_exchange, replayed, said_as_message
 from workbench_tools.toolset import (
     LAZY,
     REGISTER,
@@ -183,7 +183,7 @@ class Agent(SignatureNode):
         for tool, source in config.wrappers.items():
             check_wrapper(source, ("wrappers", tool))
         for i, demo in enumerate(config.demos):
-            _check_exchange(demo.get(EXCHANGE, []), ("demos", i, EXCHANGE))
+            check_exchange(demo.get(EXCHANGE, []), ("demos", i, EXCHANGE))
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -268,7 +268,7 @@ class Agent(SignatureNode):
         messages: list[dict[str, Any]] = [{"role": "system", "content": self.system(shown)}]
         for demo in self.config.demos:
             messages.append({"role": "user", "content": self._question(demo)})
-            messages += [_replayed(message, self.config.native) for message in demo.get(EXCHANGE, ())]
+            messages += [replayed(message, self.config.native) for message in demo.get(EXCHANGE, ())]
             messages.append({"role": "assistant", "content": self._answer(demo)})
         messages.append({"role": "user", "content": self._question(inputs)})
         user = SimulatedUser(self.config.user, inputs, self._question(inputs)) if self.config.user else None
@@ -282,25 +282,25 @@ class Agent(SignatureNode):
             if user and not calls and (said := said_to_user(response.text, self.outputs)):
                 text, over = await user.replies(said, ctx)
                 text += "\n(The user has ended the conversation. Give the answer.)" if over else ""
-                messages += [_said(response), {"role": "user", "content": text.strip()}]
+                messages += [said_as_message(response), {"role": "user", "content": text.strip()}]
                 continue
             if reading.fault:
                 told = unreadable_call(ctx, response, reading, self.readable)
                 # What may be an answer after all is accepted as one the second time.
                 if reading.certain or not corrected:
                     corrected = True
-                    messages += [_said(response), {"role": "user", "content": told}]
+                    messages += [said_as_message(response), {"role": "user", "content": told}]
                     continue
             if not calls:
                 try:
                     return plain.parse(self.signature, response.text, response.finish == "length")[0]
                 except NodeError as error:
                     messages += [
-                        _said(response),
+                        said_as_message(response),
                         {"role": "user", "content": f"{error}. Give the answer in the form asked for."},
                     ]
                     continue
-            messages.append(_said(response))
+            messages.append(said_as_message(response))
             messages += [await self._result(call, shown, ctx) for call in calls]
         raise NodeError("steps", f"no answer within {self.config.max_steps} steps")
 
@@ -387,45 +387,3 @@ class Agent(SignatureNode):
             return await call_tool(ctx, tool, arguments)
         await check_policy(ctx, tool.name, arguments)
         return await sandboxed(ctx, tool, arguments)
-
-
-def _said(response: Response) -> dict[str, Any]:
-    """The model's own turn, as the server wants to see it again."""
-    message: dict[str, Any] = {"role": "assistant", "content": response.text}
-    if response.tool_calls:
-        message["tool_calls"] = [
-            {"id": c["id"], "type": "function", "function": {"name": c["name"], "arguments": _dumped(c["arguments"])}}
-            for c in response.tool_calls
-        ]
-    return message
-
-
-def _check_exchange(exchange: Any, path: tuple[str | int, ...]) -> None:
-    """Raises SpecError for what is no list of messages."""
-    roles = ("assistant", "user", "tool")
-    messages = exchange if isinstance(exchange, list) else [exchange]
-    for message in messages:
-        if (
-            not isinstance(message, dict)
-            or message.get("role") not in roles
-            or not isinstance(message.get("content"), str)
-        ):
-            raise SpecError(
-                f"{EXCHANGE} is a list of messages, not {str(message)[:80]}",
-                path=path,
-                hint="Write e.g. {role: assistant, content: 'call: {...}'}, {role: user, content: 'result: 7'}.",
-            )
-
-
-def _replayed(message: Mapping[str, Any], native: bool) -> dict[str, Any]:
-    """A message of a demo. Native calls and their results become text for an agent that calls by text."""
-    if native or (message["role"] != "tool" and not message.get("tool_calls")):
-        return dict(message)
-    functions = [call["function"] for call in message.get("tool_calls", ())]
-    lines = [f'call: {{"tool": {json.dumps(f["name"])}, "arguments": {f["arguments"]}}}' for f in functions]
-    role = "user" if message["role"] == "tool" else message["role"]
-    return {"role": role, "content": "\n".join(part for part in (message["content"], *lines) if part)}
-
-
-def _dumped(arguments: Any) -> str:
-    return arguments if isinstance(arguments, str) else json.dumps(arguments)

@@ -244,58 +244,7 @@ def verl_settings(
     settings: GRPO, objective: Objective, weights: str, folder: Path, prompt_tokens: int, longest: int, name: str
 ) -> dict[str, Any]:
     """verl's settings for ours. Raises SpecError for what verl's losses do not have."""
-    modes = {("clip", "token"): "vanilla", ("clip", "sequence"): "gspo", ("cispo", "token"): "cispo"}
-    mode = modes.get((objective.surrogate, objective.ratio))
-    if mode is None or objective.aggregate not in _AGGREGATE or objective.constraints or objective.step_weight:
-        raise SpecError(
-            f"verl has no loss for the algorithm {settings.algorithm} as it is set",
-            hint="Take grpo, dapo, lite_ppo, gspo or cispo.",
-        )
-    course, learning = settings.made_course(), settings.learning
-    lost = [
-        name
-        for name, there in (
-            ("a divergence in the reward", objective.beta and objective.kl_place == "reward"),
-            ("a divergence times the ratio", objective.beta and objective.kl_corrected),
-            ("a cap of the ratio `delta` beside this loss", objective.delta is not None and mode == "gspo"),
-            ("resets of the reference", course.reset_after),
-            ("refill", course.refill),
-            ("replay", course.replay),
-            ("a growing horizon", course.horizon),
-            ("a curriculum", course.curriculum),
-            ("stages", settings.stages),
-            ("policies", settings.policies),
-            (f"`on_alarm: {course.on_alarm}`", course.on_alarm != "tell"),
-        )
-        if there
-    ]
-    if lost:
-        raise SpecError(
-            f"verl's settings have no place for {', '.join(lost)}",
-            hint="Leave them out to export the rest; what the algorithm itself sets is left out by a 0, as in "
-            "course: {refill: 0}.",
-        )
-    in_loss = bool(objective.beta) and objective.kl_place == "loss"
-    actor: dict[str, Any] = {
-        "optim": {
-            "lr": learning.rate or (1e-5 if settings.lora else 1e-6),
-            "weight_decay": learning.weight_decay,
-            "betas": list(learning.betas),
-            "lr_warmup_steps": learning.warmup or -1,
-        },
-        "ppo_mini_batch_size": max(1, course.tasks // learning.minibatches),
-        "ppo_epochs": learning.epochs,
-        "use_dynamic_bsz": True,
-        "ppo_max_token_len_per_gpu": learning.micro_tokens,
-        **_clips(objective),
-        "loss_agg_mode": _AGGREGATE[objective.aggregate],
-        "policy_loss": {"loss_mode": mode},
-        "use_kl_loss": in_loss,
-        "kl_loss_coef": objective.beta,
-        "kl_loss_type": _KL[objective.kl],
-        "entropy_coeff": 0,
-        "grad_clip": learning.max_norm,
-    }
+    course, learning, mode = settings.made_course(), settings.learning, _loss_mode(settings, objective)
     model: dict[str, Any] = {"path": weights}
     if settings.lora:
         model |= {"lora_rank": settings.lora.rank, "lora_alpha": settings.lora.alpha, "target_modules": "all-linear"}
@@ -312,7 +261,7 @@ def verl_settings(
         },
         "actor_rollout_ref": {
             "model": model,
-            "actor": actor,
+            "actor": _actor_settings(settings, objective, mode),
             "rollout": {
                 "name": "vllm",
                 "n": course.rollouts,
@@ -338,6 +287,66 @@ def verl_settings(
             "project_name": "workbench",
             "experiment_name": name,
         },
+    }
+
+
+def _loss_mode(settings: GRPO, objective: Objective) -> str:
+    """verl's name for the loss. Raises SpecError for what verl does not have."""
+    modes = {("clip", "token"): "vanilla", ("clip", "sequence"): "gspo", ("cispo", "token"): "cispo"}
+    mode = modes.get((objective.surrogate, objective.ratio))
+    if mode is None or objective.aggregate not in _AGGREGATE or objective.constraints or objective.step_weight:
+        raise SpecError(
+            f"verl has no loss for the algorithm {settings.algorithm} as it is set",
+            hint="Take grpo, dapo, lite_ppo, gspo or cispo.",
+        )
+    course = settings.made_course()
+    lost = [
+        name
+        for name, there in (
+            ("a divergence in the reward", objective.beta and objective.kl_place == "reward"),
+            ("a divergence times the ratio", objective.beta and objective.kl_corrected),
+            ("a cap of the ratio `delta` beside this loss", objective.delta is not None and mode == "gspo"),
+            ("resets of the reference", course.reset_after),
+            ("refill", course.refill),
+            ("replay", course.replay),
+            ("a growing horizon", course.horizon),
+            ("a curriculum", course.curriculum),
+            ("stages", settings.stages),
+            ("policies", settings.policies),
+            (f"`on_alarm: {course.on_alarm}`", course.on_alarm != "tell"),
+        )
+        if there
+    ]
+    if lost:
+        raise SpecError(
+            f"verl's settings have no place for {', '.join(lost)}",
+            hint="Leave them out to export the rest; what the algorithm itself sets is left out by a 0, as in "
+            "course: {refill: 0}.",
+        )
+    return mode
+
+
+def _actor_settings(settings: GRPO, objective: Objective, mode: str) -> dict[str, Any]:
+    course, learning = settings.made_course(), settings.learning
+    return {
+        "optim": {
+            "lr": learning.rate or (1e-5 if settings.lora else 1e-6),
+            "weight_decay": learning.weight_decay,
+            "betas": list(learning.betas),
+            "lr_warmup_steps": learning.warmup or -1,
+        },
+        "ppo_mini_batch_size": max(1, course.tasks // learning.minibatches),
+        "ppo_epochs": learning.epochs,
+        "use_dynamic_bsz": True,
+        "ppo_max_token_len_per_gpu": learning.micro_tokens,
+        **_clips(objective),
+        "loss_agg_mode": _AGGREGATE[objective.aggregate],
+        "policy_loss": {"loss_mode": mode},
+        "use_kl_loss": bool(objective.beta) and objective.kl_place == "loss",
+        "kl_loss_coef": objective.beta,
+        "kl_loss_type": _KL[objective.kl],
+        "entropy_coeff": 0,
+        "grad_clip": learning.max_norm,
     }
 
 

@@ -6,6 +6,7 @@ import math
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,28 @@ from workbench_training.objective import Objective
 from workbench_training.policy import Policy, Weights
 from workbench_training.settings import Learning
 from workbench_training.token_rows import Batch, Row, collate
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """Of one step: preference pairs, the answer of each row, and answers that were scored."""
+
+    pairs: int
+    answers: Sequence[tuple[float | None, Any]] = ()
+    scored: int = 0
+
+
+@dataclass(frozen=True)
+class _Terms:
+    """Of one micro-batch: log-probabilities now, advantages, mask, log-probabilities before and of the reference, each
+    rows x tokens, and which rows these are."""
+
+    logp: torch.Tensor
+    spread: torch.Tensor
+    mask: torch.Tensor
+    old: torch.Tensor
+    ref: torch.Tensor | None
+    indices: list[int]
 
 
 class Learner:
@@ -123,12 +146,7 @@ class Learner:
         """One step of the optimizer on some rows, in micro-batches."""
         self.optimizer.zero_grad(set_to_none=True)
         tokens, total = float(batch.mask[chosen].sum()), 0.0
-        pairs, answers, scored = 0, [], 0
-        if self.objective.surrogate == "pairs":
-            pairs = len(pairs_of(_rewards(rows, chosen), [(rows[i].task, rows[i].agent) for i in chosen]))
-        elif self.objective.surrogate == "pairwise":
-            answers = answers_of(rows, self.objective)
-            scored = len({answers[i] for i in chosen if answers[i][0] is not None})
+        counts = self._counts(rows, chosen)
         mine = self._micro_batches(rows, chosen, spread)
         most = self._most(len(mine))
         for indices in mine:
@@ -139,41 +157,8 @@ class Learner:
             fresh = ~stale[indices]
             before = logp.detach() if cut[0] is None else cut[0]
             before = torch.where(fresh[:, None], before, part.sampled)
-            if self.objective.surrogate == "pairs":
-                assert cut[1] is not None
-                loss, found = preference_loss(
-                    logp,
-                    cut[1],
-                    part.mask,
-                    _rewards(rows, indices),
-                    [(rows[i].task, rows[i].agent) for i in indices],
-                    self.objective,
-                    old=before,
-                    pairs=pairs,
-                    tokens=tokens,
-                )
-            elif self.objective.surrogate == "pairwise":
-                loss, found = pairwise_loss(
-                    logp,
-                    spread[indices, 0],
-                    part.mask,
-                    [answers[i] for i in indices],
-                    self.objective,
-                    old=before,
-                    count=scored,
-                )
-            else:
-                loss, found = policy_loss(
-                    logp,
-                    spread[indices, :width],
-                    part.mask,
-                    self.objective,
-                    old=before,
-                    ref=cut[1],
-                    rows=len(chosen),
-                    tokens=tokens,
-                    max_tokens=self.learning.max_tokens,
-                )
+            terms = _Terms(logp, spread[indices, :width], part.mask, before, cut[1], indices)
+            loss, found = self._loss(rows, terms, counts, tokens, len(chosen))
             loss.backward()
             total += float(loss.detach())
             self._note(figures, found, logp, entropy, part, fresh)
@@ -192,6 +177,49 @@ class Learner:
             self.skipped += 1
         self.optimizer.zero_grad(set_to_none=True)
         figures["loss"].append(total)
+
+    def _counts(self, rows: Sequence[Row], chosen: list[int]) -> _Counts:
+        """What the terms of a loss are divided by, over all rows of this step."""
+        if self.objective.surrogate == "pairs":
+            return _Counts(len(pairs_of(_rewards(rows, chosen), [(rows[i].task, rows[i].agent) for i in chosen])))
+        if self.objective.surrogate == "pairwise":
+            answers = answers_of(rows, self.objective)
+            return _Counts(0, answers, len({answers[i] for i in chosen if answers[i][0] is not None}))
+        return _Counts(0)
+
+    def _loss(self, rows: Sequence[Row], terms: _Terms, counts: _Counts, tokens: float, count: int) -> tuple[Any, Any]:
+        """(loss, figures) of a micro-batch. tokens, count: of all rows of this step."""
+        logp, mask, indices = terms.logp, terms.mask, terms.indices
+        if self.objective.surrogate == "pairs":
+            assert terms.ref is not None
+            groups = [(rows[i].task, rows[i].agent) for i in indices]
+            return preference_loss(
+                logp,
+                terms.ref,
+                mask,
+                _rewards(rows, indices),
+                groups,
+                self.objective,
+                old=terms.old,
+                pairs=counts.pairs,
+                tokens=tokens,
+            )
+        if self.objective.surrogate == "pairwise":
+            answers = [counts.answers[i] for i in indices]
+            return pairwise_loss(
+                logp, terms.spread[:, 0], mask, answers, self.objective, old=terms.old, count=counts.scored
+            )
+        return policy_loss(
+            logp,
+            terms.spread,
+            mask,
+            self.objective,
+            old=terms.old,
+            ref=terms.ref,
+            rows=count,
+            tokens=tokens,
+            max_tokens=self.learning.max_tokens,
+        )
 
     def _accompany(self, batch: Batch, chosen: list[int]) -> None:
         """A micro-batch that changes nothing, while other processes still have some: layers are gathered by all."""

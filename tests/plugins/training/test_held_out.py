@@ -32,7 +32,7 @@ def learned(folder: Path, name: str, patch: pytest.MonkeyPatch) -> dict[str, set
     assert run(folder, optimizers=[OPTIMIZERS[name]], rows=(8, 6, 6)).status == "finished"
     seen = [tokenizer.decode([*row.prompt_ids, *row.token_ids], skip_special_tokens=False) for row in rows]
     data = prepare(folder / "workflow.yaml")[2].dataset
-    splits = {"train": data.train, "val": data.val, "test": data.test}
+    splits = {"train": data.train, "val": data.val, "test": data.test.open()}
     texts = {split: {row["text"] for row in part} for split, part in splits.items()}
     held_out = texts["val"] | texts["test"]
     assert len(held_out) == 12 and not any(text in other for text in held_out for other in texts["train"])

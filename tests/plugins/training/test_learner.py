@@ -187,7 +187,7 @@ import sys
 import torch
 import torch.distributed as dist
 sys.path.insert(0, {str(Path(__file__).parents[3])!r})
-from tests.plugins.test_grpo_learner import ADVANTAGES, learner, some_rows
+from tests.plugins.training.test_learner import ADVANTAGES, learner, some_rows
 rank, base, out = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 dist.init_process_group("gloo", init_method=f"file://{{out}}/meet", rank=rank, world_size=2)
 made = learner(base, shared=True)
