@@ -76,7 +76,7 @@ class Adas(Optimizer):
 
     async def ready(self, study: Study) -> None:
         self._target(study.workflow)
-        await study.evaluator.runtime.sandbox()
+        await study.open_sandbox()
 
     async def optimize(self, study: Study) -> Workflow:
         name, node = self._target(study.workflow)

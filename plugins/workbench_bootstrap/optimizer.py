@@ -50,7 +50,7 @@ class Bootstrap(Optimizer):
             trial = searcher.ask()
             candidate = self._candidate(study, trial, pools)
             if candidate.hash in tried:
-                known = study.progress.complete.get(candidate.hash)
+                known = study.known(candidate)
                 self._tell(searcher, trial, known)
                 misses += 1
                 if misses >= 20:

@@ -35,14 +35,12 @@ class _DSPyOptimizer(Optimizer):
             raise (bridge.reason or RuntimeError("DSPy ended without a reason")) from None
         except (AdapterParseError, DSPyLMError, LMError) as error:
             # DSPy gives up where a proposal cannot be had or read. What was evaluated until then stands.
-            study.ledger.store.event(
-                study.ledger.run_id, "dspy_gave_up", optimizer=study.name, message=str(error)[:2000]
-            )
+            study.record_event("dspy_gave_up", message=str(error)[:2000])
         finally:
             await bridge.close()
         for candidate in kept:
             workflow = candidate.patched()
-            if study.affords(workflow) or workflow.hash in study.progress.complete:
+            if study.affords(workflow) or study.known(workflow) is not None:
                 await study.evaluate(workflow)
         return study.best
 
@@ -84,7 +82,7 @@ def _quietly(work: Callable[[], None], bridge: Any) -> None:
                 max_errors=10**9,
                 disable_history=True,
                 provide_traceback=False,
-                num_threads=bridge.study.evaluator.concurrency,
+                num_threads=bridge.study.concurrency,
             ),
             redirect_stdout(StringIO()),
         ):
@@ -120,7 +118,7 @@ class DSPyBootstrap(_DSPyOptimizer):
         if not self.candidates:
             return [BootstrapFewShot(**settings).compile(program, trainset=train)]
         optimizer = BootstrapFewShotWithRandomSearch(
-            **settings, num_candidate_programs=self.candidates, num_threads=bridge.study.evaluator.concurrency
+            **settings, num_candidate_programs=self.candidates, num_threads=bridge.study.concurrency
         )
         best: Any = optimizer.compile(program, trainset=train, valset=val)
         return [best, *(c["program"] for c in best.candidate_programs[:3])]
@@ -148,7 +146,7 @@ class DSPyMIPRO(_DSPyOptimizer):
             num_candidates=self.candidates,
             max_bootstrapped_demos=self.max_bootstrapped_demos,
             max_labeled_demos=self.max_labeled_demos,
-            num_threads=bridge.study.evaluator.concurrency,
+            num_threads=bridge.study.concurrency,
             max_errors=10**9,
         )
         best: Any = optimizer.compile(
@@ -183,7 +181,7 @@ class DSPyCOPRO(_DSPyOptimizer):
             program,
             trainset=val,
             eval_kwargs={
-                "num_threads": bridge.study.evaluator.concurrency,
+                "num_threads": bridge.study.concurrency,
                 "display_progress": False,
                 "display_table": 0,
             },
@@ -211,7 +209,7 @@ class DSPySIMBA(_DSPyOptimizer):
             max_steps=self.steps,
             max_demos=self.max_demos,
             prompt_model=bridge.lm("proposer"),
-            num_threads=bridge.study.evaluator.concurrency,
+            num_threads=bridge.study.concurrency,
         )
         best: Any = optimizer.compile(program, trainset=train, seed=seed)
         return [best, *(c["program"] for c in getattr(best, "candidate_programs", [])[:3])]
@@ -236,7 +234,7 @@ class DSPyGEPA(_DSPyOptimizer):
             reflection_minibatch_size=self.minibatch_size,
             reflection_lm=bridge.lm("proposer"),
             use_merge=self.merge,
-            num_threads=bridge.study.evaluator.concurrency,
+            num_threads=bridge.study.concurrency,
             warn_on_score_mismatch=False,
         )
         return [optimizer.compile(program, trainset=train, valset=val)]

@@ -15,7 +15,7 @@ import dspy
 from workbench.errors import LMError, NodeError
 from workbench.kit.plain_adapter import default_instructions
 from workbench.task import Example
-from workbench.workflow import EXCHANGE, Outcome, Patch, Signature, Trace, Workflow, learnable, node_at
+from workbench.workflow import EXCHANGE, ExampleRun, Patch, Signature, Trace, Workflow, learnable, node_at
 from workbench_dspy.bridge import Bridge
 
 
@@ -76,8 +76,8 @@ class WorkflowProgram(dspy.Module):
             temperature = float(settings.get("temperature") or 1.0)
             hot = {f"{a}.decoding.temperature": temperature for a in self.addresses.values()}
             workflow = workflow.patched({k: v for k, v in hot.items() if _takes(workflow, k)})
-        program = self.bridge.study.evaluator.program(workflow)
-        outcome = self.bridge.wait(lambda: program.run(Example("dspy", inputs), replica))
+        study = self.bridge.study
+        outcome = self.bridge.wait(lambda: study.run(workflow, Example("dspy", inputs), replica))
         self._trace(outcome)
         extra = {"workbench_failure": f"{outcome.failure}: {outcome.message}"} if outcome.failure else {}
         return dspy.Prediction(**dict(outcome.prediction), **extra)
@@ -89,7 +89,7 @@ class WorkflowProgram(dspy.Module):
                 return getattr(self, name).lm
         return dspy.settings.lm
 
-    def _trace(self, outcome: Outcome) -> None:
+    def _trace(self, outcome: ExampleRun) -> None:
         """Tell DSPy which predictor saw and said what: its optimizers learn from that."""
         trace = dspy.settings.trace
         if trace is None:
@@ -159,7 +159,7 @@ def make_metric(bridge: Bridge, rows: Rows, feedback: bool = False) -> Any:
         else:
             try:
                 row, values, empty = rows.example(gold), dict(pred or {}), Trace("dspy")
-                score = bridge.wait(lambda: bridge.study.evaluator.score(row, values, empty))
+                score = bridge.wait(lambda: bridge.study.score(row, values, empty))
                 value, words = (
                     score.value,
                     score.feedback or ("right" if score.value == 1 else f"score {score.value:.2f}"),

@@ -128,7 +128,7 @@ class Evolve(Optimizer):
 
     def _scores(self, study: Study, individual: Individual) -> list[float]:
         """All that is known of an individual: its scores on the screening rows, and on val if it got to the end."""
-        whole = study.progress.complete.get(individual.workflow.hash)
+        whole = study.known(individual.workflow)
         return [*individual.screened.scores, *(whole.scores if whole else ())]
 
 

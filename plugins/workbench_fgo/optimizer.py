@@ -86,7 +86,7 @@ class Fgo(Optimizer):
             if merged_all is None:
                 break
             if not study.affords(merged_all):
-                study.tell("too few calls are left to try on val what the parts were merged to")
+                study.log("too few calls are left to try on val what the parts were merged to")
                 break
             await study.evaluate(merged_all, race=True)
         return study.best
@@ -106,7 +106,7 @@ class Fgo(Optimizer):
                 after = part.best_evaluation or before
                 modules.append(Module(made, rows, after.score - before.score))
         if len(modules) < len(parts):
-            study.tell(
+            study.log(
                 f"{len(parts) - len(modules)} of {len(parts)} parts are left out: the calls of their shares are too "
                 "few "
                 "to run the workflow on their rows",
@@ -142,7 +142,7 @@ class Fgo(Optimizer):
         share = max(1, self.guard_rows // len(group))
         guard = [row for m in group for row in study.rng.sample(m.rows, min(share, len(m.rows)))][: self.guard_rows]
         if study.remaining() < (len(distinct) + 1) * study.worst_calls(start, guard) + 1:
-            study.tell(
+            study.log(
                 f"too few calls are left to merge {len(distinct)} workflows: of these only the one goes on that "
                 "gained most on its own rows",
                 dropped=len(distinct) - 1,

@@ -64,7 +64,7 @@ class Forge(Optimizer):
 
     async def ready(self, study: Study) -> None:
         if learnable(study.workflow, "functions") or learnable(study.workflow, "code"):
-            await study.evaluator.runtime.sandbox()
+            await study.open_sandbox()
 
     def lacking(self, workflow: Workflow) -> str | None:
         if any(self._written(workflow)):

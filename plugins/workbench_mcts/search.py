@@ -269,10 +269,8 @@ class Search:
         """What the surrogate saved, as an event of the run."""
         c = self.counts
         saved = 1 - c.evaluated / len(c.ranked) if c.ranked else 0.0
-        self.study.ledger.store.event(
-            self.study.ledger.run_id,
+        self.study.record_event(
             "mcts",
-            optimizer=self.study.name,
             evaluated=c.evaluated,
             ranked=len(c.ranked),
             saved=round(saved, 4),

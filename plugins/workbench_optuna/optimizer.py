@@ -84,7 +84,7 @@ class Optuna(Optimizer):
         repeats = 0
         while len(tried) < self.trials:
             if repeats >= self.patience:
-                study.tell(
+                study.log(
                     f"{len(tried)} of {self.trials} trials: the last {repeats} draws were tried before or cost more "
                     "than is left, so "
                     "the space seems to be used up (more patience goes on, a wider search: has more to try)"
@@ -190,9 +190,9 @@ def _keep(searcher: Searcher, study: Study, evaluated: set[int]) -> None:
     """Copy the finished search into Optuna's tables in the run database; a replay replaces what it finds there."""
     import optuna
 
-    database = f"sqlite:///{study.ledger.store.path.resolve()}"
-    name = f"run {study.ledger.run_id} {study.name}"
-    study.ledger.store.flush()
+    database = f"sqlite:///{study.database.resolve()}"
+    name = f"run {study.run_id} {study.name}"
+    study.flush()
     storage = optuna.storages.RDBStorage(database, engine_kwargs={"connect_args": {"timeout": 10}})
     try:
         if name in optuna.get_all_study_names(storage):

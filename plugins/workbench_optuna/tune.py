@@ -90,7 +90,7 @@ class Tune(Optimizer):
         count = next((n for n in range(self.trials, 0, -1) if _share(n) * left >= needed), 0)
         if count < self.trials:
             most = math.ceil(needed / _share(self.trials)) - int(left)
-            study.tell(
+            study.log(
                 f"{left:.0f} calls are left, and each trial needs at least the {needed} of one pass over val: "
                 f"{count} trials are "
                 f"run, not {self.trials}. All of them take at least {most} more in budget: calls",
@@ -126,7 +126,7 @@ class Tune(Optimizer):
                 )
                 or "as written"
             )
-            study.tell(
+            study.log(
                 f"trial {number + 1}: {watch.best:.3f} with {shown}{', stopped' if watch.stopped else ''}",
                 score=watch.best,
             )

@@ -110,7 +110,7 @@ class Running:
 
 
 def read_answer(answer: bytes, printed: str = "", seconds: float = 0.0) -> SandboxResult:
-    """The child's answer as an Outcome; anything but the agreed form is a bad result."""
+    """The child's answer as a SandboxResult; anything but the agreed form is a bad result."""
     try:
         body = json.loads(answer.decode("utf-8"), parse_constant=_no_number, parse_float=_finite)
         _check_depth(body)

@@ -196,7 +196,7 @@ class _Descent:
         value = next(objects_in(answer), None)
         if value is None:
             if not re.fullmatch(r"\W*none\W*", answer.strip(), re.IGNORECASE):
-                self.study.tell(f"no edit could be read in: {answer.strip()[:100]!r}")
+                self.study.log(f"no edit could be read in: {answer.strip()[:100]!r}")
             return current
         try:
             edit = read_edit(value, current, Menu(), names)
@@ -212,7 +212,7 @@ class _Descent:
 
     def came_of_edit(self, outcome: str) -> None:
         self.edited.append(outcome[:200])
-        self.study.tell(f"edit {outcome[:200]}")
+        self.study.log(f"edit {outcome[:200]}")
 
     async def decide(self) -> None:
         """Try the latest solution and the best ones by their batches on the whole of val: that makes a winner."""

@@ -50,7 +50,7 @@ class Align(Optimizer):
 
     async def ready(self, study: Study) -> None:
         if self.write != "descriptions" and learnable(study.workflow, "wrappers"):
-            await study.evaluator.runtime.sandbox()
+            await study.open_sandbox()
 
     def lacking(self, workflow: Workflow) -> str | None:
         return None if any(self._tools(workflow, place) for place in _places(workflow)) else "an agent with tools"

@@ -93,11 +93,11 @@ class Trains(Optimizer):
         for name, settings in self.made_policies().items():
             role = self._role(study, name, settings)
             if isinstance(role, str):
-                study.tell(f"nothing to train: {role}. Name hf:PATH or bundled/nano.")
+                study.log(f"nothing to train: {role}. Name hf:PATH or bundled/nano.")
                 return study.best
             roles[name] = role
         if not study.train:
-            study.tell("nothing to train on: the train split is empty")
+            study.log("nothing to train on: the train split is empty")
             return study.best
         check_extra(any(role.lora for role in roles.values()))
         await self._train(study, roles, number)
@@ -140,14 +140,14 @@ class Trains(Optimizer):
         spec = self._spec(study, settings.address)
         if spec is None:
             return f"there is no LM at '{settings.address}'"
-        lm = study.evaluator.runtime.pool.get(spec)
+        lm = study.open_lm(spec)
         if not isinstance(lm, HasWeights):
             return f"the weights of {spec.model} are not here"
         lora = settings.lora or self.lora
         return Role(name, settings.address, spec, lm, lora, settings.learning or self.learning, settings.rewards)
 
     def _spec(self, study: Study, address: str) -> LMSpec | None:
-        shared = study.evaluator.runtime.lm_spec("task", study.workflow)
+        shared = study.role_spec("task")
         if address == "lm":
             return shared
         if value := study.workflow.get(address, None):
@@ -161,9 +161,9 @@ class Trains(Optimizer):
 
         identities = [getattr(role.lm, "identity", role.spec.model) for role in roles.values()]
         name = digest([*identities, study.workflow.hash, study.name, self.named_by(), number])
-        home = study.ledger.store.path
+        home = study.database
         weights = home.with_name(f"{home.stem}-weights")
-        folder = weights / f"run-{study.ledger.run_id}-{re.sub(r'[^A-Za-z0-9]+', '-', study.name)}-{name}"
+        folder = weights / f"run-{study.run_id}-{re.sub(r'[^A-Za-z0-9]+', '-', study.name)}-{name}"
         source = StudySource(study, roles, self.rewards, self.guards, race=self.race)
         server: ManagedServer | None = None
         try:
@@ -175,7 +175,7 @@ class Trains(Optimizer):
                 LIVE[role.key] = role.engine = self._engine(role, folder, server)
             await self.course_for(study, source, folder, weights, number)
         except BudgetSpent as spent:
-            study.tell(f"training ends with its budget: {spent}")
+            study.log(f"training ends with its budget: {spent}")
         finally:
             for role in roles.values():
                 if LIVE.pop(role.key, None) is not None:
@@ -197,7 +197,7 @@ class Trains(Optimizer):
             rank=rank,
             adapters=len(roles),
         )
-        study.tell(f"starting a server, which prints to {server.log}")
+        study.log(f"starting a server, which prints to {server.log}")
         try:
             await server.start()
         except BaseException:

@@ -150,7 +150,7 @@ class GRPO(Trains):
             seed=number,
             at=at,
             rate=lambda step: source.at(step, "rate"),
-            tell=study.tell,
+            tell=study.log,
         )
         if study.best_evaluation is not None:
             trainer.state.best = study.best_evaluation.score

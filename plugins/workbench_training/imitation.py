@@ -86,7 +86,7 @@ class Imitates(Trains):
         found = [_rows(source, group, round_) for group in groups]
         chosen = [some for rows in found if (some := self.choose(valued(rows) if self.tree else drop_repeats(rows)))]
         count = sum(map(len, chosen))
-        study.tell(f"round {round_ + 1}: {count} of {sum(map(len, groups))} rollouts to learn from", rows=count)
+        study.log(f"round {round_ + 1}: {count} of {sum(map(len, groups))} rollouts to learn from", rows=count)
         return chosen
 
     def added(self, study: Study, policy: Policy) -> list[list[Row]]:
@@ -114,7 +114,7 @@ class Imitates(Trains):
         learner, record = Learner(policy, self.objective(), self.learning), Record(folder / "epochs", weights)
         added, updates = self.added(study, policy), 0
         if record.epochs:
-            study.tell(f"{record.epochs} epochs were trained before and are not trained again", epochs=record.epochs)
+            study.log(f"{record.epochs} epochs were trained before and are not trained again", epochs=record.epochs)
         held = True  # the weights are those that come after what was gone through so far
         course = Course.model_validate(
             {"tasks": self.tasks, "rollouts": self.tree.leaves if self.tree else self.rollouts}
@@ -141,7 +141,7 @@ class Imitates(Trains):
                     skipped = learner.skipped
                     updates = await self._epoch(learner, chosen, added, round_, epoch, updates, number)
                     if learner.skipped > skipped:
-                        study.tell(left_out(learner.skipped - skipped, f"epoch {done}"))
+                        study.log(left_out(learner.skipped - skipped, f"epoch {done}"))
                 elif held := done == record.epochs:
                     updates = record.load(learner)
                 if (epoch + 1) % self.evaluate_every == 0 or epoch + 1 == self.epochs:

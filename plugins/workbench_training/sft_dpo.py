@@ -106,7 +106,7 @@ class SFT(Imitates):
         await super().ready(study)
         if self.source == "labels":
             self._check_labels(study)
-        if self.source == "teacher" and "teacher" not in study.evaluator.runtime.roles:
+        if self.source == "teacher" and study.role_spec("teacher") is None:
             raise SpecError(
                 "`source: teacher` needs a teacher",
                 hint="Write e.g. roles: {teacher: openai/gpt-4.1}.",
@@ -143,7 +143,7 @@ class SFT(Imitates):
             rows = [[row for lesson in some for row in rows_of_lesson(lesson, tokens)] for some in lessons]
             chosen = [drop_repeats(some) for some in rows]
             count = sum(map(len, chosen))
-            study.tell(f"round {round_ + 1}: {count} worked examples in {len(tasks)} rows", rows=count)
+            study.log(f"round {round_ + 1}: {count} worked examples in {len(tasks)} rows", rows=count)
             return [rows for rows in chosen if rows]
         if self.source == "teacher":
             groups = await self._taught(study, tasks)
@@ -153,7 +153,7 @@ class SFT(Imitates):
             groups = await source.rollouts(tasks, course, round_)
         chosen = [drop_repeats(self._of_group(group, tokens, nodes, round_)) for group in groups]
         count = sum(map(len, chosen))
-        study.tell(f"round {round_ + 1}: {count} rows of {sum(map(len, groups))} rollouts to learn from", rows=count)
+        study.log(f"round {round_ + 1}: {count} rows of {sum(map(len, groups))} rollouts to learn from", rows=count)
         return [rows for rows in chosen if rows]
 
     def _check_labels(self, study: Study) -> None:
@@ -199,7 +199,7 @@ class SFT(Imitates):
 
     async def _taught(self, study: Study, tasks: Sequence[Example]) -> list[list[Rollout]]:
         """Runs of the workflow with the teacher in place of the trained model, scored."""
-        spec = study.evaluator.runtime.roles["teacher"]
+        spec = study.role_spec("teacher")
         workflow = study.workflow.patched(
             Patch({self.address: spec.model_dump(exclude_defaults=True)}, note="the teacher's runs")
         )

@@ -89,7 +89,7 @@ class StudySource:
 
     async def rollouts(self, tasks: Sequence[Example], course: Course, step: int) -> list[list[Rollout]]:
         study, workflow = self.study, self.workflow_at(step, course)
-        tokens, seconds = study.ledger.spent.tokens, study.ledger.seconds
+        tokens, seconds = study.ledger.spent.tokens, study.seconds
         runs = [
             study.evaluate(workflow, tasks, traces=True, replica=k, draws=self.tree.draws(k) if self.tree else ())
             for k in range(course.rollouts)
@@ -103,7 +103,7 @@ class StudySource:
         ]
         await self._score([rollout for group in groups for rollout in group], self.at(step, "rewards") or self.rewards)
         self.largest_tokens = max(self.largest_tokens, study.ledger.spent.tokens - tokens)
-        self.longest_seconds = max(self.longest_seconds, study.ledger.seconds - seconds)
+        self.longest_seconds = max(self.longest_seconds, study.seconds - seconds)
         return groups
 
     def at(self, step: int, name: str) -> Any:
@@ -227,9 +227,9 @@ class StudySource:
             return None
         evaluation = await self.study.evaluate(candidate, race=self.race)
         if sum(evaluation.failures.values()) == len(evaluation.results):
-            self.study.tell(f"the weights of step {step} failed on every row: {evaluation.results[0].message}")
+            self.study.log(f"the weights of step {step} failed on every row: {evaluation.results[0].message}")
         for role in self.roles.values():
-            await self.study.evaluator.runtime.pool.release(lm_spec(candidate.get(role.address)))
+            await self.study.release_lm(lm_spec(candidate.get(role.address)))
         return evaluation.score if evaluation.complete else 0.0
 
 

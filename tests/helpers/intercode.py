@@ -12,7 +12,7 @@ from typing import Any
 from tests.helpers.scripted import Script, make_workflow, run_rows
 from workbench.lm import Request
 from workbench.spec import load_spec
-from workbench.workflow import Outcome
+from workbench.workflow import ExampleRun
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "workflows"
@@ -49,7 +49,7 @@ def said_before(request: Request) -> list[str]:
 
 def play(
     node: dict[str, Any], rows: list[dict[str, Any]], policy: Callable[[Request, dict[str, Any]], str], folder: Path
-) -> list[Outcome]:
+) -> list[ExampleRun]:
     """The policy sees the row that its request is about, by the question in it."""
     found = []
     for start in range(0, len(rows), 90):  # the budget of a journal is 1000 calls
@@ -66,7 +66,7 @@ def shown(tables: Any) -> str:
     return tables if isinstance(tables, str) else json.dumps(tables, ensure_ascii=False)
 
 
-def scores(rows: list[dict[str, Any]], outcomes: list[Outcome]) -> list[float]:
+def scores(rows: list[dict[str, Any]], outcomes: list[ExampleRun]) -> list[float]:
     return [
         sql.score(row, o.prediction)[0] if o.failure is None else 0.0 for row, o in zip(rows, outcomes, strict=True)
     ]

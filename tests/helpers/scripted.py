@@ -13,7 +13,7 @@ from workbench.runtime import Program, Runtime
 from workbench.spec import BudgetSpec, LMSpec, lm_spec
 from workbench.store import Store
 from workbench.task import Example
-from workbench.workflow import Outcome, Workflow, check_nodes, node_tree
+from workbench.workflow import ExampleRun, Workflow, check_nodes, node_tree
 
 Say = Callable[[Request], str | Response]
 
@@ -56,10 +56,10 @@ def make_workflow(nodes: dict[str, Any], folder: Path) -> Workflow:
 
 def run_rows(
     workflow: Workflow, rows: Sequence[dict[str, Any]], script: Script, database: Path, calls: int = 1000
-) -> list[Outcome]:
+) -> list[ExampleRun]:
     """One outcome a row, one after the other, under the journal of a database."""
 
-    async def course() -> list[Outcome]:
+    async def course() -> list[ExampleRun]:
         store = Store(database)
         store.execute(
             "insert or ignore into runs (id, run, status, started, spec, options) values (1, 'r', '', '', '', '')"
@@ -80,7 +80,7 @@ def run_rows(
 
 def run_node(
     node: dict[str, Any], row: dict[str, Any], folder: Path, say: Say = lambda request: "yes"
-) -> tuple[Outcome, Script]:
+) -> tuple[ExampleRun, Script]:
     """The outcome of a single node `n` on a single row, with a new journal, and what was asked."""
     script = Script(say)
     database = folder / f"run{len(list(folder.glob('run*.db')))}.db"

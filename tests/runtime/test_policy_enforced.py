@@ -16,7 +16,7 @@ from workbench.runtime import Consent, Program, Runtime
 from workbench.spec import BudgetSpec, PolicySpec, lm_spec
 from workbench.store import Store
 from workbench.task import Example
-from workbench.workflow import Outcome, Workflow
+from workbench.workflow import ExampleRun, Workflow
 
 BANK = '''
 def send_money(to: str, amount: int) -> str:
@@ -54,7 +54,7 @@ async def _run(
     node: dict | None = None,
     row: dict[str, Any] | None = None,
     workflow: Workflow | None = None,
-) -> Outcome:
+) -> ExampleRun:
     (folder / "bank.py").write_text(f"LOG = {str(folder / 'log')!r}\n{BANK}")
     agent = {"agent": "question -> answer", "tools": ["python:bank.py:send_money", "python:bank.py:balance"]}
     store = Store(folder / "run.db")
@@ -200,7 +200,7 @@ WEB = {
 NO_SHOP = {"rules": [{"deny": "web", "when": {"action": {"matches": "(?i).*shop.*"}}, "why": "it costs money"}]}
 
 
-async def _walk(folder: Path, rules: dict, row: dict[str, Any], say, **settings: Any) -> Outcome:
+async def _walk(folder: Path, rules: dict, row: dict[str, Any], say, **settings: Any) -> ExampleRun:
     node = {
         "tree_search": "web",
         "task": {n: n for n in ("pages", "start", "goal")},

@@ -19,7 +19,7 @@ from workbench.runtime import Context, Program, Runtime, make_request
 from workbench.spec import BudgetSpec, LMSpec, lm_spec
 from workbench.store import Store
 from workbench.task import Example
-from workbench.workflow import NodeConfig, NodeKind, Outcome, Trace
+from workbench.workflow import NodeConfig, NodeKind, ExampleRun, Trace
 
 
 class PlantedConfig(NodeConfig):
@@ -66,8 +66,8 @@ def program(folder: Path, ledger: Ledger, nodes: dict[str, Any], lm: FakeLM | No
 
 def outcome(
     folder: Path, nodes: dict[str, Any], row: dict[str, Any] | None = None, lm: FakeLM | None = None, **settings: Any
-) -> Outcome:
-    async def course() -> Outcome:
+) -> ExampleRun:
+    async def course() -> ExampleRun:
         with journal(folder / "run.db", calls=100) as ledger:
             return await program(folder, ledger, nodes, lm, **settings).run(Example("1", row or {"x": 1}))
 

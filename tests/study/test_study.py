@@ -261,8 +261,8 @@ def test_what_an_optimizer_tells_is_heard_with_its_name_and_in_narrowed_studies(
 
     async def course(study: Study) -> None:
         study.progress.on_note = lambda name, message, figures: heard.append((name, message, dict(figures)))
-        study.tell("nothing to do")
-        study.narrowed(val=ROWS[:2], name="inner").tell("alarm", step=3)
+        study.log("nothing to do")
+        study.narrowed(val=ROWS[:2], name="inner").log("alarm", step=3)
 
     studying(tmp_path, course)
     assert heard == [("test", "nothing to do", {}), ("test/inner", "alarm", {"step": 3})]

@@ -49,7 +49,7 @@ class Proposer:
         if response is None:
             return None
         if response.finish == "length" and "</prompt>" not in response.text:
-            self.study.tell(
+            self.study.log(
                 f"an answer of the {self.role} was cut: roles: {{{self.role}: {{max_tokens: ...}}}} gives it more room"
             )
             return None

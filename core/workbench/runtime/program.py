@@ -21,7 +21,7 @@ from workbench.runtime.embedding import Vector
 from workbench.runtime.runtime import Runtime
 from workbench.spec import LMSpec, PolicySpec
 from workbench.task import Example
-from workbench.workflow import CallRecord, NodeKind, Outcome, Schedule, Span, Trace, Workflow, calls_of, enabled
+from workbench.workflow import CallRecord, NodeKind, ExampleRun, Schedule, Span, Trace, Workflow, calls_of, enabled
 
 
 class Program:
@@ -41,7 +41,7 @@ class Program:
         """Nodes by the order in which they can run; where several can, that of the file decides."""
         return {name: place for place, name in enumerate(self.schedule.order)}
 
-    async def run(self, example: Example, replica: int = 0, draws: Sequence[int] = ()) -> Outcome:
+    async def run(self, example: Example, replica: int = 0, draws: Sequence[int] = ()) -> ExampleRun:
         """Run all nodes, independent ones at the same time. A failing node ends the example as a failure.
 
         draws: replicas of the calls by their places (`Context`), the last for all later ones; else `replica` for all.
@@ -59,7 +59,7 @@ class Program:
         except NodeError as error:
             failure, message = error.kind, f"node '{error.node}': {error}" if error.node else str(error)
         trace.spans.sort(key=lambda span: span.order)
-        return Outcome(self.schedule.merged(written), trace, failure, message, time.perf_counter() - begun)
+        return ExampleRun(self.schedule.merged(written), trace, failure, message, time.perf_counter() - begun)
 
 
 class Context:

@@ -6,20 +6,21 @@ import math
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from workbench.errors import ShareSpent, suggest
 from workbench.ledger import Ledger
-from workbench.lm import Response
+from workbench.lm import LM, Response
 from workbench.plugins import plugins
-from workbench.spec import DomainSpec
+from workbench.spec import DomainSpec, LMSpec
 from workbench.study.evaluate import Evaluation, Evaluator
 from workbench.study.racing import Race, paired_race
 from workbench.study.sampler import Searcher
-from workbench.task import Example, Space, default_space
-from workbench.workflow import Workflow
+from workbench.task import Example, Score, Space, default_space
+from workbench.workflow import ExampleRun, Trace, Workflow
 
 
 class Optimizer(BaseModel):
@@ -174,9 +175,41 @@ class Study:
             if self._spent(what) + needed > limit:
                 raise ShareSpent(what, limit - self._spent(what), needed)
 
-    def tell(self, message: str, **figures: Any) -> None:
-        """Say something to who watches the run, and record it: that there is nothing to do, or an alarm."""
+    def log(self, message: str, **figures: Any) -> None:
+        """Show a message to whoever watches the run, and record it: that there is nothing to do, or an alarm."""
         self.progress.on_note(self.name, message, figures)
+
+    def record_event(self, kind: str, **data: Any) -> None:
+        """Record something in the run's events without showing it."""
+        self.ledger.store.event(self.ledger.run_id, kind, optimizer=self.name, **data)
+
+    def known(self, workflow: Workflow) -> Evaluation | None:
+        """The evaluation of a workflow on the whole of val, if there is one: to ask for it again costs nothing."""
+        return self.progress.complete.get(workflow.hash)
+
+    @property
+    def database(self) -> Path:
+        """The run database: what an optimizer keeps on disk goes beside it."""
+        return self.ledger.store.path
+
+    def flush(self) -> None:
+        """Write what is queued for the run database, before another library opens it."""
+        self.ledger.store.flush()
+
+    @property
+    def run_id(self) -> int:
+        """The number of this run in the database."""
+        return self.ledger.run_id
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that the run has taken, those of earlier processes among them."""
+        return self.ledger.seconds
+
+    @property
+    def concurrency(self) -> int:
+        """Examples that run at once."""
+        return self.evaluator.concurrency
 
     def lm(self, role: str = "proposer") -> Callable[..., Awaitable[Response]]:
         """A language model: a coroutine function (messages, *, temperature, max_tokens, replica, ...) -> Response."""
@@ -189,6 +222,32 @@ class Study:
             return await complete(*args, **settings)
 
         return within_limits
+
+    def role_spec(self, role: str) -> LMSpec | None:
+        """The language model that the file names for a role, or None. `task`: that of the workflow."""
+        if role == "task":
+            return self.evaluator.runtime.lm_spec("task", self.workflow)
+        return self.evaluator.runtime.roles.get(role)
+
+    def open_lm(self, spec: LMSpec) -> LM:
+        """The language model itself, e.g. to train its weights. Calls belong to `lm`, which pays for them."""
+        return self.evaluator.runtime.pool.get(spec)
+
+    async def release_lm(self, spec: LMSpec) -> None:
+        """Close a language model that is not needed any more."""
+        await self.evaluator.runtime.pool.release(spec)
+
+    async def open_sandbox(self) -> None:
+        """Start the sandbox, so that a machine without one fails now. Raises SandboxError."""
+        await self.evaluator.runtime.sandbox()
+
+    async def run(self, workflow: Workflow, example: Example, replica: int = 0) -> ExampleRun:
+        """Run a workflow on one example without scoring it."""
+        return await self.evaluator.program(workflow).run(example, replica)
+
+    async def score(self, example: Example, prediction: Mapping[str, Any], trace: Trace) -> Score:
+        """The metric's score of a prediction. Raises whatever the metric raises."""
+        return await self.evaluator.score(example, prediction, trace)
 
     async def sandboxed(
         self, source: str, function: str, arguments: Mapping[str, Any], *, timeout: float = 5.0

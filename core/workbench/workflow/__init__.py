@@ -19,7 +19,7 @@ from workbench.workflow.queries import (
     with_inner,
 )
 from workbench.workflow.signature import Field, Signature, parse_signature, with_inputs, written_fields
-from workbench.workflow.trace import CallRecord, Outcome, Span, Trace
+from workbench.workflow.trace import CallRecord, ExampleRun, Span, Trace
 from workbench.workflow.tree import Tree
 from workbench.workflow.workflow import Patch, Workflow, check_nodes, enabled, make_node, node_class, node_tree
 
@@ -65,5 +65,5 @@ __all__ = [
     "CallRecord",
     "Span",
     "Trace",
-    "Outcome",
+    "ExampleRun",
 ]

@@ -100,7 +100,7 @@ class Trace:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ExampleRun:
     """What running a workflow on an example gave: a prediction, or a failure (kind, message) and its node."""
 
     prediction: Mapping[str, Any]

@@ -15,7 +15,7 @@ from tests.helpers.scripted import Script, make_workflow, run_node, run_rows
 
 from workbench.errors import LMError, NodeError, SpecError
 from workbench.lm import Request
-from workbench.workflow import Outcome, learnable, make_node
+from workbench.workflow import ExampleRun, learnable, make_node
 from workbench_control_flow.reflect import read_score
 
 CHECKS = """
@@ -73,7 +73,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def reflect(folder: Path, say: Any, text: str = "t", **settings: Any) -> tuple[Outcome, Script]:
+def reflect(folder: Path, say: Any, text: str = "t", **settings: Any) -> tuple[ExampleRun, Script]:
     return run_node({"reflect": PREDICT, **settings}, {"text": text}, folder, say)
 
 

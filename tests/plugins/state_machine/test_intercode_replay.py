@@ -17,7 +17,7 @@ from tests.helpers.intercode import FOLDER, NODE, ROOT, ideal, play, read_rows, 
 from workbench.lm import Request
 from workbench.spec import load_spec
 from workbench.task import load_task
-from workbench.workflow import Outcome
+from workbench.workflow import ExampleRun
 
 SHARED = ROOT.parent / "shared/data"
 pytestmark = pytest.mark.skipif(not (SHARED / "intercode_sql").is_dir(), reason="the shared data are not here")
@@ -97,7 +97,7 @@ RECORDED = {
 
 def replay(
     node: dict[str, Any], player: tuple[str, str], folder: Path, unwrap: Callable[[int, str], str]
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[Outcome]]:
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[ExampleRun]]:
     """(rows, recorded runs, outcomes) of the recorded actions, said one after the other, and then `submit`."""
     runs = [(row, run) for who, row, run in recorded("dev") if who == player]
     actions = {row["id"]: run["actions"] for row, run in runs}

@@ -17,7 +17,7 @@ from workbench.runtime import Program, Runtime
 from workbench.spec import BudgetSpec, lm_spec
 from workbench.store import Store
 from workbench.task import Example
-from workbench.workflow import Outcome, enabled
+from workbench.workflow import ExampleRun, enabled
 from workbench_training.token_rows import rows_of
 
 NODE = {
@@ -48,11 +48,11 @@ def spoken(request: Request, text: str) -> Response:
     )
 
 
-def talk(folder: Path, say: Callable[[Request], Any], node: dict[str, Any] = NODE) -> tuple[Outcome, Script, Ledger]:
+def talk(folder: Path, say: Callable[[Request], Any], node: dict[str, Any] = NODE) -> tuple[ExampleRun, Script, Ledger]:
     """The outcome of the agent on the row, with models for the task and for the user."""
     script = Script(say)
 
-    async def course() -> tuple[Outcome, Ledger]:
+    async def course() -> tuple[ExampleRun, Ledger]:
         store = Store(folder / "run.db")
         store.execute("insert into runs (run, status, started, spec, options) values ('r', '', '', '', '')")
         ledger = Ledger(store, 1, BudgetSpec.model_validate({"calls": 100}))

@@ -12,7 +12,7 @@ from tests.plugins.tools.test_simulated_user import talk
 
 from workbench.lm import Request
 from workbench.run import Options, optimize
-from workbench.workflow import Outcome
+from workbench.workflow import ExampleRun
 
 TOOLS = """
 def colour(key: str) -> str:
@@ -41,7 +41,7 @@ def in_turn(*answers: str) -> Any:
     return lambda request: left.pop(0) if len(left) > 1 else left[0]
 
 
-def unreadable(outcome: Outcome) -> int:
+def unreadable(outcome: ExampleRun) -> int:
     return outcome.trace.unreadable_calls
 
 
@@ -143,7 +143,7 @@ CAPTAIN = {
 }
 
 
-def captained(folder: Path, *steps: str, talk: str = "done. TERMINATE") -> tuple[Outcome, dict[str, list[str]]]:
+def captained(folder: Path, *steps: str, talk: str = "done. TERMINATE") -> tuple[ExampleRun, dict[str, list[str]]]:
     """The outcome, and what the captain and the reviewer were told."""
     left, told = list(steps), dict[str, list[str]](captain=[], review=[])
 
