@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import entry_points
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
@@ -153,15 +154,30 @@ def gallery() -> str:
     """Each published design of workflows/gallery with its paper, what it is, and its picture."""
     parts = [
         "# Gallery\n",
-        "Published agent designs as workflow files, in `workflows/gallery`. All run on `bundled/nano`, which shows "
-        "their wiring; "
-        "most need a real model for results. Pictures: `workbench show --mermaid FILE`.\n",
+        "Published agent designs as workflow files, in `workflows/gallery`. All run without a key, on "
+        "`bundled/nano`, which knows "
+        "a small made-up world of tickets, sums and facts and nothing else. `contest.yaml`, `jury.yaml` and "
+        "`graph_of_thoughts.yaml` give "
+        "real results with it. With `mag_sql.yaml` and `stateflow_bash.yaml` every row fails: it writes no SQL and "
+        "no commands. In "
+        "the others it finishes nearly all rows and shows which node reads what, but it calls no tool, builds no "
+        "team and "
+        "registers nothing, and what it writes as plan, search, critique or score has no meaning: where that cannot "
+        "be read, the "
+        "file says what is done instead. Name a real model for results. In the tests a scripted model goes every way "
+        "through "
+        "each file. Pictures: `workbench show --mermaid FILE`.\n",
     ]
     for path in sorted((ROOT / "workflows/gallery").glob("*.yaml")):
-        title, what, note = [line.removeprefix("# ") for line in path.read_text(encoding="utf-8").splitlines()[1:4]]
+        lines = path.read_text(encoding="utf-8").splitlines()[1:]
+        title, *what = [line.removeprefix("# ") for line in takewhile(lambda line: line.startswith("# "), lines)]
         _, _, task, _ = prepare(path, [])
         link = f"[{path.name}](../../workflows/gallery/{path.name})"
-        parts += [f"## {title}\n", f"{link}: {what} {note}\n", f"```mermaid\n{mermaid(task.workflow).rstrip()}\n```\n"]
+        parts += [
+            f"## {title}\n",
+            f"{link}: {' '.join(what)}\n",
+            f"```mermaid\n{mermaid(task.workflow).rstrip()}\n```\n",
+        ]
     return "\n".join(parts)
 
 

@@ -64,6 +64,13 @@ def execute(statement: str, db: str) -> dict[str, Any]:
     return {"statement": "select", "rows": [list(map(_shown, row)) for row in rows[:ROWS]], **more}
 
 
+def schema(db: str) -> str:
+    """The tables of a database with their columns, a table a line: `books(book_id INTEGER, title TEXT)`."""
+    tables = [table for (table,) in _schema("SHOW TABLES", db)]
+    columns = {table: _schema(f"DESCRIBE {table}", db) for table in tables}
+    return "\n".join(f"{t}({', '.join(f'{name} {kind}' for name, kind, _ in found)})" for t, found in columns.items())
+
+
 def score(example: Any, prediction: Any) -> tuple[float, str]:
     """1 if the predicted query gives the rows of the gold query, else 0: any order, unless the gold query orders."""
     gold = query(example["gold_sql"], example["db"])

@@ -75,9 +75,7 @@ class Team(Optimizer):
         found, output = {}, node.outputs[-1]
         for member, ballot in answers.items():
             try:
-                scored = await study.score(
-                    row, {**result.prediction, output: json.loads(ballot)}, result.trace
-                )
+                scored = await study.score(row, {**result.prediction, output: json.loads(ballot)}, result.trace)
                 found[member] = scored.value
             except WorkbenchError:
                 raise

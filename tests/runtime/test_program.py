@@ -19,7 +19,7 @@ from workbench.runtime import Context, Program, Runtime, make_request
 from workbench.spec import BudgetSpec, LMSpec, lm_spec
 from workbench.store import Store
 from workbench.task import Example
-from workbench.workflow import NodeConfig, NodeKind, ExampleRun, Trace
+from workbench.workflow import ExampleRun, NodeConfig, NodeKind, Trace
 
 
 class PlantedConfig(NodeConfig):

@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
 from tests.helpers.scripted import make_workflow
 
 from workbench.workflow import mermaid
@@ -119,14 +118,6 @@ def test_a_machine_is_drawn_with_its_states_and_conditions(tmp_path: Path) -> No
     words = next(w for a, b, w in edges if (a, b) == ("one", "end"))
     assert re.sub(r"#(\d+);", lambda m: chr(int(m[1])), words) == 'observation contains a "b" | `c` <d> ; #e / error'
     assert ("m: states", "example: predict", "label") in edges
-
-
-@pytest.mark.parametrize("path", sorted((ROOT / "workflows").glob("*.yaml")), ids=lambda p: p.name)
-def test_every_workflow_of_the_gallery_can_be_drawn(path: Path, tmp_path: Path) -> None:
-    done = subprocess.run([*CLI, "show", "--mermaid", str(path)], cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    labels, edges, _ = read(done.stdout)
-    assert "example" in labels.values() and edges
 
 
 def test_the_winner_of_a_run_is_drawn_and_a_file_without_the_flag_is_explained(tmp_path: Path) -> None:

@@ -1,25 +1,28 @@
-"""The proposer's prompts as train grows: `fgo`, against `rewrite` on all rows at once and on a batch (its default).
+"""The proposer's prompts as train grows: `fgo`, the same with all rows in one part, and `rewrite` on all rows at once
+and on a batch (its default).
 
     python contrib/bench/optimizers/fgo_prompts.py [--seeds 10] [--jobs 1] [--train 48 96 192]
 
 World `rules`: task and proposer are formulas, and a token is four characters. A run has 500 calls and eight more for
 each training row. Calls are those it spent and, of these, the proposer's; mean and peak are of one prompt of the
-proposer, total is of a run. The difference is the winner's true accuracy less that of all rows at once, paired by seed,
-with a 95% bootstrap interval.
+proposer, total is of a run. The differences are the winner's true accuracy less that of all rows at once, and less that
+of `fgo` without dividing, both paired by seed, with 95% bootstrap intervals.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from typing import Any
 
 ALL_AT_ONCE = "rewrite, all rows at once"
+UNDIVIDED = "fgo, not divided"
 RUNS: dict[str, Any] = {
     "fgo": "fgo",
+    UNDIVIDED: {"fgo": {"part_size": 1000}},
     ALL_AT_ONCE: {"rewrite": {"batch": None}},
     "the same until the calls end": {"rewrite": {"batch": None, "rounds": 1000, "patience": 1000}},
     "rewrite, 16 rows": "rewrite",
@@ -39,10 +42,20 @@ def one(job: tuple[str, int, int]) -> Any:
     return found
 
 
-def line(name: str, train: int, runs: Sequence[Any], others: Sequence[Any]) -> str:
-    """A row of the table; others: the runs of all rows at once, in the same order of seeds."""
-    from workbench.proof import paired_proof
+def difference(runs: Sequence[Any], others: Sequence[Any]) -> str:
+    """The mean gain of accuracy over others, which are in the same order of seeds; "" for the same runs."""
+    from scipy.stats import bootstrap
 
+    if runs is others:
+        return ""
+    gains = [ours.accuracy - theirs.accuracy for ours, theirs in zip(runs, others, strict=True)]
+    low, high = bootstrap((gains,), statistics.mean, vectorized=False, rng=0).confidence_interval
+    return f"{statistics.mean(gains):+.3f} [{low:+.3f}, {high:+.3f}]"
+
+
+def line(name: str, train: int, found: Mapping[str, Sequence[Any]]) -> str:
+    """A row of the table; found: by name, the runs with so many training rows."""
+    runs = found[name]
     calls, tokens = (sum(r.proposer[what] for r in runs) for what in ("calls", "prompt_tokens"))
     row = [
         train,
@@ -53,10 +66,9 @@ def line(name: str, train: int, runs: Sequence[Any], others: Sequence[Any]) -> s
         f"{max(r.proposer['largest_prompt'] for r in runs):,}",
         f"{tokens / len(runs):,.0f}",
         f"{statistics.mean(r.accuracy for r in runs):.3f}",
+        difference(runs, found[ALL_AT_ONCE]),
+        difference(runs, found[UNDIVIDED]),
     ]
-    proof = paired_proof([r.accuracy for r in others], [r.accuracy for r in runs])
-    low, high = proof.ci95
-    row.append("" if runs is others else f"{proof.diff:+.3f} [{low:+.3f}, {high:+.3f}]")
     return "| " + " | ".join(map(str, row)) + " |"
 
 
@@ -69,12 +81,15 @@ def main() -> None:
     jobs = [(name, train, seed) for train in asked.train for name in RUNS for seed in range(asked.seeds)]
     with ProcessPoolExecutor(asked.jobs, mp_context=get_context("spawn")) as pool:
         found = dict(zip(jobs, pool.map(one, jobs), strict=True))
-    print("| train | optimizer | calls | proposer's | mean prompt | peak | total | accuracy | against all at once |")
-    print("| --- " * 9 + "|")
+    print(
+        "| train | optimizer | calls | proposer's | mean prompt | peak | total | accuracy | against all at once | "
+        "against not divided |"
+    )
+    print("| --- " * 10 + "|")
     for train in asked.train:
         runs = {name: [found[name, train, seed] for seed in range(asked.seeds)] for name in RUNS}
         for name in RUNS:
-            print(line(name, train, runs[name], runs[ALL_AT_ONCE]))
+            print(line(name, train, runs))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from workbench.runtime.embedding import Vector
 from workbench.runtime.runtime import Runtime
 from workbench.spec import LMSpec, PolicySpec
 from workbench.task import Example
-from workbench.workflow import CallRecord, NodeKind, ExampleRun, Schedule, Span, Trace, Workflow, calls_of, enabled
+from workbench.workflow import CallRecord, ExampleRun, NodeKind, Schedule, Span, Trace, Workflow, calls_of, enabled
 
 
 class Program:

@@ -1,0 +1,450 @@
+"""What a scripted model says in each workflow of the gallery: one table a file, so that every way through it is gone.
+
+A table lists (what stands in the system message, a pattern of the other messages, the answer). The first line that fits
+answers: a text, in which `\\1` is the pattern's first group, a function of the match, or a list of these, said in turn.
+Answers are made of what the node was shown, so a tool, a member or a field that is not there makes the final answer
+wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from workbench.lm import Request
+
+Said = str | Callable[[re.Match[str]], str]
+Line = tuple[str, str, Said | list[Said]]
+#: The whole of a question that is a sum; the task's and nothing behind it; and what follows it where the model is to
+#: answer.
+SUM = r"question: (\d[\d +]*)"
+ASKED = rf"\A{SUM}\n\w+:\Z"
+RESULT = r"result: (\d+)\Z"
+
+
+@dataclass(frozen=True)
+class Case:
+    """The rows of a file's test, what each must give, and what is said. wrong: nodes that fail on purpose."""
+
+    rows: Sequence[tuple[dict[str, Any], dict[str, Any]]]
+    table: Sequence[Line]
+    wrong: Sequence[str] = ()
+
+
+class Speaker:
+    """Answers by a table; keeps what nobody answers, and how often each line was said."""
+
+    def __init__(self, table: Sequence[Line]):
+        self.table, self.unknown, self.said = table, list[str](), Counter[int]()
+
+    def __call__(self, request: Request) -> str:
+        system = "\n".join(str(m["content"]) for m in request.messages if m["role"] == "system")
+        others = "\n".join(str(m["content"]) for m in request.messages if m["role"] != "system")
+        for number, (told, pattern, answer) in enumerate(self.table):
+            if told in system and (found := re.search(pattern, others)):
+                if isinstance(answer, list):
+                    answer = answer[self.said[number] % len(answer)]
+                self.said[number] += 1
+                return found.expand(answer) if isinstance(answer, str) else answer(found)
+        self.unknown.append(f"{system}\n---\n{others}")
+        return "(nothing in the table)"
+
+    @property
+    def unsaid(self) -> list[Line]:
+        return [line for number, line in enumerate(self.table) if not self.said[number]]
+
+
+def numbers(text: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", text)]
+
+
+def total(more: int = 0) -> Callable[[re.Match[str]], str]:
+    """The sum of the numbers in the first group, and so many more."""
+    return lambda found: str(sum(numbers(found[1])) + more)
+
+
+def call(name: str, /, **arguments: Any) -> str:
+    return f"call: {json.dumps({'tool': name, 'arguments': arguments})}"
+
+
+def add(found: re.Match[str]) -> str:
+    return call("add", numbers=numbers(found[1]))
+
+
+def sums(*questions: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    return [({"question": q}, {"answer": str(sum(numbers(q)))}) for q in questions]
+
+
+def owner_of(found: re.Match[str]) -> str:
+    """What animal the person in the group has, by the text around."""
+    return re.findall(rf"{found[1]} has the (\w+)", found.string)[0]
+
+
+def colour_by_notes(found: re.Match[str]) -> str:
+    """The colour of an animal of a person: both facts must be in the notes."""
+    animal = re.findall(rf"{found[1]} has the (\w+)", found[2])
+    colour = re.findall(rf"the {animal[0]} is (\w+)", found[2]) if animal else []
+    return colour[0] if colour else "unknown"
+
+
+def votes(role: str, *labels: str) -> list[Line]:
+    """What a juror says to the first, the second, ... text."""
+    return [(role, rf"\Atext: text {number}\n", label) for number, label in enumerate(labels)]
+
+
+FACTS = (
+    "the cow is pink . the horse is blue . Gus has the bird . the bird is white . Jane has the cow . Ann has the horse"
+)
+COLOURS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"facts": FACTS, "question": f"Which color is the animal of {name}?"}, {"answer": colour})
+    for name, colour in (("Jane", "pink"), ("Gus", "white"), ("Ann", "blue"))
+]
+BUILDER = "Where was the builder of the lighthouse of Lorvik born?"
+RIPENS = "How long does dorn ripen?"
+BUILT = "In which year was the lighthouse of Lorvik built?"
+LABELS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"text": f"text {number}"}, {"label": label}) for number, label in enumerate(("billing", "shipping", "returns"))
+]
+TICKETS: list[Line] = [
+    *votes("Find the thing that the customer still needs fixed.", "billing", "account", "returns"),
+    *votes("Classify the ticket by the problem that needs help now.", "billing", "shipping", "account"),
+]
+LIBRARY = {"db": "library", "tables": ["authors", "books", "members", "loans"]}
+PLAN = "How well does the plan meet the constraints"
+SEEK = "You solve a task with teams of experts."
+
+
+def seek(found: re.Match[str], *roles: str) -> str:
+    return call("seek_experts", group="team", roles=list(roles), task=f"Add {found[1]}.")
+
+
+def chosen(**experts: str | None) -> Callable[[re.Match[str]], str]:
+    return lambda found: json.dumps({role.replace("_", " "): expert for role, expert in experts.items()})
+
+
+CASES: dict[str, Case] = {
+    "adaptive_rag.yaml": Case(
+        [
+            ({"question": "What is one and one?"}, {"level": "simple", "answer": "two"}),
+            ({"question": RIPENS}, {"level": "single", "answer": "two years"}),
+            ({"question": BUILDER}, {"level": "several", "answer": "Tessmark"}),
+            ({"question": BUILT}, {"level": "single", "answer": "1871"}),
+        ],
+        [
+            ("How many pages", "one and one", "simple"),
+            ("How many pages", "dorn", "single"),
+            ("How many pages", "builder", "several"),
+            ("How many pages", "year", "that is hard to say"),
+            ("Answer the question.", "one and one", "two"),
+            ("Answer by what was found.", r"pages: .*ripens for ([a-z ]+)\.", r"\1"),
+            ("Answer by what was found.", r"pages: .*built in (\d+)", r"\1"),
+            ("search(", r"born\?\Z", call("search", query="who built the lighthouse of Lorvik")),
+            ("search(", r"result: .*born in (\w+) in 1832[^\n]*\Z", r"answer: \1"),
+            ("search(", r"built in 1871 by (\w+ \w+)\.[^\n]*\Z", lambda m: call("search", query=f"engineer {m[1]}")),
+        ],
+        wrong=["judge"],
+    ),
+    "captain.yaml": Case(
+        sums("5 + 8 + 3", "2 + 9"),
+        [
+            (SEEK, r"\Aquestion: (5[\d +]+)\Z", lambda m: seek(m, "adds numbers", "checks mistakes")),
+            (SEEK, r"\Aquestion: (2[\d +]+)\Z", lambda m: seek(m, "good prose", "sums numbers up")),
+            (SEEK, r"report of team \([\w, ]+\):\nresult: (\d+)", r"answer: \1"),
+            ("Roles are needed", "'adds numbers'", chosen(adds_numbers="arithmetician", checks_mistakes="checker")),
+            ("Roles are needed", "'good prose'", chosen(good_prose="writer", sums_numbers_up=None)),
+            (
+                "Write an expert",
+                r"The role: sums numbers up\n",
+                '{"name": "summer", "description": "adds numbers", "instructions": "You sum up."}',
+            ),
+            ("You are arithmetician", r"\AThe task: Add ([\d +]+)\.\Z", add),
+            ("You are checker", r"arithmetician: call: .*\nresult: (\d+)\Z", r"I found \1, too. TERMINATE"),
+            ("You are writer", r"\AThe task: Add ([\d +]+)\.\Z", r"Please add \1"),
+            ("You are summer, in a team with writer. You sum up.", r"writer: Please add ([\d +]+)\Z", add),
+            ("Sum up a team's conversation", r"\nresult: (\d+)", r"result: \1\nerrors: none\ncheck: no"),
+        ],
+    ),
+    "chain.yaml": Case(
+        COLOURS,
+        [
+            ("Name the person", r"animal of (\w+)\?", r"\1"),
+            ("Which animal", r"\nsubject: (\w+)\nanimal:", owner_of),
+            ("Which color", r"(?s)the (\w+) is (\w+)\b.*\nanimal: \1\n", r"\2"),
+        ],
+    ),
+    "chain_of_agents.yaml": Case(
+        COLOURS,
+        [
+            ("Note what helps", r"first_part: (.+)\nfirst_notes:", r"\1"),
+            ("Add to the notes", r"second_part: (.+)\nfirst_notes: (.+)\nsecond_notes:", r"\2 . \1"),
+            ("Add to the notes", r"third_part: (.+)\nsecond_notes: (.+)\nthird_notes:", r"\2 . \1"),
+            ("by the notes", r"animal of (\w+)\?\nthird_notes: (.+)\nanswer:", colour_by_notes),
+        ],
+    ),
+    "codeact.yaml": Case(
+        sums("5 + 8 + 3", "2 + 9"),
+        [
+            ("Write Python", rf"\A{SUM}\Z", lambda m: call("python", code=f"print('sum', {m[1]})")),
+            ("Write Python", r"result: (?:.*\D)?sum (\d+)\D*\Z", r"answer: \1"),
+        ],
+    ),
+    "contest.yaml": Case(
+        LABELS, [*TICKETS, *votes("Sort the support ticket by topic.", "technical", "shipping", "returns")]
+    ),
+    "debate.yaml": Case(  # the first round has no majority; in the second all follow who was right
+        sums("5 + 8 + 3", "2 + 9"),
+        [
+            ("left to right", ASKED, total(-1)),
+            ("large numbers", ASKED, total()),
+            ("every step", ASKED, total(2)),
+            *[
+                (role, r"answers_of_others: - \d+\n- (\d+)\n- \d+\n", r"\1")
+                for role in ("left to right", "large numbers", "every step")
+            ],
+        ],
+    ),
+    "dylan.yaml": Case(  # two rounds without consensus, then a ranker leaves two, who alone answer in the third
+        sums("5 + 8 + 3", "2 + 9"),
+        [
+            *[
+                (role, ASKED, f"perhaps {n}")
+                for n, role in enumerate(("careful", "quick", "doubt everything", "a poet"))
+            ],
+            *[
+                (role, r"others: - perhaps 0\n- perhaps 1\n- perhaps 2\n- perhaps 3\n", f"surely {n}")
+                for n, role in enumerate(("careful", "quick", "doubt everything", "a poet"))
+            ],
+            ("the numbers of the 2 best ones", r"1\. surely 0\n2\. surely 1\n3\. surely 2\n4\. surely 3\Z", "2, 3"),
+            ("quick", rf"{SUM}\nanswers_of_others: - surely", total()),
+            ("doubt everything", rf"{SUM}\nanswers_of_others: - surely", total()),
+        ],
+    ),
+    "ecoact.yaml": Case(
+        [
+            *sums("5 + 8 + 3"),
+            ({"question": "How many lines has fruit.txt?"}, {"answer": "5"}),
+            ({"question": RIPENS}, {"answer": "two years"}),
+        ],
+        [
+            ("Names: add, shell, search", rf"\A{SUM}\Z", add),  # before it is registered
+            ("Names: ", r"error: add is not registered yet[^\n]*\Z", call("register", tool="add")),
+            ("Names: ", rf"(?s)\A{SUM}\n.*registered\. - add\(.*: Adds numbers\.\Z", add),
+            ("Names: ", r"\nresult: (\d+)\Z", r"answer: \1"),
+            ("Names: ", r"fruit\.txt\?\Z", call("register", tool="shell")),
+            ("Names: ", r"registered\. - shell\([^\n]*\Z", call("shell", command="wc fruit.txt")),
+            ("Names: ", r"ripen\?\Z", call("register", tool="search")),
+            ("Names: ", r"registered\. - search\([^\n]*\Z", call("search", query="dorn ripens")),
+            ("Names: ", r"\nresult: .*ripens for ([a-z ]+)\.[^\n]*\Z", r"answer: \1"),
+        ],
+    ),
+    "graph_of_thoughts.yaml": Case(sums("5 + 8 + 3", "2 + 9"), [("Add the numbers.", ASKED, total())]),
+    "jury.yaml": Case(
+        LABELS, [*TICKETS, *votes("Sort the request by its main problem.", "technical", "shipping", "returns")]
+    ),
+    "mag_sql.yaml": Case(  # the first query names a column that is not there
+        [
+            (
+                {"question": "Titles after 2000, oldest first?", **LIBRARY},
+                {"sql": "SELECT title FROM books WHERE year > 2000 ORDER BY year, title"},
+            ),
+            ({"question": "The countries of authors?", **LIBRARY}, {"sql": "SELECT DISTINCT country FROM authors"}),
+        ],
+        [
+            (
+                "Name the tables and columns",
+                r"Titles(?s:.*)\nbooks\(.*\b(title) TEXT.*\b(year) INTEGER",
+                r"books.\1, books.\2",
+            ),
+            ("Name the tables and columns", r"countries(?s:.*)authors\(.*\b(country) TEXT", r"authors.\1"),
+            ("Cut the question", r"columns: books.(\w+), books.(\w+)\n", r"books after 2000, by \2; their \1"),
+            ("Cut the question", r"columns: authors.(\w+)\n", r"each \1 once"),
+            (
+                "Write the query",
+                r"(?s)authors\(.*columns: .*parts: books after 2000, by (\w+); their (\w+)\Z",
+                r"SELECT \2s FROM books WHERE \1 > 2000 ORDER BY \1, \2s",
+            ),
+            ("Write the query", r"parts: each (\w+) once\Z", r"SELECT DISTINCT \1 FROM authors"),
+            (
+                "write submit",
+                r"SELECT (\w+)s FROM books(.*), \1s\nerror: .*no such column.*\Z",
+                r"SELECT \1 FROM books\2, \1",
+            ),
+            ("write submit", r'\nresult: .*"rows": \[\[".*\Z', "submit"),
+        ],
+    ),
+    "malt.yaml": Case(
+        sums("5 + 8 + 3", "2 + 9"),
+        [
+            ("Add the numbers.", ASKED, total(-1)),
+            ("Is the draft right?", rf"{SUM}\ndraft: \d+\n", lambda m: f"no, it is {total()(m)}"),
+            ("Give the right answer.", r"draft: \d+\nverdict: no, it is (\d+)\n", r"\1"),
+        ],
+    ),
+    "mindsearch.yaml": Case(
+        [
+            ({"question": BUILDER}, {"answer": "Tessmark"}),
+            ({"question": "Which river flows through the capital?"}, {"answer": "Quill"}),
+        ],
+        [
+            ("what one must know first", "builder", "who built the lighthouse of Lorvik"),
+            ("what one must know first", "river", "capital of Ostra"),
+            (
+                "still missing",
+                r"first_query: who built .*\nfirst_pages: .*built in 1871 by (\w+ \w+)\.",
+                r"engineer \1 born",
+            ),
+            ("still missing", r"first_query: capital .*\nfirst_pages: .*(Tessmark) is the capital", r"river \1"),
+            (
+                "Answer by what was found.",
+                r"first_query: who .*\nfirst_pages: .*Ilven.*\nsecond_query: engineer .*\nsecond_pages: .*born in "
+                r"(\w+)",
+                r"\1",
+            ),
+            (
+                "Answer by what was found.",
+                r"first_query: cap.*\nfirst_pages: .*\nsecond_query: river .*\nsecond_pages: .*lies on the river (\w+)",
+                r"\1",
+            ),
+        ],
+    ),
+    "mixture_of_agents.yaml": Case(
+        sums("5 + 8 + 3", "2 + 9"),
+        [
+            ("Add the numbers.", ASKED, total(-1)),
+            ("step by step", ASKED, total()),
+            ("Sum up", ASKED, total(1)),
+            ("Answers of others may be wrong.", r"first_answer: \d+\nsecond_answer: (\d+)\nthird_answer: \d+\n", r"\1"),
+        ],
+    ),
+    "plan_and_execute.yaml": Case(
+        sums("5 + 8 + 3", "2 + 9"),
+        [
+            ("Make a plan", rf"\A{SUM}\nplan:", r"call add with \1"),
+            ("Carry out the plan.", r"plan: call add with ([\d +]+)\Z", add),
+            ("Carry out the plan.", RESULT, r"findings: \1 in all"),
+            ("Add the numbers.", r"findings: (\d+) in all\n", r"\1"),
+        ],
+    ),
+    "plangen.yaml": Case(  # a row for each strategy, one without a readable selection, one whose plans cannot be scored
+        sums("5 + 8", "2 + 9 + 1", "1 + 2 + 3 + 4", "6 + 6", "9 + 9"),
+        [
+            ("What must a right answer meet?", ASKED, r"the sum of \1"),
+            ("How should plans", r"constraints: the sum of 6 \+ 6\n", "as you like"),
+            ("How should plans", r"constraints: the sum of \d \+ \d\n", "best_of_n"),
+            ("How should plans", r"constraints: the sum of \d \+ \d \+ \d\n", "tree_of_thought"),
+            ("How should plans", r"constraints: the sum of \d \+ \d \+ \d \+ \d\n", "rebase"),
+            ("Make a plan that meets", r"constraints: the sum of (9 \+ 9)\n", r"add \1"),
+            ("Make a plan that meets", "constraints: the sum of", "a draft"),
+            (PLAN, r"question: 9 \+ 9\n", "who knows"),
+            (PLAN, r"constraints: the sum of ([\d +]+)\nplan: add \1\n", "0.9"),
+            (PLAN, r"plan: begin with \d", "0.5"),
+            (PLAN, r"plan: guess", "0.2"),
+            ("Make a whole plan", rf"{SUM}\n", ["guess 1", r"add \1", "guess 2"]),
+            ("Write the first step", r"question: (\d)", ["guess", r"begin with \1"]),
+            (
+                "with the steps that are missing",
+                rf"{SUM}\nconstraints: .*\nplan: begin with \d\n",
+                [r"add \1", "guess"],
+            ),
+            (
+                "An earlier answer was criticised",
+                rf"{SUM}\n(?s:.*)earlier_answer: guess 4\ncriticism: The score is 0\.20",
+                r"add \1",
+            ),
+            (
+                "An earlier answer was criticised",
+                r"earlier_answer: (add .*)\ncriticism: The score is 0\.90",
+                [r"\1", "guess 5"],
+            ),
+            ("Make a plan that can be mended", rf"{SUM}\n", "guess 4"),
+            ("Add the numbers.", r"plan: add ([\d +]+)\n", total()),
+        ],
+        wrong=["select", "plan", "plan.cases.best_of_n", "plan.cases.best_of_n.verifier"],
+    ),
+    "rci.yaml": Case(  # the critic finds a fault in one draft and none in the other
+        sums("5 + 8 + 3", "2 + 9"),
+        [
+            ("Review the answer", rf"{SUM}\n\nThe answer:\n15\Z", lambda m: f"one too few for {m[1]}"),
+            ("Review the answer", r"The answer:\n11\Z", "none"),
+            (
+                "An earlier answer was criticised.",
+                r"earlier_answer: 15\ncriticism: one too few for ([\d +]+)\n",
+                total(),
+            ),
+            ("Add the numbers.", r"\Aquestion: (5[\d +]+)\nanswer:\Z", total(-1)),
+            ("Add the numbers.", r"\Aquestion: (2[\d +]+)\nanswer:\Z", total()),
+        ],
+    ),
+    "react.yaml": Case(
+        sums("5 + 8 + 3", "2 + 9"),
+        [('- add({"numbers": "array"}): Adds numbers.', rf"\A{SUM}\Z", add), ("with the tool", RESULT, r"answer: \1")],
+    ),
+    "self_consistency.yaml": Case(
+        sums("5 + 8 + 3", "2 + 9"),
+        [
+            (
+                "Add the numbers.",
+                rf"\A{SUM}\n",
+                [
+                    "a\nanswer: 1",
+                    lambda m: f"b\nanswer: {total()(m)}",
+                    "c\nanswer: 2",
+                    lambda m: f"d\nanswer: {total()(m)}",
+                    "e\nanswer: 3",
+                ],
+            )
+        ],
+    ),
+    "selforg.yaml": Case(  # three answers; the others hear the one that sorts first
+        sums("5 + 8 + 3", "2 + 9"),
+        [
+            ("careful", ASKED, total(3)),
+            ("quick", ASKED, total()),
+            ("doubt", ASKED, total(2)),
+            ("careful", r"others: - (\d+)\n- \1\n", r"\1"),
+            ("doubt", r"others: - (\d+)\n", r"\1"),
+        ],
+    ),
+    "stateflow_bash.yaml": Case(
+        [
+            ({"question": "How many lines has fruit.txt?"}, {"answer": "5"}),
+            ({"question": "What should I buy by notes.txt?"}, {"answer": "pear"}),
+        ],
+        [
+            ("Write a command:", r"lines has fruit\.txt\?\Z", "wc fruits.txt"),
+            ("The last command failed.", r"No such file\Z", "wc fruit.txt"),
+            ("Write a command:", r"buy by notes\.txt\?\Z", "cat notes.txt"),
+            ("If you know the answer", r"result: buy (\w+)\ncall Ann\nsell fig\Z", r"submit \1"),
+            ("If you know the answer", RESULT, r"submit \1"),
+            ("Write the answer and nothing else.", r"\nsubmit (\w+)\nresult: submitted\Z", r"\1"),
+        ],
+    ),
+    "step_back.yaml": Case(
+        sums("5 + 8 + 3", "2 + 9"),
+        [
+            ("What general rule", ASKED, "a sum takes all numbers"),
+            ("Answer by the rule.", rf"{SUM}\nprinciple: a sum takes all numbers\n", total()),
+        ],
+    ),
+    "tree_of_thoughts.yaml": Case(
+        sums("5 + 8 + 3", "2 + 9 + 4"),
+        [
+            (
+                "Add the first two",
+                r"question: (\d+ \+ \d+) ",
+                ["none", lambda m: f"so far {total()(m)}", "none, either"],
+            ),
+            ("the number of the best answer", r'(\d)\. \{"thought": "so far', r"\1"),
+            (
+                "Add the rest.",
+                r"question: \d+ \+ \d+ \+ ([\d +]+)\nthought: (so far \d+)\n",
+                ["none", "none, either", lambda m: str(sum(numbers(m[1] + m[2])))],
+            ),
+            ("the number of the best answer", r'thought: so far(?s:.*)\n(\d)\. \{"answer": "\d+"\}', r"\1"),
+        ],
+    ),
+}

@@ -1,0 +1,155 @@
+"""Every workflow of the gallery, driven by a scripted model through each of its nodes, tools, branches, members and
+states."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.helpers.gallery_scripts import CASES, Speaker
+from tests.helpers.scripted import Script, run_rows
+
+from workbench.ledger import Ledger
+from workbench.lm import LMPool
+from workbench.run import prepare
+from workbench.runtime import Program, Runtime
+from workbench.spec import BudgetSpec, lm_spec
+from workbench.store import Store
+from workbench.workflow import ExampleRun, NodeKind, Span, Workflow, enabled, mermaid
+
+ROOT = Path(__file__).parents[2]
+GALLERY = ROOT / "workflows" / "gallery"
+FILES = sorted((ROOT / "workflows").rglob("*.yaml"))
+#: Workflows of extras, and a package that each needs.
+EXTRAS = {"grpo.yaml": "torch", "tool_calls.yaml": "torch"}
+PAGE = ROOT / "docs" / "reference" / "gallery.md"
+#: What bundled/nano cannot do at all; the page of the gallery says so.
+BEYOND_NANO = {"mag_sql.yaml", "stateflow_bash.yaml"}
+
+
+def inside(workflow: Workflow) -> Iterator[tuple[str, NodeKind]]:
+    """Each node that takes part, and those inside it, with its path as spans name it."""
+
+    def walk(path: str, node: NodeKind) -> Iterator[tuple[str, NodeKind]]:
+        yield path, node
+        for name, child in node.children().items():
+            yield from walk(f"{path}.{name}", child)
+
+    for name, node in enabled(workflow).items():
+        yield from walk(name, node)
+
+
+def tools_called(database: Path) -> set[str]:
+    """Names of the tools whose calls are journalled; that of the interpreter is `python`."""
+    with sqlite3.connect(database) as connection:
+        rows = connection.execute("select kind, request from calls where kind in ('tool', 'code')").fetchall()
+    sources = [json.loads(request)[0][0] for kind, request in rows if kind == "tool"]
+    ran = ["python"] if any("exec(code" in request for kind, request in rows if kind == "code") else []
+    return {re.split("[:#]", source)[-1] for source in [*sources, *ran]}
+
+
+@pytest.mark.parametrize("name", sorted(p.name for p in GALLERY.glob("*.yaml")))
+def test_a_scripted_model_goes_every_way_and_gives_the_right_answers(name: str, tmp_path: Path) -> None:
+    case, workflow = CASES[name], prepare(GALLERY / name)[2].workflow
+    speaker, database = Speaker(case.table), tmp_path / "run.db"
+    outcomes = run_rows(workflow, [row for row, _ in case.rows], Script(speaker), database)
+    assert not speaker.unknown, f"no line of the table answers this:\n{speaker.unknown[0]}"
+    for (row, expected), outcome in zip(case.rows, outcomes, strict=True):
+        given = {field: str(outcome.prediction.get(field)) for field in expected}
+        assert outcome.failure is None and given == expected, (row, outcome.message, dict(outcome.prediction))
+    assert not speaker.unsaid, f"never asked: {speaker.unsaid}"
+
+    spans = [span for outcome in outcomes for span in outcome.trace.spans]
+    parts = dict(inside(workflow))
+    assert set(parts) <= {span.node for span in spans}, "each node, branch and state"
+    failed = {span.node for span in spans if span.error}
+    assert failed == set(case.wrong), [span.error for span in spans if span.error]
+    assert {tool for node in parts.values() for tool in node.called()} <= tools_called(database), "each tool"
+    for path, node in parts.items():
+        assert members(node) <= heard(path, spans), f"each member of {path}"
+
+
+def members(node: NodeKind) -> set[str]:
+    """Of a team; the experts of a captain's library."""
+    config: Any = node.config
+    return {*getattr(config, "members", ()), *getattr(config, "library", ())}
+
+
+def heard(path: str, spans: list[Span]) -> set[str]:
+    """Members that spoke in a team, or were in a team of a captain."""
+    said = {str(span.agent) for span in spans if span.node == f"{path}.of"}
+    groups = [span.notes.get("groups", {}) for span in spans if span.node == path]
+    return said | {name for found in groups for group in found.values() for name in group}
+
+
+def test_there_is_a_script_for_each_file_of_the_gallery() -> None:
+    assert set(CASES) == {path.name for path in GALLERY.glob("*.yaml")}
+
+
+def test_a_scripted_query_gives_the_rows_of_the_gold_query(tmp_path: Path) -> None:
+    """The metric of mag_sql runs both queries."""
+    import importlib.util
+
+    spec = importlib.util.spec_from_file_location("intercode_sql", ROOT / "workflows/intercode_sql.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    gold = "SELECT title FROM books WHERE year > 2000 ORDER BY year, title"
+    (row, expected), *_ = CASES["mag_sql.yaml"].rows
+    assert module.score({**row, "gold_sql": gold}, expected)[0] == 1.0
+    assert "books(book_id INTEGER, title TEXT" in module.schema("library")
+    assert len(module.schema("library").splitlines()) == len(row["tables"])
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.name)
+def test_every_file_can_be_read_by_pyyaml(path: Path) -> None:
+    found = yaml.safe_load(path.read_text(encoding="utf-8"))
+    assert isinstance(found, dict) and found["nodes"]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.name)
+def test_every_file_can_be_drawn_with_all_its_nodes(path: Path) -> None:
+    if path.name in EXTRAS:
+        pytest.importorskip(EXTRAS[path.name])
+    workflow = prepare(path)[2].workflow
+    drawn = mermaid(workflow)
+    for name, tree in workflow.nodes.items():
+        assert f'"{name}: {tree["kind"]}"' in drawn, name
+    for path_of_node, node in inside(workflow):
+        for key in node.children() if not members(node) else ():
+            shown = {f'"{key}"', f'"{key.rpartition(".")[2]}"'}  # a state is drawn under its own name
+            assert any(label in drawn for label in shown), f"{path_of_node}.{key}"
+        assert all(f'("{member}")' in drawn for member in getattr(node.config, "members", ())), path_of_node
+
+
+def on_nano(path: Path, database: Path) -> ExampleRun:
+    """The first row of train, answered by bundled/nano."""
+
+    async def course() -> ExampleRun:
+        task, store = prepare(path)[2], Store(database)
+        store.execute("insert into runs (id, run, status, started, spec, options) values (1, 'r', '', '', '', '')")
+        ledger = Ledger(store, 1, BudgetSpec.model_validate({"calls": 1000}))
+        runtime = Runtime(ledger, lm_spec("bundled/nano"), {}, LMPool())
+        try:
+            return await Program(task.workflow, runtime).run(task.dataset.train[0])
+        finally:
+            await runtime.aclose()
+            ledger.close()
+            store.close()
+
+    return asyncio.run(course())
+
+
+@pytest.mark.parametrize("name", sorted(p.name for p in GALLERY.glob("*.yaml")))
+def test_nano_finishes_where_the_docs_do_not_say_that_it_cannot(name: str, tmp_path: Path) -> None:
+    outcome = on_nano(GALLERY / name, tmp_path / "run.db")
+    assert (outcome.failure is not None) == (name in BEYOND_NANO), outcome.message
+    said = re.search(r"With ((?:`\S+`(?: and )?)+) every row fails", PAGE.read_text(encoding="utf-8"))
+    assert said is not None and set(re.findall("`(.*?)`", said[1])) == BEYOND_NANO
