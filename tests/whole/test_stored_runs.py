@@ -72,7 +72,9 @@ def test_a_stored_run_is_replayed_without_a_call(name: str, tmp_path: Path) -> N
     now = json.loads(json.dumps(report.as_dict()))
     # These runs were stored before the proof got its intervals of today (Tango, not bootstrap): all else is as it was.
     then = {key: value for key, value in told.items() if key != "lines"}
-    assert lasting({key: now[key] for key in then if key != "gain"}) == lasting({k: v for k, v in then.items() if k != "gain"})
+    assert lasting({key: now[key] for key in then if key != "gain"}) == lasting(
+        {k: v for k, v in then.items() if k != "gain"}
+    )
     unmoved = ("diff", "p", "shown", "test", "n", "excluded")
     assert {key: now["gain"][key] for key in unmoved} == {key: then["gain"][key] for key in unmoved}
     stored = {row[0]: json.loads(row[6]) for row in before["candidates"]}
