@@ -40,7 +40,7 @@ Every node also takes
 - `needs`: a node or a list of nodes that must be done before, though no field passes between them;
 - `optional: true`: a failure of this node leaves the fields as they were before it;
 - `enabled: false`: the workflow is as if this node were not there.
-"""
+"""  # noqa: E501
 
 
 def bundled(kind: str) -> list[str]:
@@ -105,10 +105,15 @@ def workflow_file() -> str:
         "Unknown keys are refused. `workbench schema` prints all of this as JSON Schema.\n",
     ]
     for title, model in (
-        ("Top level", Spec), ("lm, and the roles proposer and judge", LMSpec), ("data", DataSpec),
-        ("budget", BudgetSpec), ("search: one address", DomainSpec),
-        ("policy", PolicySpec), ("policy: one rule", Rule), ("policy: a condition on an argument", Condition),
-    ):  # fmt: skip
+        ("Top level", Spec),
+        ("lm, and the roles proposer and judge", LMSpec),
+        ("data", DataSpec),
+        ("budget", BudgetSpec),
+        ("search: one address", DomainSpec),
+        ("policy", PolicySpec),
+        ("policy: one rule", Rule),
+        ("policy: a condition on an argument", Condition),
+    ):
         parts += [f"## {title}\n", doc(model), fields(model)]
     return "\n".join(parts)
 
@@ -148,9 +153,10 @@ def gallery() -> str:
     """Each published design of workflows/gallery with its paper, what it is, and its picture."""
     parts = [
         "# Gallery\n",
-        "Published agent designs as workflow files, in `workflows/gallery`. All run on `bundled/nano`, which shows their wiring; "
+        "Published agent designs as workflow files, in `workflows/gallery`. All run on `bundled/nano`, which shows "
+        "their wiring; "
         "most need a real model for results. Pictures: `workbench show --mermaid FILE`.\n",
-    ]  # fmt: skip
+    ]
     for path in sorted((ROOT / "workflows/gallery").glob("*.yaml")):
         title, what, note = [line.removeprefix("# ") for line in path.read_text(encoding="utf-8").splitlines()[1:4]]
         _, _, task, _ = prepare(path, [])
@@ -181,8 +187,12 @@ def commands() -> str:
     parts += ["## Environment and config\n", _SURROUNDINGS]
     parts += ["| variable | what it sets |", "| --- | --- |"]
     parts += [f"| `{variable}` | `{address}` |" for variable, address in ENVIRONMENT.items()]
-    parts += ["| `WORKBENCH_DB` | `--db` |", "| `WORKBENCH_SANDBOX` | `--sandbox` |", "| `WORKBENCH_CONFIG` | the config file |",
-              "| `WORKBENCH_LOAD_PLUGINS` | the only plugins to load, by name, with commas between them |\n"]  # fmt: skip
+    parts += [
+        "| `WORKBENCH_DB` | `--db` |",
+        "| `WORKBENCH_SANDBOX` | `--sandbox` |",
+        "| `WORKBENCH_CONFIG` | the config file |",
+        "| `WORKBENCH_LOAD_PLUGINS` | the only plugins to load, by name, with commas between them |\n",
+    ]
     parts.append(doc(sys.modules["workbench.cli"]))
     return "\n".join(parts)
 
@@ -190,7 +200,7 @@ def commands() -> str:
 _SURROUNDINGS = """A flag comes before the environment, that before the workflow file, and that before `lm`, `budget` and `concurrency` of the
 config file (`~/.config/workbench/config.yaml`). Of two flags for one setting the last holds. A run keeps what environment and
 config added to it when it was started: `resume` does not look at them again.
-"""
+"""  # noqa: E501
 
 
 def _help(command: click.Command, name: str) -> list[str]:
@@ -216,9 +226,15 @@ def database() -> str:
 
 
 PAGES = {
-    "workflow-file.md": workflow_file, "nodes.md": nodes, "optimizers.md": optimizers, "metrics.md": metrics,
-    "hooks.md": hooks, "gallery.md": gallery, "cli.md": commands, "database.md": database,
-}  # fmt: skip
+    "workflow-file.md": workflow_file,
+    "nodes.md": nodes,
+    "optimizers.md": optimizers,
+    "metrics.md": metrics,
+    "hooks.md": hooks,
+    "gallery.md": gallery,
+    "cli.md": commands,
+    "database.md": database,
+}
 
 
 def pages() -> dict[str, str]:
@@ -233,30 +249,46 @@ def pages() -> dict[str, str]:
 CONTENTS: dict[str, list[tuple[str, str]]] = {
     "Begin": [("tutorial: the quickstart, line by line", "docs/tutorial.md")],
     "Workflows to try": [
-        ("quickstart", "workflows/quickstart.yaml"), ("services", "workflows/services.yaml"), ("sums", "workflows/sums.yaml"),
-        ("evolve", "workflows/evolve.yaml"), ("memory", "workflows/memory.yaml"), ("reflect", "workflows/reflect.yaml"),
-        ("prompt_mcts", "workflows/prompt_mcts.yaml"), ("textgrad", "workflows/textgrad.yaml"),
-        ("intercode_sql", "workflows/intercode_sql.yaml"), ("gallery of 24 published designs", "docs/reference/gallery.md"),
+        ("quickstart", "workflows/quickstart.yaml"),
+        ("services", "workflows/services.yaml"),
+        ("sums", "workflows/sums.yaml"),
+        ("evolve", "workflows/evolve.yaml"),
+        ("memory", "workflows/memory.yaml"),
+        ("reflect", "workflows/reflect.yaml"),
+        ("prompt_mcts", "workflows/prompt_mcts.yaml"),
+        ("textgrad", "workflows/textgrad.yaml"),
+        ("intercode_sql", "workflows/intercode_sql.yaml"),
+        ("gallery of 24 published designs", "docs/reference/gallery.md"),
     ],
     "How to": [
-        ("choose an optimizer", "docs/how-to/choose-optimizer.md"), ("use your own endpoint", "docs/how-to/own-endpoint.md"),
-        ("use vLLM", "docs/how-to/vllm.md"), ("write a metric", "docs/how-to/own-metric.md"),
-        ("write an optimizer", "docs/how-to/own-optimizer.md"), ("measure it", "docs/how-to/benchmark-optimizer.md"),
-        ("search over structure", "docs/how-to/search-structure.md"), ("train the model", "docs/how-to/train.md"),
+        ("choose an optimizer", "docs/how-to/choose-optimizer.md"),
+        ("use your own endpoint", "docs/how-to/own-endpoint.md"),
+        ("use vLLM", "docs/how-to/vllm.md"),
+        ("write a metric", "docs/how-to/own-metric.md"),
+        ("write an optimizer", "docs/how-to/own-optimizer.md"),
+        ("measure it", "docs/how-to/benchmark-optimizer.md"),
+        ("search over structure", "docs/how-to/search-structure.md"),
+        ("train the model", "docs/how-to/train.md"),
         ("use it from Python", "docs/how-to/from-python.md"),
     ],
     "Reference": [
-        ("workflow file", "docs/reference/workflow-file.md"), ("nodes", "docs/reference/nodes.md"),
-        ("optimizers", "docs/reference/optimizers.md"), ("metrics and readers", "docs/reference/metrics.md"),
-        ("commands", "docs/reference/cli.md"), ("exit codes", "docs/reference/exit-codes.md"),
-        ("hooks", "docs/reference/hooks.md"), ("database", "docs/reference/database.md"),
+        ("workflow file", "docs/reference/workflow-file.md"),
+        ("nodes", "docs/reference/nodes.md"),
+        ("optimizers", "docs/reference/optimizers.md"),
+        ("metrics and readers", "docs/reference/metrics.md"),
+        ("commands", "docs/reference/cli.md"),
+        ("exit codes", "docs/reference/exit-codes.md"),
+        ("hooks", "docs/reference/hooks.md"),
+        ("database", "docs/reference/database.md"),
     ],
     "Explanation": [
-        ("the proof", "docs/explanation/proof.md"), ("budget and journal", "docs/explanation/budget-and-journal.md"),
-        ("architecture", "docs/explanation/architecture.md"), ("words", "docs/explanation/words.md"),
+        ("the proof", "docs/explanation/proof.md"),
+        ("budget and journal", "docs/explanation/budget-and-journal.md"),
+        ("architecture", "docs/explanation/architecture.md"),
+        ("words", "docs/explanation/words.md"),
     ],
     "Measured": [("benchmarks, losses included", "docs/benchmarks.md")],
-}  # fmt: skip
+}
 
 
 def with_contents(path: Path) -> str:

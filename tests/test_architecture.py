@@ -1,4 +1,5 @@
-"""The layout keeps its promises: rooms stand on each other, plugins are apart, start-up is fast (docs/explanation/architecture.md)."""
+"""The layout keeps its promises: rooms stand on each other, plugins are apart, start-up is fast
+(docs/explanation/architecture.md)."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ CORE = ROOT / "core" / "workbench"
 
 #: From the ground up: a room imports only what stands above it in this list. Kit is for plugins: no room imports it.
 ROOMS = {
-    "ground": "errors failures plugins hookspecs concurrency hashing text user_code distribution _version",  # these files
+    # these files
+    "ground": "errors failures plugins hookspecs concurrency hashing text user_code distribution _version",
     "spec": "text to typed values",
     "lm": "one attempt a call",
     "workflow": "values: nodes, graph, patches",
@@ -46,9 +48,19 @@ LONG = {"contrib/bench/training/trl_speed.py"}
 
 #: SQL stands in store/. These still have some, and leave this list one by one.
 SQL = {
-    "cli/inspect_commands.py", "ledger/bill.py", "ledger/ledger.py", "proof/report.py", "proof/reuse.py", "run/evaluate_once.py",
-    "run/history.py", "run/session.py", "run/start.py", "run/train_rows.py", "runtime/runtime.py", "testing/simulated.py",
-}  # fmt: skip
+    "cli/inspect_commands.py",
+    "ledger/bill.py",
+    "ledger/ledger.py",
+    "proof/report.py",
+    "proof/reuse.py",
+    "run/evaluate_once.py",
+    "run/history.py",
+    "run/session.py",
+    "run/start.py",
+    "run/train_rows.py",
+    "runtime/runtime.py",
+    "testing/simulated.py",
+}
 #: Names of plugins that are words of their own.
 WORDS = {"astar", "judge", "optuna", "python", "random"}
 
@@ -94,8 +106,11 @@ def target(imported: str, known: set[str]) -> str:
 def texts(path: Path) -> Iterator[str]:
     """The strings of a file that are not documentation."""
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    docs = {id(n.body[0].value) for n in ast.walk(parsed(path)) if isinstance(n, documented) and n.body
-            and isinstance(n.body[0], ast.Expr)}  # fmt: skip
+    docs = {
+        id(n.body[0].value)
+        for n in ast.walk(parsed(path))
+        if isinstance(n, documented) and n.body and isinstance(n.body[0], ast.Expr)
+    }
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
             yield node.value
@@ -142,7 +157,8 @@ def test_nothing_of_ours_is_imported_inside_a_function(path: Path) -> None:
     "path", files("core", "plugins", "tests", "contrib", "docs"), ids=lambda p: str(p.relative_to(ROOT))
 )
 def test_a_room_is_entered_by_its_face(path: Path) -> None:
-    """Only its own files and its own tests go further in. A test may take what is private, or a whole module to plant a fault."""
+    """Only its own files and its own tests go further in. A test may take what is private, or a whole module to plant a
+    fault."""
     parts = path.relative_to(ROOT).parts
     known = {module_of(p) for p in modules(CORE)}
     for imported in imports(parsed(path)):
@@ -208,7 +224,7 @@ except SystemExit:
     pass
 heavy = [m for m in ("dspy", "litellm", "torch", "optuna", "pandas", "numpy", "scipy", "transformers") if m in sys.modules]
 sys.exit(f"imported: {{heavy}}" if heavy else 0)
-"""
+"""  # noqa: E501
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
@@ -224,8 +240,11 @@ def test_help_is_instant() -> None:
         times = []
         for _ in range(10):
             begun = time.perf_counter()
-            subprocess.run([sys.executable, "-c", "from workbench.cli import main; main(['--help'])"], check=True,
-                           capture_output=True)  # fmt: skip
+            subprocess.run(
+                [sys.executable, "-c", "from workbench.cli import main; main(['--help'])"],
+                check=True,
+                capture_output=True,
+            )
             times.append(time.perf_counter() - begun)
         if statistics.median(times) <= 0.3:
             return
@@ -243,9 +262,21 @@ def test_top_level_is_as_it_was_asked_for() -> None:
         pytest.skip("no git checkout")
     top = {line.split("/")[0] for line in tracked.stdout.splitlines()}
     assert top == {
-        "pyproject.toml", "core", "plugins", "workflows", "tests", "contrib", "docs", "README.md", "LICENSE",
-        "CHANGELOG.md", "CONTRIBUTING.md", ".ci", ".gitignore", ".pre-commit-config.yaml",
-    }  # fmt: skip
+        "pyproject.toml",
+        "core",
+        "plugins",
+        "workflows",
+        "tests",
+        "contrib",
+        "docs",
+        "README.md",
+        "LICENSE",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        ".ci",
+        ".gitignore",
+        ".pre-commit-config.yaml",
+    }
 
 
 def test_lint_format_and_types_are_clean() -> None:
@@ -254,6 +285,7 @@ def test_lint_format_and_types_are_clean() -> None:
         ["ruff", "format", "--check", "."],
         ["pyright", "--pythonpath", sys.executable],
     ):
-        done = subprocess.run([str(Path(sys.executable).with_name(command[0])), *command[1:]], cwd=ROOT,
-                              capture_output=True, text=True)  # fmt: skip
+        done = subprocess.run(
+            [str(Path(sys.executable).with_name(command[0])), *command[1:]], cwd=ROOT, capture_output=True, text=True
+        )
         assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-3000:]}{done.stderr[-500:]}"

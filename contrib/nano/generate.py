@@ -38,7 +38,8 @@ CODES = {
 OWNERS = dict(
     zip(
         "lurvi plinto kelvo cobyx dunto velka tarsi boglu fenzo quilo ravik sompa".split(),
-        "billing shipping account technical returns billing shipping account technical returns billing shipping".split(),
+        "billing shipping account technical returns billing shipping account technical returns billing "
+        "shipping".split(),
         strict=True,
     )
 )

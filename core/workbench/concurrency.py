@@ -11,8 +11,8 @@ from workbench.errors import NodeError
 
 T = TypeVar("T")
 
-#: New objects between two looks of the garbage collector (Python: 700). What a call makes is freed by counting references;
-#: the collector only looks at it, over and over, which took 5% of the time of a run against a fast server.
+#: New objects between two looks of the garbage collector (Python: 700). What a call makes is freed by counting
+#: references; the collector only looks at it, over and over, which took 5% of the time of a run against a fast server.
 OBJECTS = 20_000
 
 

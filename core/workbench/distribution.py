@@ -17,14 +17,17 @@ def pip_install(*extras: str) -> str:
 def strangers() -> Iterator[str]:
     """Warnings of installed distributions of others that bring a package of our name.
 
-    Only those that are called like the package are looked at: to go through the files of all takes longer than the rest of
-    the start.
+    Only those that are called like the package are looked at: to go through the files of all takes longer than the rest
+    of the start.
     """
     found = {other.version: other.name for other in distributions(name=_PACKAGE) if _brings_package(other)}
     for version, name in found.items():  # the same may stand on the path twice
-        yield (f"two distributions bring a package '{_PACKAGE}': {NAME}, which is this program, and {name} {version}, which is "
-               f"not. They overwrite each other's files. Keep one in this environment: pip uninstall {name}, then install "
-               f"{NAME} again.")  # fmt: skip
+        yield (
+            f"two distributions bring a package '{_PACKAGE}': {NAME}, which is this program, and {name} {version}, "
+            "which is "
+            f"not. They overwrite each other's files. Keep one in this environment: pip uninstall {name}, then install "
+            f"{NAME} again."
+        )
 
 
 def _brings_package(distribution: Distribution) -> bool:

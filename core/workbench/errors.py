@@ -32,8 +32,8 @@ class WorkbenchError(Exception):
 class SpecError(WorkbenchError):
     """Something that the user wrote cannot be used.
 
-    `message` says what is wrong, `hint` what to write instead. `line` and `column` count from 1. `more`: what else is wrong
-    with the same file, as far as it is known.
+    `message` says what is wrong, `hint` what to write instead. `line` and `column` count from 1. `more`: what else is
+    wrong with the same file, as far as it is known.
     """
 
     def __init__(
@@ -113,8 +113,8 @@ class ShareSpent(BudgetSpent):
 class LMError(WorkbenchError):
     """One attempt at a language model failed.
 
-    kind: how, as `workbench.failures.FailureKind` lists; it also says whether another attempt may mend it. retry_after: seconds
-    asked for by the server.
+    kind: how, as `workbench.failures.FailureKind` lists; it also says whether another attempt may mend it. retry_after:
+    seconds asked for by the server.
     """
 
     def __init__(

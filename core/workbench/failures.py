@@ -63,7 +63,8 @@ class FailureKind(StrEnum):
 
     @property
     def infrastructure(self) -> bool:
-        """Whether it says nothing about the workflow: the proof leaves such pairs out. All other failures earn nothing."""
+        """Whether it says nothing about the workflow: the proof leaves such pairs out. All other failures earn
+        nothing."""
         return self in _RETRYABLE or self in (FailureKind.PROVIDER, FailureKind.AUTH)
 
     @property

@@ -63,7 +63,8 @@ def register_sandboxes(register: Register) -> None:
 
 @hookspec
 def register_environments(register: Register) -> None:
-    """Add environments (`workbench.kit.environment.Environment`): register("grid", "workbench_environments.grid:Grid")."""
+    """Add environments (`workbench.kit.environment.Environment`): register("grid",
+    "workbench_environments.grid:Grid")."""
 
 
 @hookspec
@@ -77,7 +78,8 @@ def register_exporters(register: Register) -> None:
 
 @hookspec
 def register_edits(register: Register) -> None:
-    """Add edits of a workflow's structure (`workbench.kit.edits.Edit`): register("refine", "workbench_x.edits:Refine")."""
+    """Add edits of a workflow's structure (`workbench.kit.edits.Edit`): register("refine",
+    "workbench_x.edits:Refine")."""
 
 
 @hookspec
@@ -89,8 +91,8 @@ def register_commands(cli: Any) -> None:
 def share_run(rank: int, size: int, command: Callable[[], int]) -> int | None:
     """Several processes were started for one `optimize` or `resume`, by torchrun or the like. Called in each of them.
 
-    In the first (rank 0): meet the others, call `command`, which is the whole run, let the others go, and return its exit
-    code. In the others: serve the first until it lets go, and return 0.
+    In the first (rank 0): meet the others, call `command`, which is the whole run, let the others go, and return its
+    exit code. In the others: serve the first until it lets go, and return 0.
     """
 
 

@@ -15,7 +15,10 @@ def short(value: Any, most: int) -> str:
 def visible(text: Any) -> str:
     """Text from data or models with control, escape and bidi characters shown rather than obeyed."""
     return "".join(
-        c if c in "\n\t" or (c.isprintable() and not 0x202A <= ord(c) <= 0x202E and not 0x2066 <= ord(c) <= 0x2069)
-        else f"\\x{ord(c):02x}" if ord(c) < 256 else f"\\u{ord(c):04x}"
+        c
+        if c in "\n\t" or (c.isprintable() and not 0x202A <= ord(c) <= 0x202E and not 0x2066 <= ord(c) <= 0x2069)
+        else f"\\x{ord(c):02x}"
+        if ord(c) < 256
+        else f"\\u{ord(c):04x}"
         for c in str(text)
-    )  # fmt: skip
+    )

@@ -80,7 +80,8 @@ def load_user_code(address: str, base: Path) -> Any:
 
 
 def code_files(value: Any, base: Path) -> list[Path]:
-    """The files behind each `python:...` inside a value, sorted. Installed modules, and what files import, are left out."""
+    """The files behind each `python:...` inside a value, sorted. Installed modules, and what files import, are left
+    out."""
     found: set[Path] = set()
 
     def walk(part: Any) -> None:
@@ -101,8 +102,8 @@ def code_files(value: Any, base: Path) -> list[Path]:
 
 
 def seen_from(address: str, base: Path, folder: Path) -> str:
-    """An address in a workflow file of `base` as a file in another folder writes it. Installed modules stay, and so does a text
-    that is no address."""
+    """An address in a workflow file of `base` as a file in another folder writes it. Installed modules stay, and so
+    does a text that is no address."""
     if not address.startswith(PREFIX):
         return address
     try:
@@ -140,8 +141,13 @@ def _module(address: str, parsed: Address, base: Path) -> ModuleType:
         if inside:
             where, hint = f"{inside[-1].filename}:{inside[-1].lineno}: ", "Correct the file."
         else:
-            where, hint = "", (f"Looked for {path} and for an installed module. Write {PREFIX}file.py:{parsed.name} for a "
-                               "file, relative to the workflow file.")  # fmt: skip
+            where, hint = (
+                "",
+                (
+                    f"Looked for {path} and for an installed module. Write {PREFIX}file.py:{parsed.name} for a "
+                    "file, relative to the workflow file."
+                ),
+            )
         raise SpecError(f"{where}'{address}' cannot be imported: {type(error).__name__}: {error}", hint=hint) from error
 
 

@@ -4,8 +4,9 @@
         thoughts = yield task + "\nThink step by step."
         return (yield task + "\nThoughts: " + thoughts)
 
-The code never holds a model, a key or a connection: at each step it is run again from its start with the answers so far,
-and says what it asks next. So its calls are budgeted, journalled and traced like all others, and a step of it cannot hang.
+The code never holds a model, a key or a connection: at each step it is run again from its start with the answers so
+far, and says what it asks next. So its calls are budgeted, journalled and traced like all others, and a step of it
+cannot hang.
 """
 
 from __future__ import annotations
@@ -108,8 +109,8 @@ class Program(SignatureNode):
         return found["value"]
 
     async def _ask(self, prompt: Any, number: int, ctx: Context) -> str:
-        """A prompt: text, or {prompt, temperature?, max_tokens?}. A refused or empty answer is an empty text: the program
-        decides what that means."""
+        """A prompt: text, or {prompt, temperature?, max_tokens?}. A refused or empty answer is an empty text: the
+        program decides what that means."""
         given = {"prompt": prompt} if isinstance(prompt, str) else prompt
         if not isinstance(given, dict) or not isinstance(given.get("prompt"), str):
             raise NodeError(
@@ -152,9 +153,15 @@ def check_source(source: str) -> None:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None)
-        raise SpecError(f"source is no Python: {getattr(error, 'msg', error)}", hint=f"Look at its line {line}." if line else None,
-                        path=("source",)) from None  # fmt: skip
+        raise SpecError(
+            f"source is no Python: {getattr(error, 'msg', error)}",
+            hint=f"Look at its line {line}." if line else None,
+            path=("source",),
+        ) from None
     made = next((n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == FUNCTION), None)
     if made is None or [a.arg for a in made.args.args] != ["task", "inputs"]:
-        raise SpecError("source defines no agent(task, inputs)", path=("source",),
-                        hint="Write e.g. `def agent(task, inputs): return (yield task)`.")  # fmt: skip
+        raise SpecError(
+            "source defines no agent(task, inputs)",
+            path=("source",),
+            hint="Write e.g. `def agent(task, inputs): return (yield task)`.",
+        )

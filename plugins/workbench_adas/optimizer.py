@@ -33,14 +33,15 @@ def agent(task, inputs):
 `task` is the task as text, which ends where the answer is to follow; `inputs` is a dict of its fields. Each `yield` of a
 text asks the model and gives its answer as text; it does not remember earlier prompts. Yield a list to ask several at
 once and get a list; yield {"prompt": text, "temperature": 0.8} to sample. Return the answer. At most CALLS prompts. Only
-the standard library; no files, no network; the same inputs must lead to the same prompts."""
+the standard library; no files, no network; the same inputs must lead to the same prompts."""  # noqa: E501
 _ANSWER = (
-    "Answer with a line `name: ...`, a line `thought: ...` that says why this should do better, and the whole code in one "
+    "Answer with a line `name: ...`, a line `thought: ...` that says why this should do better, and the whole code "
+    "in one "
     "```python block."
 )
 _REVIEW = """\
 Look at your agent again. Is it different from those above? Does it use what the model gave? Is there a bug: a name that is
-not defined, an answer that is thrown away, a return without a value, more prompts than allowed? """
+not defined, an answer that is thrown away, a return without a value, more prompts than allowed? """  # noqa: E501
 
 
 @dataclass(frozen=True)
@@ -119,16 +120,24 @@ class Adas(Optimizer):
         check_source(source)
         old: dict[str, Any] = workflow.nodes[name]
         kept = {k: old[k] for k in ("needs", "optional", "lm") if k in old}
-        tree = {"kind": "program", "signature": old.get("signature") or old.get("states"), "source": source,
-                "instructions": str(getattr(node.config, "instructions", "")), "calls": self.calls, **kept}  # fmt: skip
+        tree = {
+            "kind": "program",
+            "signature": old.get("signature") or old.get("states"),
+            "source": source,
+            "instructions": str(getattr(node.config, "instructions", "")),
+            "calls": self.calls,
+            **kept,
+        }
         return workflow.patched(Patch({f"nodes.{name}": tree}, note=f"agent: {title}"[:200]))
 
     async def _generation(
         self, study: Study, ask: Proposer, name: str, node: NodeKind, archive: list[Entry], rows: Any, number: int
     ) -> tuple[Entry | None, bool]:
         """(a new member of the archive or None, whether the budget allows another generation)."""
-        messages = [{"role": "system", "content": _CONTRACT.replace("CALLS", str(self.calls))},
-                    {"role": "user", "content": self._request(study, node, archive)}]  # fmt: skip
+        messages = [
+            {"role": "system", "content": _CONTRACT.replace("CALLS", str(self.calls))},
+            {"role": "user", "content": self._request(study, node, archive)},
+        ]
         text = await ask.ask(messages, replica=number * 100)
         for turn in range(self.reviews):
             if text is None:
@@ -159,8 +168,10 @@ class Adas(Optimizer):
                         return Entry(title, thought, source, candidate, found), True
                     wrong = f"all its answers are wrong:\n{show_results(found.results, 600)}"
             if attempt < self.tries - 1:
-                messages += [{"role": "assistant", "content": text},
-                             {"role": "user", "content": f"{wrong}\nMend the agent. {_ANSWER}"}]  # fmt: skip
+                messages += [
+                    {"role": "assistant", "content": text},
+                    {"role": "user", "content": f"{wrong}\nMend the agent. {_ANSWER}"},
+                ]
                 text = await ask.ask(messages, replica=number * 100 + 50 + attempt)
         return None, True
 
@@ -169,9 +180,13 @@ class Adas(Optimizer):
         chosen = self._drawn(study, archive)
         if chosen:
             best = max(chosen, key=lambda e: e.evaluation.score)
-            parts.append("Agents so far, with their scores:\n\n" + "\n\n".join(
-                f"name: {e.name}\nscore: {e.evaluation.score:.2f}\nthought: {e.thought}\n```python\n{e.source}```"
-                for e in chosen))  # fmt: skip
+            parts.append(
+                "Agents so far, with their scores:\n\n"
+                + "\n\n".join(
+                    f"name: {e.name}\nscore: {e.evaluation.score:.2f}\nthought: {e.thought}\n```python\n{e.source}```"
+                    for e in chosen
+                )
+            )
             if self.shown:
                 shown = show_results(best.evaluation.results, self.shown)
                 parts.append(f"How the agent '{best.name}' did:\n{shown}")

@@ -1,9 +1,9 @@
 """What a plan has cost so far and what it may still cost, from remembered plans and from the model's own answers.
 
-Source: ToolChain* (Zhuang et al., arXiv 2310.13227): a step is cheap if the plan so far looks like remembered good plans
-and if the model names the step often; what is left is little if the step stands late in remembered plans and if most of
-a plan imagined by the model is done. That mixture is the paper's; the exact formulas below are this project's choice.
-A plan is the sequence of the names of its tools.
+Source: ToolChain* (Zhuang et al., arXiv 2310.13227): a step is cheap if the plan so far looks like remembered good
+plans and if the model names the step often; what is left is little if the step stands late in remembered plans and if
+most of a plan imagined by the model is done. That mixture is the paper's; the exact formulas below are this project's
+choice. A plan is the sequence of the names of its tools.
 """
 
 from __future__ import annotations

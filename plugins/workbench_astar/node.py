@@ -1,7 +1,8 @@
 """The `astar` node: plans a sequence of tool calls by A*, then carries it out.
 
-Source: ToolChain* (Zhuang et al., arXiv 2310.13227). A node of the tree is a partial plan; the one with the least cost so
-far plus estimated cost to come is gone on from, by calls that the model proposes; a plan is done when the model says so.
+Source: ToolChain* (Zhuang et al., arXiv 2310.13227). A node of the tree is a partial plan; the one with the least cost
+so far plus estimated cost to come is gone on from, by calls that the model proposes; a plan is done when the model says
+so.
 """
 
 from __future__ import annotations
@@ -45,8 +46,15 @@ class AStar(NodeKind):
 
     Config = AStarConfig
     primary = "signature"
-    learnable = {"instructions": "text", "plans": "plans", "alpha": "float", "beta": "float", "samples": "int",
-                 "nodes": "int", "lm": "lm"}  # fmt: skip
+    learnable = {
+        "instructions": "text",
+        "plans": "plans",
+        "alpha": "float",
+        "beta": "float",
+        "samples": "int",
+        "nodes": "int",
+        "lm": "lm",
+    }
     config: AStarConfig
 
     def __init__(self, name: str, config: Any, base: Any):
@@ -66,8 +74,11 @@ class AStar(NodeKind):
         for i, plan in enumerate(config.plans):
             for tool in plan.tools:
                 if tool not in self.tools:
-                    raise SpecError(f"a plan has the tool '{tool}', which is none of this node's",
-                                    hint=suggest(tool, self.tools), path=("plans", i, "tools"))  # fmt: skip
+                    raise SpecError(
+                        f"a plan has the tool '{tool}', which is none of this node's",
+                        hint=suggest(tool, self.tools),
+                        path=("plans", i, "tools"),
+                    )
 
     def called(self) -> Collection[str]:
         return self.tools
@@ -158,13 +169,20 @@ class AStar(NodeKind):
         found = await explore(
             root, expand, order="astar", goal=self._is_finished, depth=c.depth + 1, expansions=c.nodes
         )
-        ctx.note(expanded=len(found.expanded), stopped=found.stopped, unreadable=unreadable, remembered=len(memory),
-                 imagined=imagined)  # fmt: skip
+        ctx.note(
+            expanded=len(found.expanded),
+            stopped=found.stopped,
+            unreadable=unreadable,
+            remembered=len(memory),
+            imagined=imagined,
+        )
         if found.goal is None:
             if not root.children:
                 raise NodeError("unparsed", "no answer of the model is a call of a tool")
-            raise NodeError("steps", f"no finished plan: the search ended with '{found.stopped}' after "
-                            f"{len(found.expanded)} partial plans")  # fmt: skip
+            raise NodeError(
+                "steps",
+                f"no finished plan: the search ended with '{found.stopped}' after {len(found.expanded)} partial plans",
+            )
         ctx.note(cost=round(found.goal.cost, 6))
         return tuple(call for call in found.goal.state if call[0] != FINISH)
 
@@ -212,8 +230,12 @@ class AStar(NodeKind):
 
     async def _imagined(self, question: str, ctx: Context) -> list[str]:
         """The tools of a whole plan as the model imagines it; [] where it names none."""
-        system = "\n".join([*([self.config.instructions.strip()] if self.config.instructions else []),
-                            _WHOLE.format(tools=self.listed)])  # fmt: skip
+        system = "\n".join(
+            [
+                *([self.config.instructions.strip()] if self.config.instructions else []),
+                _WHOLE.format(tools=self.listed),
+            ]
+        )
         messages = [{"role": "system", "content": system}, {"role": "user", "content": f"{question}\nTools:"}]
         response = await ctx.complete(messages, lm=self.lm, temperature=0.0, max_tokens=self.config.max_tokens)
         words = re.findall(r"[A-Za-z_]\w*", "" if response.finish == "refusal" else response.text)

@@ -1,7 +1,7 @@
 """The optimizer `astar`: plans that did well on train become the memory of `astar` nodes; val decides which of them.
 
-Source: ToolChain* (Zhuang et al., arXiv 2310.13227) keeps solved tasks in its long-term memory. Departures: what is kept
-has to win on val, and several memories and weights compete for that.
+Source: ToolChain* (Zhuang et al., arXiv 2310.13227) keeps solved tasks in its long-term memory. Departures: what is
+kept has to win on val, and several memories and weights compete for that.
 """
 
 from __future__ import annotations

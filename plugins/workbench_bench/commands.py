@@ -51,18 +51,39 @@ def _optimizers(ctx: click.Context, param: click.Parameter, value: str) -> dict[
 
 
 @click.command("bench")
-@click.option("--world", "worlds", default="facets,retrieval,deceptive,settings,rules,conflict,null,null_rules",
-              callback=_split, show_default=True, help="Worlds, separated by commas.")  # fmt: skip
-@click.option("--optimizers", default="optuna,bootstrap", callback=_optimizers, show_default=True,
-              help="Optimizers by name, or with parameters: 'optuna,{optuna: {sampler: qmc}}'. Random search is run with "
-              "them, as what they are compared with.")  # fmt: skip
-@click.option("--budget", "budgets", default="200,400,800", callback=_split, show_default=True,
-              help=f"Calls that a run may spend: {PROOF} are the proof's, {ROWS['val']} the baseline's.")  # fmt: skip
+@click.option(
+    "--world",
+    "worlds",
+    default="facets,retrieval,deceptive,settings,rules,conflict,null,null_rules",
+    callback=_split,
+    show_default=True,
+    help="Worlds, separated by commas.",
+)
+@click.option(
+    "--optimizers",
+    default="optuna,bootstrap",
+    callback=_optimizers,
+    show_default=True,
+    help="Optimizers by name, or with parameters: 'optuna,{optuna: {sampler: qmc}}'. Random search is run with "
+    "them, as what they are compared with.",
+)
+@click.option(
+    "--budget",
+    "budgets",
+    default="200,400,800",
+    callback=_split,
+    show_default=True,
+    help=f"Calls that a run may spend: {PROOF} are the proof's, {ROWS['val']} the baseline's.",
+)
 @click.option("--seeds", type=click.IntRange(2, 1000), default=5, show_default=True, help="Runs of each.")
 @click.option("--jobs", type=click.IntRange(1, 256), default=os.cpu_count() or 1, help="Runs at once. [default: cores]")
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw regret against calls into a file (.svg, .png).")
-@click.option("--keep", type=click.Path(path_type=Path, dir_okay=False), help="A file that keeps each run's result, and "
-              "from which runs that it has are taken: a bench that was stopped goes on.")  # fmt: skip
+@click.option(
+    "--keep",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="A file that keeps each run's result, and "
+    "from which runs that it has are taken: a bench that was stopped goes on.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each world and budget instead.")
 def bench_command(
     worlds: list[str],
@@ -89,8 +110,10 @@ def bench_command(
         raise SpecError("worlds, optimizers and budgets need at least one each", hint="Write e.g. --budget 200,400.")
     for budget in budgets:
         if not budget.isdigit() or int(budget) < LEAST_BUDGET:
-            raise SpecError(f"'{budget}' is no budget: proof and baseline alone take {LEAST_BUDGET} calls",
-                            hint="Write e.g. --budget 200,400.")  # fmt: skip
+            raise SpecError(
+                f"'{budget}' is no budget: proof and baseline alone take {LEAST_BUDGET} calls",
+                hint="Write e.g. --budget 200,400.",
+            )
     if plot is not None:
         from workbench_bench.plot import check_plot
 
@@ -141,12 +164,18 @@ def _row(world: str, optimizer: str, budget: int, runs: Sequence[Any], reference
     low, least = max(0.0, low), max(0.0, least)  # with few seeds Student's t reaches beyond what there can be
     high, most = min(1.0, high), min(1.0, most)
     row: dict[str, Any] = {
-        "world": world, "optimizer": optimizer, "budget": budget, "seeds": len(runs),
-        "score": {"mean": score, "ci95": [low, high]}, "regret": {"mean": regret, "ci95": [least, most]},
-        "calls": sum(r.calls for r in runs) / len(runs), "claimed_gain_rate": sum(r.claimed for r in runs) / len(runs),
+        "world": world,
+        "optimizer": optimizer,
+        "budget": budget,
+        "seeds": len(runs),
+        "score": {"mean": score, "ci95": [low, high]},
+        "regret": {"mean": regret, "ci95": [least, most]},
+        "calls": sum(r.calls for r in runs) / len(runs),
+        "claimed_gain_rate": sum(r.claimed for r in runs) / len(runs),
         "errors": sorted({r.error for r in runs if r.error}),
-        "measured": len(measured), "untried": sorted({r.untried for r in runs if r.untried}),
-    }  # fmt: skip
+        "measured": len(measured),
+        "untried": sorted({r.untried for r in runs if r.untried}),
+    }
     if not measured:
         row |= {"score": None, "regret": None}  # those of the baseline would pass for the optimizer's
     pairs = [(a.accuracy, b.accuracy) for a, b in zip(reference, runs, strict=True) if a.measured and b.measured]

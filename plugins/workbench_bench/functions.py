@@ -34,8 +34,15 @@ _BODIES = {
     "endless": "    while True:\n        pass",
 }
 #: What an agent gets from a function of a kind. lying and endless ones do not pass their own test.
-WORTH = {"right": RIGHT, "wrong": MISLED, "memorised": FAILED, "slow": NO_ANSWER, "meddling": UNCLEAR,
-         "lying": RIGHT, "endless": FAILED}  # fmt: skip
+WORTH = {
+    "right": RIGHT,
+    "wrong": MISLED,
+    "memorised": FAILED,
+    "slow": NO_ANSWER,
+    "meddling": UNCLEAR,
+    "lying": RIGHT,
+    "endless": FAILED,
+}
 #: How often the proposer writes which kind when it sees a failure; blindly drawn, half as many are right.
 SHARES = {"right": 0.5, "wrong": 0.15, "memorised": 0.1, "slow": 0.1, "meddling": 0.05, "lying": 0.08, "endless": 0.02}
 BLIND = {**SHARES, "right": 0.25, "wrong": 0.4, "lying": 0.0, "endless": 0.0, "memorised": 0.2, "slow": 0.1}
@@ -47,21 +54,33 @@ def function(topic: int, kind: str) -> dict[str, Any]:
     """A function as it stands in a workflow, its own test included."""
     name = "any_topic" if kind == "meddling" else f"topic{topic}_label"
     example = f"new topic{topic}: a c-thing"
-    result = {"right": "c", "wrong": "b", "memorised": "c", "slow": f"ask again with the rest of {example}",
-              "meddling": "it depends", "lying": "a", "endless": "c"}[kind]  # fmt: skip
+    result = {
+        "right": "c",
+        "wrong": "b",
+        "memorised": "c",
+        "slow": f"ask again with the rest of {example}",
+        "meddling": "it depends",
+        "lying": "a",
+        "endless": "c",
+    }[kind]
     source = (_HEAD + _BODIES[kind]).format(name=name, example=example)
     about = "any topic" if kind == "meddling" else f"topic{topic}"
-    return {"name": name, "description": f"the label of a question on {about}",
-            "parameters": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
-            "source": source, "example": {"arguments": {"text": example}, "result": result}}  # fmt: skip
+    return {
+        "name": name,
+        "description": f"the label of a question on {about}",
+        "parameters": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
+        "source": source,
+        "example": {"arguments": {"text": example}, "result": result},
+    }
 
 
 #: (topic, kind) by source: how a winner's functions are known. The one for any topic has topic -1. One that lies about
 #: its own test is right otherwise.
 _KNOWN = {
     function(t, kind)["source"]: (-1 if kind == "meddling" else t, kind)
-    for t in range(TOPICS) for kind in reversed(WORTH)
-}  # fmt: skip
+    for t in range(TOPICS)
+    for kind in reversed(WORTH)
+}
 
 
 def drawn_kind(shares: Mapping[str, float], rng: random.Random) -> str:
@@ -134,8 +153,8 @@ def asked_in(request: Request) -> str:
 
 
 def propose(text: str, rng: random.Random) -> str:
-    """An edit, as `forge` asks for one: for a topic on which a row failed without a function being called a new one, for
-    a function that gave a failing row a wrong result another one in its place. Ends where it sees neither."""
+    """An edit, as `forge` asks for one: for a topic on which a row failed without a function being called a new one,
+    for a function that gave a failing row a wrong result another one in its place. Ends where it sees neither."""
     there = set(re.findall(r"(?m)^### (\w+):", text))
     edits: list[tuple[str, int, str]] = []
     for line in re.findall(r"(?m)^- score 0\.[0-4]\d; task: .*$", text):

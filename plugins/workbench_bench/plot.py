@@ -11,7 +11,8 @@ from workbench.errors import PluginError, SpecError
 
 
 def check_plot(path: Path) -> None:
-    """Before any run is made: raises PluginError that names the extra, and SpecError for a file that cannot be drawn."""
+    """Before any run is made: raises PluginError that names the extra, and SpecError for a file that cannot be
+    drawn."""
     try:
         from matplotlib.backend_bases import FigureCanvasBase
     except ImportError:
@@ -29,8 +30,8 @@ def _label(rows: Sequence[dict[str, Any]], name: str) -> str:
 
 
 def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
-    """rows: those of `workbench bench`. Lines are means over seeds, bars their 95% intervals; what measured nothing is named as
-    such, and has no line."""
+    """rows: those of `workbench bench`. Lines are means over seeds, bars their 95% intervals; what measured nothing is
+    named as such, and has no line."""
     import matplotlib
 
     matplotlib.use("agg")
@@ -44,10 +45,22 @@ def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
         for index, name in enumerate(dict.fromkeys(r["optimizer"] for r in rows)):
             mine = [r for r in rows if r["world"] == world and r["optimizer"] == name and r["measured"]]
             means = [r["regret"]["mean"] for r in mine]
-            errors = [[m - r["regret"]["ci95"][0] for m, r in zip(means, mine, strict=True)],
-                      [r["regret"]["ci95"][1] - m for m, r in zip(means, mine, strict=True)]]  # fmt: skip
-            place.errorbar([r["calls"] for r in mine], means, errors, label=_label(rows, name), marker="o", markersize=3, capsize=2,
-                           linewidth=1.2, color=f"C{index % 10}", linestyle="--" if name == "random" else "-")  # fmt: skip
+            errors = [
+                [m - r["regret"]["ci95"][0] for m, r in zip(means, mine, strict=True)],
+                [r["regret"]["ci95"][1] - m for m, r in zip(means, mine, strict=True)],
+            ]
+            place.errorbar(
+                [r["calls"] for r in mine],
+                means,
+                errors,
+                label=_label(rows, name),
+                marker="o",
+                markersize=3,
+                capsize=2,
+                linewidth=1.2,
+                color=f"C{index % 10}",
+                linestyle="--" if name == "random" else "-",
+            )
         place.set_title(world)
         place.set_xlabel("calls spent")
         place.axhline(0, color="0.7", linewidth=0.8)

@@ -111,7 +111,8 @@ class Result:
 
 
 def run_world(world: World, optimizer: Any, *, calls: int, seed: int, rows: Mapping[str, int] = ROWS) -> Result:
-    """optimizer: as in a workflow file, e.g. "random" or {"optuna": {"sampler": "qmc"}}. rows: how many of each split."""
+    """optimizer: as in a workflow file, e.g. "random" or {"optuna": {"sampler": "qmc"}}. rows: how many of each
+    split."""
     world = world.planted(seed)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -128,8 +129,13 @@ def run_world(world: World, optimizer: Any, *, calls: int, seed: int, rows: Mapp
                     cheap.append(found)
 
         try:
-            report = optimize(file, database=folder / "run.db", pool=SimulatedPool(world), listener=listen,
-                              options=Options(out=str(folder / "out.yaml")))  # fmt: skip
+            report = optimize(
+                file,
+                database=folder / "run.db",
+                pool=SimulatedPool(world),
+                listener=listen,
+                options=Options(out=str(folder / "out.yaml")),
+            )
         except WorkbenchError as error:
             return Result(0.0, 0, False, str(error), best=world.best)
         if report.status not in ("finished", "budget"):
@@ -153,12 +159,18 @@ def _write(folder: Path, world: World, optimizer: Any, calls: int, seed: int, si
         (folder / f"{split}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows), encoding="utf-8")
     file = folder / "workflow.yaml"
     spec: dict[str, Any] = {
-        "name": world.name, "lm": {"model": "openai/simulated", "api_base": "http://127.0.0.1:9/v1"},
+        "name": world.name,
+        "lm": {"model": "openai/simulated", "api_base": "http://127.0.0.1:9/v1"},
         "roles": {"proposer": {"model": "openai/simulated-proposer", "api_base": "http://127.0.0.1:9/v1"}},
-        "data": {split: f"{split}.jsonl" for split in sizes}, "metric": "exact_match(label)",
-        "nodes": dict(world.nodes) or {"sort": {"predict": f"text -> label: Literal{list(LABELS)}", "instructions": PLAIN}},
-        "search": dict(world.search), "optimize": [optimizer], "budget": {"calls": calls}, "seed": seed,
-    }  # fmt: skip
+        "data": {split: f"{split}.jsonl" for split in sizes},
+        "metric": "exact_match(label)",
+        "nodes": dict(world.nodes)
+        or {"sort": {"predict": f"text -> label: Literal{list(LABELS)}", "instructions": PLAIN}},
+        "search": dict(world.search),
+        "optimize": [optimizer],
+        "budget": {"calls": calls},
+        "seed": seed,
+    }
     if world.ceiling is not None:
         spec["objectives"] = ["score", "usd"]
     file.write_text(json.dumps(spec), encoding="utf-8")

@@ -1,8 +1,8 @@
 """Worlds of structure: which steps come before the answer, of which sort, and how the answer is asked for.
 
 Three steps write a word each, and the answer reads it: its skill is a sum of what each word and each wording is worth,
-and of what pairs of them are worth together. Every step can be left out. All of it is drawn from the seed, so each seed is
-another problem; the worst of the 256 structures has an accuracy of 0.25 and the best one of 0.9.
+and of what pairs of them are worth together. Every step can be left out. All of it is drawn from the seed, so each seed
+is another problem; the worst of the 256 structures has an accuracy of 0.25 and the best one of 0.9.
 """
 
 from __future__ import annotations
@@ -40,9 +40,12 @@ def _answer(style: str) -> dict[str, Any]:
 
 NODES = {**{name: _step(name, words[0]) for name, words in STEPS.items()}, "sort": _answer(STYLES[0])}
 SEARCH = {
-    **{f"nodes.{name}": {"any_of": {w: _step(name, w) for w in words[1:]}, "optional": True} for name, words in STEPS.items()},
+    **{
+        f"nodes.{name}": {"any_of": {w: _step(name, w) for w in words[1:]}, "optional": True}
+        for name, words in STEPS.items()
+    },
     "nodes.sort": {"any_of": {f"style{i}": _answer(style) for i, style in enumerate(STYLES) if i}},
-}  # fmt: skip
+}
 _PLACES = {**{name: (*words, NOTHING) for name, words in STEPS.items()}, "style": STYLES}
 
 
@@ -61,9 +64,8 @@ def _table(seed: int) -> dict[tuple[str, ...], float]:
     draw = random.Random(f"topology:{seed}")
     alone = {(name, word): draw.gauss(0, 1) for name, words in _PLACES.items() for word in words}
     together = {
-        frozenset([one, two]): draw.gauss(0, 0.5)
-        for one, two in itertools.combinations(alone, 2) if one[0] != two[0]
-    }  # fmt: skip
+        frozenset([one, two]): draw.gauss(0, 0.5) for one, two in itertools.combinations(alone, 2) if one[0] != two[0]
+    }
     raw = {}
     for structure in structures():
         parts = list(structure.items())

@@ -19,8 +19,16 @@ from workbench_bench import functions, routing, topology
 
 TOPICS = 8
 PLAIN = "Label it."
-INSTRUCTIONS = [PLAIN, "Label the text.", "Read it and label it.", "Label it with care.", "Give the label.",
-                "Say what it is.", "Think, then label it.", "Label it as an expert."]  # fmt: skip
+INSTRUCTIONS = [
+    PLAIN,
+    "Label the text.",
+    "Read it and label it.",
+    "Label it with care.",
+    "Give the label.",
+    "Say what it is.",
+    "Think, then label it.",
+    "Label it as an expert.",
+]
 #: Rules for a topic: the first word is the right one for topic 0, the second for topic 1, and so on.
 WORDS = ("colour", "weight", "sound", "origin", "shape", "price", "age", "use")
 
@@ -57,9 +65,9 @@ class World:
     space has. null: nothing helps, so nothing may be claimed. ruled: what pays are rules for topics, and the
     simulated proposer writes such rules. nodes: the workflow at the start, if not one step. seeded: the world is
     another one for each seed. speak: what is answered where no label is asked for. truth: the accuracy of a workflow,
-    if the skill of one request does not tell. row: a row of data with what this world adds, by its number. lms: skill and
-    price of a call of further language models, by name. ceiling: US dollars for a row at most; what counts is then the
-    candidate with the best score on val that costs no more there.
+    if the skill of one request does not tell. row: a row of data with what this world adds, by its number. lms: skill
+    and price of a call of further language models, by name. ceiling: US dollars for a row at most; what counts is then
+    the candidate with the best score on val that costs no more there.
     """
 
     name: str
@@ -200,31 +208,111 @@ WORLDS = {
         World("facets", "wording and number of examples pay, each for itself", _facets, 0.82, _BOTH),
         World("retrieval", "only examples on the question's topic pay", _retrieval, 0.9, _BOTH),
         World("deceptive", "the best wording pays only without examples", _deceptive, 0.9, _BOTH),
-        World("settings", "a hill in temperature and top_p", _settings, 0.85,
-              {"nodes.sort.decoding.temperature": {"float": [0.0, 1.5]},
-               "nodes.sort.decoding.top_p": {"float": [0.05, 1.0]}}),
-        World("rules", "each of eight topics needs a rule of its own in the instruction", _rules, 0.9, _RULES,
-              ruled=True),
-        World("conflict", "as rules, and a rule for one topic harms its twin until that has its own", _conflict, 0.9,
-              _RULES, ruled=True),
+        World(
+            "settings",
+            "a hill in temperature and top_p",
+            _settings,
+            0.85,
+            {
+                "nodes.sort.decoding.temperature": {"float": [0.0, 1.5]},
+                "nodes.sort.decoding.top_p": {"float": [0.05, 1.0]},
+            },
+        ),
+        World(
+            "rules", "each of eight topics needs a rule of its own in the instruction", _rules, 0.9, _RULES, ruled=True
+        ),
+        World(
+            "conflict",
+            "as rules, and a rule for one topic harms its twin until that has its own",
+            _conflict,
+            0.9,
+            _RULES,
+            ruled=True,
+        ),
         World("null", "nothing pays", lambda request: 0.5, 0.5, _BOTH, null=True),
-        World("null_rules", "nothing pays, and the proposer writes rules all the same", lambda request: 0.5, 0.5, _RULES,
-              null=True, ruled=True),
-        World("topology", "which steps come before the answer, and how it is asked for: another problem for each seed",
-              lambda request: topology.skill(request, 0), topology.BEST, topology.SEARCH, nodes=topology.NODES,
-              seeded=_topology, speak=topology.speak),
-        World("null_topology", "no step pays, and no wording", lambda request: 0.5, 0.5, topology.SEARCH, null=True,
-              nodes=topology.NODES, speak=topology.speak, truth=lambda workflow: 0.5),
-        World("functions", "an agent needs a function for each of eight topics, and most that are written do harm",
-              functions.skill, functions.RIGHT, _FUNCTIONS, nodes=functions.NODES, speak=functions.speak,
-              truth=functions.truth),
-        World("null_functions", "no function pays, and the proposer writes them all the same", _coins, 0.5, _FUNCTIONS,
-              null=True, nodes=functions.NODES, speak=functions.speak, truth=_half),
-        World("routing", "which of four models answers which kind of row: another problem for each seed", _coins,
-              routing.SKILLS[0], routing.SEARCH, nodes=routing.NODES, seeded=_routing, row=routing.row),
-        World("routing_ceiling", "as routing, at 0.6 of what the best route costs", _coins, routing.SKILLS[0],
-              routing.SEARCH, nodes=routing.NODES, seeded=_routing, row=routing.row, ceiling=1.0),
-        World("null_routing", "all models are alike", _coins, 0.5, routing.SEARCH, null=True, nodes=routing.NODES,
-              row=routing.row, lms={m: (_coins, price) for m, price in routing.PRICES.items()}, truth=_half),
+        World(
+            "null_rules",
+            "nothing pays, and the proposer writes rules all the same",
+            lambda request: 0.5,
+            0.5,
+            _RULES,
+            null=True,
+            ruled=True,
+        ),
+        World(
+            "topology",
+            "which steps come before the answer, and how it is asked for: another problem for each seed",
+            lambda request: topology.skill(request, 0),
+            topology.BEST,
+            topology.SEARCH,
+            nodes=topology.NODES,
+            seeded=_topology,
+            speak=topology.speak,
+        ),
+        World(
+            "null_topology",
+            "no step pays, and no wording",
+            lambda request: 0.5,
+            0.5,
+            topology.SEARCH,
+            null=True,
+            nodes=topology.NODES,
+            speak=topology.speak,
+            truth=lambda workflow: 0.5,
+        ),
+        World(
+            "functions",
+            "an agent needs a function for each of eight topics, and most that are written do harm",
+            functions.skill,
+            functions.RIGHT,
+            _FUNCTIONS,
+            nodes=functions.NODES,
+            speak=functions.speak,
+            truth=functions.truth,
+        ),
+        World(
+            "null_functions",
+            "no function pays, and the proposer writes them all the same",
+            _coins,
+            0.5,
+            _FUNCTIONS,
+            null=True,
+            nodes=functions.NODES,
+            speak=functions.speak,
+            truth=_half,
+        ),
+        World(
+            "routing",
+            "which of four models answers which kind of row: another problem for each seed",
+            _coins,
+            routing.SKILLS[0],
+            routing.SEARCH,
+            nodes=routing.NODES,
+            seeded=_routing,
+            row=routing.row,
+        ),
+        World(
+            "routing_ceiling",
+            "as routing, at 0.6 of what the best route costs",
+            _coins,
+            routing.SKILLS[0],
+            routing.SEARCH,
+            nodes=routing.NODES,
+            seeded=_routing,
+            row=routing.row,
+            ceiling=1.0,
+        ),
+        World(
+            "null_routing",
+            "all models are alike",
+            _coins,
+            0.5,
+            routing.SEARCH,
+            null=True,
+            nodes=routing.NODES,
+            row=routing.row,
+            lms={m: (_coins, price) for m, price in routing.PRICES.items()},
+            truth=_half,
+        ),
     )
-}  # fmt: skip
+}

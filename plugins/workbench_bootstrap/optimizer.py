@@ -131,7 +131,8 @@ class Bootstrap(Optimizer):
         rng = random.Random(f"bootstrap:{study.seed}:{address}:{source}:{draw}")
         node = node_at(study.workflow, address)
         rows = [Example(str(i), row) for i, row in enumerate(pool)]
-        # A drawn demo has the fields of the signature alone; the rest of its row comes back here: reasoning, calls of tools.
+        # A drawn demo has the fields of the signature alone; the rest of its row comes back here: reasoning, calls of
+        # tools.
         whole = {canonical({n: row.get(n) for n in (*node.inputs, *node.outputs)}): row for row in pool}
         return [whole[canonical(demo)] for demo in draw_demos(node, rows, count, rng)]
 

@@ -1,8 +1,8 @@
 """`reflect`: answer, criticise, improve, and keep the best answer ever by a verifier.
 
-Sources: RCI (Kim et al., arXiv 2303.17491: criticise and improve) and iterative agent decoding (arXiv 2504.01931: a verifier
-scores, the best answer ever is returned). Departure: where the verifier is content no call is spent on a critic, and a
-critic that finds no fault ends it, so that a right answer is not argued away.
+Sources: RCI (Kim et al., arXiv 2303.17491: criticise and improve) and iterative agent decoding (arXiv 2504.01931: a
+verifier scores, the best answer ever is returned). Departure: where the verifier is content no call is spent on a
+critic, and a critic that finds no fault ends it, so that a right answer is not argued away.
 """
 
 from __future__ import annotations
@@ -36,8 +36,11 @@ class ReflectConfig(NodeConfig):
     of: dict[str, Any] = Field(description="the node that answers: one with signature and instructions, e.g. predict")
     rounds: int = Field(1, ge=0, le=32, description="rounds of criticising and improving at most; 0: best of samples")
     samples: int = Field(1, ge=1, le=64, description="answers drawn in each round; several need a verifier")
-    verifier: str | dict[str, Any] | None = Field(None, description="python:module.function or a node that gives `score` "
-                                                  "in [0, 1] and maybe `feedback`; none: the last answer counts")  # fmt: skip
+    verifier: str | dict[str, Any] | None = Field(
+        None,
+        description="python:module.function or a node that gives `score` "
+        "in [0, 1] and maybe `feedback`; none: the last answer counts",
+    )
     content: float = Field(1.0, ge=0, le=1, description="a score with which the verifier is content: it ends there")
     critic: str = Field(_CRITIC, description="instructions of the critic; empty: the verifier's feedback alone")
     improve: str = Field(_IMPROVE, description="added to the node's instructions where it improves an answer")
@@ -64,8 +67,11 @@ class Reflect(NodeKind):
         known = {*self.node.inputs, *self.node.outputs}
         unknown = [i for i in (self.verifier.inputs if self.verifier else ()) if i not in known]
         if unknown:
-            raise SpecError(f"the verifier reads '{unknown[0]}', which '{name}' neither reads nor gives",
-                            hint=f"It may read {', '.join(sorted(known))}.", path=("verifier",))  # fmt: skip
+            raise SpecError(
+                f"the verifier reads '{unknown[0]}', which '{name}' neither reads nor gives",
+                hint=f"It may read {', '.join(sorted(known))}.",
+                path=("verifier",),
+            )
         self.improver  # bad settings are told when the file is read  # noqa: B018
 
     @cached_property
@@ -78,8 +84,11 @@ class Reflect(NodeKind):
         tree = child_tree(self.config.of, ("of",))
         signature = getattr(self.node, "signature", None)
         if not isinstance(signature, Signature) or not hasattr(self.node.config, "instructions"):
-            raise SpecError(f"reflect cannot improve answers of '{tree['kind']}'",
-                            hint="It takes nodes with a signature and instructions: predict, agent.", path=("of",))  # fmt: skip
+            raise SpecError(
+                f"reflect cannot improve answers of '{tree['kind']}'",
+                hint="It takes nodes with a signature and instructions: predict, agent.",
+                path=("of",),
+            )
         told = str(tree.get("instructions") or plain.default_instructions(signature))
         changed = {
             "signature": with_new_inputs(tree["signature"], EXTRA),
@@ -182,9 +191,14 @@ class Reflect(NodeKind):
         return answer, *read_score(found)
 
     async def _criticism(
-        self, inputs: Mapping[str, Any], answer: Mapping[str, Any], score: float | None, feedback: str, ctx: Context,
+        self,
+        inputs: Mapping[str, Any],
+        answer: Mapping[str, Any],
+        score: float | None,
+        feedback: str,
+        ctx: Context,
         number: int,
-    ) -> str:  # fmt: skip
+    ) -> str:
         """What to mend; empty where nothing is found. Raises LMError of the critic."""
         if not self.config.critic:
             return feedback or f"The score is {score:.2f}."

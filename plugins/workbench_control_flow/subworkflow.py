@@ -46,8 +46,11 @@ class SubWorkflow(NodeKind):
         except RecursionError:
             from workbench.errors import SpecError
 
-            raise SpecError(f"{config.file} and the files that it refers to hold each other as sub-workflows",
-                            hint="Write the nodes out in one of them.", path=("file",)) from None  # fmt: skip
+            raise SpecError(
+                f"{config.file} and the files that it refers to hold each other as sub-workflows",
+                hint="Write the nodes out in one of them.",
+                path=("file",),
+            ) from None
 
     @property
     def trees(self) -> Mapping[str, Mapping[str, Any]]:
@@ -74,8 +77,10 @@ class SubWorkflow(NodeKind):
             trees = {n: expand(tree, file.parent, fail, (file,), inherited) for n, tree in spec.nodes.items()}
             return trees, with_inherited(spec.policy, inherited)
         except RecursionError:
-            raise SpecError(f"{self.config.file} and the files that it refers to need each other",
-                            hint="Write the functions out in one of them.") from None  # fmt: skip
+            raise SpecError(
+                f"{self.config.file} and the files that it refers to need each other",
+                hint="Write the functions out in one of them.",
+            ) from None
 
     @cached_property
     def nodes(self) -> dict[str, NodeKind]:

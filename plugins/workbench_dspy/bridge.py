@@ -40,7 +40,8 @@ class Bridge:
         return self
 
     def wait(self, make: Callable[[], Awaitable[T]]) -> T:
-        """Run what `make` makes in the loop, from a thread. Errors of models and nodes are raised; all others end it."""
+        """Run what `make` makes in the loop, from a thread. Errors of models and nodes are raised; all others end
+        it."""
 
         async def work() -> T:
             if self.reason is not None:

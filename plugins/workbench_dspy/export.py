@@ -24,7 +24,7 @@ import dspy
 class Program(dspy.Module):
     def __init__(self):
         super().__init__()
-'''
+'''  # noqa: E501
 
 
 def export(workflow: Workflow, path: Path | None) -> None:

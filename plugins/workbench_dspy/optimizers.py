@@ -78,8 +78,16 @@ def _quietly(work: Callable[[], None], bridge: Any) -> None:
     logger.setLevel(logging.CRITICAL)
     tqdm.tqdm.__init__ = silent  # a run has its own progress, and DSPy's bars cannot all be switched off
     try:
-        with dspy.context(lm=bridge.lm("proposer"), max_errors=10**9, disable_history=True, provide_traceback=False,
-                          num_threads=bridge.study.evaluator.concurrency), redirect_stdout(StringIO()):  # fmt: skip
+        with (
+            dspy.context(
+                lm=bridge.lm("proposer"),
+                max_errors=10**9,
+                disable_history=True,
+                provide_traceback=False,
+                num_threads=bridge.study.evaluator.concurrency,
+            ),
+            redirect_stdout(StringIO()),
+        ):
             work()
     finally:
         logger.setLevel(level)
@@ -103,9 +111,11 @@ class DSPyBootstrap(_DSPyOptimizer):
         from workbench_dspy.program import make_metric
 
         settings: dict[str, Any] = {
-            "metric": make_metric(bridge, rows), "max_bootstrapped_demos": self.max_bootstrapped_demos,
-            "max_labeled_demos": self.max_labeled_demos, "max_errors": 10**9,
-        }  # fmt: skip
+            "metric": make_metric(bridge, rows),
+            "max_bootstrapped_demos": self.max_bootstrapped_demos,
+            "max_labeled_demos": self.max_labeled_demos,
+            "max_errors": 10**9,
+        }
         random.Random(seed).shuffle(train)  # DSPy's own seeds are fixed: this is what makes seeds differ
         if not self.candidates:
             return [BootstrapFewShot(**settings).compile(program, trainset=train)]
@@ -131,14 +141,26 @@ class DSPyMIPRO(_DSPyOptimizer):
         from workbench_dspy.program import make_metric
 
         optimizer = MIPROv2(
-            metric=make_metric(bridge, rows), prompt_model=bridge.lm("proposer"), auto=None, seed=seed,
-            num_candidates=self.candidates, max_bootstrapped_demos=self.max_bootstrapped_demos,
-            max_labeled_demos=self.max_labeled_demos, num_threads=bridge.study.evaluator.concurrency, max_errors=10**9,
-        )  # fmt: skip
+            metric=make_metric(bridge, rows),
+            prompt_model=bridge.lm("proposer"),
+            auto=None,
+            seed=seed,
+            num_candidates=self.candidates,
+            max_bootstrapped_demos=self.max_bootstrapped_demos,
+            max_labeled_demos=self.max_labeled_demos,
+            num_threads=bridge.study.evaluator.concurrency,
+            max_errors=10**9,
+        )
         best: Any = optimizer.compile(
-            program, trainset=train, valset=val, num_trials=self.trials, seed=seed, minibatch=len(val) > self.minibatch_size,
-            minibatch_size=min(self.minibatch_size, len(val)), program_aware_proposer=False,
-        )  # fmt: skip
+            program,
+            trainset=train,
+            valset=val,
+            num_trials=self.trials,
+            seed=seed,
+            minibatch=len(val) > self.minibatch_size,
+            minibatch_size=min(self.minibatch_size, len(val)),
+            program_aware_proposer=False,
+        )
         return [best, *(c["program"] for c in getattr(best, "candidate_programs", [])[:3])]
 
 
@@ -153,11 +175,19 @@ class DSPyCOPRO(_DSPyOptimizer):
 
         from workbench_dspy.program import make_metric
 
-        optimizer = COPRO(prompt_model=bridge.lm("proposer"), metric=make_metric(bridge, rows), breadth=self.breadth,
-                          depth=self.depth)  # fmt: skip
+        optimizer = COPRO(
+            prompt_model=bridge.lm("proposer"), metric=make_metric(bridge, rows), breadth=self.breadth, depth=self.depth
+        )
         # COPRO selects on what it is given as trainset; that is what val is for.
-        best: Any = optimizer.compile(program, trainset=val, eval_kwargs={
-            "num_threads": bridge.study.evaluator.concurrency, "display_progress": False, "display_table": 0})  # fmt: skip
+        best: Any = optimizer.compile(
+            program,
+            trainset=val,
+            eval_kwargs={
+                "num_threads": bridge.study.evaluator.concurrency,
+                "display_progress": False,
+                "display_table": 0,
+            },
+        )
         return [best, *(c["program"] for c in getattr(best, "candidate_programs", [])[:3])]
 
 
@@ -175,10 +205,14 @@ class DSPySIMBA(_DSPyOptimizer):
         from workbench_dspy.program import make_metric
 
         optimizer = SIMBA(
-            metric=make_metric(bridge, rows), bsize=min(self.bsize, len(train)), num_candidates=self.candidates,
-            max_steps=self.steps, max_demos=self.max_demos, prompt_model=bridge.lm("proposer"),
+            metric=make_metric(bridge, rows),
+            bsize=min(self.bsize, len(train)),
+            num_candidates=self.candidates,
+            max_steps=self.steps,
+            max_demos=self.max_demos,
+            prompt_model=bridge.lm("proposer"),
             num_threads=bridge.study.evaluator.concurrency,
-        )  # fmt: skip
+        )
         best: Any = optimizer.compile(program, trainset=train, seed=seed)
         return [best, *(c["program"] for c in getattr(best, "candidate_programs", [])[:3])]
 
@@ -196,8 +230,13 @@ class DSPyGEPA(_DSPyOptimizer):
         from workbench_dspy.program import make_metric
 
         optimizer = GEPA(
-            metric=make_metric(bridge, rows, feedback=True), max_metric_calls=self.metric_calls, seed=seed,
-            reflection_minibatch_size=self.minibatch_size, reflection_lm=bridge.lm("proposer"), use_merge=self.merge,
-            num_threads=bridge.study.evaluator.concurrency, warn_on_score_mismatch=False,
-        )  # fmt: skip
+            metric=make_metric(bridge, rows, feedback=True),
+            max_metric_calls=self.metric_calls,
+            seed=seed,
+            reflection_minibatch_size=self.minibatch_size,
+            reflection_lm=bridge.lm("proposer"),
+            use_merge=self.merge,
+            num_threads=bridge.study.evaluator.concurrency,
+            warn_on_score_mismatch=False,
+        )
         return [optimizer.compile(program, trainset=train, valset=val)]

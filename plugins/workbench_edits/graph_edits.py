@@ -48,8 +48,12 @@ class Insert(Edit):
         if not has_kind("predict"):
             return []
         there = set(fields_of(workflow))
-        return [cls(node=a, field=f, instructions=text) for a, _ in answering(workflow, top=True)
-                for f, text in _STEPS.items() if f not in there]  # fmt: skip
+        return [
+            cls(node=a, field=f, instructions=text)
+            for a, _ in answering(workflow, top=True)
+            for f, text in _STEPS.items()
+            if f not in there
+        ]
 
     def changed(self, workflow: Workflow) -> Patch:
         tree, name = tree_at(workflow, self.node), top_name(self.node)
@@ -124,8 +128,9 @@ class Rewire(Edit):
     def changed(self, workflow: Workflow) -> Patch:
         tree, name = tree_at(workflow, self.node), top_name(self.node)
         need_kind(tree, "predict", "agent")
-        change = with_inputs(tree["signature"], add=[self.field] if self.read else (),
-                             drop=() if self.read else [self.field])  # fmt: skip
+        change = with_inputs(
+            tree["signature"], add=[self.field] if self.read else (), drop=() if self.read else [self.field]
+        )
         if change == tree["signature"]:
             raise SpecError(f"'{name}' {'reads' if self.read else 'does not read'} '{self.field}' already")
         kept = without_demos(tree) if self.read else tree
@@ -163,8 +168,11 @@ class Merge(Edit):
     @classmethod
     def options(cls, workflow: Workflow, menu: Menu) -> Iterable[Edit]:
         nodes = dict(answering(workflow, top=True))
-        return [cls(node=f"nodes.{a}", into=f"nodes.{b}") for a, b in workflow.graph.edges
-                if f"nodes.{a}" in nodes and f"nodes.{b}" in nodes]  # fmt: skip
+        return [
+            cls(node=f"nodes.{a}", into=f"nodes.{b}")
+            for a, b in workflow.graph.edges
+            if f"nodes.{a}" in nodes and f"nodes.{b}" in nodes
+        ]
 
     def changed(self, workflow: Workflow) -> Patch:
         one, two = tree_at(workflow, self.node), tree_at(workflow, self.into)

@@ -32,8 +32,13 @@ class Grid(Environment):
             if not least <= cells.count(sign) <= most:
                 raise ValueError(f"the map has {cells.count(sign)} of '{sign}', and needs {least} to {most}")
         start, width = cells.index("A"), len(rows[0])
-        self.state = {"rows": [row.replace("A", ".") for row in rows], "at": [start // width, start % width],
-                      "key": False, "open": False, "moves": 0}  # fmt: skip
+        self.state = {
+            "rows": [row.replace("A", ".") for row in rows],
+            "at": [start // width, start % width],
+            "key": False,
+            "open": False,
+            "moves": 0,
+        }
         return self._seen()
 
     def step(self, action: str) -> Step:

@@ -20,8 +20,8 @@ from workbench.kit.environment import Environment, Step
 MOST = 10_000  # rows of a result
 WORK = 20_000_000  # steps of SQLite's machine a statement; a clock would make episodes differ
 VALUE = 1_000_000  # bytes of a text, a blob or a row that a statement makes
-#: Steps times the length of the longest value: what a statement that puts rows aside (to sort, group or compare them) can
-#: hold at once, in memory and in temporary files, and what any other can work through.
+#: Steps times the length of the longest value: what a statement that puts rows aside (to sort, group or compare them)
+#: can hold at once, in memory and in temporary files, and what any other can work through.
 HELD, MADE = 200 * WORK, 12_800 * WORK
 RESULT = 10_000_000  # bytes of a result
 PATTERN = 1_000  # bytes of a pattern of LIKE and GLOB
@@ -179,7 +179,8 @@ def _at(name: str, before: int, *values: Any) -> Any:
 
 
 def _instr(text: Any, part: Any) -> int | None:
-    """SQLite's own takes the product of the lengths, within one step of its machine, so that counting steps bounds nothing."""
+    """SQLite's own takes the product of the lengths, within one step of its machine, so that counting steps bounds
+    nothing."""
     if text is None or part is None:
         return None
     if not (isinstance(text, bytes) and isinstance(part, bytes)):
@@ -221,10 +222,10 @@ def _clocked(connection: sqlite3.Connection) -> sqlite3.Connection:
 def _run(connection: sqlite3.Connection, statement: str) -> list[tuple[Any, ...]]:
     """The rows of a statement. Raises ValueError if it fails, reaches for files, draws at random, or takes too much.
 
-    SQLite bounds neither what a sorter holds nor how long work with large values takes, only steps and the length of a value.
-    So their product is bounded: a statement has all steps while values are short; if one is longer, it begins anew with
-    a quarter of them for values four times as long. This gives the same on every machine, as a clock or a look at memory
-    would not.
+    SQLite bounds neither what a sorter holds nor how long work with large values takes, only steps and the length of a
+    value. So their product is bounded: a statement has all steps while values are short; if one is longer, it begins
+    anew with a quarter of them for values four times as long. This gives the same on every machine, as a clock or a
+    look at memory would not.
     """
     longest = connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, VALUE)
     connection.set_authorizer(_allowed)

@@ -62,8 +62,12 @@ class Breeder:
     async def revise(self, parent: Individual, pool: Sequence[Individual], replica: int) -> Child:
         address, text = self._text_of(parent)
         evidence = show_results(parent.screened.results, self.shown)
-        request = rewrite_request(node_at(parent.workflow, address), text, evidence=evidence,
-                                  advice="Mend the failures. Where small changes will not do, take another approach.")  # fmt: skip
+        request = rewrite_request(
+            node_at(parent.workflow, address),
+            text,
+            evidence=evidence,
+            advice="Mend the failures. Where small changes will not do, take another approach.",
+        )
         made = await self.proposer.prompt(request, replica)
         return None if made is None else ({address: made}, "revised")
 
@@ -94,22 +98,29 @@ class Breeder:
         if best.workflow != parent.workflow:
             advice = f"The best instruction so far:\n{tagged(text_at(best.workflow, address))}"
         request = rewrite_request(
-            node_at(parent.workflow, address), text, advice=advice, evidence=show_results(parent.screened.results, self.shown // 2),
+            node_at(parent.workflow, address),
+            text,
+            advice=advice,
+            evidence=show_results(parent.screened.results, self.shown // 2),
             tried=[(text_at(m.workflow, address), m.fitness) for m in others],
-        )  # fmt: skip
+        )
         made = await self.proposer.prompt(request, replica)
         return None if made is None else ({address: made}, "refined")
 
     async def move(self, particle: Particle, pool: Sequence[Individual], replica: int) -> Child:
-        """The next place of a particle; None where the proposer makes a move again that has failed. Settings that are no
-        texts become those of the position, the particle's best, or the best of all, with equal chance."""
+        """The next place of a particle; None where the proposer makes a move again that has failed. Settings that are
+        no texts become those of the position, the particle's best, or the best of all, with equal chance."""
         address, text = self._text_of(particle.position)
         here, best = particle.position, pool[0]
         whose = self.study.rng.choice((here, particle.best, best)).workflow
         texts = learnable(whose, "text")
         settings = {a: v for a, v in _differences(here.workflow, whose).items() if a not in texts}
-        request = rewrite_request(node_at(here.workflow, address), text, advice=particle.advice(address, best),
-                                  evidence=show_results(here.screened.results, self.shown // 2))  # fmt: skip
+        request = rewrite_request(
+            node_at(here.workflow, address),
+            text,
+            advice=particle.advice(address, best),
+            evidence=show_results(here.screened.results, self.shown // 2),
+        )
         made = await self.proposer.prompt(request, replica)
         if made is None or particle.has_failed(move_between(address, text, made)):
             return None
@@ -131,14 +142,18 @@ def operators(breeder: Breeder, proposals: bool) -> Mapping[str, Operator]:
         if len(breeder.space.domains) > 1:
             found |= {"immigrate": breeder.immigrate}
     if breeder.texts and proposals:
-        found |= {"revise": breeder.revise, "recombine": breeder.recombine, "refine": breeder.refine,
-                  "move": breeder.move}  # fmt: skip
+        found |= {
+            "revise": breeder.revise,
+            "recombine": breeder.recombine,
+            "refine": breeder.refine,
+            "move": breeder.move,
+        }
     return found | {"cross": breeder.cross} if found else found
 
 
 def _course(one: Individual, rival: Individual, limit: int) -> str:
-    """Excerpts of how an individual did on the screening rows: where it was ahead of the other one, and where it failed,
-    first where the other one did not; at most `limit` characters of each. All are screened on the same rows."""
+    """Excerpts of how an individual did on the screening rows: where it was ahead of the other one, and where it
+    failed, first where the other one did not; at most `limit` characters of each. All are screened on the same rows."""
     pairs = list(zip(one.screened.results, rival.screened.results, strict=False))
     ahead = [r for r, s in pairs if (r.score or 0.0) > (s.score or 0.0)]
     lost = sorted(

@@ -1,11 +1,11 @@
 """Population search over workflows: islands, an archive of unlike ones, and operators that must earn their turns.
 
 Sources: SE-Agent (arXiv 2508.02085: revise, recombine, refine), SwarmAgentic (arXiv 2506.15672: a swarm of particles,
-see `swarm`), FM Agent (2025: islands with migration), MAP-Elites (arXiv 1504.04909), EvoGit (2025: lineage). Departures:
-they are operators and containers of one search under one budget; a child is first compared with its rival (its parent;
-for a particle its best place so far) on the same few training rows, and goes on to val only if it is not worse; operators
-are chosen by how often they made such children (Thompson sampling), since which of them works depends on the task and the
-proposer.
+see `swarm`), FM Agent (2025: islands with migration), MAP-Elites (arXiv 1504.04909), EvoGit (2025: lineage).
+Departures: they are operators and containers of one search under one budget; a child is first compared with its rival
+(its parent; for a particle its best place so far) on the same few training rows, and goes on to val only if it is not
+worse; operators are chosen by how often they made such children (Thompson sampling), since which of them works depends
+on the task and the proposer.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Particles over language: a place, the best place so far, the last move, and the moves that did not help.
 
-Source: SwarmAgentic (arXiv 2506.15672), x' = x + v' with v' = c_f r_f F(v) + c_p r_p (p* - x) + c_g r_g (g - x): F mends
-what the last move left broken, p* is the best place of the particle, g that of the swarm. Here x is a workflow, and v the
-sentences that a move adds to a text and takes from it. The README says where this departs from the paper.
+Source: SwarmAgentic (arXiv 2506.15672), x' = x + v' with v' = c_f r_f F(v) + c_p r_p (p* - x) + c_g r_g (g - x): F
+mends what the last move left broken, p* is the best place of the particle, g that of the swarm. Here x is a workflow,
+and v the sentences that a move adds to a text and takes from it. The README says where this departs from the paper.
 """
 
 from __future__ import annotations
@@ -37,12 +37,16 @@ class Move:
     def same(self, other: Move) -> bool:
         """Whether both do the same, in whatever order the sentences stand."""
         return (self.address, set(self.added), set(self.removed)) == (
-            other.address, set(other.added), set(other.removed)
-        )  # fmt: skip
+            other.address,
+            set(other.added),
+            set(other.removed),
+        )
 
     def told(self) -> str:
         """The move in a line, as a proposer is told of it."""
-        parts = [f"{what} {short(' '.join(s), 200)}" for what, s in (("added", self.added), ("took out", self.removed)) if s]  # fmt: skip
+        parts = [
+            f"{what} {short(' '.join(s), 200)}" for what, s in (("added", self.added), ("took out", self.removed)) if s
+        ]
         return f"- score {self.after:.2f} after {self.before:.2f}: {'; '.join(parts) or 'another order'}"
 
 
@@ -87,7 +91,9 @@ class Particle:
         here, parts = text_at(self.position.workflow, address), []
         failed = [m.told() for m in self.failed if m.address == address]
         if failed:
-            parts.append("These changes did not help. Do not make them again, nor the same in other words:\n" + "\n".join(failed))  # fmt: skip
+            parts.append(
+                "These changes did not help. Do not make them again, nor the same in other words:\n" + "\n".join(failed)
+            )
         if self.last and self.last.helped and self.last.address == address:
             parts.append(f"The last change helped, go on from there:\n{self.last.told()}")
         shown = {here}

@@ -25,11 +25,7 @@ def by_group(
     groups: dict[str, list[Example]] = defaultdict(list)
     for row in rows:
         groups[str(group(row))].append(row)
-    pieces = [
-        members[i : i + size]
-        for _, members in sorted(groups.items())
-        for i in range(0, len(members), size)
-    ]  # fmt: skip
+    pieces = [members[i : i + size] for _, members in sorted(groups.items()) for i in range(0, len(members), size)]
     rng.shuffle(pieces)
     parts: list[list[Example]] = []
     for piece in sorted(pieces, key=len, reverse=True):  # first fit, the largest first

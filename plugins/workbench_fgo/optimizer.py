@@ -24,7 +24,8 @@ from workbench_fgo.merge import merged
 
 @dataclass(frozen=True)
 class Module:
-    """A workflow that was optimized on some of the training rows. gain: its score less that of the start, on such rows."""
+    """A workflow that was optimized on some of the training rows. gain: its score less that of the start, on such
+    rows."""
 
     workflow: Workflow
     rows: list[Example]
@@ -71,8 +72,11 @@ class Fgo(Optimizer):
 
     async def ready(self, study: Study) -> None:
         if self.divide == "type" and study.train and not any(self.by in row for row in study.train):
-            raise SpecError(f"no training row has the field '{self.by}'", path=("by",),
-                            hint=suggest(str(self.by), study.train[0].fields))  # fmt: skip
+            raise SpecError(
+                f"no training row has the field '{self.by}'",
+                path=("by",),
+                hint=suggest(str(self.by), study.train[0].fields),
+            )
         await named_optimizer(self.inner).ready(study)
 
     async def optimize(self, study: Study) -> Workflow:
@@ -102,8 +106,12 @@ class Fgo(Optimizer):
                 after = part.best_evaluation or before
                 modules.append(Module(made, rows, after.score - before.score))
         if len(modules) < len(parts):
-            study.tell(f"{len(parts) - len(modules)} of {len(parts)} parts are left out: the calls of their shares are too few "
-                       "to run the workflow on their rows", left_out=len(parts) - len(modules))  # fmt: skip
+            study.tell(
+                f"{len(parts) - len(modules)} of {len(parts)} parts are left out: the calls of their shares are too "
+                "few "
+                "to run the workflow on their rows",
+                left_out=len(parts) - len(modules),
+            )
         while len(modules) > 1:
             groups = [modules[i : i + self.fan_in] for i in range(0, len(modules), self.fan_in)]
             modules = [await self._merge(study, start, group) for group in groups]
@@ -134,8 +142,12 @@ class Fgo(Optimizer):
         share = max(1, self.guard_rows // len(group))
         guard = [row for m in group for row in study.rng.sample(m.rows, min(share, len(m.rows)))][: self.guard_rows]
         if study.remaining() < (len(distinct) + 1) * study.worst_calls(start, guard) + 1:
-            study.tell(f"too few calls are left to merge {len(distinct)} workflows: of these only the one goes on that "
-                       "gained most on its own rows", dropped=len(distinct) - 1, gain=first.gain)  # fmt: skip
+            study.tell(
+                f"too few calls are left to merge {len(distinct)} workflows: of these only the one goes on that "
+                "gained most on its own rows",
+                dropped=len(distinct) - 1,
+                gain=first.gain,
+            )
             return first
         scored = [((await study.evaluate(w, guard)).score, w) for w in distinct]
         scored.sort(key=lambda s: s[0], reverse=True)

@@ -1,4 +1,5 @@
-"""What a proposer may do to a list of functions, and the checks that an action must pass before it costs a task call."""
+"""What a proposer may do to a list of functions, and the checks that an action must pass before it costs a task
+call."""
 
 from __future__ import annotations
 
@@ -16,11 +17,39 @@ Function = dict[str, Any]  # name, description, parameters (JSON Schema of an ob
 MAX_SOURCE = 8000
 #: Modules that compute and do nothing else.
 HARMLESS = (
-    "ast", "base64", "bisect", "calendar", "cmath", "collections", "colorsys", "copy", "dataclasses", "datetime",
-    "decimal", "difflib", "enum", "fractions", "functools", "graphlib", "hashlib", "heapq", "html", "itertools",
-    "json", "math", "numbers", "operator", "random", "re", "statistics", "string", "textwrap", "typing",
-    "unicodedata", "zoneinfo",
-)  # fmt: skip
+    "ast",
+    "base64",
+    "bisect",
+    "calendar",
+    "cmath",
+    "collections",
+    "colorsys",
+    "copy",
+    "dataclasses",
+    "datetime",
+    "decimal",
+    "difflib",
+    "enum",
+    "fractions",
+    "functools",
+    "graphlib",
+    "hashlib",
+    "heapq",
+    "html",
+    "itertools",
+    "json",
+    "math",
+    "numbers",
+    "operator",
+    "random",
+    "re",
+    "statistics",
+    "string",
+    "textwrap",
+    "typing",
+    "unicodedata",
+    "zoneinfo",
+)
 #: JSON Schema of the types that a parameter may be annotated with.
 _TYPES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean", "list": "array", "dict": "object"}
 
@@ -39,8 +68,12 @@ class Action:
 
 
 def read_action(
-    text: str, functions: Sequence[Function], most: int, imports: Collection[str] = HARMLESS, tools: Collection[str] = (),
-) -> Action:  # fmt: skip
+    text: str,
+    functions: Sequence[Function],
+    most: int,
+    imports: Collection[str] = HARMLESS,
+    tools: Collection[str] = (),
+) -> Action:
     """The action in an answer: one JSON object, in a fence or not. tools: names that are taken. Raises Refused."""
     body = _json_object(text)
     kind = str(body.get("action", "")).lower()
@@ -68,8 +101,13 @@ def read_action(
     example = body.get("example")
     if not isinstance(example, dict) or not isinstance(example.get("arguments"), dict) or "result" not in example:
         raise Refused('"example" must be {"arguments": {...}, "result": ...}: a call and what it must give')
-    made = {"name": name, "description": str(body.get("description", ""))[:500], "parameters": parameters,
-            "source": source, "example": {k: example[k] for k in ("arguments", "result")}}  # fmt: skip
+    made = {
+        "name": name,
+        "description": str(body.get("description", ""))[:500],
+        "parameters": parameters,
+        "source": source,
+        "example": {k: example[k] for k in ("arguments", "result")},
+    }
     return Action(kind, name, made)
 
 
@@ -94,9 +132,12 @@ def check_source(source: str, name: str, imports: Collection[str] = HARMLESS) ->
         raise Refused(f"the source must define the function '{name}' at its top level")
     for node in ast.walk(tree):
         imported = (
-            [a.name for a in node.names] if isinstance(node, ast.Import)
-            else [node.module or "."] if isinstance(node, ast.ImportFrom) else []
-        )  # fmt: skip
+            [a.name for a in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module or "."]
+            if isinstance(node, ast.ImportFrom)
+            else []
+        )
         for module in imported:
             if module.split(".")[0] not in imports:
                 raise Refused(f"'{module}' may not be imported; these may: {', '.join(sorted(imports)) or 'none'}")

@@ -51,8 +51,10 @@ def test_command(file: Path, as_json: bool) -> None:
 
     functions = read_library(file)
     outcomes = asyncio.run(_test(functions))
-    rows = [{"address": f.address, "name": f.name, "tested": f.example is not None, "failure": failure}
-            for f, failure in zip(functions, outcomes, strict=True)]  # fmt: skip
+    rows = [
+        {"address": f.address, "name": f.name, "tested": f.example is not None, "failure": failure}
+        for f, failure in zip(functions, outcomes, strict=True)
+    ]
     failed = [row for row in rows if row["failure"]]
     if as_json:
         echo_json(rows)

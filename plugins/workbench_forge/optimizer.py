@@ -53,8 +53,12 @@ class Forge(Optimizer):
     max_functions: int = Field(8, ge=1, le=64, description="for agents: functions at most")
     programs: int = Field(8, ge=1, le=1000, description="for code nodes: programs to sample")
     finalists: int = Field(2, ge=1, le=20, description="for code nodes: programs, the best on train, to try on val")
-    shown: int = Field(6000, ge=1000, description="characters of functions, failed lists and examples in a prompt, and "
-                       "as many of answers that could not be used")  # fmt: skip
+    shown: int = Field(
+        6000,
+        ge=1000,
+        description="characters of functions, failed lists and examples in a prompt, and "
+        "as many of answers that could not be used",
+    )
     imports: list[str] = Field(list(HARMLESS), description="modules that a function may import: feedback, no boundary")
     temperature: float = Field(0.8, ge=0, le=2, description="of the proposer")
 
@@ -117,9 +121,14 @@ class Forge(Optimizer):
                 misses += 1
 
     async def _edited(
-        self, study: Study, address: str, best: Workflow, before: Evaluation,
-        failures: Sequence[prompts.Failure], step: int,
-    ) -> list[Function]:  # fmt: skip
+        self,
+        study: Study,
+        address: str,
+        best: Workflow,
+        before: Evaluation,
+        failures: Sequence[prompts.Failure],
+        step: int,
+    ) -> list[Function]:
         """The best functions after up to `actions` edits."""
         given: list[Function] = best.get(address, [])
         functions = list(given)
@@ -137,9 +146,13 @@ class Forge(Optimizer):
         return functions
 
     async def _action(
-        self, study: Study, messages: list[dict[str, str]], functions: Sequence[Function], tools: Collection[str],
+        self,
+        study: Study,
+        messages: list[dict[str, str]],
+        functions: Sequence[Function],
+        tools: Collection[str],
         replica: int,
-    ) -> Action | None:  # fmt: skip
+    ) -> Action | None:
         """One usable edit, or None after `tries` answers that are not."""
 
         async def read(text: str) -> Action:

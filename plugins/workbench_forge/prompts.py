@@ -41,9 +41,14 @@ class Failure:
 
 
 def functions_task(
-    functions: Sequence[Function], best: Sequence[Function], before: Evaluation, failures: Sequence[Failure],
-    slot: int, slots: int, shown: int,
-) -> str:  # fmt: skip
+    functions: Sequence[Function],
+    best: Sequence[Function],
+    before: Evaluation,
+    failures: Sequence[Failure],
+    slot: int,
+    slots: int,
+    shown: int,
+) -> str:
     """Asks for one edit of `functions`, which were made of the best ones. before: how the best ones did."""
     now = "\n".join(_fitted([_written(f) for f in functions], shown // 2)) or "none"
     tried = "\n".join(_fitted([_failed(f, best) for f in failures], shown // 4))
@@ -56,7 +61,8 @@ def functions_task(
 
 
 def refused(said: Sequence[tuple[str, str]], tries: int, shown: int) -> list[dict[str, str]]:
-    """The newest answers that could not be used, each with the reason: as many as `shown` characters hold, one at least.
+    """The newest answers that could not be used, each with the reason: as many as `shown` characters hold, one at
+    least.
 
     The count in the last one tells this request from the one before where answer and reason are the same.
     """
@@ -109,7 +115,8 @@ def program(
     shown: int,
     imports: Sequence[str],
 ) -> list[dict[str, str]]:
-    """Asks for one program of a `code` node. Rows show the fields that train has: inputs, and outputs where labelled."""
+    """Asks for one program of a `code` node. Rows show the fields that train has: inputs, and outputs where
+    labelled."""
     present = _cut(node.config.source, shown // 2)
     rows, size = [], len(present)
     for example in train:

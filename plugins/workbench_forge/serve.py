@@ -41,23 +41,27 @@ async def serve(functions: Sequence[Function], name: str) -> None:
             Tool,
         )
     except ImportError:
-        raise SpecError("serving functions needs the MCP SDK, version 2",
-                        hint=f"{pip_install('mcp')}, and pip install 'mcp>=2'") from None  # fmt: skip
+        raise SpecError(
+            "serving functions needs the MCP SDK, version 2", hint=f"{pip_install('mcp')}, and pip install 'mcp>=2'"
+        ) from None
     if not functions:
         raise SpecError("this file has no functions", hint="Name one with `functions:` of an agent, or a `code` node.")
     tools = tool_names(functions)
     sandbox = await open_sandbox()
 
     async def list_tools(ctx: Any, params: PaginatedRequestParams | None) -> ListToolsResult:
-        return ListToolsResult(tools=[
-            Tool(name=n, description=f.description, input_schema={"type": "object", **f.parameters})
-            for n, f in tools.items()
-        ])  # fmt: skip
+        return ListToolsResult(
+            tools=[
+                Tool(name=n, description=f.description, input_schema={"type": "object", **f.parameters})
+                for n, f in tools.items()
+            ]
+        )
 
     async def call_tool(ctx: Any, params: CallToolRequestParams) -> CallToolResult:
         text, structured, failed = await called(tools, sandbox, params.name, params.arguments or {})
-        return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=structured,
-                              is_error=failed)  # fmt: skip
+        return CallToolResult(
+            content=[TextContent(type="text", text=text)], structured_content=structured, is_error=failed
+        )
 
     server = Server(name, on_list_tools=list_tools, on_call_tool=call_tool)
     try:

@@ -111,8 +111,8 @@ class _Engine:
             self._generator = None
 
     def _serve(self, requests: list[Request | str]) -> list[Any]:
-        """In the worker thread: one generate for prompts of similar length, so that padding stays small. A text is to be
-        embedded; each by itself, so that its vector does not hang on what came with it."""
+        """In the worker thread: one generate for prompts of similar length, so that padding stays small. A text is to
+        be embedded; each by itself, so that its vector does not hang on what came with it."""
         from workbench.kit.generation import Row
 
         generator = self._generator or self._load()
@@ -197,8 +197,9 @@ def _digest(folder: Path) -> str:
     """A hash of the checkpoint; very large files count by size, date and beginning."""
     suffixes = (".safetensors", ".json", ".jinja", ".model", ".txt")
     paths = sorted(path for path in folder.iterdir() if path.suffix in suffixes)
-    parts = [path.name.encode() + b"\0" + _file_digest(path, path.stat().st_size, path.stat().st_mtime_ns)
-             for path in paths]  # fmt: skip
+    parts = [
+        path.name.encode() + b"\0" + _file_digest(path, path.stat().st_size, path.stat().st_mtime_ns) for path in paths
+    ]
     return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
 
 

@@ -110,8 +110,15 @@ class DSPyLM:
         if self._settings.api_base:
             options.setdefault("api_key", "none")  # the usual key is not for an address that a file names
         try:
-            found: Any = await litellm.aembedding(model=self.model, input=list(texts), num_retries=0, max_retries=0,
-                                                  timeout=LONGEST, **options, **self._extra)  # fmt: skip
+            found: Any = await litellm.aembedding(
+                model=self.model,
+                input=list(texts),
+                num_retries=0,
+                max_retries=0,
+                timeout=LONGEST,
+                **options,
+                **self._extra,
+            )
             rows = sorted((dict(row) for row in found.data), key=lambda row: row["index"])
             tokens = int(getattr(found.usage, "prompt_tokens", 0) or 0)
             return [[float(x) for x in row["embedding"]] for row in rows], tokens
@@ -249,8 +256,8 @@ class DSPyLM:
 
 
 def _behind(error: BaseException | None) -> str | None:
-    """What the transport or the reader of the answer says, behind the errors of DSPy and LiteLLM: both call it a connection's
-    fault or a server's whether a request never left, its answer broke off, or could not be read."""
+    """What the transport or the reader of the answer says, behind the errors of DSPy and LiteLLM: both call it a
+    connection's fault or a server's whether a request never left, its answer broke off, or could not be read."""
     while error is not None:
         if isinstance(error, json.JSONDecodeError | UnicodeDecodeError | RecursionError):
             return "bad_body"

@@ -175,8 +175,9 @@ def covering_array(
 ) -> Iterator[dict[str, Any]]:
     """Rows in which every pair of values of any two names occurs, the rows with most new pairs first.
 
-    Greedy (after AETG, Cohen et al. 1997): each row starts from a pair that is left, goes on through the names in a drawn
-    order by the value with most new pairs, and is the best of several such rows. With fewer than two names: every value.
+    Greedy (after AETG, Cohen et al. 1997): each row starts from a pair that is left, goes on through the names in a
+    drawn order by the value with most new pairs, and is the best of several such rows. With fewer than two names: every
+    value.
     """
     names = [n for n in options if len(options[n]) > 1]
     if len(names) < 2:

@@ -39,10 +39,12 @@ def _numbers(workflow: Workflow) -> dict[str, float]:
     kinds = Counter(f"kind {type(node).__name__}" for _, node in nodes)
     fields = Counter(f"{a.rpartition('.')[2]} inputs" for a, node in nodes for _ in node.inputs)
     size = {
-        "nodes": len(graph), "edges": graph.number_of_edges(), "depth": networkx.dag_longest_path_length(graph),
+        "nodes": len(graph),
+        "edges": graph.number_of_edges(),
+        "depth": networkx.dag_longest_path_length(graph),
         "calls": sum(node.max_calls for a, node in nodes if a.count(".") == 1),
         "instructions": sum(len(str(getattr(node.config, "instructions", ""))) for _, node in nodes) / 100,
-    }  # fmt: skip
+    }
     return {name: float(value) for name, value in {**size, **kinds, **fields}.items()}
 
 
@@ -55,9 +57,11 @@ def same_labels(ones: Sequence[Features], others: Sequence[Features]) -> numpy.n
         return numpy.ones((len(ones), len(others)))
     codes: dict[Any, int] = {}
     here, there = (
-        numpy.array([[codes.setdefault((n, f.labels.get(n)), len(codes)) for n in names] for f in fs]).reshape(-1, len(names))
+        numpy.array([[codes.setdefault((n, f.labels.get(n)), len(codes)) for n in names] for f in fs]).reshape(
+            -1, len(names)
+        )
         for fs in (ones, others)
-    )  # fmt: skip
+    )
     return (here[:, None, :] == there[None, :, :]).mean(axis=2)
 
 

@@ -17,9 +17,14 @@ _ANSWER = (
 
 
 def request(
-    workflow: Workflow, score: float, edits: Sequence[str], options: Mapping[str, Sequence[Any]],
-    experience: Iterable[str], menu: Menu, evidence: str = "",
-) -> list[dict[str, str]]:  # fmt: skip
+    workflow: Workflow,
+    score: float,
+    edits: Sequence[str],
+    options: Mapping[str, Sequence[Any]],
+    experience: Iterable[str],
+    menu: Menu,
+    evidence: str = "",
+) -> list[dict[str, str]]:
     """experience: what came of earlier changes of this workflow. menu: what edits may bring in.
     evidence: results on training rows."""
     parts = [

@@ -1,4 +1,5 @@
-"""The search: initial design, then rounds of choosing a parent, proposing children, and evaluating the best ranked one."""
+"""The search: initial design, then rounds of choosing a parent, proposing children, and evaluating the best ranked
+one."""
 
 from __future__ import annotations
 
@@ -40,8 +41,8 @@ class State:
 
 @dataclass
 class Counts:
-    """evaluated: candidates of rounds, the initial design left out. ranked: different proposals that a surrogate ranked.
-    broken: proposals that were no workflow, with repetitions. ended: why the search ended."""
+    """evaluated: candidates of rounds, the initial design left out. ranked: different proposals that a surrogate
+    ranked. broken: proposals that were no workflow, with repetitions. ended: why the search ended."""
 
     evaluated: int = 0
     ranked: dict[str, None] = field(default_factory=dict)
@@ -109,8 +110,9 @@ class Search:
                 return
 
     async def cover(self, root: Node[State], most: int) -> None:
-        """The initial design: the starts of the space, then rows that cover all pairs of choices, `most` at most, and no more
-        than a third of the calls left. What is spent counts, not what could be: candidates may share requests, which the journal answers."""
+        """The initial design: the starts of the space, then rows that cover all pairs of choices, `most` at most, and
+        no more than a third of the calls left. What is spent counts, not what could be: candidates may share requests,
+        which the journal answers."""
         rows = itertools.chain(self.design.starts, covering_array(self.design.options, self.study.rng))
         rest = runs_left(self.study) * 2 / 3
         while (
@@ -224,8 +226,15 @@ class Search:
                 results = (await self.study.evaluate(state.candidate.workflow, rows, traces=True)).results
                 evidence = show_results(results, 2000)
             self.asked += 1
-            asked = prompts.request(state.candidate.workflow, parent.reward or 0.0, self.edits, self.design.options,
-                                    state.experience[-20:], self.menu, evidence)  # fmt: skip
+            asked = prompts.request(
+                state.candidate.workflow,
+                parent.reward or 0.0,
+                self.edits,
+                self.design.options,
+                state.experience[-20:],
+                self.menu,
+                evidence,
+            )
             text = await self.proposer.ask(asked, self.asked)
             found = [c for c in (self.read(value, parent) for value in objects_in(text or "")) if c is not None]
             if found:
@@ -261,6 +270,13 @@ class Search:
         c = self.counts
         saved = 1 - c.evaluated / len(c.ranked) if c.ranked else 0.0
         self.study.ledger.store.event(
-            self.study.ledger.run_id, "mcts", optimizer=self.study.name, evaluated=c.evaluated, ranked=len(c.ranked),
-            saved=round(saved, 4), broken=c.broken, repeated=c.repeated, ended=c.ended,
-        )  # fmt: skip
+            self.study.ledger.run_id,
+            "mcts",
+            optimizer=self.study.name,
+            evaluated=c.evaluated,
+            ranked=len(c.ranked),
+            saved=round(saved, 4),
+            broken=c.broken,
+            repeated=c.repeated,
+            ended=c.ended,
+        )

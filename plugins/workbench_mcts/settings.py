@@ -24,12 +24,20 @@ class Settings(Optimizer):
     )
     surrogate: Kind = Field("gp", description="ranks proposals: gp, trees, random (a control), or none")
     beta: float = Field(1.0, ge=0, le=10, description="weight of the uncertainty in the ranking")
-    initial: int = Field(16, ge=0, le=1000, description="candidates of the initial design at most, which covers pairs of "
-                         "choices; never more than a third of what the budget pays for")  # fmt: skip
+    initial: int = Field(
+        16,
+        ge=0,
+        le=1000,
+        description="candidates of the initial design at most, which covers pairs of "
+        "choices; never more than a third of what the budget pays for",
+    )
     pool: int = Field(64, ge=1, le=1000, description="proposals at most in a round")
     proposals: Literal["operators", "lm", "both"] = Field("operators", description="who proposes changes")
-    edits: list[str] | None = Field(None, description="names of the edits to use; default: all, or none if the file "
-                                    "says under `search:` what may be changed")  # fmt: skip
+    edits: list[str] | None = Field(
+        None,
+        description="names of the edits to use; default: all, or none if the file "
+        "says under `search:` what may be changed",
+    )
     lms: list[str] = Field(default_factory=list, description="language models that the edit `model` may choose")
     tools: list[str] = Field(default_factory=list, description="tools that edits may give to agents")
     verifiers: list[str] = Field(

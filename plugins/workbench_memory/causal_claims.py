@@ -25,7 +25,8 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True)
 class Claim:
-    """ "X is necessary for Y" (strength CERTAIN), "X may help with Y" (MAYBE), or "X does not contribute to Y" (NOTHING).
+    """ "X is necessary for Y" (strength CERTAIN), "X may help with Y" (MAYBE), or "X does not contribute to Y"
+    (NOTHING).
 
     What has another form is a MAYBE about nothing: it cannot be weakened, only dropped.
     """
@@ -49,7 +50,7 @@ def read_claim(statement: str) -> Claim:
         match = re.fullmatch(rf"(.+?) (?:{link}){_PREPOSITION} (.+?)\.?", statement.strip(), re.IGNORECASE)
         if match and not any(
             re.search(rf"\b(?:{other})\b", part, re.IGNORECASE) for other in _LINKS for part in match.groups()
-        ):  # fmt: skip
+        ):
             return Claim(match[1], match[2], strength)
     return Claim(statement, "", MAYBE)
 
@@ -65,8 +66,8 @@ class Doubts:
         self.most[claim.key] = min(claim.strength, self.most.get(claim.key, CERTAIN)) - 1
 
     def settle(self, statements: Sequence[str]) -> list[str]:
-        """A list as it may stand: of two statements on the same cause and effect the later one, weakened or left out where
-        it says more than it may."""
+        """A list as it may stand: of two statements on the same cause and effect the later one, weakened or left out
+        where it says more than it may."""
         latest = {read_claim(statement).key: statement for statement in statements}
         kept = []
         for key, statement in latest.items():
@@ -79,7 +80,8 @@ class Doubts:
 
 
 def chance_of_no_harm(differences: Sequence[float]) -> float:
-    """The p-value of a sign test, one-sided: how likely so few rises among so many changes are, if falls are no likelier.
+    """The p-value of a sign test, one-sided: how likely so few rises among so many changes are, if falls are no
+    likelier.
 
     differences: with the statement less without it, one for an input.
     """

@@ -89,13 +89,30 @@ class Bank:
     insights: tuple[str, ...] = ()  # keys of the newest list
     doubts: Doubts = field(default_factory=Doubts)  # of what the lists may say
 
-    def add(self, kind: str, source: str, inputs: Mapping[str, Any], outputs: Mapping[str, Any] = {}, text: str = "",
-            exchange: Sequence[Any] = ()) -> str:  # fmt: skip
-        """The key of an entry; what is there already stays as it is, with its provenance. A labelled row lacks the exchange
-        that led to its answer, and gets that of the first success that has one."""
+    def add(
+        self,
+        kind: str,
+        source: str,
+        inputs: Mapping[str, Any],
+        outputs: Mapping[str, Any] = {},
+        text: str = "",
+        exchange: Sequence[Any] = (),
+    ) -> str:
+        """The key of an entry; what is there already stays as it is, with its provenance. A labelled row lacks the
+        exchange that led to its answer, and gets that of the first success that has one."""
         key = digest([dict(inputs), dict(outputs), text])
-        entry = self.entries.setdefault(key, {"kind": kind, "inputs": dict(inputs), "outputs": dict(outputs), "text": text,
-                                              "source": source, "utility": 0.5, "quarantined": False})  # fmt: skip
+        entry = self.entries.setdefault(
+            key,
+            {
+                "kind": kind,
+                "inputs": dict(inputs),
+                "outputs": dict(outputs),
+                "text": text,
+                "source": source,
+                "utility": 0.5,
+                "quarantined": False,
+            },
+        )
         if exchange and not entry.get("exchange"):
             entry |= {"exchange": list(exchange), "source": source}
         return key
@@ -204,8 +221,11 @@ class Bank:
         while True:
             out = set(self.quarantine)
             specific = {k: e for k, e in self.entries.items() if e["inputs"] and k not in out}
-            answers = [Answer(s.row, self._words(s), s.keys & specific.keys(), s.score) for s in self.log.values()
-                       if s.split == "val" and not s.keys & out]  # fmt: skip
+            answers = [
+                Answer(s.row, self._words(s), s.keys & specific.keys(), s.score)
+                for s in self.log.values()
+                if s.split == "val" and not s.keys & out
+            ]
             texts = {k: text_of(e["inputs"], self.site.inputs) for k, e in specific.items()}
             found = suspect(answers, groups(texts, {k: e["outputs"] for k, e in specific.items()}), least, p)
             if found is None:
@@ -217,8 +237,8 @@ class Bank:
     def contradicted(self, least: int, p: float) -> list[str]:
         """The newest statements, the user's own left out, with which inputs of val were answered worse than without.
 
-        An answer counts against one to the same input that was shown the same entries about inputs: stores that differ in
-        statements alone. At least `least` inputs must have both.
+        An answer counts against one to the same input that was shown the same entries about inputs: stores that differ
+        in statements alone. At least `least` inputs must have both.
         """
         specific = {key for key, entry in self.entries.items() if entry["inputs"]}
         courses: dict[tuple[str, frozenset[str]], list[Shown]] = defaultdict(list)
@@ -253,6 +273,13 @@ class Bank:
 
 
 def _with_defaults(row: Mapping[str, Any]) -> Entry:
-    empty: Entry = {"kind": "example", "inputs": {}, "outputs": {}, "text": "", "source": "user", "utility": 0.5,
-                    "quarantined": False}  # fmt: skip
+    empty: Entry = {
+        "kind": "example",
+        "inputs": {},
+        "outputs": {},
+        "text": "",
+        "source": "user",
+        "utility": 0.5,
+        "quarantined": False,
+    }
     return {**empty, **row}

@@ -41,10 +41,12 @@ class RecallConfig(NodeConfig):
     policy: Policy = Field(
         "lexical",
         description="lexical: nearest by words; learned: by `weights`; utility: nearest, weighed by how well they "
-        "served; recent: the newest; random: a draw for each input, to explore; embedding: nearest by vectors of `embedder`",
+        "served; recent: the newest; random: a draw for each input, to explore; embedding: nearest by vectors of "
+        "`embedder`",
     )
-    embedder: str | dict[str, Any] | None = Field(None, description="the language model of the policy `embedding`, e.g. "
-                                                  "openai/text-embedding-3-small or hf:PATH")  # fmt: skip
+    embedder: str | dict[str, Any] | None = Field(
+        None, description="the language model of the policy `embedding`, e.g. openai/text-embedding-3-small or hf:PATH"
+    )
     k: int = Field(4, ge=0, le=64, description="entries retrieved at most; those without inputs come on top")
     characters: int = Field(4000, ge=0, description="length of the field written at most; entries are left out whole")
     weights: dict[str, float] = Field(default_factory=dict, description="of the policy `learned`, set by an optimizer")
@@ -52,8 +54,8 @@ class RecallConfig(NodeConfig):
 
 
 class Recall(NodeKind):
-    """Retrieves memories for an input and writes them into one text field. With the policy `embedding` it asks a model for
-    vectors; otherwise it calls none."""
+    """Retrieves memories for an input and writes them into one text field. With the policy `embedding` it asks a model
+    for vectors; otherwise it calls none."""
 
     Config = RecallConfig
     primary = "signature"
@@ -72,8 +74,11 @@ class Recall(NodeKind):
         if config.embedder is not None:
             lm_spec(config.embedder)
         elif config.policy == "embedding":
-            raise SpecError("the policy embedding needs a language model that embeds",
-                            hint="Write e.g. embedder: openai/text-embedding-3-small.", path=("embedder",))  # fmt: skip
+            raise SpecError(
+                "the policy embedding needs a language model that embeds",
+                hint="Write e.g. embedder: openai/text-embedding-3-small.",
+                path=("embedder",),
+            )
 
     @property
     def max_calls(self) -> int:
@@ -94,8 +99,8 @@ class Recall(NodeKind):
         return {self.outputs[0]: "\n".join(self._texts[i] for i in chosen).strip()}
 
     async def _near(self, values: Mapping[str, Any], ctx: Context) -> Mapping[int, float] | None:
-        """For the policy `embedding` the cosine of each retrievable entry with the input, both less the store's mean: vectors
-        of a language model's states all point the same way."""
+        """For the policy `embedding` the cosine of each retrievable entry with the input, both less the store's mean:
+        vectors of a language model's states all point the same way."""
         if self.config.policy != "embedding" or not self._specific:
             return None
         import numpy

@@ -43,7 +43,8 @@ class Memory(Optimizer):
     policies: list[Policy] = Field(
         ["lexical", "utility", "learned"],
         min_length=1,
-        description="ways of retrieval to try, the first one first; demos have lexical and utility (the same for all); embedding needs a recall node with an embedder",
+        description="ways of retrieval to try, the first one first; demos have lexical and utility (the same for "
+        "all); embedding needs a recall node with an embedder",
     )
     k: int = Field(8, ge=1, le=64, description="entries shown at most")
     size: int = Field(200, ge=1, le=5000, description="entries in a store at most, those of the highest utility")
@@ -55,7 +56,8 @@ class Memory(Optimizer):
         0.05,
         ge=0,
         lt=1,
-        description="set entries aside whose harm on val has a corrected p-value below this, and weaken statements; 0: never",
+        description="set entries aside whose harm on val has a corrected p-value below this, and weaken statements; "
+        "0: never",
     )
     least: int = Field(4, ge=2, le=1000, description="inputs of val that must have seen entries before they are judged")
     insights: int = Field(8, ge=1, le=50, description="causal statements at most")
@@ -155,12 +157,15 @@ class _Search:
         """The store with entries drawn at random for each input, so that nearness does not decide what is seen."""
         self.explored += 1
         few = max(1, self.settings.k // 2)  # fewer at once: it is plainer which of them helped
-        store = tuple(replace(plan, policy="random" if bank.site.recall else plan.policy)
-                      for plan, bank in zip(self._whole(0, few), self.banks, strict=True))  # fmt: skip
+        store = tuple(
+            replace(plan, policy="random" if bank.site.recall else plan.policy)
+            for plan, bank in zip(self._whole(0, few), self.banks, strict=True)
+        )
         return self._candidate(store, "explore")
 
     async def _reflect(self, bank: Bank, trial: Evaluation, number: int) -> None:
-        """Rewrite the insights (CLIN). What val speaks against may be said less strongly from then on, or not at all."""
+        """Rewrite the insights (CLIN). What val speaks against may be said less strongly from then on, or not at
+        all."""
         s = self.settings
         lists = self.lists.setdefault(bank.site.address, [])
         earlier = [([bank.entries[k]["text"] for k in keys], score) for keys, score in lists]
@@ -228,14 +233,21 @@ class _Search:
         for bank in self.banks:
             policies = self._policies(bank)
             keys = [
-                key for key, entry in bank.entries.items()
-                if key not in bank.quarantine and entry["kind"] != without
+                key
+                for key, entry in bank.entries.items()
+                if key not in bank.quarantine
+                and entry["kind"] != without
                 and (entry["inputs"] or key in bank.insights or entry["source"] == "user")
-            ]  # fmt: skip
+            ]
             best = sorted(keys, key=lambda key: -bank.entries[key]["utility"])[: self.settings.size]
             kept = set(best)
-            plans.append(Plan(tuple(key for key in keys if key in kept), policies[min(number, len(policies) - 1)],
-                              k or self.settings.k))  # fmt: skip
+            plans.append(
+                Plan(
+                    tuple(key for key in keys if key in kept),
+                    policies[min(number, len(policies) - 1)],
+                    k or self.settings.k,
+                )
+            )
         return tuple(plans)
 
     def _generation(self) -> Iterator[Store]:
@@ -319,8 +331,11 @@ class _Search:
             site, rows = bank.site, [bank.entries[key] for key in plan.keys]
             if site.recall:
                 set_aside = [bank.entries[k] for k in bank.quarantine if k not in plan.keys]
-                values |= {site.address: [*rows, *set_aside], site.sibling("policy"): plan.policy,
-                           site.sibling("k"): plan.k}  # fmt: skip
+                values |= {
+                    site.address: [*rows, *set_aside],
+                    site.sibling("policy"): plan.policy,
+                    site.sibling("k"): plan.k,
+                }
                 if plan.policy == "learned":
                     values[site.sibling("weights")] = self.weights[site.address]
                 if plan.policy == "random":

@@ -29,8 +29,12 @@ short sentence about style or content that would hold for other texts of this ki
 
 
 def insights_messages(
-    trial: Evaluation, earlier: Sequence[tuple[Sequence[str], float | None]], most: int, shown: int, against: Collection[str] = (),
-) -> list[dict[str, str]]:  # fmt: skip
+    trial: Evaluation,
+    earlier: Sequence[tuple[Sequence[str], float | None]],
+    most: int,
+    shown: int,
+    against: Collection[str] = (),
+) -> list[dict[str, str]]:
     """Asks for the list after a trial. earlier: the last lists, each with its score on other tasks if it was tried.
 
     against: statements with which the answers were worse than without.

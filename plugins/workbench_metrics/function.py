@@ -16,7 +16,8 @@ _NAMES = {"example": 0, "gold": 0, "row": 0, "prediction": 1, "pred": 1, "trace"
 
 
 def load_function(address: str, base: Path | None = None) -> FunctionMetric:
-    """`file.py:function`, `module:function` or `module.function` as a metric (`workbench.user_code`). Raises SpecError."""
+    """`file.py:function`, `module:function` or `module.function` as a metric (`workbench.user_code`). Raises
+    SpecError."""
     return FunctionMetric(load_user_code(address, base or Path.cwd()), address)
 
 
@@ -38,12 +39,16 @@ class FunctionMetric:
         named = {p.name: _NAMES[p.name] for p in parameters if p.name in _NAMES}
         self.named = named if by_name and named else None
         if any(p.kind is p.KEYWORD_ONLY for p in required) and self.named is None:
-            raise SpecError(f"'{address}' asks for arguments that a metric does not get",
-                            hint="Name them example, prediction and trace.")  # fmt: skip
+            raise SpecError(
+                f"'{address}' asks for arguments that a metric does not get",
+                hint="Name them example, prediction and trace.",
+            )
         self.count = len(required) if required else 3
         if self.named is None and self.count > 3:
-            raise SpecError(f"'{address}' needs {self.count} arguments, a metric gets 3",
-                            hint="Write def metric(example, prediction, trace).")  # fmt: skip
+            raise SpecError(
+                f"'{address}' needs {self.count} arguments, a metric gets 3",
+                hint="Write def metric(example, prediction, trace).",
+            )
 
     def __call__(self, example: Example, prediction: Mapping[str, Any], trace: Any = None) -> Any:
         given = (example, prediction, trace)

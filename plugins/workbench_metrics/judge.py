@@ -33,8 +33,14 @@ class Judge:
 
     needs_lm = True
 
-    def __init__(self, field: str | None = None, rubric: str = "The answer must be correct.", target: str | None = None,
-                 scale: int = 10, max_tokens: int = 200):  # fmt: skip
+    def __init__(
+        self,
+        field: str | None = None,
+        rubric: str = "The answer must be correct.",
+        target: str | None = None,
+        scale: int = 10,
+        max_tokens: int = 200,
+    ):
         if scale < 1:
             raise ValueError("scale must be at least 1")
         self.field, self.rubric, self.target, self.scale, self.max_tokens = field, rubric, target, scale, max_tokens

@@ -1,4 +1,5 @@
-"""`optuna`: any search space, any sampler, several objectives, paired pruning. `tune`: settings of another optimizer."""
+"""`optuna`: any search space, any sampler, several objectives, paired pruning. `tune`: settings of another
+optimizer."""
 
 from workbench import hookimpl
 

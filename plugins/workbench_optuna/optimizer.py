@@ -85,7 +85,8 @@ class Optuna(Optimizer):
         while len(tried) < self.trials:
             if repeats >= self.patience:
                 study.tell(
-                    f"{len(tried)} of {self.trials} trials: the last {repeats} draws were tried before or cost more than is left, so "
+                    f"{len(tried)} of {self.trials} trials: the last {repeats} draws were tried before or cost more "
+                    "than is left, so "
                     "the space seems to be used up (more patience goes on, a wider search: has more to try)"
                 )
                 return
@@ -132,8 +133,8 @@ class Optuna(Optimizer):
         def stop(scores: Sequence[float]) -> bool:
             """Report each new score under the number of its example, then ask the pruner.
 
-            Its verdict depends on the differences to the best trial alone, and few of those differ where scores are 0 or
-            1; its exact test takes 0.1 s, so that a verdict is kept, and those that are simple are not asked for.
+            Its verdict depends on the differences to the best trial alone, and few of those differ where scores are 0
+            or 1; its exact test takes 0.1 s, so that a verdict is kept, and those that are simple are not asked for.
             """
             _report(asked, scores)
             try:

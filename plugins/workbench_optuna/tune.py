@@ -1,8 +1,9 @@
 """The optimizer `tune`: searches the settings of another optimizer, and stops trials that fall behind.
 
-Each trial is a run of that optimizer from the same start with an equal share of the budget that is left. What it has reached
-on val after each tenth of its share is compared with what earlier trials had reached there (Optuna's MedianPruner, after the
-median stopping rule of Google Vizier, Golovin et al. 2017); a trial that is stopped leaves its share to later ones.
+Each trial is a run of that optimizer from the same start with an equal share of the budget that is left. What it has
+reached on val after each tenth of its share is compared with what earlier trials had reached there (Optuna's
+MedianPruner, after the median stopping rule of Google Vizier, Golovin et al. 2017); a trial that is stopped leaves its
+share to later ones.
 """
 
 from __future__ import annotations
@@ -35,9 +36,10 @@ class Tune(Optimizer):
         "bootstrap", description="what is tuned, as under `optimize:`; its settings there are those of the first trial"
     )
     search: dict[str, DomainSpec] = Field(
-        {"max_demos": DomainSpec.model_validate({"int": [1, 16], "log": True})}, min_length=1,
+        {"max_demos": DomainSpec.model_validate({"int": [1, 16], "log": True})},
+        min_length=1,
         description="settings to search, e.g. learning.rate: {float: [1.0e-5, 1.0e-3], log: true}",
-    )  # fmt: skip
+    )
     trials: int = Field(
         6, ge=1, le=1000, description="runs of the optimizer; each may use an equal share of what is left"
     )
@@ -79,14 +81,18 @@ class Tune(Optimizer):
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        trials = optuna.create_study(direction="maximize", sampler=make_sampler(self.sampler, study.rng.getrandbits(31), self.startup),
-                                     pruner=optuna.pruners.MedianPruner(self.startup))  # fmt: skip
+        trials = optuna.create_study(
+            direction="maximize",
+            sampler=make_sampler(self.sampler, study.rng.getrandbits(31), self.startup),
+            pruner=optuna.pruners.MedianPruner(self.startup),
+        )
         needed, left = study.worst_calls(study.workflow, study.val), study.remaining("calls")
         count = next((n for n in range(self.trials, 0, -1) if _share(n) * left >= needed), 0)
         if count < self.trials:
             most = math.ceil(needed / _share(self.trials)) - int(left)
             study.tell(
-                f"{left:.0f} calls are left, and each trial needs at least the {needed} of one pass over val: {count} trials are "
+                f"{left:.0f} calls are left, and each trial needs at least the {needed} of one pass over val: "
+                f"{count} trials are "
                 f"run, not {self.trials}. All of them take at least {most} more in budget: calls",
                 trials=count,
             )
@@ -104,7 +110,8 @@ class Tune(Optimizer):
             await part.evaluate(part.workflow)  # paid before: from the journal, so that the trial begins with it
             try:
                 await part.improve(made)
-            finally:  # also where the whole run's budget ends: what the trial has found is paid, so it costs nothing here
+            # also where the whole run's budget ends: what the trial has found is paid, so it costs nothing here
+            finally:
                 if part.best.hash in part.progress.complete:
                     await study.evaluate(part.best)
             if watch.stopped:
@@ -112,10 +119,17 @@ class Tune(Optimizer):
             else:
                 watch.report(TENTHS)
                 trials.tell(trial, watch.best)
-            shown = ", ".join(f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
-                              for name, value in values.items()) or "as written"  # fmt: skip
-            study.tell(f"trial {number + 1}: {watch.best:.3f} with {shown}{', stopped' if watch.stopped else ''}",
-                       score=watch.best)  # fmt: skip
+            shown = (
+                ", ".join(
+                    f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
+                    for name, value in values.items()
+                )
+                or "as written"
+            )
+            study.tell(
+                f"trial {number + 1}: {watch.best:.3f} with {shown}{', stopped' if watch.stopped else ''}",
+                score=watch.best,
+            )
         return study.best
 
     def _with(self, values: Mapping[str, Any]) -> Optimizer:

@@ -1,8 +1,9 @@
 """Monte Carlo tree search over prompts with error feedback.
 
 Source: PromptAgent (Wang et al., arXiv 2310.16427, section 3, and its public implementation). Departures, with
-reasons in the README: what is backed up does not grow with depth unless `backup: sum` asks for it; closed branches are not
-visited again; a clearly worse child is stopped early; the final pick is made on val, which the search never looked at.
+reasons in the README: what is backed up does not grow with depth unless `backup: sum` asks for it; closed branches are
+not visited again; a clearly worse child is stopped early; the final pick is made on val, which the search never looked
+at.
 """
 
 from __future__ import annotations
@@ -44,13 +45,24 @@ class PromptMCTS(Optimizer):
     depth: int = Field(8, ge=1, le=64, description="rewrites in a row at most")
     min_depth: int = Field(2, ge=0, le=64, description="no branch is closed for a low reward down to this depth")
     exploration: float = Field(0.5, ge=0, le=100, description="weight of the bound in UCT; the original's is 2.5")
-    backup: Literal["max", "mean", "sum"] = Field("max", description="what a path tells its states: max, mean or sum "
-                                                  "(original) of the rewards")  # fmt: skip
+    backup: Literal["max", "mean", "sum"] = Field(
+        "max", description="what a path tells its states: max, mean or sum (original) of the rewards"
+    )
     batch: int = Field(10, ge=1, le=256, description="training rows that a child's feedback is drawn from")
-    guide: int | None = Field(None, ge=2, le=1024, description="training rows on which children are scored; "
-                              "default: a fiftieth of what the budget pays for, 8 to 48")  # fmt: skip
-    finalists: int | None = Field(None, ge=1, le=50, description="states, the best on the guide rows, to try on val; "
-                                  "default: what a quarter of the budget pays for, 1 to 4")  # fmt: skip
+    guide: int | None = Field(
+        None,
+        ge=2,
+        le=1024,
+        description="training rows on which children are scored; "
+        "default: a fiftieth of what the budget pays for, 8 to 48",
+    )
+    finalists: int | None = Field(
+        None,
+        ge=1,
+        le=50,
+        description="states, the best on the guide rows, to try on val; "
+        "default: what a quarter of the budget pays for, 1 to 4",
+    )
     shown: int = Field(4000, ge=500, description="characters of examples in a prompt")
     temperature: float = Field(0.8, ge=0, le=2, description="of the proposer")
 
@@ -79,9 +91,13 @@ class PromptMCTS(Optimizer):
 
 class _Search:
     def __init__(
-        self, settings: PromptMCTS, study: Study, addresses: Sequence[str], guide: Sequence[Example],
+        self,
+        settings: PromptMCTS,
+        study: Study,
+        addresses: Sequence[str],
+        guide: Sequence[Example],
         lessons: Sequence[Example],
-    ):  # fmt: skip
+    ):
         self.settings, self.study, self.addresses, self.guide, self.lessons = settings, study, addresses, guide, lessons
         self.proposer = Proposer(study, settings.temperature)
         self.seen = {study.best.hash}

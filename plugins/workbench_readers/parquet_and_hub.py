@@ -32,8 +32,11 @@ def read_parquet(location: str, options: Mapping[str, Any]) -> list[Row]:
         with parquet.ParquetFile(location) as file:
             for name in columns or ():
                 if name not in file.schema_arrow.names:
-                    raise SpecError(f"there is no column '{name}'", file=location,
-                                    hint=f"Columns: {', '.join(file.schema_arrow.names)}.")  # fmt: skip
+                    raise SpecError(
+                        f"there is no column '{name}'",
+                        file=location,
+                        hint=f"Columns: {', '.join(file.schema_arrow.names)}.",
+                    )
             rows = file.read(columns=columns).to_pylist()
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         raise SpecError(f"cannot read this as parquet: {error}", file=location, hint="Check the file.") from None
@@ -59,16 +62,19 @@ def read_hf(location: str, options: Mapping[str, Any]) -> list[Row]:
             found: Any = datasets.load_from_disk(place)
             if isinstance(found, datasets.DatasetDict):
                 if split not in found:
-                    raise SpecError(f"the dataset has no split '{split}'", file=place,
-                                    hint=f"Splits: {', '.join(map(str, found))}.")  # fmt: skip
+                    raise SpecError(
+                        f"the dataset has no split '{split}'", file=place, hint=f"Splits: {', '.join(map(str, found))}."
+                    )
                 found = found[split]
         else:
             found = datasets.load_dataset(place, options.get("config"), split=split, revision=options.get("revision"))
     except SpecError:
         raise
     except Exception as error:
-        raise SpecError(f"cannot load the dataset '{place}': {type(error).__name__}: {error}",
-                        hint="Give a folder made by save_to_disk, or owner/name of a dataset on the hub.") from error  # fmt: skip
+        raise SpecError(
+            f"cannot load the dataset '{place}': {type(error).__name__}: {error}",
+            hint="Give a folder made by save_to_disk, or owner/name of a dataset on the hub.",
+        ) from error
     return _checked([dict(row) for row in found], place)
 
 
@@ -76,8 +82,13 @@ def _checked(rows: list[Row], location: str) -> list[Row]:
     for number, row in enumerate(rows, 1):
         for name, value in row.items():
             if not _all_finite(value):
-                raise SpecError(f"the column '{name}' of row {number} is not a finite number", file=location,
-                                line=number, column=1, hint="Replace it by null, or leave the row out.")  # fmt: skip
+                raise SpecError(
+                    f"the column '{name}' of row {number} is not a finite number",
+                    file=location,
+                    line=number,
+                    column=1,
+                    hint="Replace it by null, or leave the row out.",
+                )
     return some_rows(rows, location)
 
 

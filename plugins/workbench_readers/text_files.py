@@ -40,8 +40,13 @@ def read_jsonl(location: str, options: Mapping[str, Any]) -> list[Row]:
             continue
         row = _parse(line, location, number)
         if not isinstance(row, dict):
-            raise SpecError(f"a row must be an object, this is {_kind(row)}", file=location, line=number, column=1,
-                            hint='Write e.g. {"text": "...", "label": "..."}.')  # fmt: skip
+            raise SpecError(
+                f"a row must be an object, this is {_kind(row)}",
+                file=location,
+                line=number,
+                column=1,
+                hint='Write e.g. {"text": "...", "label": "..."}.',
+            )
         rows.append(row)
     return some_rows(rows, location)
 
@@ -52,16 +57,31 @@ def read_json(location: str, options: Mapping[str, Any]) -> list[Row]:
     value = _parse(_text(location), location, 1)
     for part in str(options.get("path", "")).split(".") if options.get("path") else ():
         if not isinstance(value, dict) or part not in value:
-            raise SpecError(f"there is no '{part}' on the path '{options['path']}'", file=location, line=1, column=1,
-                            hint="Correct data: {options: {path: ...}}.")  # fmt: skip
+            raise SpecError(
+                f"there is no '{part}' on the path '{options['path']}'",
+                file=location,
+                line=1,
+                column=1,
+                hint="Correct data: {options: {path: ...}}.",
+            )
         value = value[part]
     if not isinstance(value, list):
-        raise SpecError(f"the file must be a list of objects, this is {_kind(value)}", file=location, line=1, column=1,
-                        hint="Write [{...}, {...}], or say where the list is with data: {options: {path: ...}}.")  # fmt: skip
+        raise SpecError(
+            f"the file must be a list of objects, this is {_kind(value)}",
+            file=location,
+            line=1,
+            column=1,
+            hint="Write [{...}, {...}], or say where the list is with data: {options: {path: ...}}.",
+        )
     for number, row in enumerate(value, 1):
         if not isinstance(row, dict):
-            raise SpecError(f"row {number} must be an object, it is {_kind(row)}", file=location, line=1, column=1,
-                            hint="Write [{...}, {...}].")  # fmt: skip
+            raise SpecError(
+                f"row {number} must be an object, it is {_kind(row)}",
+                file=location,
+                line=1,
+                column=1,
+                hint="Write [{...}, {...}].",
+            )
     return some_rows(value, location)
 
 
@@ -79,8 +99,11 @@ def _delimited(location: str, options: Mapping[str, Any], default: str) -> list[
     known_options(options, ("types", "delimiter"), location)
     delimiter = options.get("delimiter", default)
     if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n':
-        raise SpecError(f"the delimiter must be one character, not {delimiter!r}", file=location,
-                        hint="Write e.g. data: {options: {delimiter: ';'}}.")  # fmt: skip
+        raise SpecError(
+            f"the delimiter must be one character, not {delimiter!r}",
+            file=location,
+            hint="Write e.g. data: {options: {delimiter: ';'}}.",
+        )
     csv.field_size_limit(100_000_000)
     # Lines end as csv says, not at U+2028 or a form feed, which may stand in a cell.
     reader = csv.reader(io.StringIO(_text(location), newline=""), delimiter=delimiter, strict=True)
@@ -96,23 +119,34 @@ def _delimited(location: str, options: Mapping[str, Any], default: str) -> list[
                 types = _column_types(options, header, location)
                 continue
             if len(cells) != len(header):
-                raise SpecError(f"{len(cells)} cells, the header has {len(header)}", file=location, line=reader.line_num,
-                                column=1, hint="Put cells that contain the delimiter into quotes.")  # fmt: skip
+                raise SpecError(
+                    f"{len(cells)} cells, the header has {len(header)}",
+                    file=location,
+                    line=reader.line_num,
+                    column=1,
+                    hint="Put cells that contain the delimiter into quotes.",
+                )
             row: Row = dict(zip(header, cells, strict=True))
             for column, kind in types.items():
                 row[column] = _typed(row[column], kind, column, location, reader.line_num)
             rows.append(row)
     except csv.Error as error:
-        raise SpecError(f"not a table: {error}", file=location, line=reader.line_num, column=1,
-                        hint="Check the quotes around here.") from None  # fmt: skip
+        raise SpecError(
+            f"not a table: {error}", file=location, line=reader.line_num, column=1, hint="Check the quotes around here."
+        ) from None
     return some_rows(rows, location)
 
 
 def _header(cells: list[str], location: str, line: int) -> list[str]:
     for index, name in enumerate(cells):
         if name in cells[:index]:
-            raise SpecError(f"the column '{name}' stands twice in the header", file=location, line=line, column=1,
-                            hint="Rename one of them.")  # fmt: skip
+            raise SpecError(
+                f"the column '{name}' stands twice in the header",
+                file=location,
+                line=line,
+                column=1,
+                hint="Rename one of them.",
+            )
     return cells
 
 
@@ -120,11 +154,17 @@ def _column_types(options: Mapping[str, Any], header: list[str], location: str) 
     types = dict(options.get("types") or {})
     for column, name in types.items():
         if name not in _TYPES:
-            raise SpecError(f"unknown type '{name}' for the column '{column}'", file=location,
-                            hint=f"Known: {', '.join(_TYPES)}.")  # fmt: skip
+            raise SpecError(
+                f"unknown type '{name}' for the column '{column}'", file=location, hint=f"Known: {', '.join(_TYPES)}."
+            )
         if column not in header:
-            raise SpecError(f"types names the column '{column}', which the header does not have", file=location,
-                            line=1, column=1, hint=f"Columns: {', '.join(header)}.")  # fmt: skip
+            raise SpecError(
+                f"types names the column '{column}', which the header does not have",
+                file=location,
+                line=1,
+                column=1,
+                hint=f"Columns: {', '.join(header)}.",
+            )
     return types
 
 
@@ -132,8 +172,13 @@ def _typed(cell: str, kind: str, column: str, location: str, line: int) -> Any:
     try:
         return _TYPES[kind](cell)
     except (ValueError, RecursionError):
-        raise SpecError(f"'{cell[:60]}' in the column '{column}' is no {kind}", file=location, line=line, column=1,
-                        hint=f"Correct the cell, or take '{column}' out of data: {{options: {{types: ...}}}}.") from None  # fmt: skip
+        raise SpecError(
+            f"'{cell[:60]}' in the column '{column}' is no {kind}",
+            file=location,
+            line=line,
+            column=1,
+            hint=f"Correct the cell, or take '{column}' out of data: {{options: {{types: ...}}}}.",
+        ) from None
 
 
 def _text(location: str) -> str:
@@ -144,8 +189,13 @@ def _text(location: str) -> str:
         before = data[: error.start]
         start = before.rfind(b"\n") + 1
         column = len(before[start:].decode("utf-8-sig")) + 1
-        raise SpecError("the file is not UTF-8", file=location, line=before.count(b"\n") + 1, column=column,
-                        hint="Save it as UTF-8.") from None  # fmt: skip
+        raise SpecError(
+            "the file is not UTF-8",
+            file=location,
+            line=before.count(b"\n") + 1,
+            column=column,
+            hint="Save it as UTF-8.",
+        ) from None
 
 
 def _parse(text: str, location: str, line: int) -> Any:
@@ -153,18 +203,34 @@ def _parse(text: str, location: str, line: int) -> Any:
     try:
         return _DECODER.decode(text)
     except json.JSONDecodeError as error:
-        raise SpecError(f"not JSON: {error.msg}", file=location, line=line + error.lineno - 1, column=error.colno,
-                        hint='Each row is one object, e.g. {"text": "...", "label": "..."}.') from None  # fmt: skip
+        raise SpecError(
+            f"not JSON: {error.msg}",
+            file=location,
+            line=line + error.lineno - 1,
+            column=error.colno,
+            hint='Each row is one object, e.g. {"text": "...", "label": "..."}.',
+        ) from None
     except RecursionError:
-        raise SpecError("the JSON is nested too deeply", file=location, line=line, column=1,
-                        hint="Write flatter rows.") from None  # fmt: skip
+        raise SpecError(
+            "the JSON is nested too deeply", file=location, line=line, column=1, hint="Write flatter rows."
+        ) from None
     except ValueError as error:
         if "finite" not in str(error) and "is not JSON" not in str(error):  # Python's limit on digits
-            raise SpecError("a number has too many digits", file=location, line=line, column=1,
-                            hint="Write it as a text, in quotes.") from None  # fmt: skip
+            raise SpecError(
+                "a number has too many digits",
+                file=location,
+                line=line,
+                column=1,
+                hint="Write it as a text, in quotes.",
+            ) from None
         at = next((found.start(1) for found in _NOT_FINITE.finditer(text) if found[1]), 0)
-        raise SpecError(str(error), file=location, line=line + text.count("\n", 0, at),
-                        column=at - text.rfind("\n", 0, at), hint="Write null, or leave the row out.") from None  # fmt: skip
+        raise SpecError(
+            str(error),
+            file=location,
+            line=line + text.count("\n", 0, at),
+            column=at - text.rfind("\n", 0, at),
+            hint="Write null, or leave the row out.",
+        ) from None
 
 
 def _kind(value: Any) -> str:

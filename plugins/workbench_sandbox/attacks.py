@@ -40,29 +40,50 @@ ATTACKS = [
     Attack("a link to the user's files", _body("os.symlink(secret, '/tmp/workbench-link')", "return True")),
     Attack("deleting the user's files", _body("os.unlink(secret)", "return True")),
     Attack("TCP", _body("import socket", "socket.create_connection(('127.0.0.1', port), 1)", "return True")),
-    Attack("UDP", _body("import socket", "s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)",
-                        "return s.sendto(b'x', ('127.0.0.1', port))")),
+    Attack(
+        "UDP",
+        _body(
+            "import socket",
+            "s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)",
+            "return s.sendto(b'x', ('127.0.0.1', port))",
+        ),
+    ),
     Attack("new processes", _body("pid = os.fork()", "if not pid: os._exit(0)", "return pid")),
     Attack("other programs", _body("os.execv('/bin/sh', ['sh', '-c', 'exit 0'])")),
     Attack("signals to others", _body("os.kill(pid, 0)", "return True")),
     Attack("signals to the parent", _body("os.kill(os.getppid() or 1, 9)", "return True")),
-    Attack("debugging others", _body("import ctypes", "libc = ctypes.CDLL(None)",
-                                     "return libc.ptrace(16, pid, 0, 0) == 0")),
+    Attack(
+        "debugging others", _body("import ctypes", "libc = ctypes.CDLL(None)", "return libc.ptrace(16, pid, 0, 0) == 0")
+    ),
     Attack("the environment of others", _body("return open(f'/proc/{pid}/environ', 'rb').read().hex()")),
     Attack("its own environment", _body("return [k for k in os.environ if k not in ('LC_CTYPE',)]")),
     # Where a pointer has 32 bits, 10 GB are no number of bytes: an error. What fills memory has time even on a busy
     # machine, since the limit must stop it, and not the clock.
     Attack("10 GB of memory", _body("return len(bytearray(10 << 30))"), _is("memory", "crashed", "error")),
-    Attack("memory bit by bit", _body("kept = []", "while True: kept.append(bytearray(1 << 26))"),
-           _is("memory", "crashed"), 120.0),
-    Attack("raising its limits", _body("import resource",
-                                       "resource.setrlimit(resource.RLIMIT_AS, (1 << 40, 1 << 40))", "return True")),
+    Attack(
+        "memory bit by bit",
+        _body("kept = []", "while True: kept.append(bytearray(1 << 26))"),
+        _is("memory", "crashed"),
+        120.0,
+    ),
+    Attack(
+        "raising its limits",
+        _body("import resource", "resource.setrlimit(resource.RLIMIT_AS, (1 << 40, 1 << 40))", "return True"),
+    ),
     Attack("an endless loop", _body("while True: pass"), _is("timeout"), 0.3),
     Attack("endless sleep", _body("time.sleep(1e6)"), _is("timeout"), 0.3),
     Attack("endless output", _body("while True: print('x' * 10000)"), _is("output")),
-    Attack("an answer to others", _body("done = 0", "for fd in range(4, 1000):", "    try: done += os.write(fd, b'x')",
-                                        "    except OSError: pass", "return done")),
-]  # fmt: skip
+    Attack(
+        "an answer to others",
+        _body(
+            "done = 0",
+            "for fd in range(4, 1000):",
+            "    try: done += os.write(fd, b'x')",
+            "    except OSError: pass",
+            "return done",
+        ),
+    ),
+]
 
 
 _GUARDED = ("js", "pyodide", "pyodide_js", "_pyodide", "_pyodide_core")
@@ -70,24 +91,49 @@ _UNGUARD = f"for name in [n for n in sys.modules if n.partition('.')[0] in {_GUA
 #: Ways out of Pyodide by way of the JavaScript in which it is embedded.
 JAVASCRIPT = [
     Attack("JavaScript, imported", _body("import js", "return js.Deno.readTextFileSync(secret)")),
-    Attack("JavaScript, evaluated", _body(_UNGUARD, "from pyodide.code import run_js",
-                                          "return run_js('Deno').readTextFileSync(secret)")),
-    Attack("JavaScript, by Pyodide's own functions", _body(
-        _UNGUARD, "import pyodide_js", "return str(pyodide_js._module.constructor.constructor('return Deno.readTextFileSync')()(secret))",
-    )),
-    Attack("JavaScript, by objects in memory", _body(
-        "import gc", "for thing in gc.get_objects():", "    if 'JsProxy' in type(thing).__name__ or 'JsProxy' in str(type(thing).__mro__):",
-        "        try: return str(thing.constructor.constructor('return Deno.readTextFileSync')()(secret))",
-        "        except Exception as error: pass",
-    )),
-    Attack("JavaScript, by C", _body(
-        "import ctypes", "f = ctypes.CDLL(None).emscripten_run_script_string", "f.restype = ctypes.c_char_p",
-        "return f(b'typeof Deno').decode()",
-    )),
-    Attack("memory beside its own", _body("os.chmod('/tmp', 0o777)", "for i in range(1000):",
-                                          "    open(f'/tmp/{i}', 'wb').write(bytes(1 << 26))", "return True"),
-           _is("memory", "crashed"), 120.0),
-]  # fmt: skip
+    Attack(
+        "JavaScript, evaluated",
+        _body(_UNGUARD, "from pyodide.code import run_js", "return run_js('Deno').readTextFileSync(secret)"),
+    ),
+    Attack(
+        "JavaScript, by Pyodide's own functions",
+        _body(
+            _UNGUARD,
+            "import pyodide_js",
+            "return str(pyodide_js._module.constructor.constructor('return Deno.readTextFileSync')()(secret))",
+        ),
+    ),
+    Attack(
+        "JavaScript, by objects in memory",
+        _body(
+            "import gc",
+            "for thing in gc.get_objects():",
+            "    if 'JsProxy' in type(thing).__name__ or 'JsProxy' in str(type(thing).__mro__):",
+            "        try: return str(thing.constructor.constructor('return Deno.readTextFileSync')()(secret))",
+            "        except Exception as error: pass",
+        ),
+    ),
+    Attack(
+        "JavaScript, by C",
+        _body(
+            "import ctypes",
+            "f = ctypes.CDLL(None).emscripten_run_script_string",
+            "f.restype = ctypes.c_char_p",
+            "return f(b'typeof Deno').decode()",
+        ),
+    ),
+    Attack(
+        "memory beside its own",
+        _body(
+            "os.chmod('/tmp', 0o777)",
+            "for i in range(1000):",
+            "    open(f'/tmp/{i}', 'wb').write(bytes(1 << 26))",
+            "return True",
+        ),
+        _is("memory", "crashed"),
+        120.0,
+    ),
+]
 
 
 async def self_test(sandbox: Sandbox, attacks: Sequence[Attack] = ATTACKS) -> list[str]:

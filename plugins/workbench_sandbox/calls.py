@@ -117,17 +117,25 @@ def read_answer(answer: bytes, printed: str = "", seconds: float = 0.0) -> Sandb
         if b"\\ud" in answer.lower():  # half a character can be written as an escape, and then nowhere else
             json.dumps(body, ensure_ascii=False).encode("utf-8")
     except (ValueError, RecursionError) as error:
-        return SandboxResult("bad_result", message=f"the answer has not the agreed form: {error}"[:200].encode(
-            "utf-8", "backslashreplace").decode(), printed=printed, seconds=seconds)  # fmt: skip
+        return SandboxResult(
+            "bad_result",
+            message=f"the answer has not the agreed form: {error}"[:200].encode("utf-8", "backslashreplace").decode(),
+            printed=printed,
+            seconds=seconds,
+        )
     if not isinstance(body, dict) or body.get("kind") not in KINDS:
         return SandboxResult(
             "bad_result", message="the answer has not the agreed form", printed=printed, seconds=seconds
         )
     line = body.get("line")
     return SandboxResult(
-        body["kind"], body.get("value") if body["kind"] == "ok" else None,
-        str(body.get("message", ""))[:LONGEST_MESSAGE], line if type(line) is int else None, printed, seconds,
-    )  # fmt: skip
+        body["kind"],
+        body.get("value") if body["kind"] == "ok" else None,
+        str(body.get("message", ""))[:LONGEST_MESSAGE],
+        line if type(line) is int else None,
+        printed,
+        seconds,
+    )
 
 
 def _no_number(text: str) -> NoReturn:
@@ -149,7 +157,8 @@ def _check_depth(value: Any) -> None:
 
 
 def the_end(code: int) -> tuple[str, str]:
-    """Kind and message of a call that ended without an answer; code: its exit code, below 0 the signal that ended it."""
+    """Kind and message of a call that ended without an answer; code: its exit code, below 0 the signal that ended
+    it."""
     if code == -signal.SIGXCPU:
         return "timeout", "used up its processor time"
     return "crashed", f"ended by signal {-code}" if code < 0 else f"ended with code {code} and no result"

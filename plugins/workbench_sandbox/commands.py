@@ -1,4 +1,5 @@
-"""`workbench sandbox`: list the sandboxes with the level that each reaches here, and get what the one of WebAssembly needs."""
+"""`workbench sandbox`: list the sandboxes with the level that each reaches here, and get what the one of WebAssembly
+needs."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ def sandbox_command() -> None:
 @sandbox_command.command("list")
 @_JSON
 def list_command(as_json: bool) -> None:
-    """Open and attack each sandbox: the level that it reaches here, or why it cannot be had. Choose one with --sandbox."""
+    """Open and attack each sandbox: the level that it reaches here, or why it cannot be had. Choose one with
+    --sandbox."""
     from workbench.plugins import plugins
 
     rows = [asyncio.run(_measure(name)) for name in plugins().names("sandboxes")]
@@ -47,8 +49,11 @@ async def _measure(name: str) -> dict[str, Any]:
 
 
 @sandbox_command.command("install")
-@click.option("--file", type=click.Path(path_type=Path, exists=True, dir_okay=False),
-              help="The package, got elsewhere; default: it is fetched from the registry of npm.")  # fmt: skip
+@click.option(
+    "--file",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="The package, got elsewhere; default: it is fetched from the registry of npm.",
+)
 def install_command(file: Path | None) -> None:
     """Get Pyodide for the sandbox `wasm`: one version, 6.5 MB from registry.npmjs.org, checked by its hash."""
     from workbench_sandbox.pyodide import VERSION, fetch, find_deno, home, install

@@ -86,17 +86,24 @@ class LinuxSandbox:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             ours.setblocking(False)
             config = {
-                **self.limits, "readable": _readable(), "landlock": self.level != "limits-only",
+                **self.limits,
+                "readable": _readable(),
+                "landlock": self.level != "limits-only",
                 "seccomp": self.level != "limits-only",
-            }  # fmt: skip
+            }
             command = [*_python(), str(HERE / "zygote.py"), str(theirs.fileno()), json.dumps(config)]
             with tempfile.TemporaryFile() as said:
                 try:
                     self._process = subprocess.Popen(
-                        [*(_bwrap() if self.level == "strong" else ()), *command], pass_fds=[theirs.fileno()], cwd="/",
-                        env={"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8"}, stdin=subprocess.DEVNULL,
-                        stdout=subprocess.DEVNULL, stderr=said, start_new_session=True,
-                    )  # fmt: skip
+                        [*(_bwrap() if self.level == "strong" else ()), *command],
+                        pass_fds=[theirs.fileno()],
+                        cwd="/",
+                        env={"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8"},
+                        stdin=subprocess.DEVNULL,
+                        stdout=subprocess.DEVNULL,
+                        stderr=said,
+                        start_new_session=True,
+                    )
                 except OSError as error:
                     ours.close()
                     raise SandboxError(f"{error.filename} cannot be started: {error.strerror}") from None
@@ -213,8 +220,33 @@ def _bwrap() -> list[str]:
     else:
         user = ["--unshare-user"]
     return [
-        shutil.which("bwrap") or "bwrap", "--cap-drop", "ALL", *user, "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts",
-        "--unshare-cgroup-try", "--die-with-parent", "--new-session", "--clearenv",
-        "--setenv", "PYTHONHASHSEED", "0", "--setenv", "LC_ALL", "C.UTF-8",
-        *binds, *links, "--proc", "/proc", "--dev", "/dev", "--size", str(1 << 20), "--tmpfs", "/tmp", "--",
-    ]  # fmt: skip
+        shutil.which("bwrap") or "bwrap",
+        "--cap-drop",
+        "ALL",
+        *user,
+        "--unshare-ipc",
+        "--unshare-pid",
+        "--unshare-net",
+        "--unshare-uts",
+        "--unshare-cgroup-try",
+        "--die-with-parent",
+        "--new-session",
+        "--clearenv",
+        "--setenv",
+        "PYTHONHASHSEED",
+        "0",
+        "--setenv",
+        "LC_ALL",
+        "C.UTF-8",
+        *binds,
+        *links,
+        "--proc",
+        "/proc",
+        "--dev",
+        "/dev",
+        "--size",
+        str(1 << 20),
+        "--tmpfs",
+        "/tmp",
+        "--",
+    ]

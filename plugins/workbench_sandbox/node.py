@@ -56,8 +56,12 @@ class CodeNode(SignatureNode):
             ctx.note(printed=found["printed"])
         if found["kind"] != "ok":
             where = f"line {found['line']}: " if found["line"] else ""
-            raise NodeError("code", f"{where}{found['message']}" if found["kind"] == "error" else
-                            f"{found['kind']}: {where}{found['message']}")  # fmt: skip
+            raise NodeError(
+                "code",
+                f"{where}{found['message']}"
+                if found["kind"] == "error"
+                else f"{found['kind']}: {where}{found['message']}",
+            )
         return self._outputs(found["value"])
 
     def _outputs(self, value: Any) -> Mapping[str, Any]:
@@ -83,10 +87,12 @@ def _last_function(source: str) -> str:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None)
-        raise SpecError(f"source is no Python: {error}", hint=f"Look at its line {line}." if line else None,
-                        path=("source",)) from None  # fmt: skip
+        raise SpecError(
+            f"source is no Python: {error}", hint=f"Look at its line {line}." if line else None, path=("source",)
+        ) from None
     names = [n.name for n in tree.body if isinstance(n, ast.FunctionDef)]
     if not names:
-        raise SpecError("source defines no function", hint="Write e.g. `def total(numbers): return sum(numbers)`.",
-                        path=("source",))  # fmt: skip
+        raise SpecError(
+            "source defines no function", hint="Write e.g. `def total(numbers): return sum(numbers)`.", path=("source",)
+        )
     return names[-1]

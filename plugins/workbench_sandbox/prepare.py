@@ -10,8 +10,24 @@ import os
 import random
 import sys
 
-for _name in ("base64", "collections", "dataclasses", "datetime", "decimal", "fractions", "functools", "heapq", "itertools", "math",
-              "operator", "random", "re", "statistics", "string", "typing"):  # fmt: skip
+for _name in (
+    "base64",
+    "collections",
+    "dataclasses",
+    "datetime",
+    "decimal",
+    "fractions",
+    "functools",
+    "heapq",
+    "itertools",
+    "math",
+    "operator",
+    "random",
+    "re",
+    "statistics",
+    "string",
+    "typing",
+):
     importlib.import_module(_name)
 
 

@@ -57,14 +57,21 @@ def find_deno() -> str:
     if not program:
         raise SandboxError(f"Deno is not installed; run {INSTALL_DENO}")
     try:
-        said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=60,
-                              env={"DENO_DIR": "/dev/null/none", "DENO_NO_UPDATE_CHECK": "1"}).stdout  # fmt: skip
+        said = subprocess.run(
+            [program, "--version"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env={"DENO_DIR": "/dev/null/none", "DENO_NO_UPDATE_CHECK": "1"},
+        ).stdout
     except (OSError, subprocess.TimeoutExpired) as error:
         raise SandboxError(f"{program} cannot be started: {error}") from None
     found = re.match(r"deno (\d+)\.(\d+)", said)
     if found is None or (int(found[1]), int(found[2])) < OLDEST_DENO:
-        raise SandboxError(f"{program} is {said.splitlines()[0] if said else 'no Deno'}, and {'.'.join(map(str, OLDEST_DENO))} "
-                           f"or newer is needed; run {INSTALL_DENO}")  # fmt: skip
+        raise SandboxError(
+            f"{program} is {said.splitlines()[0] if said else 'no Deno'}, and {'.'.join(map(str, OLDEST_DENO))} "
+            f"or newer is needed; run {INSTALL_DENO}"
+        )
     return program
 
 
@@ -74,8 +81,10 @@ def fetch(address: str = ADDRESS) -> bytes:
         with urllib.request.urlopen(address, timeout=60) as answer:
             return answer.read(LARGEST + 1)
     except (OSError, ValueError) as error:
-        raise SandboxError(f"{address} could not be fetched: {error}",
-                           hint=f"Get it on another machine and run {INSTALL} --file pyodide-{VERSION}.tgz") from None  # fmt: skip
+        raise SandboxError(
+            f"{address} could not be fetched: {error}",
+            hint=f"Get it on another machine and run {INSTALL} --file pyodide-{VERSION}.tgz",
+        ) from None
 
 
 def install(package: bytes, folder: Path) -> None:
@@ -83,8 +92,10 @@ def install(package: bytes, folder: Path) -> None:
     not the one that is expected."""
     found = base64.b64encode(hashlib.sha512(package).digest()).decode()
     if found != SHA512:
-        raise SandboxError(f"this is not Pyodide {VERSION}: its SHA-512 is {found[:16]}... and not {SHA512[:16]}...",
-                           hint=f"Use the file from {ADDRESS}")  # fmt: skip
+        raise SandboxError(
+            f"this is not Pyodide {VERSION}: its SHA-512 is {found[:16]}... and not {SHA512[:16]}...",
+            hint=f"Use the file from {ADDRESS}",
+        )
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
@@ -99,5 +110,7 @@ def install(package: bytes, folder: Path) -> None:
                 os.rename(folder, Path(temporary) / "before")
             os.rename(whole, folder)
     except OSError as error:
-        raise SandboxError(f"Pyodide cannot be put into {folder}: {error}",
-                           hint="Set WORKBENCH_PYODIDE to a folder that you may write.") from None  # fmt: skip
+        raise SandboxError(
+            f"Pyodide cannot be put into {folder}: {error}",
+            hint="Set WORKBENCH_PYODIDE to a folder that you may write.",
+        ) from None

@@ -31,9 +31,23 @@ READY = 2  # processes that wait for a call, about 220 MB each
 OVERHEAD = 384  # MB that Deno and Pyodide need beside the memory of the guest's Python
 START = 300.0  # seconds until a process is ready: half a second of processor time, on a machine that may be busy
 SEALED = [  # Deno asks nobody, loads nothing from elsewhere, and grants nothing
-    "--quiet", "--no-prompt", "--no-remote", "--no-npm", "--cached-only", "--no-config", "--no-lock", "--no-code-cache",
-    "--node-modules-dir=none", "--deny-write", "--deny-net", "--deny-env", "--deny-run", "--deny-ffi", "--deny-sys", "--deny-import",
-]  # fmt: skip
+    "--quiet",
+    "--no-prompt",
+    "--no-remote",
+    "--no-npm",
+    "--cached-only",
+    "--no-config",
+    "--no-lock",
+    "--no-code-cache",
+    "--node-modules-dir=none",
+    "--deny-write",
+    "--deny-net",
+    "--deny-env",
+    "--deny-run",
+    "--deny-ffi",
+    "--deny-sys",
+    "--deny-import",
+]
 #: Nothing is kept between calls: Deno's own store (localStorage, caches) is where no file can be.
 ENVIRONMENT = {"DENO_DIR": "/dev/null/none", "DENO_NO_UPDATE_CHECK": "1", "DENO_NO_PACKAGE_JSON": "1", "NO_COLOR": "1"}
 
@@ -71,8 +85,19 @@ def command(deno: str, readable: Path, script: Path, *arguments: str, megabytes:
     """A script under Deno that may read one folder and nothing else."""
     engine = f"--disallow-code-generation-from-strings,--wasm-max-mem-pages={megabytes * 16},--max-old-space-size=256"
     allowed = f"--allow-read={str(readable).replace(',', ',,')}"
-    return [sys.executable, "-I", "-S", str(HERE / "launch.py"), deno, "run", *SEALED, allowed, f"--v8-flags={engine}",
-            str(script), *arguments]  # fmt: skip
+    return [
+        sys.executable,
+        "-I",
+        "-S",
+        str(HERE / "launch.py"),
+        deno,
+        "run",
+        *SEALED,
+        allowed,
+        f"--v8-flags={engine}",
+        str(script),
+        *arguments,
+    ]
 
 
 async def memory_state(deno: str, pyodide: Path) -> Path:
@@ -82,9 +107,14 @@ async def memory_state(deno: str, pyodide: Path) -> Path:
     if state.exists():
         return state
     process = await asyncio.create_subprocess_exec(
-        *command(deno, pyodide, HERE / "harness.mjs", "make", str(pyodide)), stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd="/",
-        env=ENVIRONMENT, start_new_session=True,
-    )  # fmt: skip
+        *command(deno, pyodide, HERE / "harness.mjs", "make", str(pyodide)),
+        stdin=PIPE,
+        stdout=PIPE,
+        stderr=PIPE,
+        cwd="/",
+        env=ENVIRONMENT,
+        start_new_session=True,
+    )
     try:
         memory, said = await asyncio.wait_for(process.communicate(b"\n".join(parts[:2])), START)
     except TimeoutError:
@@ -98,8 +128,10 @@ async def memory_state(deno: str, pyodide: Path) -> Path:
         part.write_bytes(memory)
         os.replace(part, state)
     except OSError as error:
-        raise SandboxError(f"{state} cannot be written: {error.strerror}; let somebody who may write there run "
-                           "workbench sandbox install") from None  # fmt: skip
+        raise SandboxError(
+            f"{state} cannot be written: {error.strerror}; let somebody who may write there run "
+            "workbench sandbox install"
+        ) from None
     return state
 
 
@@ -112,9 +144,15 @@ class WasmSandbox:
     def __init__(self, deno: str, pyodide: Path, state: Path, **limits: int):
         self.limits = {**LIMITS, **limits}
         self._command = command(
-            deno, pyodide, HERE / "harness.mjs", "serve", str(pyodide), str(state), str(self.limits["output"]),
+            deno,
+            pyodide,
+            HERE / "harness.mjs",
+            "serve",
+            str(pyodide),
+            str(state),
+            str(self.limits["output"]),
             megabytes=self.limits["memory"],
-        )  # fmt: skip
+        )
         self._ready: deque[asyncio.Task[Guest]] = deque()
         self._slots = asyncio.Semaphore(AT_ONCE)
 

@@ -3,11 +3,11 @@
     python -P -s -S zygote.py FD CONFIG
 
 It reads orders from the socket FD, one JSON object a packet: {"id", "timeout"} with three descriptors (the request, the
-answer, what is printed), or {"kill": id}; and tells of each child's end. Requests and answers pass it by: only the child
-reads its own request, and the workbench the answer. So a child, which starts as a copy of the zygote's memory, finds
-nothing of other calls in it. The child gives up everything (see confine.py), runs one function, and writes its answer
-to a descriptor of its own; what it prints goes elsewhere, so it cannot pass for an answer. The zygote ends with its
-socket.
+answer, what is printed), or {"kill": id}; and tells of each child's end. Requests and answers pass it by: only the
+child reads its own request, and the workbench the answer. So a child, which starts as a copy of the zygote's memory,
+finds nothing of other calls in it. The child gives up everything (see confine.py), runs one function, and writes its
+answer to a descriptor of its own; what it prints goes elsewhere, so it cannot pass for an answer. The zygote ends with
+its socket.
 """
 
 from __future__ import annotations
@@ -59,8 +59,18 @@ def _become_nobody() -> None:
 
 def _preload() -> None:
     """Modules that forged code is likely to use: imported once, so that a child starts with them."""
-    for name in ("base64", "datetime", "encodings.idna", "fractions", "heapq", "operator", "random", "statistics", "string",
-                 "typing"):  # fmt: skip
+    for name in (
+        "base64",
+        "datetime",
+        "encodings.idna",
+        "fractions",
+        "heapq",
+        "operator",
+        "random",
+        "statistics",
+        "string",
+        "typing",
+    ):
         importlib.import_module(name)
     gc.collect()
     gc.freeze()  # a child that collects garbage would copy every page of what it shares with the zygote
@@ -151,9 +161,13 @@ def _child(request_fd: int, answer: int, printed: int, timeout: float, config: d
     megabyte = 1 << 20
     cpu = int(timeout) + 1
     for what, limit in (
-        (resource.RLIMIT_AS, config["memory"] * megabyte), (resource.RLIMIT_CPU, cpu), (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_NOFILE, 32), (resource.RLIMIT_CORE, 0), (resource.RLIMIT_NPROC, 0),
-    ):  # fmt: skip
+        (resource.RLIMIT_AS, config["memory"] * megabyte),
+        (resource.RLIMIT_CPU, cpu),
+        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_NOFILE, 32),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_NPROC, 0),
+    ):
         resource.setrlimit(what, (limit, limit))
     if config["landlock"] and not confine.landlock(config["readable"]):
         return _answer({"kind": "crashed", "message": "Landlock could not be applied"})

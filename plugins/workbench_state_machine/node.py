@@ -1,9 +1,9 @@
 """The `states` node: a language model is led through the states of a machine.
 
 Source: StateFlow (Wu et al., arXiv 2403.11322): states with their own instructions and tools, transitions by rule or
-by a model, and a history that all states share; of the instructions, those of the current state alone are in the prompt.
-Departures: conditions look at what the tool reported rather than for words in what the model wrote; an answer is the
-action itself, without a thought before it; and a machine is checked before it runs, so that no state is unknown,
+by a model, and a history that all states share; of the instructions, those of the current state alone are in the
+prompt. Departures: conditions look at what the tool reported rather than for words in what the model wrote; an answer
+is the action itself, without a thought before it; and a machine is checked before it runs, so that no state is unknown,
 unreachable or without a way to the end.
 """
 
@@ -44,8 +44,11 @@ class States(NodeKind):
         known = {argument for tool in tools for argument in tool.schema.get("properties", {})}
         for argument in self.config.arguments:
             if tools and argument not in known and all("properties" in tool.schema for tool in tools):
-                raise SpecError(f"no tool takes the argument '{argument}'", hint=suggest(argument, known),
-                                path=("arguments", argument))  # fmt: skip
+                raise SpecError(
+                    f"no tool takes the argument '{argument}'",
+                    hint=suggest(argument, known),
+                    path=("arguments", argument),
+                )
 
     @property
     def inputs(self) -> tuple[str, ...]:

@@ -141,11 +141,17 @@ def check_machine(config: StatesConfig, outputs: tuple[str, ...]) -> None:
         for i, step in enumerate(state.next):
             _check_transition(config, outputs, step, ("states", name, "next", i))
             if i and state.next[i - 1].when.always:
-                raise SpecError("this transition is never taken: the one before it always is",
-                                hint="Put it before that one, or remove it.", path=("states", name, "next", i))  # fmt: skip
+                raise SpecError(
+                    "this transition is never taken: the one before it always is",
+                    hint="Put it before that one, or remove it.",
+                    path=("states", name, "next", i),
+                )
     if config.start not in config.states:
-        raise SpecError(f"there is no state '{config.start}' to start in", hint=suggest(config.start, config.states),
-                        path=("start",))  # fmt: skip
+        raise SpecError(
+            f"there is no state '{config.start}' to start in",
+            hint=suggest(config.start, config.states),
+            path=("start",),
+        )
     _check_paths(config)
 
 
@@ -153,11 +159,13 @@ def _check_transition(
     config: StatesConfig, outputs: tuple[str, ...], step: Transition, path: tuple[str | int, ...]
 ) -> None:
     if step.to != END and step.to not in config.states:
-        raise SpecError(f"there is no state '{step.to}'", hint=suggest(step.to, [*config.states, END]),
-                        path=(*path, "to"))  # fmt: skip
+        raise SpecError(
+            f"there is no state '{step.to}'", hint=suggest(step.to, [*config.states, END]), path=(*path, "to")
+        )
     if step.keep is not None and step.keep not in outputs:
-        raise SpecError(f"'{step.keep}' is no output of the signature", hint=suggest(step.keep, outputs),
-                        path=(*path, "keep"))  # fmt: skip
+        raise SpecError(
+            f"'{step.keep}' is no output of the signature", hint=suggest(step.keep, outputs), path=(*path, "keep")
+        )
 
 
 def _check_paths(config: StatesConfig) -> None:

@@ -141,8 +141,14 @@ class State(NodeKind):
         turn = await self._act(response, inputs, ctx)
         said = [*inputs["history"], {"role": "assistant", "content": response.text}]
         to, kept, turn = await self._next(turn, response.text, inputs["kept"], said, ctx)
-        return {"reply": response.text, "action": turn.action, "observation": turn.observation, "failed": turn.failed,
-                "to": to, "kept": kept}  # fmt: skip
+        return {
+            "reply": response.text,
+            "action": turn.action,
+            "observation": turn.observation,
+            "failed": turn.failed,
+            "to": to,
+            "kept": kept,
+        }
 
     async def _act(self, response: Response, inputs: Mapping[str, Any], ctx: Context) -> Turn:
         """Do what the answer asks for. What goes wrong is told to the model, as an observation."""

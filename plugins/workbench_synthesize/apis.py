@@ -16,19 +16,39 @@ from workbench.kit.tools import Tool, load_tool
 from workbench.spec import Source, load_yaml
 
 #: Names of types in documents of APIs, as JSON Schema has them.
-TYPES = {"str": "string", "int": "integer", "float": "number", "double": "number", "bool": "boolean", "list": "array",
-         "tuple": "array", "dict": "object", "json": "object", "datetime": "string", "date": "string", "time": "string",
-         "file": "string", "any": None}  # fmt: skip
-_PYTHON: dict[str, Any] = {"string": str, "integer": int, "number": (int, float), "boolean": bool, "array": list,
-                           "object": dict, "null": type(None)}  # fmt: skip
+TYPES = {
+    "str": "string",
+    "int": "integer",
+    "float": "number",
+    "double": "number",
+    "bool": "boolean",
+    "list": "array",
+    "tuple": "array",
+    "dict": "object",
+    "json": "object",
+    "datetime": "string",
+    "date": "string",
+    "time": "string",
+    "file": "string",
+    "any": None,
+}
+_PYTHON: dict[str, Any] = {
+    "string": str,
+    "integer": int,
+    "number": (int, float),
+    "boolean": bool,
+    "array": list,
+    "object": dict,
+    "null": type(None),
+}
 
 
 @dataclass(frozen=True)
 class Api:
     """A tool: name, description, JSON Schema of its arguments, and what runs it, if anything does.
 
-    source: Python that defines a function of its name, for the sandbox. tool: the user's own callable. returns: JSON Schema
-    of its result, if the document has one.
+    source: Python that defines a function of its name, for the sandbox. tool: the user's own callable. returns: JSON
+    Schema of its result, if the document has one.
     """
 
     name: str
@@ -74,10 +94,14 @@ def _read(path: Path) -> list[Api]:
         raise SpecError(f"{path} is no JSON: {error}", path=("apis",)) from None
     places, names = _places(text, path), list(raw) if isinstance(raw, dict) else []
     if isinstance(raw, dict):
-        raw = [{"name": name, **(about if isinstance(about, dict) else {"description": about})} for name, about in raw.items()]  # fmt: skip
+        raw = [
+            {"name": name, **(about if isinstance(about, dict) else {"description": about})}
+            for name, about in raw.items()
+        ]
     if not isinstance(raw, list):
-        raise SpecError(f"{path} holds no tools", hint='Write {"NAME": {"description": ..., "parameters": {...}}}.',
-                        path=("apis",))  # fmt: skip
+        raise SpecError(
+            f"{path} holds no tools", hint='Write {"NAME": {"description": ..., "parameters": {...}}}.', path=("apis",)
+        )
     apis: list[Api] = []
     for place, entry in zip(names or range(len(raw)), raw, strict=True):
         try:
@@ -104,8 +128,8 @@ class _Wrong(SpecError):
 
 
 def _places(text: str, path: Path) -> Source | None:
-    """Where everything stands in the file; None where our reader does not read it. Raises SpecError for a key that stands
-    twice, of which JSON's reader keeps the last."""
+    """Where everything stands in the file; None where our reader does not read it. Raises SpecError for a key that
+    stands twice, of which JSON's reader keeps the last."""
     try:
         return load_yaml(text, str(path))
     except SpecError as error:

@@ -1,9 +1,9 @@
 """Chains of calls: references to what earlier calls returned, and which tools can follow one another.
 
-A reference stands in place of a value: {"$ref": "1"} is the whole result of the first call, {"$ref": "1.items.0.id"} a part
-of it. Source: GOAT (arXiv 2510.12218, section 3), whose graph has an edge where the output of a tool can be an argument of
-another. Departure: its edges come from similarity of embeddings and a language model; ours compare names and types, of the
-documents' results and, over them, of results that were seen.
+A reference stands in place of a value: {"$ref": "1"} is the whole result of the first call, {"$ref": "1.items.0.id"} a
+part of it. Source: GOAT (arXiv 2510.12218, section 3), whose graph has an edge where the output of a tool can be an
+argument of another. Departure: its edges come from similarity of embeddings and a language model; ours compare names
+and types, of the documents' results and, over them, of results that were seen.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ def unlinked(calls: Sequence[Mapping[str, Any]]) -> str | None:
 
 
 def made_up(call: Mapping[str, Any], api: Api, question: str, results: Sequence[Any]) -> str | None:
-    """The argument of a later call whose value should have been a reference: the question does not say it, and an earlier
-    call returned this value, or one of this name. None if there is none. Looks at texts and numbers alone."""
+    """The argument of a later call whose value should have been a reference: the question does not say it, and an
+    earlier call returned this value, or one of this name. None if there is none. Looks at texts and numbers alone."""
     earlier = [(n, path, value) for n, result in enumerate(results, 1) for path, value in parts(result, _MANY, _MANY)]
     for place, value in _values(call["arguments"]):
         about = api.parameters.get(place[0]) if place else None
@@ -183,8 +183,8 @@ class Links:
         return self.seen.get(name) or self.documented.get(name)
 
     def rank(self, first: str, second: str) -> int:
-        """2: a part of what the first returns fits an argument of the second by name and type. 1: by type alone, since it has
-        no name, or nothing is known of the results. 0: none fits."""
+        """2: a part of what the first returns fits an argument of the second by name and type. 1: by type alone, since
+        it has no name, or nothing is known of the results. 0: none fits."""
         if (first, second) in self.proven:
             return 2
         if not (known := self.returned(first)):
@@ -193,8 +193,8 @@ class Links:
         return max((_fit(p, kind, name, about) for p, kind in known.items() for name, about in takes), default=0)
 
     def pair(self, about: str, rng: random.Random) -> tuple[str, str]:
-        """Two tools of which the second can follow the first, one of them `about`, drawn from those that fit best. Some tool
-        must take an argument."""
+        """Two tools of which the second can follow the first, one of them `about`, drawn from those that fit best. Some
+        tool must take an argument."""
         others = [name for name in self.apis if name != about] or [about]
         pairs = [(about, other) for other in others if self.apis[other].parameters]
         pairs += [(other, about) for other in others if self.apis[about].parameters]
@@ -242,8 +242,8 @@ _SAMPLES = {"boolean": True, "integer": 1, "number": 1.5, "string": "", "array":
 
 
 def _fit(path: tuple[str, ...], kind: str | None, name: str, about: Any) -> int:
-    """How well a part of a result can be an argument: 2 if the types agree and a word of the names does, 1 if the types agree
-    and the part has no name, else 0."""
+    """How well a part of a result can be an argument: 2 if the types agree and a word of the names does, 1 if the types
+    agree and the part has no name, else 0."""
     sample = _SAMPLES.get(kind or "", UNKNOWN)
     schema = {k: v for k, v in about.items() if k in ("type", "anyOf")} if isinstance(about, Mapping) else {}
     named = next((part for part in reversed(path) if not part.isdecimal()), None)

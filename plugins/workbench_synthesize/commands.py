@@ -30,17 +30,30 @@ from workbench.text import visible
 )
 @click.option("--db", default="workbench.db", envvar="WORKBENCH_DB", show_default=True, help="Run database.")
 @click.option("--json", "as_json", is_flag=True, help="End with one line of JSON on stdout.")
-def synthesize_command(file: Path, out: Path, rows: int | None, calls: int | None, seed: int | None, failures: str | None,
-                       run_tools: bool, db: str, as_json: bool) -> None:  # fmt: skip
+def synthesize_command(
+    file: Path,
+    out: Path,
+    rows: int | None,
+    calls: int | None,
+    seed: int | None,
+    failures: str | None,
+    run_tools: bool,
+    db: str,
+    as_json: bool,
+) -> None:
     """Let a model write rows for the tools of FILE, and keep those that pass all checks.
 
-    After a kill, the same command goes on: what was paid for is in the database. One that has ended begins anew, and pays
-    anew. Exits 1 if no row passed.
+    After a kill, the same command goes on: what was paid for is in the database. One that has ended begins anew, and
+    pays anew. Exits 1 if no row passed.
     """
     from workbench_synthesize.synthesize import Found, synthesize
 
-    given: dict[str, Any] = {"rows": rows, "seed": seed, "budget": {"calls": calls} if calls else None,
-                             "failures": failures}  # fmt: skip
+    given: dict[str, Any] = {
+        "rows": rows,
+        "seed": seed,
+        "budget": {"calls": calls} if calls else None,
+        "failures": failures,
+    }
     if out.exists():
         click.echo(f"{out} is there; it will be replaced.", err=True)
 
@@ -48,8 +61,14 @@ def synthesize_command(file: Path, out: Path, rows: int | None, calls: int | Non
         left_out = found.rejected.total()
         click.echo(f"{len(found.rows)} of {wanted} rows from {found.requests} requests, {left_out} left out", err=True)
 
-    found = synthesize(file, database=db, changes={k: v for k, v in given.items() if v is not None}, out=out,
-                       tell=None if as_json else told, run_tools=run_tools)  # fmt: skip
+    found = synthesize(
+        file,
+        database=db,
+        changes={k: v for k, v in given.items() if v is not None},
+        out=out,
+        tell=None if as_json else told,
+        run_tools=run_tools,
+    )
     if not found.rows:
         click.echo(f"No row passed the checks, so {out} was not written.", err=True)
     if as_json:

@@ -1,7 +1,7 @@
 """The train rows that an earlier run failed: which of them are shown, and how often their tools are asked about.
 
-Sources: WebRL (arXiv 2411.02337), new tasks from those that the agent failed; Agent0 (arXiv 2511.16043), tasks that are solved
-about half of the time teach most. Rows of val and test are never among them, nor train rows with their inputs.
+Sources: WebRL (arXiv 2411.02337), new tasks from those that the agent failed; Agent0 (arXiv 2511.16043), tasks that are
+solved about half of the time teach most. Rows of val and test are never among them, nor train rows with their inputs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ _LEFT_OUT, _LONGEST = frozenset({"id", "tools", "source", "result", "results", "
 
 @dataclass(frozen=True)
 class FailedRow:
-    """A failed row. told: what a request shows of it. names: of the tools that its calls name. calls: how many, if known."""
+    """A failed row. told: what a request shows of it. names: of the tools that its calls name. calls: how many, if
+    known."""
 
     id: str
     told: str
@@ -50,8 +51,9 @@ class Failed:
     policy: PolicySpec
 
     def draw(self, rng: random.Random, kind: Kind, name: str) -> list[FailedRow]:
-        """Rows to show in a request about a tool, those of the frontier more often: rows of its own with as many calls as
-        the kind has; else rows of its own; else rows that name no tool that is known. For `none`, rows without calls."""
+        """Rows to show in a request about a tool, those of the frontier more often: rows of its own with as many calls
+        as the kind has; else rows of its own; else rows that name no tool that is known. For `none`, rows without
+        calls."""
         if kind == "none":
             fit = [r for r in self.rows if r.calls == 0]
         else:
@@ -79,13 +81,21 @@ def load_failed(settings: Failures, base: Path, database: str, names: Sequence[s
     if row["data_hash"] is not None and task.data_hash != row["data_hash"]:
         raise StoreError(f"the data of run {run} have changed since, so its scores are of other rows; run it again")
     if not scores:
-        raise SpecError(f"run {run} has kept no score of a train row",
-                        hint="Run workbench eval FILE --split train, and name the run that it prints.")  # fmt: skip
-    seen = [(example, _calls(example, settings.calls), scores[example.id]) for example in _train_alone(task) if example.id in scores]  # fmt: skip
+        raise SpecError(
+            f"run {run} has kept no score of a train row",
+            hint="Run workbench eval FILE --split train, and name the run that it prints.",
+        )
+    seen = [
+        (example, _calls(example, settings.calls), scores[example.id])
+        for example in _train_alone(task)
+        if example.id in scores
+    ]
     rows = [_failed(example, calls, looks, task.inputs, names) for example, calls, looks in seen if min(looks) < 1]
     if not rows:
-        raise SpecError(f"run {run} failed none of the {len(seen)} train rows that it tried and that val and test do not have",
-                        hint="There is nothing to make rows from: leave failures out.")  # fmt: skip
+        raise SpecError(
+            f"run {run} failed none of the {len(seen)} train rows that it tried and that val and test do not have",
+            hint="There is nothing to make rows from: leave failures out.",
+        )
     weights = {name: _tool_weight(name, seen, settings.floor) for name in names}
     return Failed(run, rows, weights, settings.shown, task.spec.policy)
 
@@ -116,22 +126,28 @@ def _calls(example: Example, field: str) -> list[Any] | None:
 
 
 def _names(calls: Sequence[Any] | None) -> frozenset[str]:
-    """Names of the tools of {"name": ...}, of OpenAI's {"function": {"name": ...}} and of BFCL's {NAME: {arguments}}."""
+    """Names of the tools of {"name": ...}, of OpenAI's {"function": {"name": ...}} and of BFCL's {NAME:
+    {arguments}}."""
     given = [call for call in calls or () if isinstance(call, Mapping)]
     given = [inner if isinstance(inner := call.get("function"), Mapping) else call for call in given]
     found = [call.get("name", next(iter(call), None)) for call in given]
     return frozenset(name for name in found if isinstance(name, str))
 
 
-def _failed(example: Example, calls: list[Any] | None, looks: Sequence[float], inputs: Sequence[str],
-            known: Sequence[str]) -> FailedRow:  # fmt: skip
+def _failed(
+    example: Example, calls: list[Any] | None, looks: Sequence[float], inputs: Sequence[str], known: Sequence[str]
+) -> FailedRow:
     fields = {k: v for k, v in example.fields.items() if k not in _LEFT_OUT}
     asked = [example[name] for name in inputs if name in example and name not in _LEFT_OUT]
     question = " ".join(value for value in asked if isinstance(value, str))
     return FailedRow(
-        example.id, dumps(fields)[:_LONGEST], question, _names(calls) & set(known),
-        None if calls is None else len(calls), max(frontier(sum(looks), len(looks)), 1e-3),
-    )  # fmt: skip
+        example.id,
+        dumps(fields)[:_LONGEST],
+        question,
+        _names(calls) & set(known),
+        None if calls is None else len(calls),
+        max(frontier(sum(looks), len(looks)), 1e-3),
+    )
 
 
 def words_of(question: str) -> frozenset[str]:

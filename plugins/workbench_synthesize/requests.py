@@ -26,14 +26,14 @@ You write training rows for a model that calls tools. Write {count} different re
 two to {most} calls answer together, at least one of them of the tool `{tool}`, each with those calls. No call may need
 what another one returns; a tool may be called several times with different arguments. Say in the request every value
 that the calls need, in everyday words, without naming a tool. One JSON object a line and nothing else:
-{{"question": "...", "calls": [{{"name": "{tool}", "arguments": {{...}}}}, {{"name": "...", "arguments": {{...}}}}]}}""",
+{{"question": "...", "calls": [{{"name": "{tool}", "arguments": {{...}}}}, {{"name": "...", "arguments": {{...}}}}]}}""",  # noqa: E501
     "chain": """\
 You write training rows for a model that calls tools. Write {count} different requests that a user could make and that
 two to {most} calls answer one after the other, each with those calls: first `{first}`, later `{second}`, which needs
 what an earlier call returns. In place of such a value write a reference: {{"$ref": "1"}} is all that the first call
 returned, {{"$ref": "1.items.0.id"}} a part of it. Never guess such a value, and do not say it in the request. Say every
 other value in the request, in everyday words, without naming a tool. One JSON object a line and nothing else:
-{{"question": "...", "calls": [{{"name": "{first}", "arguments": {{...}}}}, {{"name": "{second}", "arguments": {{...}}}}]}}""",
+{{"question": "...", "calls": [{{"name": "{first}", "arguments": {{...}}}}, {{"name": "{second}", "arguments": {{...}}}}]}}""",  # noqa: E501
     "none": """\
 You write training rows for a model that calls tools and must see where no tool helps. Write {count} different requests
 that a user could make, near to what the tool `{tool}` does, and that none of the tools below can answer, neither alone
@@ -44,16 +44,20 @@ _VERDICT = "Answer with one line: `verdict: yes` or `verdict: no`."
 _JUDGE: dict[Kind, str] = {
     "simple": """\
 A user asked a question, and a tool was called. Does this one call do what was asked, with no argument made up and none
-wrong? """ + _VERDICT,
+wrong? """
+    + _VERDICT,
     "parallel": """\
 A user asked a question, and tools were called. Do these calls together do all that was asked and nothing else, with no
-argument made up and none wrong? """ + _VERDICT,
+argument made up and none wrong? """
+    + _VERDICT,
     "chain": """\
 A user asked a question, and tools were called in this order; a value may come from what an earlier call returned. Do
-these calls together do all that was asked and nothing else, with no argument made up and none wrong? """ + _VERDICT,
+these calls together do all that was asked and nothing else, with no argument made up and none wrong? """
+    + _VERDICT,
     "none": """\
-A user asked a question. Can it be answered by calling these tools, one or several of them? """ + _VERDICT,
-}  # fmt: skip
+A user asked a question. Can it be answered by calling these tools, one or several of them? """
+    + _VERDICT,
+}
 #: What the judge says of a row that is kept.
 APPROVED: dict[Kind, str] = {"simple": "yes", "parallel": "yes", "chain": "yes", "none": "no"}
 
@@ -104,11 +108,9 @@ class Requests:
             text += "\nQuestions of the kind that is wanted:\n" + "\n".join(f"- {q}" for q in told)
         like = self.failed.draw(self.rng, kind, name) if self.failed else []
         if like:
-            text += "\nA model failed these, shown with what would have been right. Write others of their kind, a bit different:\n"
+            text += "\nA model failed these, shown with what would have been right. Write others of their kind, a bit different:\n"  # noqa: E501
             text += "\n".join(f"- {row.told}" for row in like)
-        system = _WRITE[kind].format(
-            count=self.spec.each, tool=name, most=self.spec.most, first=first, second=second
-        )  # fmt: skip
+        system = _WRITE[kind].format(count=self.spec.each, tool=name, most=self.spec.most, first=first, second=second)
         messages = [{"role": "system", "content": system}, {"role": "user", "content": text}]
         return Request(self.count, kind, self.apis[name], shown, messages, tuple(row.id for row in like))
 
@@ -120,7 +122,8 @@ class Requests:
         return kind
 
     def _name(self) -> str:
-        """The tool with the fewest rows and requests; with failures, the one that is furthest behind its share of requests.
+        """The tool with the fewest rows and requests; with failures, the one that is furthest behind its share of
+        requests.
 
         Rows alone will not do: a tool whose rows are always refused would take all requests.
         """
@@ -134,8 +137,13 @@ class Requests:
         return self.rng.choice([name for name in self.apis if behind(name) == least])
 
 
-def judged(kind: Kind, question: str, calls: Sequence[Mapping[str, Any]], results: Sequence[Any] | None,
-           shown: Mapping[str, Api]) -> Messages:  # fmt: skip
+def judged(
+    kind: Kind,
+    question: str,
+    calls: Sequence[Mapping[str, Any]],
+    results: Sequence[Any] | None,
+    shown: Mapping[str, Api],
+) -> Messages:
     """What a judge is asked about a row."""
     if kind == "none":
         text = "Tools:\n" + "\n".join(json.dumps(a.as_dict()) for a in shown.values()) + f"\nQuestion: {question}"

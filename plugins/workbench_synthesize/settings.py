@@ -21,8 +21,8 @@ from workbench.spec import (
 )
 from workbench.task import check_lms
 
-#: What calls answer a question: one, several that do not need each other, several of which a later one needs what an earlier
-#: one returned, or none that the tools shown could do.
+#: What calls answer a question: one, several that do not need each other, several of which a later one needs what an
+#: earlier one returned, or none that the tools shown could do.
 Kind = Literal["simple", "parallel", "chain", "none"]
 
 
@@ -33,16 +33,23 @@ class Failures(Strict):
     database: str | None = Field(None, description="its run database; default: that of the command")
     calls: str = Field("calls", description="field of its rows that holds the calls wanted")
     shown: int = Field(2, ge=1, le=10, description="failed rows shown in one request")
-    floor: float = Field(0.1, gt=0, le=1, description="how often a tool is asked about whose rows are all solved, against "
-                         "one whose rows are solved half of the time")  # fmt: skip
+    floor: float = Field(
+        0.1,
+        gt=0,
+        le=1,
+        description="how often a tool is asked about whose rows are all solved, against "
+        "one whose rows are solved half of the time",
+    )
 
 
 class Synthesis(Strict):
     """What rows are wanted, about which tools, and who writes them."""
 
     name: str = Field("synthesis", min_length=1, max_length=100, description="what the rows are about")
-    lm: LMSpec = Field(default_factory=lambda: LMSpec.model_validate({"model": "bundled/nano"}),
-                       description="the language model that writes rows; short: its name alone")  # fmt: skip
+    lm: LMSpec = Field(
+        default_factory=lambda: LMSpec.model_validate({"model": "bundled/nano"}),
+        description="the language model that writes rows; short: its name alone",
+    )
     roles: dict[Literal["proposer", "judge"], LMSpec] = Field(
         default_factory=dict, description="other models for those who write rows and who judge them"
     )
@@ -53,17 +60,25 @@ class Synthesis(Strict):
         default_factory=list,
         description="callables that are run as the check, as far as `policy` allows: python:FILE.py:NAME",
     )
-    policy: PolicySpec | None = Field(None, description="which calls may be made, as in a workflow; callables are run only where "
-                                      "there is one, or by --run-tools")  # fmt: skip
-    questions: list[str] = Field(default_factory=list, description="questions of the kind that is wanted, some of which are "
-                                 "shown in each request")  # fmt: skip
+    policy: PolicySpec | None = Field(
+        None,
+        description="which calls may be made, as in a workflow; callables are run only where "
+        "there is one, or by --run-tools",
+    )
+    questions: list[str] = Field(
+        default_factory=list,
+        description="questions of the kind that is wanted, some of which are shown in each request",
+    )
     judge: bool = Field(False, description="ask the model of the role judge whether the calls do what was asked")
-    kinds: dict[Kind, float] = Field(default_factory=lambda: {"simple": 1.0}, min_length=1,
-                                     description="share of requests for rows of each kind: simple, parallel, chain, none; "
-                                     "short: a list")  # fmt: skip
+    kinds: dict[Kind, float] = Field(
+        default_factory=lambda: {"simple": 1.0},
+        min_length=1,
+        description="share of requests for rows of each kind: simple, parallel, chain, none; short: a list",
+    )
     most: int = Field(3, ge=2, le=10, description="calls of one row of several calls at most")
-    failures: Failures | None = Field(None, description="ask for rows like the train rows that an earlier run failed; short: "
-                                      "the run alone")  # fmt: skip
+    failures: Failures | None = Field(
+        None, description="ask for rows like the train rows that an earlier run failed; short: the run alone"
+    )
     rows: int = Field(100, ge=1, description="rows wanted")
     each: int = Field(5, ge=1, le=50, description="rows asked for in one request")
     shown: int = Field(
@@ -72,12 +87,15 @@ class Synthesis(Strict):
         le=50,
         description="tools shown in one request; the rows are about the first, those of chains about two",
     )
-    similar: float = Field(0.7, gt=0, le=1, description="a question that shares so much of its words with an earlier one is a "
-                           "duplicate")  # fmt: skip
+    similar: float = Field(
+        0.7, gt=0, le=1, description="a question that shares so much of its words with an earlier one is a duplicate"
+    )
     temperature: float = Field(1.0, gt=0, le=2, description="at which rows are drawn")
     max_tokens: int = Field(1000, ge=16, description="tokens of one answer at most")
-    budget: BudgetSpec = Field(default_factory=lambda: BudgetSpec.model_validate({"calls": 500}),
-                               description="hard ceilings for all roles together")  # fmt: skip
+    budget: BudgetSpec = Field(
+        default_factory=lambda: BudgetSpec.model_validate({"calls": 500}),
+        description="hard ceilings for all roles together",
+    )
     concurrency: int = Field(4, ge=1, le=256, description="requests under way at once")
     seed: int = Field(0, description="of which tools and questions are shown")
 
@@ -96,8 +114,10 @@ class Synthesis(Strict):
         if wrong := next((kind for kind, share in value.items() if not 0 < share < math.inf), None):
             raise ValueError(f"the share of {wrong} must be above 0; leave out a kind that is not wanted")
         if "none" in value and not info.data.get("judge"):
-            raise ValueError("rows of the kind none have no call that could be run, so a judge must see them: set judge: true, "
-                             "or leave none out")  # fmt: skip
+            raise ValueError(
+                "rows of the kind none have no call that could be run, so a judge must see them: set judge: true, "
+                "or leave none out"
+            )
         return value
 
     @field_validator("failures", mode="before")

@@ -1,8 +1,8 @@
 """Rows for tool calls: a model writes questions with calls, and only what passes all checks is kept.
 
 Sources: APIGen (Liu et al., arXiv 2406.18518): sampled tools and questions, checks of format, execution and meaning,
-in this order; GOAT (arXiv 2510.12218): from documents of tools alone, with calls that need each other. Departures: a judge
-is asked only on request; rows are drawn for the tool with the fewest so far, so that none is left out.
+in this order; GOAT (arXiv 2510.12218): from documents of tools alone, with calls that need each other. Departures: a
+judge is asked only on request; rows are drawn for the tool with the fewest so far, so that none is left out.
 """
 
 from __future__ import annotations
@@ -54,25 +54,38 @@ class Found:
     spent: dict[str, Any] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
-        return {"status": self.status, "rows": len(self.rows), "requests": self.requests,
-                "kinds": dict(Counter(row["source"]["kind"] for row in self.rows)),
-                "rejected": {reason: self.rejected[reason] for reason in REASONS}, "examples": self.examples,
-                "spent": self.spent}  # fmt: skip
+        return {
+            "status": self.status,
+            "rows": len(self.rows),
+            "requests": self.requests,
+            "kinds": dict(Counter(row["source"]["kind"] for row in self.rows)),
+            "rejected": {reason: self.rejected[reason] for reason in REASONS},
+            "examples": self.examples,
+            "spent": self.spent,
+        }
 
     def reject(self, reason: str, why: str) -> None:
         self.rejected[reason] += 1
         self.examples.setdefault(reason, why[:300])
 
 
-def synthesize(path: Path, *, database: str = "workbench.db", changes: Mapping[str, Any] | None = None,
-               pool: LMPool | None = None, out: Path | None = None, tell: Callable[[Found, int], None] | None = None,
-               run_tools: bool = False) -> Found:  # fmt: skip
+def synthesize(
+    path: Path,
+    *,
+    database: str = "workbench.db",
+    changes: Mapping[str, Any] | None = None,
+    pool: LMPool | None = None,
+    out: Path | None = None,
+    tell: Callable[[Found, int], None] | None = None,
+    run_tools: bool = False,
+) -> Found:
     """Rows for the tools of a file, at most as many as it wants and as the budget pays for.
 
-    changes: settings in place of those of the file (rows, seed, budget; failures: the run alone). The same settings on the same database go on
-    with a synthesis that was killed: what was paid for answers from the journal. out: where rows are written before the
-    synthesis counts as done. tell: is shown what was found after each round of requests, and how many rows are wanted.
-    run_tools: callables may be run, although the file has no policy. Raises SpecError and StoreError.
+    changes: settings in place of those of the file (rows, seed, budget; failures: the run alone). The same settings on
+    the same database go on with a synthesis that was killed: what was paid for answers from the journal. out: where
+    rows are written before the synthesis counts as done. tell: is shown what was found after each round of requests,
+    and how many rows are wanted. run_tools: callables may be run, although the file has no policy. Raises SpecError and
+    StoreError.
     """
     spec, source = load_synthesis(path)
     spec, base = _changed(spec, changes or {}), path.resolve().parent
@@ -81,9 +94,13 @@ def synthesize(path: Path, *, database: str = "workbench.db", changes: Mapping[s
         _check_callables(spec, apis, source)
     _check_chains(spec, apis, source)
     failed = load_failed(spec.failures, base, database, [a.name for a in apis]) if spec.failures else None
-    settings = {"file": str(path.resolve()), "changes": dict(changes or {}),
-                "apis": digest([[a.as_dict(), a.returns] for a in apis]), "failed": failed and failed.digest,
-                **({"run_tools": True} if run_tools else {})}  # fmt: skip
+    settings = {
+        "file": str(path.resolve()),
+        "changes": dict(changes or {}),
+        "apis": digest([[a.as_dict(), a.returns] for a in apis]),
+        "failed": failed and failed.digest,
+        **({"run_tools": True} if run_tools else {}),
+    }
     store = Store(database)
     try:
         run_id, run, earlier = _run_of(store, spec, source.text, dumps(settings))
@@ -120,15 +137,21 @@ def _run_of(store: Store, spec: Synthesis, text: str, settings: str) -> tuple[in
     """(row, name, seconds so far) of the synthesis with these settings that did not end, or of a new one."""
     row = store.row(
         "select id, run, seconds from runs where status = 'synthesizing' and spec = ? and options = ? order by id desc",
-        text, settings,
-    )  # fmt: skip
+        text,
+        settings,
+    )
     if row is not None:
         return row["id"], row["run"], row["seconds"] or 0.0
     run = secrets.token_hex(4)
     cursor = store.execute(
         "insert into runs (run, name, status, started, spec, options, seed) values (?, ?, 'synthesizing', ?, ?, ?, ?)",
-        run, spec.name, now(), text, settings, spec.seed,
-    )  # fmt: skip
+        run,
+        spec.name,
+        now(),
+        text,
+        settings,
+        spec.seed,
+    )
     assert cursor.lastrowid is not None
     return cursor.lastrowid, run, 0.0
 
@@ -138,20 +161,27 @@ def _check_callables(spec: Synthesis, apis: Sequence[Api], source: Source) -> No
     own = [api.name for api in apis if api.tool is not None]
     if own and spec.policy is None:
         raise source.error(
-            ("tools",), f"{', '.join(own)} would be run for real, with arguments that a model wrote",
-            "Say which calls may be made, e.g. policy: {default: deny, rules: [{allow: " + own[0] + "}]}, or give --run-tools to run "
+            ("tools",),
+            f"{', '.join(own)} would be run for real, with arguments that a model wrote",
+            "Say which calls may be made, e.g. policy: {default: deny, rules: [{allow: "
+            + own[0]
+            + "}]}, or give --run-tools to run "
             "them all. To have tools described and not run, put them under apis.",
-        )  # fmt: skip
+        )
 
 
 def _check_chains(spec: Synthesis, apis: Sequence[Api], source: Source) -> None:
-    """Raises SpecError where chains are wanted and a tool cannot be run: only results tell whether calls belong together."""
+    """Raises SpecError where chains are wanted and a tool cannot be run: only results tell whether calls belong
+    together."""
     if "chain" not in spec.kinds:
         return
     if idle := next((api.name for api in apis if not api.runs), None):
-        raise source.error(("kinds",), f"chains are checked by running them, and '{idle}' cannot be run",
-                           f"Write its Python under `source` in {spec.apis}, or name a callable, tools: [python:FILE.py:{idle}], "
-                           "or leave chain out of kinds.")  # fmt: skip
+        raise source.error(
+            ("kinds",),
+            f"chains are checked by running them, and '{idle}' cannot be run",
+            f"Write its Python under `source` in {spec.apis}, or name a callable, tools: [python:FILE.py:{idle}], "
+            "or leave chain out of kinds.",
+        )
     if not any(api.parameters for api in apis):
         raise source.error(
             ("kinds",), "no tool takes an argument, so none can follow another", "Leave chain out of kinds."
@@ -161,8 +191,15 @@ def _check_chains(spec: Synthesis, apis: Sequence[Api], source: Source) -> None:
 class _Course:
     """One synthesis. Requests are sent in rounds and read in their order, so that a replay keeps the same rows."""
 
-    def __init__(self, spec: Synthesis, apis: Sequence[Api], ledger: Ledger, pool: LMPool | None, failed: Failed | None,
-                 tell: Callable[[Found, int], None] | None = None):  # fmt: skip
+    def __init__(
+        self,
+        spec: Synthesis,
+        apis: Sequence[Api],
+        ledger: Ledger,
+        pool: LMPool | None,
+        failed: Failed | None,
+        tell: Callable[[Found, int], None] | None = None,
+    ):
         self.spec, self.apis, self.ledger, self.failed = spec, {a.name: a for a in apis}, ledger, failed
         self.tell = tell or (lambda found, wanted: None)
         self.runtime = Runtime(ledger, spec.lm, spec.roles, pool=pool or LMPool())
@@ -316,18 +353,29 @@ class _Course:
         if draft.kind == "chain":
             self.links.prove(names, draft.calls)
         checks = ["format", *(["execution"] if results is not None else []), *(["judge"] if self.spec.judge else [])]
-        source = {"made_by": self.runtime.lm_spec("proposer").model, "request": request.number, "seed": self.spec.seed,
-                  "kind": draft.kind, "checks": checks}  # fmt: skip
+        source = {
+            "made_by": self.runtime.lm_spec("proposer").model,
+            "request": request.number,
+            "seed": self.spec.seed,
+            "kind": draft.kind,
+            "checks": checks,
+        }
         if self.failed and request.like:
             source["like"] = {"run": self.failed.run, "rows": list(request.like)}
         result = (
             {"result": results[0]} if draft.kind == "simple" and results else {"results": results} if results else {}
         )
-        self.found.rows.append({
-            "id": f"{self.spec.name}-{digest([draft.question, *calls])[:12]}", "question": draft.question, "calls": calls,
-            **({"template": draft.calls} if draft.kind == "chain" else {}),
-            "tools": [a.as_dict() for a in sorted(request.shown, key=lambda a: a.name)], **result, "source": source,
-        })  # fmt: skip
+        self.found.rows.append(
+            {
+                "id": f"{self.spec.name}-{digest([draft.question, *calls])[:12]}",
+                "question": draft.question,
+                "calls": calls,
+                **({"template": draft.calls} if draft.kind == "chain" else {}),
+                "tools": [a.as_dict() for a in sorted(request.shown, key=lambda a: a.name)],
+                **result,
+                "source": source,
+            }
+        )
 
 
 def write_rows(rows: Sequence[Mapping[str, Any]], out: Path) -> None:

@@ -1,5 +1,5 @@
-"""Teams: several members answer the same question and talk (`dylan`, `selforg`), compete (`contest`), or are built for a
-step (`captain`); the optimizer `team` keeps those who count."""
+"""Teams: several members answer the same question and talk (`dylan`, `selforg`), compete (`contest`), or are built for
+a step (`captain`); the optimizer `team` keeps those who count."""
 
 from workbench import hookimpl
 

@@ -1,10 +1,10 @@
 """`captain`: a captain plans, has a team built for a step of the task, lets it talk, reads its report, and answers.
 
 Source: Captain Agent (Song et al., arXiv 2405.19425). A team is found in a library by retrieval, one call maps roles to
-experts, and a role for which there is none gets an expert written for it; the team talks in turns; a reviewer sums up and
-may ask for a second look. Departures: every loop has a cap, the one over unreadable mappings, too; members speak in turn
-rather than as a manager picks them, which saves a call a turn; experts are found by words; an expert's description may
-contain colons; and what is found or written for one example is never kept for another.
+experts, and a role for which there is none gets an expert written for it; the team talks in turns; a reviewer sums up
+and may ask for a second look. Departures: every loop has a cap, the one over unreadable mappings, too; members speak in
+turn rather than as a manager picks them, which saves a call a turn; experts are found by words; an expert's description
+may contain colons; and what is found or written for one example is never kept for another.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ call: {{"tool": "seek_experts", "arguments": {{"group": NAME, "roles": [ROLE, ..
 Ask for at most {size} roles, one of them a checker. You will be told their report. A group that you name again has the same
 experts. Where a report contradicts itself or an earlier one, have the same group check it. When you know the answer, give it
 in this form:
-{form}"""
+{form}"""  # noqa: E501
 _MAP = """\
 Roles are needed for a task. For each role, choose an expert from the candidates, or null where none fits. Answer with one
-JSON object and nothing else: {"ROLE": "EXPERT" or null, ...}"""
+JSON object and nothing else: {"ROLE": "EXPERT" or null, ...}"""  # noqa: E501
 _WRITE = (
     "Write an expert for a role in a team. Answer with one JSON object and nothing else: "
     '{"name": one_word, "description": one line, "instructions": what to tell the expert}'
@@ -106,8 +106,7 @@ class Captain(SignatureNode):
 
     Config = CaptainConfig
     primary = "signature"
-    learnable = {"instructions": "text", "library": "library", "turns": "int", "talk": "int", "size": "int",
-                 "lm": "lm"}  # fmt: skip
+    learnable = {"instructions": "text", "library": "library", "turns": "int", "talk": "int", "size": "int", "lm": "lm"}
     config: CaptainConfig
 
     def __init__(self, name: str, config: Any, base: Any):
@@ -117,15 +116,19 @@ class Captain(SignatureNode):
         for expert, entry in config.library.items():
             for tool in entry.tools:
                 if tool not in self.tools:
-                    raise SpecError(f"there is no tool '{tool}'", hint=suggest(tool, list(self.tools)),
-                                    path=("library", expert, "tools"))  # fmt: skip
+                    raise SpecError(
+                        f"there is no tool '{tool}'",
+                        hint=suggest(tool, list(self.tools)),
+                        path=("library", expert, "tools"),
+                    )
 
     def called(self) -> Collection[str]:
         return self.tools
 
     @property
     def max_calls(self) -> int:
-        """Each turn of the captain may build a team (mapping twice, each role written) and let it talk, then a review."""
+        """Each turn of the captain may build a team (mapping twice, each role written) and let it talk, then a
+        review."""
         c = self.config
         return c.turns + (c.turns - 1) * (2 + c.size + c.talk + 1)
 
@@ -137,8 +140,10 @@ class Captain(SignatureNode):
         form = "\n".join(f"{f.name}: ..." for f in self.signature.outputs)
         head = plain.system_text(self.signature, self.config.instructions, {}, True)
         task = "\n".join(f"{n}: {plain.as_text(inputs[n])}" for n in self.inputs)
-        messages = [{"role": "system", "content": f"{head}\n{_CAPTAIN.format(size=self.config.size, form=form)}"},
-                    {"role": "user", "content": task}]  # fmt: skip
+        messages = [
+            {"role": "system", "content": f"{head}\n{_CAPTAIN.format(size=self.config.size, form=form)}"},
+            {"role": "user", "content": task},
+        ]
         groups: dict[str, Group] = {}
         ctx.span.agent = self.name
         corrected = False
@@ -168,8 +173,10 @@ class Captain(SignatureNode):
 
     def _note(self, groups: Mapping[str, Group], ctx: Context) -> None:
         used = {name for group in groups.values() for name in group.experts if name in self.config.library}
-        ctx.note(groups={name: list(g.experts) for name, g in groups.items()},
-                 importance={name: float(name in used) for name in self.config.library})  # fmt: skip
+        ctx.note(
+            groups={name: list(g.experts) for name, g in groups.items()},
+            importance={name: float(name in used) for name in self.config.library},
+        )
 
     async def _ask(
         self, messages: Sequence[Mapping[str, Any]], ctx: Context, max_tokens: int | None = None
@@ -201,8 +208,9 @@ class Captain(SignatureNode):
             return f"error: the group {name} has checked its result already: answer, or ask another group"
         group.checked = again
         said = await self._talk(group, task, ctx)
-        review = await self._ask([{"role": "system", "content": _REVIEW},
-                                  {"role": "user", "content": f"The task: {task}\n\n{said}"}], ctx)  # fmt: skip
+        review = await self._ask(
+            [{"role": "system", "content": _REVIEW}, {"role": "user", "content": f"The task: {task}\n\n{said}"}], ctx
+        )
         doubt = re.search(r"(?im)^\s*check:\s*yes\b", review.text) and not again
         advice = f"\nHave the group {name} check this once more before you answer." if doubt else ""
         return f"report of {name} ({', '.join(group.experts)}):\n{review.text.strip()}{advice}"
@@ -239,14 +247,18 @@ class Captain(SignatureNode):
             found = _object(response.text)
             if found is not None and set(near) <= set(found):
                 return {r: found[r] if found[r] in list(self.config.library) else None for r in near}
-            messages += [{"role": "assistant", "content": response.text},
-                         {"role": "user", "content": f"That is no JSON object with the keys {', '.join(near)}."}]  # fmt: skip
+            messages += [
+                {"role": "assistant", "content": response.text},
+                {"role": "user", "content": f"That is no JSON object with the keys {', '.join(near)}."},
+            ]
         ctx.note(unreadable_mapping=response.text[:200])
         return {role: names[0] if names else None for role, names in near.items()}
 
     async def _written(self, role: str, task: str, ctx: Context) -> tuple[str, Expert]:
-        response = await self._ask([{"role": "system", "content": _WRITE},
-                                    {"role": "user", "content": f"The role: {role}\nThe task: {task}"}], ctx)  # fmt: skip
+        response = await self._ask(
+            [{"role": "system", "content": _WRITE}, {"role": "user", "content": f"The role: {role}\nThe task: {task}"}],
+            ctx,
+        )
         found = _object(response.text) or {}
         name = re.sub(r"\W+", "_", str(found.get("name") or role)).strip("_")[:40] or "expert"
         told = str(found.get("instructions") or f"You are the {role}.")
@@ -275,8 +287,9 @@ class Captain(SignatureNode):
             system = _TALK.format(name=name, others=others, instructions=expert.instructions or expert.description)
             if tools:
                 system += _TOOLS.format(tools="\n".join(map(described, tools.values())))
-            response = await self._ask([{"role": "system", "content": system},
-                                        {"role": "user", "content": "\n".join(lines)}], ctx)  # fmt: skip
+            response = await self._ask(
+                [{"role": "system", "content": system}, {"role": "user", "content": "\n".join(lines)}], ctx
+            )
             lines.append(f"{name}: {response.text.strip()}")
             reading = read_calls(response, tools.values())
             if reading.fault:

@@ -1,8 +1,9 @@
-"""`dylan`: members answer in rounds and hear each other; a ranker sends the weaker ones home; each one's importance is told.
+"""`dylan`: members answer in rounds and hear each other; a ranker sends the weaker ones home; each one's importance is
+told.
 
-Source: DyLAN (Liu et al., arXiv 2310.02170). Departures: members keep their order and are known by name, where the original
-compares shuffled positions with the survivors' numbers; without `rate` an answer credits the earlier ones that equal it,
-which takes no call; a ranker's answer that cannot be read keeps those whose answers have most votes.
+Source: DyLAN (Liu et al., arXiv 2310.02170). Departures: members keep their order and are known by name, where the
+original compares shuffled positions with the survivors' numbers; without `rate` an answer credits the earlier ones that
+equal it, which takes no call; a ranker's answer that cannot be read keeps those whose answers have most votes.
 """
 
 from __future__ import annotations
@@ -95,12 +96,21 @@ class Dylan(TeamNode):
         if len(chosen) < keep:
             ctx.note(unreadable=said[:200])
             votes = Counter(self.ballot(a) for a in layer.values())
-            chosen += sorted((i for i in range(len(names)) if i not in chosen),
-                             key=lambda i: (-votes[self.ballot(layer[names[i]])], i))  # fmt: skip
+            chosen += sorted(
+                (i for i in range(len(names)) if i not in chosen),
+                key=lambda i: (-votes[self.ballot(layer[names[i]])], i),
+            )
         return [names[i] for i in sorted(chosen[:keep])]
 
-    async def _shares(self, member: str, answer: Answer, before: Mapping[str, Answer], inputs: Mapping[str, Any],
-                      ctx: Context, number: int) -> dict[str, float]:  # fmt: skip
+    async def _shares(
+        self,
+        member: str,
+        answer: Answer,
+        before: Mapping[str, Answer],
+        inputs: Mapping[str, Any],
+        ctx: Context,
+        number: int,
+    ) -> dict[str, float]:
         """How much a member owes to each earlier answer; adds up to 1."""
         if self.config.rate:
             own = f"{self.config.members[member]}\n{_RATE}\nYour own answer is: {self.shown(answer)}"
@@ -113,8 +123,16 @@ class Dylan(TeamNode):
         total = math.fsum(rated.values())
         return {m: r / total if total else 1 / len(rated) for m, r in rated.items()}
 
-    async def _asked(self, instructions: str, inputs: Mapping[str, Any], answers: Sequence[str], ctx: Context,
-                     max_tokens: int, role: str = "judge", replica: int = 0) -> str:  # fmt: skip
+    async def _asked(
+        self,
+        instructions: str,
+        inputs: Mapping[str, Any],
+        answers: Sequence[str],
+        ctx: Context,
+        max_tokens: int,
+        role: str = "judge",
+        replica: int = 0,
+    ) -> str:
         task = "\n".join(f"{n}: {inputs[n]}" for n in self.inputs)
         listed = "\n".join(f"{i + 1}. {text}" for i, text in enumerate(answers))
         messages = [{"role": "system", "content": instructions}, {"role": "user", "content": f"{task}\n\n{listed}"}]
@@ -127,12 +145,14 @@ class Dylan(TeamNode):
         return response.text
 
 
-def importance(layers: Sequence[Mapping[str, Any]], weights: Sequence[Mapping[str, Mapping[str, float]]],
-               right: set[str]) -> dict[str, float]:  # fmt: skip
+def importance(
+    layers: Sequence[Mapping[str, Any]], weights: Sequence[Mapping[str, Mapping[str, float]]], right: set[str]
+) -> dict[str, float]:
     """Each member's importance: the mean over layers of what it had in each, where every layer adds up to 1.
 
-    layers: who answered in each round. weights: for each round after the first, member -> earlier member -> share of what
-    it owes. right: who holds the final answer in the last round; they share its credit equally. (DyLAN, section 3.3.)
+    layers: who answered in each round. weights: for each round after the first, member -> earlier member -> share of
+    what it owes. right: who holds the final answer in the last round; they share its credit equally. (DyLAN, section
+    3.3.)
     """
     credit = {m: 1 / len(right) if m in right else 0.0 for m in layers[-1]}
     total = dict(credit)

@@ -72,8 +72,11 @@ class TeamNode(NodeKind):
         tree = child_tree(self.config.of, ("of",))
         signature = getattr(self.of, "signature", None)
         if not isinstance(signature, Signature) or not hasattr(self.of.config, "instructions"):
-            raise SpecError(f"a team cannot give roles to '{tree['kind']}'",
-                            hint="It takes nodes with a signature and instructions: predict, agent.", path=("of",))  # fmt: skip
+            raise SpecError(
+                f"a team cannot give roles to '{tree['kind']}'",
+                hint="It takes nodes with a signature and instructions: predict, agent.",
+                path=("of",),
+            )
         told = str(tree.get("instructions") or plain.default_instructions(signature))
         changed: dict[str, Any] = {**tree, "instructions": f"{self.config.members[member]}\n{told}".strip()}
         if hearing:

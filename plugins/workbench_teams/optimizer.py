@@ -1,9 +1,9 @@
 """The optimizer `team`: measure what each member is worth on train, and keep those who count.
 
-Source: team optimization of DyLAN (arXiv 2310.02170, section 3.4): importance scores are averaged over training rows and
-the best k members go on. Departures: every k is tried, the budget allowing, and val decides, where the original fixes k;
-and it serves any node that tells `importance` in its trace, or the `answers` of its members, which are scored by the
-metric.
+Source: team optimization of DyLAN (arXiv 2310.02170, section 3.4): importance scores are averaged over training rows
+and the best k members go on. Departures: every k is tried, the budget allowing, and val decides, where the original
+fixes k; and it serves any node that tells `importance` in its trace, or the `answers` of its members, which are scored
+by the metric.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class Team(Optimizer):
         return study.best
 
     async def _worth(self, study: Study, place: str, seen: Evaluation) -> dict[str, float]:
-        """Each member's mean importance over the rows; in a contest the mean score of its answers. A row on which it said
-        nothing counts 0."""
+        """Each member's mean importance over the rows; in a contest the mean score of its answers. A row on which it
+        said nothing counts 0."""
         node: Any = node_at(study.workflow, f"{place}.members")
         members = getattr(node, "active", None) or tuple(getattr(node.config, "library", ()))
         total, rows = dict.fromkeys(members, 0.0), 0
@@ -93,8 +93,11 @@ class Team(Optimizer):
             library = setting(workflow, f"{place}.library") or {}
             written = workflow.get(f"{place}.library", {})
             kept = {name: written[name] for name in library if worth.get(name)}
-            return [Patch({f"{place}.library": kept}, note=f"kept the experts in use: {', '.join(kept)}")] if (
-                0 < len(kept) < len(library)) else []  # fmt: skip
+            return (
+                [Patch({f"{place}.library": kept}, note=f"kept the experts in use: {', '.join(kept)}")]
+                if (0 < len(kept) < len(library))
+                else []
+            )
         patches = []
         if "standing" in names:
             standing = {m: round(worth[m], 6) for m in order}

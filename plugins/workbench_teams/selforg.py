@@ -1,9 +1,10 @@
 """`selforg`: members answer alone, then those whose answers stand for the group are heard by those near to them.
 
-Source: SelfOrg (arXiv 2510.00685): contributions are approximate Shapley values of the similarity to the group; edges go
-from higher to lower contribution between similar answers, so that the graph has no cycle; answers are propagated in its
-order and the graph is rebuilt each round; no judge, no training. Departure: similarity is that of words (TF-IDF cosine)
-rather than of embeddings. Threshold, neighbours and rounds are not given in what could be read of the paper: ours.
+Source: SelfOrg (arXiv 2510.00685): contributions are approximate Shapley values of the similarity to the group; edges
+go from higher to lower contribution between similar answers, so that the graph has no cycle; answers are propagated in
+its order and the graph is rebuilt each round; no judge, no training. Departure: similarity is that of words (TF-IDF
+cosine) rather than of embeddings. Threshold, neighbours and rounds are not given in what could be read of the paper:
+ours.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ class SelfOrgConfig(TeamConfig):
 
 
 class SelfOrg(TeamNode):
-    """Members answer, then hear those near to them that stand for the group; the answer of most weight counts (SelfOrg)."""
+    """Members answer, then hear those near to them that stand for the group; the answer of most weight counts
+    (SelfOrg)."""
 
     Config = SelfOrgConfig
     primary = "of"
@@ -143,8 +145,8 @@ def shapley(vectors: Sequence[Vector]) -> list[float]:
 def edges(
     vectors: Sequence[Vector], values: Sequence[float], texts: Sequence[str], neighbours: int, threshold: float
 ) -> list[list[int]]:
-    """For each answer the ones that it hears: of higher contribution (of equal ones, the text that sorts first), similar
-    enough, the most similar first. Such a graph has no cycle, whatever the numbers."""
+    """For each answer the ones that it hears: of higher contribution (of equal ones, the text that sorts first),
+    similar enough, the most similar first. Such a graph has no cycle, whatever the numbers."""
     rank = sorted(range(len(values)), key=lambda i: (-round(values[i], 9), texts[i], i))
     place = {i: p for p, i in enumerate(rank)}
     heard = []

@@ -1,4 +1,5 @@
-"""Answers proposal requests (`workbench.kit.proposer`) with instructions put together from templates. No model is involved.
+"""Answers proposal requests (`workbench.kit.proposer`) with instructions put together from templates. No model is
+involved.
 
 For task models that cannot write an instruction, and as the control of those that can: whatever a proposer adds must
 show against this one.
@@ -70,8 +71,11 @@ def _instruction(request: str, draw: random.Random) -> str:
         return " ".join(old)
     found = re.search(r"reads (.*?) and gives (.*?)( \(one of|\.\n|\.$)", request, re.MULTILINE)
     inputs, outputs = (f"the {found[1]}", f"the {found[2]}") if found else ("the input", "the answer")
-    parts = [draw.choice(OPENINGS), draw.choice(TASKS).format(inputs=inputs, outputs=outputs),
-             *draw.sample(RULES, draw.randrange(3))]  # fmt: skip
+    parts = [
+        draw.choice(OPENINGS),
+        draw.choice(TASKS).format(inputs=inputs, outputs=outputs),
+        *draw.sample(RULES, draw.randrange(3)),
+    ]
     return " ".join(p for p in parts if p)
 
 

@@ -38,11 +38,14 @@ def layers_of(workflow: Workflow, *, tools: bool = True, structure: bool = True)
     nodes = enabled(workflow)
     order = networkx.lexicographical_topological_sort(workflow.graph, key=list(nodes).index)
     return {
-        name: Layer(nodes[name], inside(name, "text"),
-                    [a for a in inside(name, "functions") if workflow.get(a, [])] if tools else [],
-                    structure and bool(workflow.nodes[name].get("optional")) and len(nodes) > 1)
+        name: Layer(
+            nodes[name],
+            inside(name, "text"),
+            [a for a in inside(name, "functions") if workflow.get(a, [])] if tools else [],
+            structure and bool(workflow.nodes[name].get("optional")) and len(nodes) > 1,
+        )
         for name in reversed(list(order))
-    }  # fmt: skip
+    }
 
 
 def switched_off(workflow: Workflow) -> dict[str, NodeKind]:
@@ -133,9 +136,13 @@ class Backward:
         texts = {a[start:]: text_at(self.workflow, a) for a in layer.prompts}
         functions: list[Any] = [f for a in layer.functions for f in self.workflow.get(a)]
         request = prompts.gradient(
-            layer.node, prompts.settings_of(texts, functions), show_results(seen, self.shown), blame,
-            asks_inputs=above, optional=layer.optional,
-        )  # fmt: skip
+            layer.node,
+            prompts.settings_of(texts, functions),
+            show_results(seen, self.shown),
+            blame,
+            asks_inputs=above,
+            optional=layer.optional,
+        )
         text = await self.proposer.ask(request, self.replica)
         return prompts.read_gradient(text, asks_inputs=above) if text is not None else Gradient()
 

@@ -1,8 +1,9 @@
 """Learning a workflow's prompts by gradients in words.
 
-Sources: symbolic learning (Zhou et al., arXiv 2406.18532: loss, gradients and optimizers in words; the rule of roll-back is
-that of its implementation) and agentic neural networks (arXiv 2506.09046: gradients layer by layer). Departures, with
-reasons in the README: one loss for a batch; edits of the structure only on request; val decides at the end.
+Sources: symbolic learning (Zhou et al., arXiv 2406.18532: loss, gradients and optimizers in words; the rule of
+roll-back is that of its implementation) and agentic neural networks (arXiv 2506.09046: gradients layer by layer).
+Departures, with reasons in the README: one loss for a batch; edits of the structure only on request; val decides at the
+end.
 """
 
 from __future__ import annotations
@@ -39,10 +40,14 @@ class TextGrad(Optimizer):
     patience: int = Field(5, ge=1, le=100, description="end after so many steps in a row that changed nothing for good")
     tools: bool = Field(True, description="rewrite the descriptions of agents' `functions`, too")
     structure: bool = Field(True, description="switch optional nodes on and off, too")
-    edits: list[str] = Field(default_factory=list, description="names of the edits of the structure that the proposer may "
-                             "choose from, e.g. insert, remove, refine; none: the graph stays as it is")  # fmt: skip
-    finalists: int | None = Field(None, ge=1, le=50, description="solutions to try on val; default: what a quarter of "
-                                  "the budget pays for, 1 to 4")  # fmt: skip
+    edits: list[str] = Field(
+        default_factory=list,
+        description="names of the edits of the structure that the proposer may "
+        "choose from, e.g. insert, remove, refine; none: the graph stays as it is",
+    )
+    finalists: int | None = Field(
+        None, ge=1, le=50, description="solutions to try on val; default: what a quarter of the budget pays for, 1 to 4"
+    )
     shown: int = Field(4000, ge=500, description="characters of examples in a prompt")
     temperature: float = Field(0.8, ge=0, le=2, description="of the proposer")
 
@@ -112,9 +117,15 @@ class _Descent:
             return current
         settings = self.settings
         backward = Backward(
-            current, failed[: settings.wrong], self.proposer, step, frozenset(self.study.targets), settings.tools,
-            settings.structure, settings.shown,
-        )  # fmt: skip
+            current,
+            failed[: settings.wrong],
+            self.proposer,
+            step,
+            frozenset(self.study.targets),
+            settings.tools,
+            settings.structure,
+            settings.shown,
+        )
         loss = await backward.loss()
         if not loss:
             return current
@@ -155,7 +166,8 @@ class _Descent:
     async def restructured(
         self, backward: Backward, loss: str, gradients: dict[str, Gradient], now: Evaluation
     ) -> Workflow:
-        """With at most one optional node switched: only if that pays on the same batch. Off also if it costs nothing."""
+        """With at most one optional node switched: only if that pays on the same batch. Off also if it costs
+        nothing."""
         current = backward.workflow
         switch = {n: False for n, g in gradients.items() if g.removes and backward.layers[n].optional}
         on = prompts.enabled_by(loss, list(switched_off(current)))

@@ -62,10 +62,16 @@ class Gradient:
 
 
 def gradient(
-    node: NodeKind, settings: Mapping[str, str], evidence: str, blame: Sequence[str], *, asks_inputs: bool,
+    node: NodeKind,
+    settings: Mapping[str, str],
+    evidence: str,
+    blame: Sequence[str],
+    *,
+    asks_inputs: bool,
     optional: bool,
-) -> list[dict[str, str]]:  # fmt: skip
-    """Asks for a node's share in the loss. settings: its prompts and tools. blame: what those say who read its output."""
+) -> list[dict[str, str]]:
+    """Asks for a node's share in the loss. settings: its prompts and tools. blame: what those say who read its
+    output."""
     parts = [
         "A workflow failed on some examples. Find out what one of its steps has to do with it.",
         describe(node),
@@ -97,14 +103,22 @@ def read_gradient(text: str, *, asks_inputs: bool) -> Gradient:
 def tools(node: NodeKind, functions: Sequence[Mapping[str, Any]], evidence: str, advice: str) -> list[dict[str, str]]:
     """Asks for better descriptions of an agent's functions."""
     listed = "\n".join(f"{f['name']}: {f.get('description', '')}" for f in functions)
-    return [{"role": "user", "content": "\n\n".join([
-        "An agent chooses its tools by their descriptions. Improve these where that would help.",
-        describe(node),
-        f"The tools:\n{listed}",
-        f"How it did:\n{evidence}",
-        f"Advice:\n{advice}",
-        "Answer with a line `NAME: description` for each tool that needs another description, or with `none`.",
-    ])}]  # fmt: skip
+    return [
+        {
+            "role": "user",
+            "content": "\n\n".join(
+                [
+                    "An agent chooses its tools by their descriptions. Improve these where that would help.",
+                    describe(node),
+                    f"The tools:\n{listed}",
+                    f"How it did:\n{evidence}",
+                    f"Advice:\n{advice}",
+                    "Answer with a line `NAME: description` for each tool that needs another description, or with "
+                    "`none`.",
+                ]
+            ),
+        }
+    ]
 
 
 def read_tools(text: str, functions: Sequence[Mapping[str, Any]]) -> dict[int, str]:

@@ -1,9 +1,9 @@
 """Aligns an agent with its tools: plainer descriptions, and wrappers that show less and clearer results.
 
 Sources: ALIGN (arXiv 2505.21055): a model writes wrappers around an environment's interface, from failed trajectories,
-and they are checked before they are kept; AgentOccam (arXiv 2410.13825): simpler actions and observations alone are worth
-much. Departures: a wrapper runs in the sandbox and sees results alone, never the label; it must work on every result
-seen before it costs a call of the task; and what does not help on val is not kept.
+and they are checked before they are kept; AgentOccam (arXiv 2410.13825): simpler actions and observations alone are
+worth much. Departures: a wrapper runs in the sandbox and sees results alone, never the label; it must work on every
+result seen before it costs a call of the task; and what does not help on val is not kept.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ A language model uses a tool, and does not use it well. You may write two things
 - "description": what the model is told of the tool, in one line: what it does, when to use it, what to pass.
 - "wrapper": Python that defines wrap(result, arguments) and returns what the model is to see in place of the tool's result:
   what matters, short and clear. A failed call has the result {"error": text}: say what to do instead. Only the standard library; no files, no network.
-Answer with one JSON object and nothing else: {"description": text or null, "wrapper": text or null}"""
+Answer with one JSON object and nothing else: {"description": text or null, "wrapper": text or null}"""  # noqa: E501
 
 
 def _places(workflow: Workflow) -> list[str]:
@@ -96,9 +96,16 @@ class Align(Optimizer):
         return list(found.values())
 
     async def _proposed(
-        self, study: Study, ask: Proposer, best: Workflow, place: str, tool: Tool, seen: Sequence[dict[str, Any]],
-        before: Evaluation, replica: int,
-    ) -> Workflow | None:  # fmt: skip
+        self,
+        study: Study,
+        ask: Proposer,
+        best: Workflow,
+        place: str,
+        tool: Tool,
+        seen: Sequence[dict[str, Any]],
+        before: Evaluation,
+        replica: int,
+    ) -> Workflow | None:
         """A candidate whose wrapper works on all results seen, or None."""
         messages = [
             {"role": "system", "content": _TASK},
@@ -115,8 +122,9 @@ class Align(Optimizer):
                 changed = {"descriptions": "description", "wrappers": "wrapper"}
                 patch = {
                     f"{place}.{key}": {**(setting(best, f"{place}.{key}") or {}), tool.name: values[name]}
-                    for key, name in changed.items() if values.get(name)
-                }  # fmt: skip
+                    for key, name in changed.items()
+                    if values.get(name)
+                }
                 return best.patched(Patch(patch, note=f"{tool.name}: {' and '.join(k for k in values if values[k])}"))
             except (SpecError, ValueError) as error:
                 messages += [

@@ -6,7 +6,6 @@ action is told to the model and costs a step, and where the server takes tool de
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -30,6 +29,7 @@ from workbench.kit.tools import (
 from workbench.lm import Response
 from workbench.runtime import Context
 from workbench.workflow import EXCHANGE, NodeConfig, SignatureNode, Span, parse_signature
+from workbench_tools.exchange import check_exchange, replayed, said_as_message
 from workbench_tools.toolset import (
     LAZY,
     REGISTER,
@@ -51,7 +51,8 @@ Tools:
 {tools}"""
 
 _QUERIES = (
-    "You look for tools that help with a task. Write {count} short search queries for descriptions of such tools, one a "
+    "You look for tools that help with a task. Write {count} short search queries for descriptions of such tools, "
+    "one a "
     "line: what a tool would have to do, without the details of this task."
 )
 
@@ -94,21 +95,36 @@ class AgentConfig(NodeConfig):
     tools: list[str] = Field(default_factory=list, description="python:module.function or mcp:COMMAND ARGS#name")
     functions: list[Forged] = Field(default_factory=list, description="tools written as source, run in the sandbox")
     instructions: str = Field("", description="what to do, in words")
-    demos: list[dict[str, Any]] = Field(default_factory=list, description="worked examples: inputs and outputs, and under "
-                                        "_exchange the messages between them")  # fmt: skip
-    register_: Literal["all", "lazy"] = Field("all", alias="register", description="lazy: only names of tools are shown, "
-                                              "and the model registers those that it needs")  # fmt: skip
-    nearest: int = Field(0, ge=0, le=1000, description="show only so many tools, those nearest to the input; with "
-                         "register: lazy the others by name; 0: no selection")  # fmt: skip
+    demos: list[dict[str, Any]] = Field(
+        default_factory=list,
+        description="worked examples: inputs and outputs, and under _exchange the messages between them",
+    )
+    register_: Literal["all", "lazy"] = Field(
+        "all",
+        alias="register",
+        description="lazy: only names of tools are shown, and the model registers those that it needs",
+    )
+    nearest: int = Field(
+        0,
+        ge=0,
+        le=1000,
+        description="show only so many tools, those nearest to the input; with "
+        "register: lazy the others by name; 0: no selection",
+    )
     queries: int = Field(
         0, ge=0, le=8, description="search queries for `nearest` that the model writes first, in a call"
     )
-    asked: dict[str, list[str]] = Field(default_factory=dict, description="questions that a tool answers, by its name, by "
-                                        "which `nearest` finds it")  # fmt: skip
-    descriptions: dict[str, str] = Field(default_factory=dict, description="what the model is told of a tool, in place of "
-                                         "the tool's own description")  # fmt: skip
-    wrappers: dict[str, str] = Field(default_factory=dict, description="by tool: Python that defines wrap(result, arguments), "
-                                     "run in the sandbox; the model sees what it returns")  # fmt: skip
+    asked: dict[str, list[str]] = Field(
+        default_factory=dict, description="questions that a tool answers, by its name, by which `nearest` finds it"
+    )
+    descriptions: dict[str, str] = Field(
+        default_factory=dict, description="what the model is told of a tool, in place of the tool's own description"
+    )
+    wrappers: dict[str, str] = Field(
+        default_factory=dict,
+        description="by tool: Python that defines wrap(result, arguments), "
+        "run in the sandbox; the model sees what it returns",
+    )
     user: UserConfig | None = Field(None, description="a simulated user, with whom the agent may talk")
     max_steps: int = Field(6, ge=1, le=100, description="answers of the model at most, tool calls included")
     native: bool = Field(False, description="pass tool definitions to the server instead of describing them in words")
@@ -122,9 +138,19 @@ class Agent(SignatureNode):
 
     Config = AgentConfig
     primary = "signature"
-    learnable = {"instructions": "text", "demos": "demos", "max_steps": "int", "tools": "tools",
-                 "functions": "functions", "lm": "lm", "descriptions": "descriptions",
-                 "wrappers": "wrappers", "register": "choice", "nearest": "int", "queries": "int"}  # fmt: skip
+    learnable = {
+        "instructions": "text",
+        "demos": "demos",
+        "max_steps": "int",
+        "tools": "tools",
+        "functions": "functions",
+        "lm": "lm",
+        "descriptions": "descriptions",
+        "wrappers": "wrappers",
+        "register": "choice",
+        "nearest": "int",
+        "queries": "int",
+    }
     config: AgentConfig
 
     def __init__(self, name: str, config: Any, base: Any):
@@ -139,8 +165,9 @@ class Agent(SignatureNode):
         if config.register_ == "lazy" and REGISTER in self.tools:
             raise SpecError("with register: lazy no tool may be named 'register'", path=("tools",))
         if config.user and "say" in self.outputs:
-            raise SpecError("with `user` no output may be named 'say'", hint="That is how the agent speaks.",
-                            path=("agent",))  # fmt: skip
+            raise SpecError(
+                "with `user` no output may be named 'say'", hint="That is how the agent speaks.", path=("agent",)
+            )
         if config.queries and not config.nearest:
             raise SpecError(
                 "queries find the nearest tools: say how many", hint="Write e.g. nearest: 5.", path=("queries",)
@@ -156,7 +183,7 @@ class Agent(SignatureNode):
         for tool, source in config.wrappers.items():
             check_wrapper(source, ("wrappers", tool))
         for i, demo in enumerate(config.demos):
-            _check_exchange(demo.get(EXCHANGE, []), ("demos", i, EXCHANGE))
+            check_exchange(demo.get(EXCHANGE, []), ("demos", i, EXCHANGE))
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -196,7 +223,8 @@ class Agent(SignatureNode):
         if lazy < full:
             return [f"'{self.name}': with {len(tools)} tools, registering sends about {1 - lazy / full:.0%} less."]
         return [
-            f"'{self.name}': with {len(tools)} tools, register: lazy sends about {lazy / full - 1:.0%} more than showing "
+            f"'{self.name}': with {len(tools)} tools, register: lazy sends about {lazy / full - 1:.0%} more than "
+            "showing "
             f"all; it pays from about {crossover(tools, fixed)} such tools on."
         ]
 
@@ -240,7 +268,7 @@ class Agent(SignatureNode):
         messages: list[dict[str, Any]] = [{"role": "system", "content": self.system(shown)}]
         for demo in self.config.demos:
             messages.append({"role": "user", "content": self._question(demo)})
-            messages += [_replayed(message, self.config.native) for message in demo.get(EXCHANGE, ())]
+            messages += [replayed(message, self.config.native) for message in demo.get(EXCHANGE, ())]
             messages.append({"role": "assistant", "content": self._answer(demo)})
         messages.append({"role": "user", "content": self._question(inputs)})
         user = SimulatedUser(self.config.user, inputs, self._question(inputs)) if self.config.user else None
@@ -254,25 +282,25 @@ class Agent(SignatureNode):
             if user and not calls and (said := said_to_user(response.text, self.outputs)):
                 text, over = await user.replies(said, ctx)
                 text += "\n(The user has ended the conversation. Give the answer.)" if over else ""
-                messages += [_said(response), {"role": "user", "content": text.strip()}]
+                messages += [said_as_message(response), {"role": "user", "content": text.strip()}]
                 continue
             if reading.fault:
                 told = unreadable_call(ctx, response, reading, self.readable)
                 # What may be an answer after all is accepted as one the second time.
                 if reading.certain or not corrected:
                     corrected = True
-                    messages += [_said(response), {"role": "user", "content": told}]
+                    messages += [said_as_message(response), {"role": "user", "content": told}]
                     continue
             if not calls:
                 try:
                     return plain.parse(self.signature, response.text, response.finish == "length")[0]
                 except NodeError as error:
                     messages += [
-                        _said(response),
+                        said_as_message(response),
                         {"role": "user", "content": f"{error}. Give the answer in the form asked for."},
                     ]
                     continue
-            messages.append(_said(response))
+            messages.append(said_as_message(response))
             messages += [await self._result(call, shown, ctx) for call in calls]
         raise NodeError("steps", f"no answer within {self.config.max_steps} steps")
 
@@ -285,9 +313,14 @@ class Agent(SignatureNode):
         texts = [self._question(inputs)]
         if c.queries:
             response = await ctx.complete(
-                [{"role": "system", "content": _QUERIES.format(count=c.queries)}, {"role": "user", "content": texts[0]}],
-                lm=self.lm, temperature=c.temperature, max_tokens=c.max_tokens,
-            )  # fmt: skip
+                [
+                    {"role": "system", "content": _QUERIES.format(count=c.queries)},
+                    {"role": "user", "content": texts[0]},
+                ],
+                lm=self.lm,
+                temperature=c.temperature,
+                max_tokens=c.max_tokens,
+            )
             lines = [re.sub(r"^\W*\d*\W+", "", line).strip() for line in response.text.splitlines()]
             texts += [line for line in lines if line][: c.queries]
         return Shown(self.tools, self.index.nearest(texts, c.nearest), lazy)
@@ -354,42 +387,3 @@ class Agent(SignatureNode):
             return await call_tool(ctx, tool, arguments)
         await check_policy(ctx, tool.name, arguments)
         return await sandboxed(ctx, tool, arguments)
-
-
-def _said(response: Response) -> dict[str, Any]:
-    """The model's own turn, as the server wants to see it again."""
-    message: dict[str, Any] = {"role": "assistant", "content": response.text}
-    if response.tool_calls:
-        message["tool_calls"] = [
-            {"id": c["id"], "type": "function", "function": {"name": c["name"], "arguments": _dumped(c["arguments"])}}
-            for c in response.tool_calls
-        ]
-    return message
-
-
-def _check_exchange(exchange: Any, path: tuple[str | int, ...]) -> None:
-    """Raises SpecError for what is no list of messages."""
-    roles = ("assistant", "user", "tool")
-    messages = exchange if isinstance(exchange, list) else [exchange]
-    for message in messages:
-        if (
-            not isinstance(message, dict)
-            or message.get("role") not in roles
-            or not isinstance(message.get("content"), str)
-        ):
-            raise SpecError(f"{EXCHANGE} is a list of messages, not {str(message)[:80]}", path=path,
-                            hint="Write e.g. {role: assistant, content: 'call: {...}'}, {role: user, content: 'result: 7'}.")  # fmt: skip
-
-
-def _replayed(message: Mapping[str, Any], native: bool) -> dict[str, Any]:
-    """A message of a demo. Native calls and their results become text for an agent that calls by text."""
-    if native or (message["role"] != "tool" and not message.get("tool_calls")):
-        return dict(message)
-    functions = [call["function"] for call in message.get("tool_calls", ())]
-    lines = [f'call: {{"tool": {json.dumps(f["name"])}, "arguments": {f["arguments"]}}}' for f in functions]
-    role = "user" if message["role"] == "tool" else message["role"]
-    return {"role": role, "content": "\n".join(part for part in (message["content"], *lines) if part)}
-
-
-def _dumped(arguments: Any) -> str:
-    return arguments if isinstance(arguments, str) else json.dumps(arguments)

@@ -25,7 +25,7 @@ REGISTER = "register"
 LAZY = """
 More tools, by name. To be told what one does and to be able to call it, first answer with this line, one tool at a time:
 call: {{"tool": "register", "arguments": {{"tool": NAME}}}}
-Names: {names}"""
+Names: {names}"""  # noqa: E501
 TOLD = "registered. "
 
 
@@ -109,8 +109,11 @@ def check_wrapper(source: str, path: tuple[str, ...]) -> None:
         raise SpecError(f"the wrapper is no Python: {getattr(error, 'msg', error)}", path=path) from None
     wrap = next((f for f in functions if f.name == "wrap"), None)
     if wrap is None or [a.arg for a in wrap.args.args] != ["result", "arguments"]:
-        raise SpecError("the wrapper does not define wrap(result, arguments)", path=path,
-                        hint="Write e.g. `def wrap(result, arguments): return result[:200]`.")  # fmt: skip
+        raise SpecError(
+            "the wrapper does not define wrap(result, arguments)",
+            path=path,
+            hint="Write e.g. `def wrap(result, arguments): return result[:200]`.",
+        )
 
 
 def prompt_characters(tools: Sequence[Tool], fixed: int, used: int = 1) -> tuple[int, int]:

@@ -1,7 +1,9 @@
-"""A simulated user with whom an agent talks: a language model of the role `user`, which knows what the agent must find out.
+"""A simulated user with whom an agent talks: a language model of the role `user`, which knows what the agent must find
+out.
 
-Source: MUA-RL (arXiv 2508.18669), where a model plays the user while an agent is trained, and tau-bench (arXiv 2406.12045).
-What the user says reaches the agent as messages of its user, so that training masks it as it masks results of tools.
+Source: MUA-RL (arXiv 2508.18669), where a model plays the user while an agent is trained, and tau-bench (arXiv
+2406.12045). What the user says reaches the agent as messages of its user, so that training masks it as it masks results
+of tools.
 """
 
 from __future__ import annotations
@@ -24,8 +26,10 @@ say: TEXT
 You will then be told what the user says."""
 
 _PLAY = (
-    "You play a user who talks to an assistant. Say one short thing at a time, as a person would. Tell only what you are "
-    "asked for, and nothing that you do not know. When you have what you came for, or when it cannot be had, say {done}."
+    "You play a user who talks to an assistant. Say one short thing at a time, as a person would. Tell only what you "
+    "are "
+    "asked for, and nothing that you do not know. When you have what you came for, or when it cannot be had, say "
+    "{done}."
 )
 
 
@@ -42,7 +46,8 @@ class UserConfig(BaseModel):
 
 
 def said_to_user(text: str, outputs: Collection[str]) -> str | None:
-    """What a reply of the agent says to the user, alone or after a thought; None for any other reply, such as an answer."""
+    """What a reply of the agent says to the user, alone or after a thought; None for any other reply, such as an
+    answer."""
     return said_in(text, outputs)
 
 
@@ -56,18 +61,24 @@ class SimulatedUser:
         self._messages: list[dict[str, str]] = [{"role": "system", "content": play.replace("\n\n", "\n").strip()}]
         if opening.strip():
             # Templates want turns to alternate, beginning with the other side.
-            self._messages += [{"role": "user", "content": "How can I help you?"},
-                               {"role": "assistant", "content": opening}]  # fmt: skip
+            self._messages += [
+                {"role": "user", "content": "How can I help you?"},
+                {"role": "assistant", "content": opening},
+            ]
 
     async def replies(self, said: str, ctx: Context) -> tuple[str, bool]:
         """(what the user says to that, whether the conversation is over). Raises SpecError where no model plays it."""
         spec = ctx.program.runtime.roles.get("user")
         if spec is None:
-            raise SpecError("an agent with `user` needs a model that plays it", hint="Write e.g. roles: {user: openai/gpt-4.1}.",
-                            path=("roles",))  # fmt: skip
+            raise SpecError(
+                "an agent with `user` needs a model that plays it",
+                hint="Write e.g. roles: {user: openai/gpt-4.1}.",
+                path=("roles",),
+            )
         self._messages.append({"role": "user", "content": said})
-        response = await ctx.complete(self._messages, lm=spec, role="user", temperature=self.config.temperature,
-                                      max_tokens=self.config.max_tokens)  # fmt: skip
+        response = await ctx.complete(
+            self._messages, lm=spec, role="user", temperature=self.config.temperature, max_tokens=self.config.max_tokens
+        )
         if response.finish in ("refusal", "empty"):
             raise NodeError("user", f"the model that plays the user gave no text ({response.finish})")
         self._messages.append({"role": "assistant", "content": response.text})

@@ -110,8 +110,8 @@ def step_advantages(rows: Sequence[Row], objective: Objective) -> Array:
 
 
 def step_returns(rows: Sequence[Row], gamma: float) -> Array:
-    """Of each step what it and the later steps of its rollout earned, discounted by their distance; NaN in a rollout that
-    was not scored."""
+    """Of each step what it and the later steps of its rollout earned, discounted by their distance; NaN in a rollout
+    that was not scored."""
     by_rollout: dict[tuple[str, int], list[int]] = defaultdict(list)
     for i, row in enumerate(rows):
         by_rollout[row.task, row.rollout].append(i)
@@ -130,14 +130,19 @@ def step_returns(rows: Sequence[Row], gamma: float) -> Array:
 
 
 def token_advantages(
-    values: torch.Tensor, mask: torch.Tensor, objective: Objective, old: torch.Tensor | None = None,
-    ref: torch.Tensor | None = None, rows: Sequence[Row] = (),
-) -> torch.Tensor:  # fmt: skip
+    values: torch.Tensor,
+    mask: torch.Tensor,
+    objective: Objective,
+    old: torch.Tensor | None = None,
+    ref: torch.Tensor | None = None,
+    rows: Sequence[Row] = (),
+) -> torch.Tensor:
     """Advantages (rows,) as they stand on tokens (rows, tokens). With the divergence in the reward, each token bears
     what it and later tokens diverge (arXiv 2501.03262, equation 8), and the step's tokens are then whitened where the
     whole batch is one group (equation 10). old, ref: log-probabilities, needed where the divergence is in the reward.
-    rows: those that the values are of. Where a row is one decision (RLOO), what it diverges is compared with its peers, as
-    rewards are (TRL 1.16's RLOOTrainer takes it off the reward before the baseline); without rows it is taken off as it is.
+    rows: those that the values are of. Where a row is one decision (RLOO), what it diverges is compared with its peers,
+    as rewards are (TRL 1.16's RLOOTrainer takes it off the reward before the baseline); without rows it is taken off as
+    it is.
     """
     spread = values[:, None] * mask
     if objective.kl_place != "reward" or not objective.beta:
@@ -165,8 +170,8 @@ def _diverged(apart: torch.Tensor, rows: Sequence[Row], objective: Objective) ->
 
 
 def answers_of(rows: Sequence[Row], objective: Objective) -> list[tuple[Hashable, Hashable]]:
-    """(group, answer) of each row, for losses of pairs of whole answers: all rows of one rollout in a group are one answer,
-    or each row is (`count`). The group is None where an answer was not scored: it is compared with none."""
+    """(group, answer) of each row, for losses of pairs of whole answers: all rows of one rollout in a group are one
+    answer, or each row is (`count`). The group is None where an answer was not scored: it is compared with none."""
     found: list[tuple[Hashable, Hashable]] = []
     for i, row in enumerate(rows):
         key = tuple(getattr(row, name) for name in objective.group)
@@ -176,11 +181,15 @@ def answers_of(rows: Sequence[Row], objective: Objective) -> list[tuple[Hashable
 
 
 def answer_rewards(
-    values: torch.Tensor, mask: torch.Tensor, answers: Sequence[tuple[Hashable, Hashable]], objective: Objective,
-    old: torch.Tensor | None = None, ref: torch.Tensor | None = None,
-) -> torch.Tensor:  # fmt: skip
-    """Of each row (rows,) what its whole answer earned, less the divergence of all of the answer's drawn tokens. old, ref:
-    log-probabilities (rows, tokens), needed where the divergence is in the reward."""
+    values: torch.Tensor,
+    mask: torch.Tensor,
+    answers: Sequence[tuple[Hashable, Hashable]],
+    objective: Objective,
+    old: torch.Tensor | None = None,
+    ref: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Of each row (rows,) what its whole answer earned, less the divergence of all of the answer's drawn tokens. old,
+    ref: log-probabilities (rows, tokens), needed where the divergence is in the reward."""
     import torch
 
     names: dict[Hashable, int] = {}

@@ -104,8 +104,9 @@ class Trains(Optimizer):
         return study.best
 
     def named_by(self) -> dict[str, Any]:
-        """The settings that a training is named by: not how it is spread, where it draws or what ends it, which change neither
-        rollouts nor checkpoints; nor settings that came later and are not used, so that runs from before find what is theirs."""
+        """The settings that a training is named by: not how it is spread, where it draws or what ends it, which change
+        neither rollouts nor checkpoints; nor settings that came later and are not used, so that runs from before find
+        what is theirs."""
         spread: dict[str, Any] = {"learning": {"fsdp"}}
         later = {"guards": {"duplicates"}} if self.guards.duplicates == "keep" else {}
         without = {
@@ -189,8 +190,13 @@ class Trains(Optimizer):
         from workbench_training.vllm_server import ManagedServer, one_base
 
         rank = max(role.lora.rank for role in roles.values() if role.lora)
-        server = ManagedServer(one_base([role.lm.weights for role in roles.values()]), self.server,
-                               folder / "server.log", rank=rank, adapters=len(roles))  # fmt: skip
+        server = ManagedServer(
+            one_base([role.lm.weights for role in roles.values()]),
+            self.server,
+            folder / "server.log",
+            rank=rank,
+            adapters=len(roles),
+        )
         study.tell(f"starting a server, which prints to {server.log}")
         try:
             await server.start()
@@ -204,12 +210,25 @@ class Trains(Optimizer):
         from workbench_training.distributed import make_policy
 
         extra = {k: v for k, v in role.spec.extra.items() if k in ("device", "dtype", "revision")}
-        beside = next((o.policy for o in others if o.lora and role.lora and o.lm.weights == role.lm.weights
-                       and o.spec.extra == role.spec.extra), None)  # fmt: skip
+        beside = next(
+            (
+                o.policy
+                for o in others
+                if o.lora and role.lora and o.lm.weights == role.lm.weights and o.spec.extra == role.spec.extra
+            ),
+            None,
+        )
         return make_policy(
-            role.learning, role.lm.weights, lora=role.lora, device=self.device or extra.get("device"), dtype=extra.get("dtype"),
-            revision=extra.get("revision"), seed=seed, name=role.name or "default", beside=beside,
-        )  # fmt: skip
+            role.learning,
+            role.lm.weights,
+            lora=role.lora,
+            device=self.device or extra.get("device"),
+            dtype=extra.get("dtype"),
+            revision=extra.get("revision"),
+            seed=seed,
+            name=role.name or "default",
+            beside=beside,
+        )
 
     def _engine(self, role: Role, folder: Path, server: ManagedServer | None) -> Engine:
         if url := server.url if server is not None else self.server:
@@ -225,8 +244,16 @@ class Trains(Optimizer):
         (role,) = source.roles.values()
         await self.course_of(study, role.policy, role.engine, source, folder, weights, number)
 
-    async def course_of(self, study: Study, policy: Policy, engine: Engine, source: StudySource, folder: Path,
-                        weights: Path, number: int) -> None:  # fmt: skip
+    async def course_of(
+        self,
+        study: Study,
+        policy: Policy,
+        engine: Engine,
+        source: StudySource,
+        folder: Path,
+        weights: Path,
+        number: int,
+    ) -> None:
         """Train the only policy. folder: for checkpoints; weights: for candidates; number: the seed."""
         raise NotImplementedError
 

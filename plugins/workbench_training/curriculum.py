@@ -1,8 +1,8 @@
 """Which rows to train on: those that are solved about half of the time teach most (Agent0, WebRL).
 
-What is known of a row is [successes, rollouts, visits]: the first two fade with each visit, since the policy changes; the
-third counts the last visits in a row whose rollouts were all alike. Draws need nothing but this and a random generator, so
-a resumed run draws as it did.
+What is known of a row is [successes, rollouts, visits]: the first two fade with each visit, since the policy changes;
+the third counts the last visits in a row whose rollouts were all alike. Draws need nothing but this and a random
+generator, so a resumed run draws as it did.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ def visited(record: Record | None, scores: Sequence[float], settings: Curriculum
         return [successes, drawn, alike]
     fade = settings.memory
     return [
-        fade * successes + sum(scores), fade * drawn + len(scores), alike + 1 if max(scores) == min(scores) else 0.0
-    ]  # fmt: skip
+        fade * successes + sum(scores),
+        fade * drawn + len(scores),
+        alike + 1 if max(scores) == min(scores) else 0.0,
+    ]
 
 
 def weight(record: Record | None, settings: Curriculum) -> float:

@@ -3,7 +3,8 @@
 The first process owns the run: study, journal, rollouts, candidates, checkpoints. The others hold a copy of each policy
 and do nothing but gradients: they hear of every step, compute their share of its rows, and take the summed gradient, so
 that all copies stay equal to the last bit. They draw nothing, so more processes make updates faster, not rollouts.
-With `learning.fsdp` they hold a share of the weights in place of a copy, and also help to gather and to take in whole ones.
+With `learning.fsdp` they hold a share of the weights in place of a copy, and also help to gather and to take in whole
+ones.
 """
 
 from __future__ import annotations
@@ -113,9 +114,13 @@ class LeadingLearner(Learner):
             super().renew()
 
     def step(
-        self, rows: Sequence[Row], advantages: Sequence[float], version: int, rate: float | None = None,
+        self,
+        rows: Sequence[Row],
+        advantages: Sequence[float],
+        version: int,
+        rate: float | None = None,
         done: int | None = None,
-    ) -> dict[str, float]:  # fmt: skip
+    ) -> dict[str, float]:
         with self._together("step", list(rows), list(advantages), version, rate, done):
             return super().step(rows, advantages, version, rate, done)
 

@@ -1,7 +1,7 @@
 """Exporters of trained models: `vllm`, a folder that serves one, and `verl`, one that goes on training it on a cluster.
 
-Names of verl's settings are those of volcengine/verl at b178a3c (29 January 2026); `contrib/bench/training/verl_keys.py` checks
-an exported file against a checkout of it.
+Names of verl's settings are those of volcengine/verl at b178a3c (29 January 2026);
+`contrib/bench/training/verl_keys.py` checks an exported file against a checkout of it.
 """
 
 from __future__ import annotations
@@ -48,23 +48,27 @@ def workbench_advantages(token_level_rewards, response_mask, index, config=None,
 def compute_score(data_source, solution_str, ground_truth, extra_info=None, **more):
     # What is right for each part of the reward; ground_truth is that of the first.
     return score_of(solution_str, extra_info["truths"], REWARDS, GUARDS)
-'''
+'''  # noqa: E501
 
 
 def vllm(workflow: Workflow, path: Path | None, *, task: Task) -> None:
     """Write DIR/serve.sh, which serves the model of the workflow, and DIR/lm.yaml, the `lm:` that then uses it."""
     folder, weights = _folder(path), weights_of(workflow, task)
     name = task.spec.name
-    lines = ["#!/bin/sh", "# Serves the trained model on port 8000; every other flag of vLLM may follow.",
-             f'exec vllm serve {shlex.quote(weights)} --served-model-name {shlex.quote(name)} "$@"']  # fmt: skip
+    lines = [
+        "#!/bin/sh",
+        "# Serves the trained model on port 8000; every other flag of vLLM may follow.",
+        f'exec vllm serve {shlex.quote(weights)} --served-model-name {shlex.quote(name)} "$@"',
+    ]
     adapter = Path(weights) / "adapter"
     if (adapter / "adapter_config.json").is_file():
         about = json.loads((adapter / "adapter_config.json").read_text(encoding="utf-8"))
         lines[2:2] = [
             "# The adapter alone, over its base (several may share one server):",
-            f"#   vllm serve {shlex.quote(str(about['base_model_name_or_path']))} --enable-lora --max-lora-rank {about['r']} "
+            f"#   vllm serve {shlex.quote(str(about['base_model_name_or_path']))} --enable-lora --max-lora-rank "
+            f"{about['r']} "
             f"--lora-modules {shlex.quote(f'{name}={adapter}')}",
-        ]  # fmt: skip
+        ]
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "serve.sh").write_text("\n".join(lines) + "\n", encoding="utf-8")
     (folder / "serve.sh").chmod(0o755)
@@ -84,15 +88,19 @@ def verl(workflow: Workflow, path: Path | None, *, task: Task) -> None:
     prompt_tokens = max((len(row["extra_info"]["prompt_ids"]) for part in rows.values() for row in part), default=0)
     objective = settings.made_objective()
     longest = getattr(node, "settings", {}).get("max_tokens") or task.spec.lm.max_tokens or 512
-    text = _PLUGIN.format(objective=objective.model_dump(mode="json", exclude_defaults=True), rewards=rewards,
-                          guards=settings.guards.model_dump(mode="json"), longest=longest)  # fmt: skip
+    text = _PLUGIN.format(
+        objective=objective.model_dump(mode="json", exclude_defaults=True),
+        rewards=rewards,
+        guards=settings.guards.model_dump(mode="json"),
+        longest=longest,
+    )
     tree = verl_settings(settings, objective, weights, folder.resolve(), prompt_tokens, longest, task.spec.name)
     folder.mkdir(parents=True, exist_ok=True)
     for name, part in rows.items():
         _write_rows(part, folder / f"{name}.parquet")
     (folder / "workbench_verl.py").write_text(text, encoding="utf-8")
     (folder / "verl.yaml").write_text(dump_yaml(tree), encoding="utf-8")
-    command = '#!/bin/sh\ncd "$(dirname "$0")"\nexec python3 -m verl.trainer.main_ppo --config-path "$PWD" --config-name verl "$@"\n'
+    command = '#!/bin/sh\ncd "$(dirname "$0")"\nexec python3 -m verl.trainer.main_ppo --config-path "$PWD" --config-name verl "$@"\n'  # noqa: E501
     (folder / "run.sh").write_text(command, encoding="utf-8")
     (folder / "run.sh").chmod(0o755)
 
@@ -106,8 +114,10 @@ def weights_of(workflow: Workflow, task: Task) -> str:
     everyone = len(own) == len(enabled(workflow))  # nobody is left who would use the workflow's own model
     specs = [*own, *([] if everyone else [task_lm(task.spec.lm, workflow)])]
     if len({s.model for s in specs}) > 1:
-        raise SpecError(f"the nodes use several models: {', '.join(dict.fromkeys(s.model for s in specs))}",
-                        hint="One is exported at a time: give all nodes the same `lm`, or none of their own.")  # fmt: skip
+        raise SpecError(
+            f"the nodes use several models: {', '.join(dict.fromkeys(s.model for s in specs))}",
+            hint="One is exported at a time: give all nodes the same `lm`, or none of their own.",
+        )
     spec: LMSpec = specs[0]
     lm = make_lm(spec)
     if not isinstance(lm, HasWeights):
@@ -135,13 +145,17 @@ def _settings(task: Task) -> GRPO:
 def _rewards(task: Task, settings: GRPO, node: NodeKind) -> list[dict[str, Any]]:
     """The parts of the reward as a cluster computes them, the workflow's metric by its rule. Raises SpecError."""
     if settings.guards.duplicates != "keep":
-        raise SpecError("verl scores each answer by itself, so it cannot be told the guard against duplicates",
-                        hint="Write guards: {duplicates: keep}.")  # fmt: skip
+        raise SpecError(
+            "verl scores each answer by itself, so it cannot be told the guard against duplicates",
+            hint="Write guards: {duplicates: keep}.",
+        )
     found = []
     for part in settings.rewards:
         if part.kind not in ("metric", "tool_n1", "exact_match") or part.field:
-            raise SpecError(f"verl cannot be told the reward {part.kind}{' of a field' if part.field else ''}",
-                            hint="Give grpo `rewards` of tool_n1 or exact_match, of the whole answer.")  # fmt: skip
+            raise SpecError(
+                f"verl cannot be told the reward {part.kind}{' of a field' if part.field else ''}",
+                hint="Give grpo `rewards` of tool_n1 or exact_match, of the whole answer.",
+            )
         found.append(part.model_dump() | (_metric(task, node) if part.kind == "metric" else {}))
     return found
 
@@ -159,16 +173,19 @@ def _metric(task: Task, node: NodeKind) -> dict[str, str]:
     for right in rights[:1]:
         chat = node.worked({**dict.fromkeys((*node.inputs, *node.outputs, "reasoning"), ""), field: right})
         if chat is None or chat[-1]["content"].strip() != _truth(right).strip():
-            raise SpecError(f"the metric compares the field '{field}', and verl the whole answer, in which more stands",
-                            hint=hint)  # fmt: skip
+            raise SpecError(
+                f"the metric compares the field '{field}', and verl the whole answer, in which more stands", hint=hint
+            )
     return {"kind": name, "target": target}
 
 
 def _node(workflow: Workflow) -> NodeKind:
     nodes = list(enabled(workflow).values())
     if len(nodes) != 1 or nodes[0].worked({n: "" for n in (*nodes[0].inputs, *nodes[0].outputs, "reasoning")}) is None:
-        raise SpecError("verl's rows have one prompt each: the workflow must be a single predict node, and this one has "
-                        + ", ".join(f"{n.name} ({type(n).__name__})" for n in nodes))  # fmt: skip
+        raise SpecError(
+            "verl's rows have one prompt each: the workflow must be a single predict node, and this one has "
+            + ", ".join(f"{n.name} ({type(n).__name__})" for n in nodes)
+        )
     return nodes[0]
 
 
@@ -178,10 +195,17 @@ def _row(node: NodeKind, example: Example, targets: Sequence[str], weights: str)
     assert chat is not None
     truths = {target: _truth(example[target]) for target in targets}
     return {
-        "data_source": "workbench", "prompt": chat[:-1], "ability": node.name,
+        "data_source": "workbench",
+        "prompt": chat[:-1],
+        "ability": node.name,
         "reward_model": {"style": "rule", "ground_truth": truths[targets[0]]},
-        "extra_info": {"index": example.id, "task": example.id, "prompt_ids": _ids(chat[:-1], weights), "truths": truths},
-    }  # fmt: skip
+        "extra_info": {
+            "index": example.id,
+            "task": example.id,
+            "prompt_ids": _ids(chat[:-1], weights),
+            "truths": truths,
+        },
+    }
 
 
 def _truth(wanted: Any) -> str:
@@ -216,69 +240,124 @@ def _write_rows(rows: list[dict[str, Any]], path: Path) -> None:
         parquet.write_table(pyarrow.Table.from_pylist(rows), path)
 
 
-def verl_settings(settings: GRPO, objective: Objective, weights: str, folder: Path, prompt_tokens: int, longest: int,
-                  name: str) -> dict[str, Any]:  # fmt: skip
+def verl_settings(
+    settings: GRPO, objective: Objective, weights: str, folder: Path, prompt_tokens: int, longest: int, name: str
+) -> dict[str, Any]:
     """verl's settings for ours. Raises SpecError for what verl's losses do not have."""
-    modes = {("clip", "token"): "vanilla", ("clip", "sequence"): "gspo", ("cispo", "token"): "cispo"}
-    mode = modes.get((objective.surrogate, objective.ratio))
-    if mode is None or objective.aggregate not in _AGGREGATE or objective.constraints or objective.step_weight:
-        raise SpecError(f"verl has no loss for the algorithm {settings.algorithm} as it is set",
-                        hint="Take grpo, dapo, lite_ppo, gspo or cispo.")  # fmt: skip
-    course, learning = settings.made_course(), settings.learning
-    lost = [name for name, there in (
-        ("a divergence in the reward", objective.beta and objective.kl_place == "reward"),
-        ("a divergence times the ratio", objective.beta and objective.kl_corrected),
-        ("a cap of the ratio `delta` beside this loss", objective.delta is not None and mode == "gspo"),
-        ("resets of the reference", course.reset_after), ("refill", course.refill), ("replay", course.replay),
-        ("a growing horizon", course.horizon), ("a curriculum", course.curriculum), ("stages", settings.stages),
-        ("policies", settings.policies), (f"`on_alarm: {course.on_alarm}`", course.on_alarm != "tell"),
-    ) if there]  # fmt: skip
-    if lost:
-        raise SpecError(f"verl's settings have no place for {', '.join(lost)}",
-                        hint="Leave them out to export the rest; what the algorithm itself sets is left out by a 0, as in "
-                        "course: {refill: 0}.")  # fmt: skip
-    in_loss = bool(objective.beta) and objective.kl_place == "loss"
-    actor: dict[str, Any] = {
-        "optim": {"lr": learning.rate or (1e-5 if settings.lora else 1e-6), "weight_decay": learning.weight_decay,
-                  "betas": list(learning.betas), "lr_warmup_steps": learning.warmup or -1},
-        "ppo_mini_batch_size": max(1, course.tasks // learning.minibatches), "ppo_epochs": learning.epochs,
-        "use_dynamic_bsz": True, "ppo_max_token_len_per_gpu": learning.micro_tokens,
-        **_clips(objective),
-        "loss_agg_mode": _AGGREGATE[objective.aggregate], "policy_loss": {"loss_mode": mode},
-        "use_kl_loss": in_loss, "kl_loss_coef": objective.beta, "kl_loss_type": _KL[objective.kl],
-        "entropy_coeff": 0, "grad_clip": learning.max_norm,
-    }  # fmt: skip
+    course, learning, mode = settings.made_course(), settings.learning, _loss_mode(settings, objective)
     model: dict[str, Any] = {"path": weights}
     if settings.lora:
         model |= {"lora_rank": settings.lora.rank, "lora_alpha": settings.lora.alpha, "target_modules": "all-linear"}
     return {
         "hydra": {"searchpath": ["pkg://verl.trainer.config"]},
         "defaults": ["ppo_trainer", "_self_"],
-        "data": {"train_files": str(folder / "train.parquet"), "val_files": str(folder / "val.parquet"),
-                 "train_batch_size": course.tasks, "max_prompt_length": -(-prompt_tokens // 64) * 64 or 64,
-                 "max_response_length": longest, "truncation": "error"},
+        "data": {
+            "train_files": str(folder / "train.parquet"),
+            "val_files": str(folder / "val.parquet"),
+            "train_batch_size": course.tasks,
+            "max_prompt_length": -(-prompt_tokens // 64) * 64 or 64,
+            "max_response_length": longest,
+            "truncation": "error",
+        },
         "actor_rollout_ref": {
-            "model": model, "actor": actor,
-            "rollout": {"name": "vllm", "n": course.rollouts, "temperature": learning.temperature,
-                        "tensor_model_parallel_size": 1, "log_prob_use_dynamic_bsz": True},
+            "model": model,
+            "actor": _actor_settings(settings, objective, mode),
+            "rollout": {
+                "name": "vllm",
+                "n": course.rollouts,
+                "temperature": learning.temperature,
+                "tensor_model_parallel_size": 1,
+                "log_prob_use_dynamic_bsz": True,
+            },
             "ref": {"log_prob_use_dynamic_bsz": True},
         },
         "critic": {"enable": False},
-        "algorithm": {"adv_estimator": "workbench",
-                      "use_kl_in_reward": bool(objective.beta) and objective.kl_place == "reward"},
+        "algorithm": {
+            "adv_estimator": "workbench",
+            "use_kl_in_reward": bool(objective.beta) and objective.kl_place == "reward",
+        },
         "custom_reward_function": {"path": str(folder / "workbench_verl.py"), "name": "compute_score"},
-        "trainer": {"total_training_steps": course.steps, "test_freq": course.evaluate_every,
-                    "save_freq": course.save_every, "logger": ["console"], "nnodes": 1, "n_gpus_per_node": 1,
-                    "project_name": "workbench", "experiment_name": name},
-    }  # fmt: skip
+        "trainer": {
+            "total_training_steps": course.steps,
+            "test_freq": course.evaluate_every,
+            "save_freq": course.save_every,
+            "logger": ["console"],
+            "nnodes": 1,
+            "n_gpus_per_node": 1,
+            "project_name": "workbench",
+            "experiment_name": name,
+        },
+    }
+
+
+def _loss_mode(settings: GRPO, objective: Objective) -> str:
+    """verl's name for the loss. Raises SpecError for what verl does not have."""
+    modes = {("clip", "token"): "vanilla", ("clip", "sequence"): "gspo", ("cispo", "token"): "cispo"}
+    mode = modes.get((objective.surrogate, objective.ratio))
+    if mode is None or objective.aggregate not in _AGGREGATE or objective.constraints or objective.step_weight:
+        raise SpecError(
+            f"verl has no loss for the algorithm {settings.algorithm} as it is set",
+            hint="Take grpo, dapo, lite_ppo, gspo or cispo.",
+        )
+    course = settings.made_course()
+    lost = [
+        name
+        for name, there in (
+            ("a divergence in the reward", objective.beta and objective.kl_place == "reward"),
+            ("a divergence times the ratio", objective.beta and objective.kl_corrected),
+            ("a cap of the ratio `delta` beside this loss", objective.delta is not None and mode == "gspo"),
+            ("resets of the reference", course.reset_after),
+            ("refill", course.refill),
+            ("replay", course.replay),
+            ("a growing horizon", course.horizon),
+            ("a curriculum", course.curriculum),
+            ("stages", settings.stages),
+            ("policies", settings.policies),
+            (f"`on_alarm: {course.on_alarm}`", course.on_alarm != "tell"),
+        )
+        if there
+    ]
+    if lost:
+        raise SpecError(
+            f"verl's settings have no place for {', '.join(lost)}",
+            hint="Leave them out to export the rest; what the algorithm itself sets is left out by a 0, as in "
+            "course: {refill: 0}.",
+        )
+    return mode
+
+
+def _actor_settings(settings: GRPO, objective: Objective, mode: str) -> dict[str, Any]:
+    course, learning = settings.made_course(), settings.learning
+    return {
+        "optim": {
+            "lr": learning.rate or (1e-5 if settings.lora else 1e-6),
+            "weight_decay": learning.weight_decay,
+            "betas": list(learning.betas),
+            "lr_warmup_steps": learning.warmup or -1,
+        },
+        "ppo_mini_batch_size": max(1, course.tasks // learning.minibatches),
+        "ppo_epochs": learning.epochs,
+        "use_dynamic_bsz": True,
+        "ppo_max_token_len_per_gpu": learning.micro_tokens,
+        **_clips(objective),
+        "loss_agg_mode": _AGGREGATE[objective.aggregate],
+        "policy_loss": {"loss_mode": mode},
+        "use_kl_loss": bool(objective.beta) and objective.kl_place == "loss",
+        "kl_loss_coef": objective.beta,
+        "kl_loss_type": _KL[objective.kl],
+        "entropy_coeff": 0,
+        "grad_clip": learning.max_norm,
+    }
 
 
 def _clips(objective: Objective) -> dict[str, float]:
-    """verl's names for the bounds of the ratio. Its cispo keeps the ratio within 1 - low and 1 + high, where ours has a cap
-    and no floor, which a low of 1 says; and its plain loss always caps the ratio of bad answers, by default at 3."""
+    """verl's names for the bounds of the ratio. Its cispo keeps the ratio within 1 - low and 1 + high, where ours has a
+    cap and no floor, which a low of 1 says; and its plain loss always caps the ratio of bad answers, by default at
+    3."""
     if objective.surrogate == "cispo":
         return {"clip_ratio_low": 1.0, "clip_ratio_high": objective.clip_high - 1.0}
     return {
-        "clip_ratio_low": objective.clip_low, "clip_ratio_high": objective.clip_high,
+        "clip_ratio_low": objective.clip_low,
+        "clip_ratio_high": objective.clip_high,
         "clip_ratio_c": _UNCAPPED if objective.delta is None else objective.delta,
-    }  # fmt: skip
+    }

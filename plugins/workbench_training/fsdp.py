@@ -1,8 +1,9 @@
 """A policy whose weights are spread over all processes (FSDP2, torch's `fully_shard`).
 
 Each process keeps its share of every parameter, and with it that of the gradients and of AdamW's memory. For a pass the
-weights of one decoder layer at a time are gathered and freed again; gradients are summed and spread as they arise. Since
-all processes gather together, all must make the same passes in the same order: whoever makes one more waits for ever.
+weights of one decoder layer at a time are gathered and freed again; gradients are summed and spread as they arise.
+Since all processes gather together, all must make the same passes in the same order: whoever makes one more waits for
+ever.
 
 Drawing needs whole weights and goes on while the other processes rest, so the first process keeps a copy to draw with.
 """

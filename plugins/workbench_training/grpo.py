@@ -55,8 +55,10 @@ class GRPO(Trains):
         try:
             objective, course = self.made_objective(), self.made_course()
         except ValidationError as error:  # its places are those within `objective`
-            found = [InitErrorDetails(type=e["type"], loc=("objective", *e["loc"]), input=e["input"], ctx=e.get("ctx", {}))
-                     for e in error.errors()]  # fmt: skip
+            found = [
+                InitErrorDetails(type=e["type"], loc=("objective", *e["loc"]), input=e["input"], ctx=e.get("ctx", {}))
+                for e in error.errors()
+            ]
             raise ValidationError.from_exception_data(error.title, found) from None
         compared = "task" in objective.group and objective.centre != "none" and objective.singleton == "zero"
         if course.rollouts == 1 and compared and not course.replay and not objective.step_weight:
@@ -85,9 +87,12 @@ class GRPO(Trains):
         check_horizons(study.workflow, [*horizons, *((place, most) for place, most in stages if most is not None)])
         course = self.made_course()
         if "refill" in self.course.model_fields_set and course.refill and 0 < len(study.train) <= course.tasks:
-            raise SpecError(f"refill has no effect: a step has {course.tasks} tasks, and train has no more than {len(study.train)} rows",
-                            hint=f"Write fewer tasks, e.g. tasks: {max(1, len(study.train) // 2)}, or leave refill out.",
-                            path=("course", "refill"))  # fmt: skip
+            raise SpecError(
+                f"refill has no effect: a step has {course.tasks} tasks, and train has no more than "
+                f"{len(study.train)} rows",
+                hint=f"Write fewer tasks, e.g. tasks: {max(1, len(study.train) // 2)}, or leave refill out.",
+                path=("course", "refill"),
+            )
 
     def most_calls(self, workflow: Workflow, train: Sequence[Example], val: Sequence[Example]) -> int:
         course, longest = self.made_course(), [stage.max_steps for stage in self.stages if stage.max_steps]

@@ -6,6 +6,7 @@ import math
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,34 @@ from workbench_training.settings import Learning
 from workbench_training.token_rows import Batch, Row, collate
 
 
+@dataclass(frozen=True)
+class _Counts:
+    """Of one step: preference pairs, the answer of each row, and answers that were scored."""
+
+    pairs: int
+    answers: Sequence[tuple[float | None, Any]] = ()
+    scored: int = 0
+
+
+@dataclass(frozen=True)
+class _Terms:
+    """Of one micro-batch: log-probabilities now, advantages, mask, log-probabilities before and of the reference, each
+    rows x tokens, and which rows these are."""
+
+    logp: torch.Tensor
+    spread: torch.Tensor
+    mask: torch.Tensor
+    old: torch.Tensor
+    ref: torch.Tensor | None
+    indices: list[int]
+
+
 class Learner:
     """AdamW on a policy's trained weights.
 
-    shared: every process of torch.distributed has one and is given the same steps; each takes its share of the rows, and
-    gradients are summed: since losses are divided by the counts of the whole step, the sum is the whole gradient. Where
-    the policy is sharded, all methods must be called in all processes, and FSDP sums and spreads the gradients.
+    shared: every process of torch.distributed has one and is given the same steps; each takes its share of the rows,
+    and gradients are summed: since losses are divided by the counts of the whole step, the sum is the whole gradient.
+    Where the policy is sharded, all methods must be called in all processes, and FSDP sums and spreads the gradients.
     """
 
     def __init__(self, policy: Policy, objective: Objective, learning: Learning, *, shared: bool = False):
@@ -40,9 +63,11 @@ class Learner:
     def renew(self) -> None:
         """A new optimizer, without memory of earlier gradients."""
         self.optimizer = torch.optim.AdamW(
-            list(self.policy.trained.values()), lr=self.rate, betas=self.learning.betas,
+            list(self.policy.trained.values()),
+            lr=self.rate,
+            betas=self.learning.betas,
             weight_decay=self.learning.weight_decay,
-        )  # fmt: skip
+        )
 
     def reset_reference(self) -> None:
         self.reference = self.policy.snapshot()
@@ -64,9 +89,13 @@ class Learner:
         """No more steps will come."""
 
     def step(
-        self, rows: Sequence[Row], advantages: Sequence[float], version: int, rate: float | None = None,
+        self,
+        rows: Sequence[Row],
+        advantages: Sequence[float],
+        version: int,
+        rate: float | None = None,
         done: int | None = None,
-    ) -> dict[str, float]:  # fmt: skip
+    ) -> dict[str, float]:
         """Update the weights. version: of the policy as it is; rows that an older one drew are weighed by their own
         log-probabilities. rate: in place of the learning rate. done: updates before this one, for the
         warm-up, where they are not the version. Returns figures; a step whose gradient is not finite
@@ -103,17 +132,21 @@ class Learner:
         figures = self._of_all_processes(figures)
         return {name: max(found) if name == "gap" else math.fsum(found) / len(found) for name, found in figures.items()}
 
-    def _update(self, rows: Sequence[Row], chosen: list[int], batch: Batch, spread: torch.Tensor, stale: torch.Tensor,
-                old: torch.Tensor | None, ref: torch.Tensor | None, figures: dict[str, list[float]]) -> None:  # fmt: skip
+    def _update(
+        self,
+        rows: Sequence[Row],
+        chosen: list[int],
+        batch: Batch,
+        spread: torch.Tensor,
+        stale: torch.Tensor,
+        old: torch.Tensor | None,
+        ref: torch.Tensor | None,
+        figures: dict[str, list[float]],
+    ) -> None:
         """One step of the optimizer on some rows, in micro-batches."""
         self.optimizer.zero_grad(set_to_none=True)
         tokens, total = float(batch.mask[chosen].sum()), 0.0
-        pairs, answers, scored = 0, [], 0
-        if self.objective.surrogate == "pairs":
-            pairs = len(pairs_of(_rewards(rows, chosen), [(rows[i].task, rows[i].agent) for i in chosen]))
-        elif self.objective.surrogate == "pairwise":
-            answers = answers_of(rows, self.objective)
-            scored = len({answers[i] for i in chosen if answers[i][0] is not None})
+        counts = self._counts(rows, chosen)
         mine = self._micro_batches(rows, chosen, spread)
         most = self._most(len(mine))
         for indices in mine:
@@ -124,16 +157,8 @@ class Learner:
             fresh = ~stale[indices]
             before = logp.detach() if cut[0] is None else cut[0]
             before = torch.where(fresh[:, None], before, part.sampled)
-            if self.objective.surrogate == "pairs":
-                assert cut[1] is not None
-                loss, found = preference_loss(logp, cut[1], part.mask, _rewards(rows, indices), [(rows[i].task, rows[i].agent) for i in indices],
-                                              self.objective, old=before, pairs=pairs, tokens=tokens)  # fmt: skip
-            elif self.objective.surrogate == "pairwise":
-                loss, found = pairwise_loss(logp, spread[indices, 0], part.mask, [answers[i] for i in indices], self.objective,
-                                            old=before, count=scored)  # fmt: skip
-            else:
-                loss, found = policy_loss(logp, spread[indices, :width], part.mask, self.objective, old=before,
-                                          ref=cut[1], rows=len(chosen), tokens=tokens, max_tokens=self.learning.max_tokens)  # fmt: skip
+            terms = _Terms(logp, spread[indices, :width], part.mask, before, cut[1], indices)
+            loss, found = self._loss(rows, terms, counts, tokens, len(chosen))
             loss.backward()
             total += float(loss.detach())
             self._note(figures, found, logp, entropy, part, fresh)
@@ -153,14 +178,64 @@ class Learner:
         self.optimizer.zero_grad(set_to_none=True)
         figures["loss"].append(total)
 
+    def _counts(self, rows: Sequence[Row], chosen: list[int]) -> _Counts:
+        """What the terms of a loss are divided by, over all rows of this step."""
+        if self.objective.surrogate == "pairs":
+            return _Counts(len(pairs_of(_rewards(rows, chosen), [(rows[i].task, rows[i].agent) for i in chosen])))
+        if self.objective.surrogate == "pairwise":
+            answers = answers_of(rows, self.objective)
+            return _Counts(0, answers, len({answers[i] for i in chosen if answers[i][0] is not None}))
+        return _Counts(0)
+
+    def _loss(self, rows: Sequence[Row], terms: _Terms, counts: _Counts, tokens: float, count: int) -> tuple[Any, Any]:
+        """(loss, figures) of a micro-batch. tokens, count: of all rows of this step."""
+        logp, mask, indices = terms.logp, terms.mask, terms.indices
+        if self.objective.surrogate == "pairs":
+            assert terms.ref is not None
+            groups = [(rows[i].task, rows[i].agent) for i in indices]
+            return preference_loss(
+                logp,
+                terms.ref,
+                mask,
+                _rewards(rows, indices),
+                groups,
+                self.objective,
+                old=terms.old,
+                pairs=counts.pairs,
+                tokens=tokens,
+            )
+        if self.objective.surrogate == "pairwise":
+            answers = [counts.answers[i] for i in indices]
+            return pairwise_loss(
+                logp, terms.spread[:, 0], mask, answers, self.objective, old=terms.old, count=counts.scored
+            )
+        return policy_loss(
+            logp,
+            terms.spread,
+            mask,
+            self.objective,
+            old=terms.old,
+            ref=terms.ref,
+            rows=count,
+            tokens=tokens,
+            max_tokens=self.learning.max_tokens,
+        )
+
     def _accompany(self, batch: Batch, chosen: list[int]) -> None:
         """A micro-batch that changes nothing, while other processes still have some: layers are gathered by all."""
         shortest = min(chosen, key=lambda i: int(batch.attention[i].sum()))
         logp, _ = self.policy.log_probabilities(batch.part([shortest]), self.learning.temperature)
         (0.0 * logp.sum()).backward()
 
-    def _note(self, figures: dict[str, list[float]], found: Mapping[str, float], logp: torch.Tensor,
-              entropy: torch.Tensor, part: Batch, fresh: torch.Tensor) -> None:  # fmt: skip
+    def _note(
+        self,
+        figures: dict[str, list[float]],
+        found: Mapping[str, float],
+        logp: torch.Tensor,
+        entropy: torch.Tensor,
+        part: Batch,
+        fresh: torch.Tensor,
+    ) -> None:
         for name, value in found.items():
             figures[name].append(value)
         figures["entropy"].append(float(entropy.sum() / part.mask.sum().clamp(min=1.0)))
@@ -175,7 +250,9 @@ class Learner:
             return self._inseparable(rows, chosen)[self.rank :: self.processes]
         silent = self.objective.beta == 0.0
         moving = [i for i in chosen if rows[i].drawn and not (silent and not bool(spread[i].any()))]
-        moving = sorted(moving, key=lambda i: (len(rows[i].prompt_ids) + len(rows[i].token_ids), i))[self.rank :: self.processes]  # fmt: skip
+        moving = sorted(moving, key=lambda i: (len(rows[i].prompt_ids) + len(rows[i].token_ids), i))[
+            self.rank :: self.processes
+        ]
         parts: list[list[int]] = []
         for i in reversed(moving):
             width = len(rows[parts[-1][0]].prompt_ids) + len(rows[parts[-1][0]].token_ids) if parts else 0
@@ -186,7 +263,8 @@ class Learner:
         return parts
 
     def _inseparable(self, rows: Sequence[Row], chosen: Iterable[int]) -> list[list[int]]:
-        """Rows that must stay in one micro-batch: each by itself, or whole groups where the loss is of pairs in them."""
+        """Rows that must stay in one micro-batch: each by itself, or whole groups where the loss is of pairs in
+        them."""
         if self.objective.surrogate not in ("pairs", "pairwise"):
             return [[i] for i in chosen]
         names = ("task",) if self.objective.surrogate == "pairs" else self.objective.group
@@ -243,8 +321,9 @@ class Learner:
         names = list(self.policy.trained)
         memory = {
             f"{names[index]}|{key}": value
-            for index, state in self.optimizer.state_dict()["state"].items() for key, value in state.items()
-        }  # fmt: skip
+            for index, state in self.optimizer.state_dict()["state"].items()
+            for key, value in state.items()
+        }
         found = {"weights": dict(self.policy.trained), "optimizer": memory or {"empty": torch.zeros(1)}}
         found |= {"reference": self.reference} if self.reference is not None else {}
         return {part: self.policy.whole(weights) for part, weights in found.items()}

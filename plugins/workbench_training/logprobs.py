@@ -1,8 +1,8 @@
 """Log-probabilities of rows under a causal language model, for as few tokens as will do.
 
-Rollouts of one task share their prompt, so each prompt is computed once and its keys and values serve all rows that begin
-with it; gradients flow back through them. Answers are computed in passes of like length, and of their states only those
-that decide a drawn token go through the vocabulary. None of this changes a number, up to rounding.
+Rollouts of one task share their prompt, so each prompt is computed once and its keys and values serve all rows that
+begin with it; gradients flow back through them. Answers are computed in passes of like length, and of their states only
+those that decide a drawn token go through the vocabulary. None of this changes a number, up to rounding.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PASS_TOKENS = {"cpu": 64, "cuda": 4096}
 
 def log_probabilities(
     model: Any, batch: Batch, *, temperature: float = 1.0, single: bool = False
-) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Log-probabilities of the tokens after the prompts, and the entropies there (no gradient): (rows, longest).
 
     Only the tokens of the mask are computed, in pieces: the logits of a long batch over a large vocabulary are what
@@ -33,10 +33,13 @@ def log_probabilities(
     found = [*(_with_shared_prompts(model, batch) if shares else _row_by_row(model, batch, single))]
     states, rows, places = (torch.cat(parts) for parts in zip(*found, strict=True))
     wanted = batch.tokens[rows, places]
-    logp, entropy = zip(*(
-        _of_states(model, states[i : i + CHUNK], wanted[i : i + CHUNK], temperature)
-        for i in range(0, max(1, len(rows)), CHUNK)
-    ), strict=True)  # fmt: skip
+    logp, entropy = zip(
+        *(
+            _of_states(model, states[i : i + CHUNK], wanted[i : i + CHUNK], temperature)
+            for i in range(0, max(1, len(rows)), CHUNK)
+        ),
+        strict=True,
+    )
     logps = torch.zeros_like(batch.mask).index_put((rows, places), torch.cat(logp))
     entropies = torch.zeros_like(batch.mask).index_put((rows, places), torch.cat(entropy))
     return logps, entropies
@@ -83,9 +86,7 @@ def _with_shared_prompts(model: Any, batch: Batch) -> Any:
     seen = (torch.arange(width, device=starts.device) < starts[:, None]).long()
     cache = DynamicCache(config=model.config)
     decoder = model.get_decoder()
-    states = decoder(
-        input_ids=batch.ids[first, :width], attention_mask=seen, past_key_values=cache, use_cache=True
-    )[0]  # fmt: skip
+    states = decoder(input_ids=batch.ids[first, :width], attention_mask=seen, past_key_values=cache, use_cache=True)[0]
     last = states[torch.arange(len(first), device=starts.device), starts - 1]
     fed = (batch.attention.sum(-1) - batch.starts - 1).clamp(min=0)
     for index in _passes(fed, batch.ids.device.type):
@@ -100,9 +101,12 @@ def _with_shared_prompts(model: Any, batch: Batch) -> Any:
                 kept.update(layer.keys[prompt, :, :wide], layer.values[prompt, :, :wide], k)
             mask = torch.cat([seen[prompt, :wide], (steps < fed[index][:, None]).long()], dim=1)
             states = decoder(
-                input_ids=batch.tokens[index, :longest], attention_mask=mask, past_key_values=kept, use_cache=True,
+                input_ids=batch.tokens[index, :longest],
+                attention_mask=mask,
+                past_key_values=kept,
+                use_cache=True,
                 position_ids=batch.starts[index][:, None] + steps,
-            )[0]  # fmt: skip
+            )[0]
             after = torch.cat([after, states], dim=1)
         rows, places = batch.mask[index].nonzero(as_tuple=True)
         yield after[rows, places], index[rows], places
@@ -120,9 +124,7 @@ def _passes(lengths: torch.Tensor, device: str) -> list[torch.Tensor]:
     sizes, numbers = widths.tolist(), counts.tolist()
     best: list[tuple[float, int]] = [(0.0, 0)]  # of the shortest k levels: cost, and where the last pass begins
     for end in range(1, len(sizes) + 1):
-        costs = [
-            (best[start][0] + sizes[end - 1] * sum(numbers[start:end]) + overhead, start) for start in range(end)
-        ]  # fmt: skip
+        costs = [(best[start][0] + sizes[end - 1] * sum(numbers[start:end]) + overhead, start) for start in range(end)]
         best.append(min(costs))
     found, end = [], len(sizes)
     while end:

@@ -19,10 +19,18 @@ Tensor = torch.Tensor
 
 
 def policy_loss(
-    logp: Tensor, advantage: Tensor, mask: Tensor, objective: Objective, *, old: Tensor | None = None,
-    ref: Tensor | None = None, weight: Tensor | None = None, rows: int | None = None, tokens: float | None = None,
+    logp: Tensor,
+    advantage: Tensor,
+    mask: Tensor,
+    objective: Objective,
+    *,
+    old: Tensor | None = None,
+    ref: Tensor | None = None,
+    weight: Tensor | None = None,
+    rows: int | None = None,
+    tokens: float | None = None,
     max_tokens: int | None = None,
-) -> tuple[Tensor, dict[str, float]]:  # fmt: skip
+) -> tuple[Tensor, dict[str, float]]:
     """The loss of a micro-batch, and figures about it.
 
     logp, mask: (rows, tokens), logp with gradient, mask 1.0 on tokens that the policy drew. advantage: (rows,) or
@@ -110,13 +118,21 @@ def _mean(values: Tensor, mask: Tensor) -> Tensor:
 
 
 def preference_loss(
-    logp: Tensor, ref: Tensor, mask: Tensor, rewards: Sequence[float], groups: Sequence[Hashable],
-    objective: Objective, *, old: Tensor | None = None, pairs: int | None = None, tokens: float | None = None,
+    logp: Tensor,
+    ref: Tensor,
+    mask: Tensor,
+    rewards: Sequence[float],
+    groups: Sequence[Hashable],
+    objective: Objective,
+    *,
+    old: Tensor | None = None,
+    pairs: int | None = None,
+    tokens: float | None = None,
     best: float = 1.0,
-) -> tuple[Tensor, dict[str, float]]:  # fmt: skip
-    """TRPA and DPO: every answer should gain more on the reference than each worse answer of its group (arXiv 2504.04524, as
-    in the authors' code; DPO, arXiv 2305.18290, is its case without mean, weights and trust). Of two rows the one with the higher reward is preferred; pairs that an answer with the
-    reward `best` wins weigh more.
+) -> tuple[Tensor, dict[str, float]]:
+    """TRPA and DPO: every answer should gain more on the reference than each worse answer of its group (arXiv
+    2504.04524, as in the authors' code; DPO, arXiv 2305.18290, is its case without mean, weights and trust). Of two
+    rows the one with the higher reward is preferred; pairs that an answer with the reward `best` wins weigh more.
 
     Departure: where a group holds no pair, the authors' code pushes its answers up or down by their own level; here
     such a group gives nothing, as in the other algorithms. pairs, tokens: counts of the whole step.
@@ -145,22 +161,29 @@ def pairs_of(rewards: Sequence[float], groups: Sequence[Hashable]) -> list[tuple
 
 
 def pairwise_loss(
-    logp: Tensor, reward: Tensor, mask: Tensor, answers: Sequence[tuple[Hashable, Hashable]], objective: Objective, *,
-    old: Tensor | None = None, count: int | None = None,
-) -> tuple[Tensor, dict[str, float]]:  # fmt: skip
+    logp: Tensor,
+    reward: Tensor,
+    mask: Tensor,
+    answers: Sequence[tuple[Hashable, Hashable]],
+    objective: Objective,
+    *,
+    old: Tensor | None = None,
+    count: int | None = None,
+) -> tuple[Tensor, dict[str, float]]:
     """P3O: the policy gradient of the difference of two answers' rewards (arXiv 2310.00212).
 
-    logp, mask, old: as for `policy_loss`. reward: (rows,), the reward of the row's whole answer less its divergence from
-    the reference. answers: (group, answer) of each row, see `advantages.answers_of`; rows of one answer are one decision,
-    with one ratio rho. count: answers of the whole step.
+    logp, mask, old: as for `policy_loss`. reward: (rows,), the reward of the row's whole answer less its divergence
+    from the reference. answers: (group, answer) of each row, see `advantages.answers_of`; rows of one answer are one
+    decision, with one ratio rho. count: answers of the whole step.
 
-    Read: the gradient E rho_1 rho_2 (r_1 - r_2) grad log(pi(y_1) / pi(y_2)) / 2 (Theorem 1), and that both the importance
-    ratio and the gradient are clipped, for the two answers separately (V1) or jointly (V2; section 4.2). Ours, since the
-    formulas of section 4.2 could not be read: the ratio counts without gradient and is kept within
-    [1 - clip_low, 1 + clip_high]; the log-ratio d that it multiplies enters as min(D d, D clip(d, -clip_low, clip_high)),
-    D being the difference of rewards. Jointly, d is that of the better answer less that of the worse, and the ratio is
-    rho_1 rho_2; separately, each answer has its own d, and each rho is kept within the band by itself. Ours, too, is the mean over all pairs of a
-    group, in which each answer of the step weighs the same: at the first update the gradient is that of `rloo`.
+    Read: the gradient E rho_1 rho_2 (r_1 - r_2) grad log(pi(y_1) / pi(y_2)) / 2 (Theorem 1), and that both the
+    importance ratio and the gradient are clipped, for the two answers separately (V1) or jointly (V2; section 4.2).
+    Ours, since the formulas of section 4.2 could not be read: the ratio counts without gradient and is kept within [1 -
+    clip_low, 1 + clip_high]; the log-ratio d that it multiplies enters as min(D d, D clip(d, -clip_low, clip_high)), D
+    being the difference of rewards. Jointly, d is that of the better answer less that of the worse, and the ratio is
+    rho_1 rho_2; separately, each answer has its own d, and each rho is kept within the band by itself. Ours, too, is
+    the mean over all pairs of a group, in which each answer of the step weighs the same: at the first update the
+    gradient is that of `rloo`.
     """
     old = logp.detach() if old is None else old
     names: dict[Hashable, int] = {}
@@ -170,9 +193,10 @@ def pairwise_loss(
     group_of = {number: group for number, (group, _) in zip(which, answers, strict=True)}
     worth = dict(zip(which, reward.tolist(), strict=True))
     pairs = [
-        (i, j) if worth[i] >= worth[j] else (j, i) for i, j in itertools.combinations(group_of, 2)
+        (i, j) if worth[i] >= worth[j] else (j, i)
+        for i, j in itertools.combinations(group_of, 2)
         if group_of[i] is not None and group_of[i] == group_of[j]
-    ]  # fmt: skip
+    ]
     if not pairs:
         return 0.0 * log_ratio.sum(), {"pairs": 0.0, "clipped": 0.0}
     sizes = Counter(group for group in group_of.values() if group is not None)

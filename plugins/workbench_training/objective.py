@@ -26,9 +26,11 @@ class Constraint(BaseModel):
     budget: float = Field(description="mean cost of a rollout that is aimed at")
     rate: float = Field(0.05, gt=0, description="change of the multiplier for a mean cost one budget too high")
     gain: float = Field(
-        1.0, ge=0, description="added to the multiplier at once for a mean cost one budget too high, taken off for one "
-        "too low; 0: the multiplier alone, which overshoots"
-    )  # fmt: skip
+        1.0,
+        ge=0,
+        description="added to the multiplier at once for a mean cost one budget too high, taken off for one "
+        "too low; 0: the multiplier alone, which overshoots",
+    )
     most: float = Field(5.0, gt=0, description="the multiplier never exceeds this, nor its sum with what `gain` adds")
 
 
@@ -146,8 +148,14 @@ PRESETS: Mapping[str, Preset] = {
         source="arXiv 2501.03262, as described by ms-swift and RLinf",
     ),
     "rloo": Preset(
-        objective={"centre": "leave_one_out", "scale": "none", "ratio": "trajectory", "kl": "k1",
-                   "kl_place": "reward", "beta": 0.05},
+        objective={
+            "centre": "leave_one_out",
+            "scale": "none",
+            "ratio": "trajectory",
+            "kl": "k1",
+            "kl_place": "reward",
+            "beta": 0.05,
+        },
         source="arXiv 2402.14740, as in TRL 1.16's RLOOTrainer",
     ),
     "gigpo": Preset(
@@ -176,7 +184,7 @@ PRESETS: Mapping[str, Preset] = {
         objective={"surrogate": "pairwise", "scale": "none", "kl_place": "reward", "beta": 0.05},
         source="arXiv 2310.00212, from a digest of its text and its authors' post; the form of its clips is ours",
     ),
-}  # fmt: skip
+}
 
 
 def make_objective(algorithm: str, changes: Mapping[str, Any] | None = None) -> Objective:

@@ -32,13 +32,30 @@ class Policy:
 
     sharded = False
 
-    def __init__(self, base: str, *, lora: Lora | None = None, device: str | None = None, dtype: str | None = None,
-                 revision: str | None = None, seed: int = 0, name: str = "default", beside: Policy | None = None):  # fmt: skip
+    def __init__(
+        self,
+        base: str,
+        *,
+        lora: Lora | None = None,
+        device: str | None = None,
+        dtype: str | None = None,
+        revision: str | None = None,
+        seed: int = 0,
+        name: str = "default",
+        beside: Policy | None = None,
+    ):
         """Load a folder or hub id. Full training keeps float32 weights; on a GPU products are in bfloat16. name: of
         the adapter; beside: a policy on the same base, in whose model the adapter is put."""
         self.base, self.lora, self.name = base, lora, name
-        self.made_with = {"base": base, "lora": lora, "device": device, "dtype": dtype, "revision": revision,
-                          "seed": seed, "name": name}  # fmt: skip
+        self.made_with = {
+            "base": base,
+            "lora": lora,
+            "device": device,
+            "dtype": dtype,
+            "revision": revision,
+            "seed": seed,
+            "name": name,
+        }
         if beside is not None:
             self.model, self.tokenizer, self._lock = beside.model, beside.tokenizer, beside._lock
         else:
@@ -163,7 +180,11 @@ class _OwnGenerator(Generator):
 
 def _check_head(config: Any) -> None:
     """What is trained are the output matrix's logits: refuse models that cap or scale them before drawing."""
-    changed = [n for n in ("final_logit_softcapping", "logit_scale", "logits_scaling") if getattr(config, n, None) not in (None, 1, 1.0)]  # fmt: skip
+    changed = [
+        n
+        for n in ("final_logit_softcapping", "logit_scale", "logits_scaling")
+        if getattr(config, n, None) not in (None, 1, 1.0)
+    ]
     if changed:
         raise PluginError(
             f"models of the type {config.model_type} cannot be trained here: {changed[0]} changes their logits"

@@ -168,9 +168,15 @@ class LocalEngine:
 def response_of(row: Any) -> Response:
     """What was generated, as the runtime records it."""
     return Response(
-        row.text, row.finish if row.text.strip() or row.finish == "length" else "empty", len(row.prompt_ids),
-        len(row.ids), usd=0.0, prompt_ids=tuple(row.prompt_ids), token_ids=tuple(row.ids), logprobs=tuple(row.logprobs),
-    )  # fmt: skip
+        row.text,
+        row.finish if row.text.strip() or row.finish == "length" else "empty",
+        len(row.prompt_ids),
+        len(row.ids),
+        usd=0.0,
+        prompt_ids=tuple(row.prompt_ids),
+        token_ids=tuple(row.ids),
+        logprobs=tuple(row.logprobs),
+    )
 
 
 def hash_of(*values: int) -> int:

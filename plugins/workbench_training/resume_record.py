@@ -26,8 +26,8 @@ class Record:
     """The epochs that are done. epochs: how many; updates: of the weights in them."""
 
     def __init__(self, place: Path, weights: Path):
-        """place: a folder for the record alone. weights: where the folders of candidates are. What cannot be read, or tells
-        of weights that are gone or only half there, is dropped."""
+        """place: a folder for the record alone. weights: where the folders of candidates are. What cannot be read, or
+        tells of weights that are gone or only half there, is dropped."""
         self.place, self.weights = place, weights
         self._clear()
         try:
@@ -54,14 +54,15 @@ class Record:
         self._clear()
 
     def begin(self, round_: int, learned: Sequence[Sequence[Row]], *, held: bool) -> None:
-        """Compare a round with the record, which is dropped where the round learns from something else. held: the weights
-        are those before the round. Raises StoreError where they are not, so that nothing can be trained."""
+        """Compare a round with the record, which is dropped where the round learns from something else. held: the
+        weights are those before the round. Raises StoreError where they are not, so that nothing can be trained."""
         key = digest([[_seen(row) for row in rows] for rows in learned])
         if round_ < len(self._keys) and self._keys[round_] != key:
             self.drop()
             if not held:
                 raise StoreError(
-                    f"round {round_ + 1} of this training learned from other rows before; resume once more, and it is trained anew"
+                    f"round {round_ + 1} of this training learned from other rows before; resume once more, and it "
+                    "is trained anew"
                 )
         if round_ >= len(self._keys):
             self._keys.append(key)

@@ -131,16 +131,22 @@ def check_targets(parts: Sequence[Part], rows: Sequence[Example]) -> None:
         lacking = [row for row in rows if part.kind in ("exact_match", "tool_n1") and part.target not in row]
         if lacking:
             raise SpecError(
-                f"the reward {part.kind} compares with the field '{part.target}', which {len(lacking)} of the {len(rows)} "
+                f"the reward {part.kind} compares with the field '{part.target}', which {len(lacking)} of the "
+                f"{len(rows)} "
                 f"rows of train lack, first the row {lacking[0].id}; it has: {', '.join(lacking[0]) or 'none'}",
-                hint=suggest(part.target, lacking[0]), path=(index, "target"),
-            )  # fmt: skip
+                hint=suggest(part.target, lacking[0]),
+                path=(index, "target"),
+            )
         for row in rows if part.kind == "tool_n1" else ():
             try:
                 wanted_calls(row[part.target])
             except ValueError as error:
-                raise SpecError(f"the field '{part.target}' of the row {row.id} of train is of no use to the reward tool_n1: {error}",
-                                hint='Write a list of {"name": ..., "arguments": {...}}.', path=(index, "target")) from None  # fmt: skip
+                raise SpecError(
+                    f"the field '{part.target}' of the row {row.id} of train is of no use to the reward tool_n1: "
+                    f"{error}",
+                    hint='Write a list of {"name": ..., "arguments": {...}}.',
+                    path=(index, "target"),
+                ) from None
 
 
 def names_of(parts: Sequence[Part]) -> list[str]:
@@ -262,10 +268,13 @@ async def judged(answer: str, part: Part, example: Example, judge: Judge | None)
         raise ValueError("a judge's reward needs the study's language model")
     reference = f"Reference: {_text(example[part.target])}\n" if part.target in example else ""
     messages = [
-        {"role": "system", "content": f"You grade an answer. Rubric: {part.rubric}\nReply with one sentence, and then a "
-                                      "last line `score: N`, where N is a whole number from 0 (wrong) to 10 (right)."},
+        {
+            "role": "system",
+            "content": f"You grade an answer. Rubric: {part.rubric}\nReply with one sentence, and then a "
+            "last line `score: N`, where N is a whole number from 0 (wrong) to 10 (right).",
+        },
         {"role": "user", "content": f"{reference}Answer: {answer}"},
-    ]  # fmt: skip
+    ]
     found = _GRADE.findall((await judge(messages, max_tokens=200)).text)
     grade = float(found[-1]) if found else math.nan
     return grade / 10 if grade <= 10 else None

@@ -1,10 +1,11 @@
 """Trees of rollouts: runs that share their first calls and part later, and what each of their answers is worth.
 
-A run takes one of `branches` answers at each of its first `depth` calls, so that branches ** depth runs are the leaves of
-a tree, whose inner calls are made once. An answer is worth what the leaves under it earned in the mean; answers to one
-prompt of one agent can then be compared, also in the middle of a run (MALT, arXiv 2412.01928; Agent Q, arXiv 2408.07199).
-Departures: MALT compares the answers of three models in a fixed order, Agent Q searches where it looks promising (MCTS)
-and mixes in a critic's ranking; here any workflow can be run, every branch is grown, and only what was earned counts.
+A run takes one of `branches` answers at each of its first `depth` calls, so that branches ** depth runs are the leaves
+of a tree, whose inner calls are made once. An answer is worth what the leaves under it earned in the mean; answers to
+one prompt of one agent can then be compared, also in the middle of a run (MALT, arXiv 2412.01928; Agent Q, arXiv
+2408.07199). Departures: MALT compares the answers of three models in a fixed order, Agent Q searches where it looks
+promising (MCTS) and mixes in a critic's ranking; here any workflow can be run, every branch is grown, and only what was
+earned counts.
 """
 
 from __future__ import annotations
@@ -34,8 +35,10 @@ class Tree(BaseModel):
     @model_validator(mode="after")
     def _bounded(self) -> Tree:
         if self.leaves > MOST_LEAVES:
-            raise ValueError(f"{self.branches} branches at depth {self.depth} are {self.leaves} runs of each row, more "
-                             f"than {MOST_LEAVES}; use fewer")  # fmt: skip
+            raise ValueError(
+                f"{self.branches} branches at depth {self.depth} are {self.leaves} runs of each row, more "
+                f"than {MOST_LEAVES}; use fewer"
+            )
         return self
 
     @property
@@ -69,9 +72,13 @@ def valued(rows: Iterable[Row]) -> list[Row]:
         if row.reward is not None and math.isfinite(row.reward):
             found.setdefault((row.agent, row.prompt_ids, row.token_ids), []).append(row)
     return [
-        replace(same[0], reward=math.fsum(r.reward or 0.0 for r in same) / len(same), task=f"{same[0].task} {same[0].anchor}")
+        replace(
+            same[0],
+            reward=math.fsum(r.reward or 0.0 for r in same) / len(same),
+            task=f"{same[0].task} {same[0].anchor}",
+        )
         for same in found.values()
-    ]  # fmt: skip
+    ]
 
 
 def by_state(rows: Iterable[Row]) -> Mapping[tuple[str, str], list[Row]]:

@@ -102,7 +102,8 @@ class Course(BaseModel):
     save_every: int = Field(10, ge=1, description="steps between two checkpoints of training")
     horizon: tuple[int, ...] = Field(
         (),
-        description="most steps of agents, turns of states and steps of tree_search, growing with training (ScalingInter-RL)",
+        description="most steps of agents, turns of states and steps of tree_search, growing with training "
+        "(ScalingInter-RL)",
     )
     horizon_steps: int = Field(100, ge=1, description="training steps at each horizon")
     curriculum: Curriculum | None = Field(None, description="draw rows by their recent success; {} takes the defaults")

@@ -1,8 +1,9 @@
 """Lessons: chats to learn from that no policy drew (labels, a teacher, general data), as rows of tokens.
 
 Prompts are written by the template that rollouts use, and answers as the template writes them after a prompt, so that
-what is trained is what is asked later. Some turns of a chat may be shown without being learned: errors that a later turn
-mends (AgentRefine, arXiv 2501.01702), or the wrong way into which a right one is spliced (Agent-R, arXiv 2501.11425).
+what is trained is what is asked later. Some turns of a chat may be shown without being learned: errors that a later
+turn mends (AgentRefine, arXiv 2501.01702), or the wrong way into which a right one is spliced (Agent-R, arXiv
+2501.11425).
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ class Tokens:
 
 def rows_of_lesson(lesson: Lesson, tokens: Tokens) -> list[Row]:
     """The rows of a chat. A turn whose prompt goes on from the row so far is appended to it, what stands between masked
-    out; where the template writes history anew, a row of its own begins, as in rollouts. Rows without a learned token are
-    left out."""
+    out; where the template writes history anew, a row of its own begins, as in rollouts. Rows without a learned token
+    are left out."""
     turns = []
     for i, message in enumerate(lesson.messages):
         if message["role"] == "assistant" and i >= min(lesson.learned, default=i + 1):
@@ -66,8 +67,15 @@ def rows_of_lesson(lesson: Lesson, tokens: Tokens) -> list[Row]:
     return rows_of_turns(turns, task=lesson.task, agent=lesson.agent, reward=lesson.reward)
 
 
-def rows_of_turns(turns: Iterable[tuple[Sequence[int], Sequence[int], Sequence[float], bool]], *, task: str,
-                  agent: str = "", reward: float | None = 1.0, rollout: int = 0, version: int = 0) -> list[Row]:  # fmt: skip
+def rows_of_turns(
+    turns: Iterable[tuple[Sequence[int], Sequence[int], Sequence[float], bool]],
+    *,
+    task: str,
+    agent: str = "",
+    reward: float | None = 1.0,
+    rollout: int = 0,
+    version: int = 0,
+) -> list[Row]:
     """Rows of turns (prompt ids, answer ids, log-probabilities, learned) of one chat."""
     rows: list[Row] = []
     for prompt, ids, logprobs, learned in turns:
@@ -76,11 +84,20 @@ def rows_of_turns(turns: Iterable[tuple[Sequence[int], Sequence[int], Sequence[f
         if rows and tuple(prompt[: len(so_far)]) == so_far:
             last, between = rows[-1], tuple(prompt[len(so_far) :])
             rows[-1] = Row(
-                last.prompt_ids, last.token_ids + between + tuple(ids), last.mask + (0,) * len(between) + mask,
-                last.logprobs + (0.0,) * len(between) + tuple(logprobs), reward, task, rollout, agent, version=version,
-            )  # fmt: skip
+                last.prompt_ids,
+                last.token_ids + between + tuple(ids),
+                last.mask + (0,) * len(between) + mask,
+                last.logprobs + (0.0,) * len(between) + tuple(logprobs),
+                reward,
+                task,
+                rollout,
+                agent,
+                version=version,
+            )
         else:
-            rows.append(Row(tuple(prompt), tuple(ids), mask, tuple(logprobs), reward, task, rollout, agent, version=version))  # fmt: skip
+            rows.append(
+                Row(tuple(prompt), tuple(ids), mask, tuple(logprobs), reward, task, rollout, agent, version=version)
+            )
     return [row for row in rows if row.drawn]
 
 
@@ -88,7 +105,8 @@ def rows_of_turns(turns: Iterable[tuple[Sequence[int], Sequence[int], Sequence[f
 
 
 def labelled(workflow: Workflow, example: Example, labels: Mapping[str, str], nodes: Collection[str]) -> list[Lesson]:
-    """The worked examples of a row: each node sees the inputs that the row and earlier labels give it (teacher forcing).
+    """The worked examples of a row: each node sees the inputs that the row and earlier labels give it (teacher
+    forcing).
 
     labels: field of the row that holds the label of an output, if not one of its name. nodes: those that are trained.
     """
@@ -167,7 +185,9 @@ def general(rows: Sequence[Mapping[str, Any]]) -> list[Lesson]:
     found = []
     for number, row in enumerate(rows):
         messages = row.get("messages")
-        if not isinstance(messages, list) or not all(isinstance(m, Mapping) and {"role", "content"} <= set(m) for m in messages):  # fmt: skip
+        if not isinstance(messages, list) or not all(
+            isinstance(m, Mapping) and {"role", "content"} <= set(m) for m in messages
+        ):
             raise ValueError(f"row {number + 1} of the mixture has no `messages`, a list of {{role, content}}")
         answers = frozenset(i for i, m in enumerate(messages) if m["role"] == "assistant")
         found.append(Lesson([dict(m) for m in messages], answers, f"general {number}"))

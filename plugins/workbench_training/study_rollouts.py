@@ -67,8 +67,17 @@ def earned(rollout: Rollout, role: str = "") -> float | None:
 class StudySource:
     """Rollouts from runs of the workflow under a study, and candidates as patches of its LMs."""
 
-    def __init__(self, study: Study, roles: Mapping[str, Role], rewards: Sequence[Part], guards: Guards, *,
-                 stages: Sequence[Stage] = (), merge: bool = True, race: bool = True):  # fmt: skip
+    def __init__(
+        self,
+        study: Study,
+        roles: Mapping[str, Role],
+        rewards: Sequence[Part],
+        guards: Guards,
+        *,
+        stages: Sequence[Stage] = (),
+        merge: bool = True,
+        race: bool = True,
+    ):
         """rewards: of all roles that have none of their own. stages: sorted by their starts. merge: one row for turns
         that continue each other."""
         self.stages = stages
@@ -121,8 +130,12 @@ class StudySource:
         """The workflow with the policies in place of its LMs, drawing at the training temperature."""
         changes: dict[str, Any] = {}
         for role in self.roles.values():
-            lm = {"model": f"policy:{role.key}@{step}", "temperature": role.learning.temperature, "attempts": 1,
-                  "timeout": max(LONGEST_CALL, role.spec.timeout)}  # fmt: skip
+            lm = {
+                "model": f"policy:{role.key}@{step}",
+                "temperature": role.learning.temperature,
+                "attempts": 1,
+                "timeout": max(LONGEST_CALL, role.spec.timeout),
+            }
             if role.spec.max_tokens:
                 lm["max_tokens"] = role.spec.max_tokens
             if role.spec.concurrency:
@@ -159,16 +172,34 @@ class StudySource:
                     and name is not None
                     and r.token_ids is not None
                 ):
-                    steps[name].append({"agent": span.agent or span.node, "turn": turn, "prompt_ids": r.prompt_ids,
-                                        "token_ids": r.token_ids, "logprobs": r.logprobs, "text": r.text,
-                                        "truncated": r.finish == "length",
-                                        "step_reward": None if rollout.guarded else call.earned,
-                                        "anchor": state_of(span.agent or span.node, call) if self.observed else None})  # fmt: skip
+                    steps[name].append(
+                        {
+                            "agent": span.agent or span.node,
+                            "turn": turn,
+                            "prompt_ids": r.prompt_ids,
+                            "token_ids": r.token_ids,
+                            "logprobs": r.logprobs,
+                            "text": r.text,
+                            "truncated": r.finish == "length",
+                            "step_reward": None if rollout.guarded else call.earned,
+                            "anchor": state_of(span.agent or span.node, call) if self.observed else None,
+                        }
+                    )
                     turn += 1
-        return [row for name, found in steps.items() for row in rows_of(
-            found, reward=earned(rollout, name), task=rollout.example.id, rollout=rollout.replica, version=step,
-            merge=self.merge, costs=rollout.costs, policy=name,
-        )]  # fmt: skip
+        return [
+            row
+            for name, found in steps.items()
+            for row in rows_of(
+                found,
+                reward=earned(rollout, name),
+                task=rollout.example.id,
+                rollout=rollout.replica,
+                version=step,
+                merge=self.merge,
+                costs=rollout.costs,
+                policy=name,
+            )
+        ]
 
     def affords(self, course: Course, step: int) -> bool:
         """Room for another step, and for a candidate after it: weights that nobody evaluates are worth nothing."""
@@ -208,9 +239,9 @@ def left_out(updates: float, of: str) -> str:
 
 
 def state_of(agent: str, call: CallRecord) -> str:
-    """The name of the state that an agent is in: that of the environment, if the node told one; else by the last message: what
-    a tool showed, or the question. (GiGPO's anchor states, arXiv 2505.10978, section 4.2, are observations; whole prompts
-    differ as soon as histories do.)"""
+    """The name of the state that an agent is in: that of the environment, if the node told one; else by the last
+    message: what a tool showed, or the question. (GiGPO's anchor states, arXiv 2505.10978, section 4.2, are
+    observations; whole prompts differ as soon as histories do.)"""
     if call.state is not None:
         return digest([agent, call.state])
     return digest([agent, call.messages[-1].get("role"), call.messages[-1].get("content")])
@@ -225,8 +256,11 @@ def check_horizons(workflow: Workflow, horizons: Iterable[tuple[tuple[str | int,
     """Each horizon, with its place among the settings, must be one that some node takes. Raises SpecError."""
     for place, most in horizons:
         if not _horizons(workflow):
-            raise SpecError("no node of the workflow takes steps, so that a horizon has no effect", path=place,
-                            hint="An agent does, states, and tree_search. Leave it out, or add one of these.")  # fmt: skip
+            raise SpecError(
+                "no node of the workflow takes steps, so that a horizon has no effect",
+                path=place,
+                hint="An agent does, states, and tree_search. Leave it out, or add one of these.",
+            )
         try:
             workflow.patched(max_steps_of(workflow, most))
         except SpecError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 
@@ -62,43 +62,75 @@ def anchor_of(prompt_ids: Sequence[int]) -> str:
     return hashlib.sha256(",".join(map(str, prompt_ids)).encode()).hexdigest()[:16]
 
 
+def _tokens_of(step: Mapping[str, Any]) -> tuple[tuple[int, ...], tuple[int, ...], tuple[float, ...]]:
+    """The tokens that a step was asked with, those that were drawn, and their log-probabilities."""
+    drawn = tuple(step["token_ids"])
+    return tuple(step["prompt_ids"] or ()), drawn, tuple(step["logprobs"] or (0.0,) * len(drawn))
+
+
+def _appended(row: Row, step: Mapping[str, Any], earned: float | None) -> Row | None:
+    """The row with the step behind it, or None if the step's prompt does not begin with all of the row."""
+    prompt, drawn, logprobs = _tokens_of(step)
+    so_far = row.prompt_ids + row.token_ids
+    if prompt[: len(so_far)] != so_far:
+        return None
+    between = prompt[len(so_far) :]
+    return replace(
+        row,
+        token_ids=row.token_ids + between + drawn,
+        mask=row.mask + (0,) * len(between) + (1,) * len(drawn),
+        logprobs=row.logprobs + (0.0,) * len(between) + logprobs,
+        reward=earned,
+        step_reward=None,
+        truncated=bool(step.get("truncated")),
+        text=row.text + str(step.get("text", "")),
+    )
+
+
 def rows_of(
-    steps: Iterable[Mapping[str, Any]], *, reward: float | Mapping[str, float] | None, task: str, rollout: int,
-    version: int, merge: bool = True, costs: Mapping[str, float] | None = None, policy: str = "",
-) -> list[Row]:  # fmt: skip
+    steps: Iterable[Mapping[str, Any]],
+    *,
+    reward: float | Mapping[str, float] | None,
+    task: str,
+    rollout: int,
+    version: int,
+    merge: bool = True,
+    costs: Mapping[str, float] | None = None,
+    policy: str = "",
+) -> list[Row]:
     """The rows of one rollout. steps: `workbench.workflow.Trace.rollout`. reward: one for all, or one for each agent.
 
     A step whose prompt begins with all tokens of the agent's row so far is appended to that row, with what stands
     between (a tool's result, the next question) masked out. Any other step starts a row of its own: text is never
     tokenized again to make it fit, so every row holds exactly the tokens that the policy saw and drew. merge: False
-    gives each step its own row, which step-level credit (GiGPO) needs. A step's `anchor` names the state that it was taken
-    in; without one, that is its whole prompt.
+    gives each step its own row, which step-level credit (GiGPO) needs. A step's `anchor` names the state that it was
+    taken in; without one, that is its whole prompt.
     """
     rows: list[Row] = []
     last: dict[str, int] = {}  # the row that an agent wrote last
     for step in steps:
         agent = str(step["agent"])
         earned = reward.get(agent) if isinstance(reward, Mapping) else reward
-        prompt, drawn = tuple(step["prompt_ids"] or ()), tuple(step["token_ids"])
-        logprobs = tuple(step["logprobs"] or (0.0,) * len(drawn))
         index = last.get(agent) if merge else None
-        if index is not None:
-            row = rows[index]
-            so_far = row.prompt_ids + row.token_ids
-            if prompt[: len(so_far)] == so_far:
-                between = prompt[len(so_far) :]
-                rows[index] = Row(
-                    row.prompt_ids, row.token_ids + between + drawn, row.mask + (0,) * len(between) + (1,) * len(drawn),
-                    row.logprobs + (0.0,) * len(between) + logprobs, earned, task, rollout, agent, row.turn, row.anchor,
-                    None, costs or {}, version, bool(step.get("truncated")), row.text + str(step.get("text", "")), policy,
-                )  # fmt: skip
-                continue
+        longer = None if index is None else _appended(rows[index], step, earned)
+        if index is not None and longer is not None:
+            rows[index] = longer
+            continue
+        prompt, drawn, logprobs = _tokens_of(step)
         last[agent] = len(rows)
-        rows.append(Row(
-            prompt, drawn, (1,) * len(drawn), logprobs, earned, task, rollout, agent, int(step["turn"]),
-            step.get("anchor") or anchor_of(prompt), None if merge else step.get("step_reward"), costs or {}, version,
-            bool(step.get("truncated")), str(step.get("text", "")), policy,
-        ))  # fmt: skip
+        made = Row(prompt, drawn, (1,) * len(drawn), logprobs, earned, task, rollout, agent, int(step["turn"]))
+        rows.append(
+            replace(
+                made,
+                anchor=step.get("anchor") or anchor_of(prompt),
+                step_reward=None if merge else step.get("step_reward"),
+                costs=costs or {},
+                version=version,
+                truncated=bool(step.get("truncated")),
+                text=str(step.get("text", "")),
+                policy=policy,
+            )
+        )
     return rows
 
 

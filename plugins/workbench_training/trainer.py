@@ -72,10 +72,20 @@ class Trainer:
     """One training, of one policy or of several by name. `tell(message, **figures)` hears of each step, reset and
     alarm; with several policies the figures of each bear its name."""
 
-    def __init__(self, learners: Learner | Mapping[str, Learner], source: Source, tasks: Sequence[Example], course: Course, folder: Path, *,
-                 weights: Path, seed: int = 0, at: Callable[[int], Awaitable[None] | None] = lambda version: None,
-                 rate: Callable[[int], float | None] = lambda step: None,
-                 tell: Callable[..., None] = lambda message, **figures: None):  # fmt: skip
+    def __init__(
+        self,
+        learners: Learner | Mapping[str, Learner],
+        source: Source,
+        tasks: Sequence[Example],
+        course: Course,
+        folder: Path,
+        *,
+        weights: Path,
+        seed: int = 0,
+        at: Callable[[int], Awaitable[None] | None] = lambda version: None,
+        rate: Callable[[int], float | None] = lambda step: None,
+        tell: Callable[..., None] = lambda message, **figures: None,
+    ):
         """at: brings the engines to a version. rate: the learning rate at a step, None for the learners' own."""
         self.learners = {"": learners} if isinstance(learners, Learner) else dict(learners)
         self.source, self.tasks, self.course = source, tasks, course
@@ -156,8 +166,8 @@ class Trainer:
         return groups
 
     def _others(self, count: int, seen: set[str]) -> list[Example]:
-        """Rows in place of those whose rollouts teach nothing. Of few rows the next in order are mostly those of this step, so
-        there the others are drawn from."""
+        """Rows in place of those whose rollouts teach nothing. Of few rows the next in order are mostly those of this
+        step, so there the others are drawn from."""
         if len(self.tasks) >= 2 * self.course.tasks:
             return [task for task in self._next_tasks(count) if task.id not in seen]
         unseen = [task for task in self.tasks if task.id not in seen]
@@ -193,11 +203,14 @@ class Trainer:
         rows = [row for group in groups for row in self._rows_of_group(group, step)]
         scored = [r for group in groups for r in group if r.reward is not None]
         figures = {
-            "step": float(step), "rollouts": float(len(scored)), "rows": float(len(rows)),
+            "step": float(step),
+            "rollouts": float(len(scored)),
+            "rows": float(len(rows)),
             "reward": sum(r.reward or 0.0 for r in scored) / max(1, len(scored)),
             "silent": sum(not differs(group) for group in groups) / max(1, len(groups)),
-            "guarded": float(sum(bool(r.guarded) for r in scored)), "tokens": float(sum(r.drawn for r in rows)),
-        }  # fmt: skip
+            "guarded": float(sum(bool(r.guarded) for r in scored)),
+            "tokens": float(sum(r.drawn for r in rows)),
+        }
         for name, learner in self.learners.items():
             mine = [row for row in rows if row.policy == name and row.token_ids]
             found = self._learn_one(name, learner, mine, step)
@@ -308,8 +321,9 @@ class Trainer:
         self.state.rng = _plain(self.rng.getstate())
         tensors = {
             _joined(name, part): found
-            for name, learner in self.learners.items() for part, found in learner.tensors().items()
-        }  # fmt: skip
+            for name, learner in self.learners.items()
+            for part, found in learner.tensors().items()
+        }
         tensors |= {_joined(name, "best"): weights for name, weights in self.best_weights.items()}
         write_checkpoint(self.folder, self.state.step, tensors, {"state": asdict(self.state)})
 

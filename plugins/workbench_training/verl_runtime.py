@@ -1,4 +1,5 @@
-"""What a folder of `workbench export --format verl` imports on the cluster: our advantages and rewards, by verl's names."""
+"""What a folder of `workbench export --format verl` imports on the cluster: our advantages and rewards, by verl's
+names."""
 
 from __future__ import annotations
 
@@ -11,13 +12,19 @@ from workbench_training.rewards import Guards, guarded, tool_n1
 from workbench_training.token_rows import Row
 
 
-def advantages_for(token_level_rewards: Any, response_mask: Any, index: Sequence[Any], objective: Mapping[str, Any],
-                   guards: Mapping[str, Any], longest: int) -> tuple[Any, Any]:  # fmt: skip
+def advantages_for(
+    token_level_rewards: Any,
+    response_mask: Any,
+    index: Sequence[Any],
+    objective: Mapping[str, Any],
+    guards: Mapping[str, Any],
+    longest: int,
+) -> tuple[Any, Any]:
     """(advantages, returns), each (rows, tokens): one number a row on the tokens of its mask, as verl wants it.
 
-    token_level_rewards, response_mask: (rows, tokens). index: rows with equal values answer one prompt. longest: tokens of
-    the longest answer. Departure: why an answer ended is not told here, so one that takes all tokens counts as cut, also
-    where the last of them is its end.
+    token_level_rewards, response_mask: (rows, tokens). index: rows with equal values answer one prompt. longest: tokens
+    of the longest answer. Departure: why an answer ended is not told here, so one that takes all tokens counts as cut,
+    also where the last of them is its end.
     """
     import torch
 
@@ -40,8 +47,9 @@ def _cut(score: float, what: str) -> float | None:
     return min(score, 0.0) if what == "zero" else score
 
 
-def score_of(answer: str, truths: Mapping[str, str], rewards: Sequence[Mapping[str, Any]],
-             guards: Mapping[str, Any]) -> float:  # fmt: skip
+def score_of(
+    answer: str, truths: Mapping[str, str], rewards: Sequence[Mapping[str, Any]], guards: Mapping[str, Any]
+) -> float:
     """The weighted sum of the parts that need nothing but the answer, and at most 0 where a guard finds it empty or
     repetitive. truths: what is right, by the parts' targets. Raises ValueError for other parts."""
     total = 0.0

@@ -33,8 +33,17 @@ class SyncError(WorkbenchError):
 class ServerEngine:
     """Draws on a vLLM server. timeout, sync_timeout: seconds for an answer, and for taking weights."""
 
-    def __init__(self, url: str, name: str, policy: Policy, folder: Path, *, timeout: float = 600.0,
-                 sync_timeout: float = 300.0, tolerance: float = 0.1):  # fmt: skip
+    def __init__(
+        self,
+        url: str,
+        name: str,
+        policy: Policy,
+        folder: Path,
+        *,
+        timeout: float = 600.0,
+        sync_timeout: float = 300.0,
+        tolerance: float = 0.1,
+    ):
         self.url, self.name, self.policy, self.folder = url.rstrip("/").removesuffix("/v1"), name, policy, folder
         self.timeout, self.sync_timeout, self.tolerance = timeout, sync_timeout, tolerance
         self.version = -1
@@ -91,11 +100,19 @@ class ServerEngine:
     async def _draw(self, request: Request, prompt: list[int], version: int) -> Response:
         # All that bends the distribution is switched off by name: servers take defaults from the checkpoint.
         body = {
-            "model": self.lora_name(version), "prompt": prompt, "max_tokens": request.max_tokens,
-            "temperature": request.temperature, "top_p": request.top_p, "top_k": -1, "min_p": 0.0,
-            "repetition_penalty": 1.0, "stop": list(request.stop), "seed": hash_of(seed_of(request), version),
-            "logprobs": 0, "return_token_ids": True,
-        }  # fmt: skip
+            "model": self.lora_name(version),
+            "prompt": prompt,
+            "max_tokens": request.max_tokens,
+            "temperature": request.temperature,
+            "top_p": request.top_p,
+            "top_k": -1,
+            "min_p": 0.0,
+            "repetition_penalty": 1.0,
+            "stop": list(request.stop),
+            "seed": hash_of(seed_of(request), version),
+            "logprobs": 0,
+            "return_token_ids": True,
+        }
         found = await self._post("/v1/completions", body, self.timeout)
         try:
             if found["model"] != body["model"]:
@@ -108,8 +125,16 @@ class ServerEngine:
         except (KeyError, IndexError, TypeError) as error:
             raise LMError("bad_body", f"no tokens in the answer ({error}): vLLM 0.10.2 or later gives them") from error
         finish = "length" if cut else "stop" if text.strip() else "empty"
-        return Response(text, finish, len(prompt), len(ids), 0.0, prompt_ids=tuple(prompt), token_ids=tuple(ids),
-                        logprobs=tuple(map(float, logprobs)))  # fmt: skip
+        return Response(
+            text,
+            finish,
+            len(prompt),
+            len(ids),
+            0.0,
+            prompt_ids=tuple(prompt),
+            token_ids=tuple(ids),
+            logprobs=tuple(map(float, logprobs)),
+        )
 
     async def _post(self, path: str, body: dict[str, Any], timeout: float) -> Any:
         """The JSON of an answer, or its text. Raises LMError with the server's own words."""
@@ -120,8 +145,12 @@ class ServerEngine:
                 text = await answer.text()
                 if answer.status >= 400:
                     wait = answer.headers.get("Retry-After", "")
-                    raise LMError(kind_of_status(answer.status), redacted(f"{path}: {answer.status} {text}")[:320],
-                                  status=answer.status, retry_after=float(wait) if wait.isdigit() else None)  # fmt: skip
+                    raise LMError(
+                        kind_of_status(answer.status),
+                        redacted(f"{path}: {answer.status} {text}")[:320],
+                        status=answer.status,
+                        retry_after=float(wait) if wait.isdigit() else None,
+                    )
                 return await answer.json() if answer.content_type == "application/json" else text
         except TimeoutError as error:
             raise LMError("timeout", f"{path}: no answer within {timeout:g} s") from error

@@ -37,8 +37,8 @@ class ManagedServer:
     """`vllm serve` on a free port of this machine, with adapters that may be loaded while it runs.
 
     log: the file that takes what it prints. adapters: how many policies draw from it; each needs two while it changes
-    its version. Where this process is killed, the server's first process is, too (on Linux); what that one has started must
-    see to itself, as vLLM's engine does.
+    its version. Where this process is killed, the server's first process is, too (on Linux); what that one has started
+    must see to itself, as vLLM's engine does.
     """
 
     def __init__(self, base: str, settings: Managed, log: Path, *, rank: int, adapters: int):
@@ -54,19 +54,35 @@ class ManagedServer:
 
     def arguments(self) -> list[str]:
         return [
-            *shlex.split(self.settings.command), self.base, "--host", "127.0.0.1", "--port", str(self.port), "--enable-lora",
-            "--max-lora-rank", str(self.rank), "--max-loras", str(self.adapters), "--gpu-memory-utilization",
-            f"{self.settings.memory:g}", *self.settings.arguments,
-        ]  # fmt: skip
+            *shlex.split(self.settings.command),
+            self.base,
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(self.port),
+            "--enable-lora",
+            "--max-lora-rank",
+            str(self.rank),
+            "--max-loras",
+            str(self.adapters),
+            "--gpu-memory-utilization",
+            f"{self.settings.memory:g}",
+            *self.settings.arguments,
+        ]
 
     async def start(self) -> None:
         """Start it, and wait until it is healthy. Raises SyncError with the end of what it printed."""
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as out:
             self._process = await asyncio.create_subprocess_exec(
-                *self.arguments(), stdin=asyncio.subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,
-                env=os.environ | {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True"}, preexec_fn=_die_with_parent(),
-            )  # fmt: skip
+                *self.arguments(),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+                env=os.environ | {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True"},
+                preexec_fn=_die_with_parent(),
+            )
         try:
             async with asyncio.timeout(self.settings.start):
                 while not await self._healthy():
@@ -124,6 +140,8 @@ def _die_with_parent():  # noqa: ANN202
 def one_base(bases: Sequence[str]) -> str:
     """The base that all policies share. Raises PluginError where they have several: a server has one."""
     if len(set(bases)) > 1:
-        raise PluginError(f"a managed server draws for one base model, and there are {len(set(bases))}: "
-                          f"{', '.join(sorted(set(bases)))}")  # fmt: skip
+        raise PluginError(
+            f"a managed server draws for one base model, and there are {len(set(bases))}: "
+            f"{', '.join(sorted(set(bases)))}"
+        )
     return bases[0]

@@ -22,7 +22,8 @@ class FitValue(Optimizer):
     """Gives `tree_search` nodes a learned value: a logistic regression on the words of the states seen on train.
 
     On train the search looks at more states, at first blindly level by level, so that it meets successes to learn from;
-    a state's label is the best score that the environment gave from there on, less 20% for each step to it. The learned value has to win on val.
+    a state's label is the best score that the environment gave from there on, less 20% for each step to it. The learned
+    value has to win on val.
     """
 
     rounds: int = Field(2, ge=1, le=20, description="passes over train, each with the value learned so far")

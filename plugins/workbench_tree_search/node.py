@@ -1,9 +1,9 @@
 """The `tree_search` node: an agent that tries actions out in an environment before it commits to them.
 
 Source: Tree Search for Language Model Agents (Koh et al., arXiv 2407.01476): of several drawn actions the most frequent
-ones are kept, states are judged by a model asked several times, the frontier is ordered by the parent's value, the budget
-counts judged states, and the best sequence is committed whole. With `order: mcts` the same parts are searched by UCT with
-plain back-up, as SWE-Search and the search half of Agent Q do. Departures, with reasons, are in the README.
+ones are kept, states are judged by a model asked several times, the frontier is ordered by the parent's value, the
+budget counts judged states, and the best sequence is committed whole. With `order: mcts` the same parts are searched by
+UCT with plain back-up, as SWE-Search and the search half of Agent Q do. Departures, with reasons, are in the README.
 """
 
 from __future__ import annotations
@@ -32,8 +32,15 @@ class TreeSearch(NodeKind):
 
     Config = TreeSearchConfig
     primary = "environment"
-    learnable = {"instructions": "text", "value_instructions": "text", "order": "choice", "evaluations": "int",
-                 "depth": "int", "branching": "int", "lm": "lm"}  # fmt: skip
+    learnable = {
+        "instructions": "text",
+        "value_instructions": "text",
+        "order": "choice",
+        "evaluations": "int",
+        "depth": "int",
+        "branching": "int",
+        "lm": "lm",
+    }
     config: TreeSearchConfig
 
     def __init__(self, name: str, config: Any, base: Any):
@@ -134,11 +141,15 @@ class _Walk:
             found = await explore(root, self.expand, self.value, order=order, width=c.width, **limits)
         best = self._best(found)
         self.trees.append(root)
-        self.notes.append({
-            "looked_at": [[_actions(n), n.reward] for n in found.visited[1:]],
-            "evaluations": found.evaluations, "stopped": found.stopped, "value": best.reward,
-            **({"failures": [str(e) for e in self.failures]} if self.failures else {}),
-        })  # fmt: skip
+        self.notes.append(
+            {
+                "looked_at": [[_actions(n), n.reward] for n in found.visited[1:]],
+                "evaluations": found.evaluations,
+                "stopped": found.stopped,
+                "value": best.reward,
+                **({"failures": [str(e) for e in self.failures]} if self.failures else {}),
+            }
+        )
         return [n.state for n in best.path[1:] if n.state is not None]
 
     def _best(self, found: Search[Position | None]) -> Node[Position | None]:

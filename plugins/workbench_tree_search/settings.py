@@ -22,8 +22,12 @@ class TreeSearchConfig(NodeConfig):
     instructions: str = Field("", description="what to do, in words")
     value_instructions: str = Field("", description="what the judge of states is told about the task")
     order: Order = Field("best_first", description="which state is looked at next; greedy does not look ahead")
-    steps: int = Field(5, ge=1, le=200, description="searches at most, each followed by the best actions it found; "
-                       "for greedy: actions at most")  # fmt: skip
+    steps: int = Field(
+        5,
+        ge=1,
+        le=200,
+        description="searches at most, each followed by the best actions it found; for greedy: actions at most",
+    )
     branching: int = Field(3, ge=1, le=32, description="different actions kept in a state, the most frequent ones")
     samples: int | None = Field(None, ge=1, le=200, description="answers drawn in a state; default: 2 * branching")
     depth: int = Field(4, ge=1, le=50, description="actions that a search looks ahead")

@@ -41,19 +41,44 @@ def swap(old: str, new: str) -> str:
 #: name: (workflow file, place "line:column" or None, part of the message, part of the hint)
 YAML = {
     "unknown top-level key": (swap("metric:", "metrics:"), "4:1", "unknown key 'metrics'", "metric"),
-    "key of another place": (swap("lm: bundled/nano", "calls: 3"), "2:1", "unknown key 'calls'", "write budget: {calls: ...}"),
+    "key of another place": (
+        swap("lm: bundled/nano", "calls: 3"),
+        "2:1",
+        "unknown key 'calls'",
+        "write budget: {calls: ...}",
+    ),
     "unknown data key": (swap("{file: rows.jsonl,", "{fil: rows.jsonl,"), "3:8", "unknown key 'fil'", "file"),
-    "unknown lm key": (swap("lm: bundled/nano", "lm: {model: bundled/nano, temp: 1}"), "2:27", "unknown key 'temp'", "attempts"),
+    "unknown lm key": (
+        swap("lm: bundled/nano", "lm: {model: bundled/nano, temp: 1}"),
+        "2:27",
+        "unknown key 'temp'",
+        "attempts",
+    ),
     "unknown budget key": (swap("{calls: 100}", "{call: 100}"), "13:10", "unknown key 'call'", "calls"),
     "metric missing": (swap("metric: exact_match(label)\n", ""), "1:1", "'metric' is missing", "exact_match"),
     "nodes missing": ("data: {file: rows.jsonl}\nmetric: exact_match(label)\n", "1:1", "'nodes' is missing", "predict"),
-    "data missing": (swap("data: {file: rows.jsonl, split: {train: 3, val: 3, test: 3}}\n", ""), "1:1", "'data' is missing", "file"),
+    "data missing": (
+        swap("data: {file: rows.jsonl, split: {train: 3, val: 3, test: 3}}\n", ""),
+        "1:1",
+        "'data' is missing",
+        "file",
+    ),
     "no node kind": (swap("predict:", "predictt:"), "7:5", "no node kind", "predict"),
     "two node kinds": (swap("    instructions", "    tool: x\n    instructions"), "6:3", "one kind", None),
-    "unknown node setting": (swap("    instructions: Sort", "    instruction: Sort"), "8:5", "unknown key 'instruction'", "instructions"),
+    "unknown node setting": (
+        swap("    instructions: Sort", "    instruction: Sort"),
+        "8:5",
+        "unknown key 'instruction'",
+        "instructions",
+    ),
     "node setting of wrong type": (swap("Sort it.\nsearch", "3\nsearch"), "8:5", "must be text", None),
     "samples as text": (swap("    instructions", "    samples: many\n    instructions"), "8:5", "whole number", None),
-    "node is no mapping": (swap('  sort:\n    predict: "text -> label: Literal[\'a\', \'b\']"\n    instructions: Sort it.', "  sort: hello"), "6:3", "mapping", None),
+    "node is no mapping": (
+        swap("  sort:\n    predict: \"text -> label: Literal['a', 'b']\"\n    instructions: Sort it.", "  sort: hello"),
+        "6:3",
+        "mapping",
+        None,
+    ),
     "bad node name": (swap("  sort:\n", "  1 sort:\n"), "6:3", "cannot name a node", "letters"),
     "duplicate key": (swap("budget:", "name: again\nbudget:"), "13:1", "second time", "Remove"),
     "alias": (LAUGHS + GOOD, "1:4", "aliases", "Write the value out"),
@@ -87,36 +112,124 @@ YAML = {
     "metric is no call": (swap("exact_match(label)", "exact match"), "4:1", "cannot read", "exact_match(label)"),
     "metric argument": (swap("exact_match(label)", "exact_match(label, tolerance=3)"), "4:1", "does not take", None),
     "metric of unwritten field": (swap("exact_match(label)", "exact_match(lable)"), "4:1", "no node writes", "label"),
-    "target not in data": (swap("exact_match(label)", "exact_match(label, target=gold)"), "4:1", "data do not have", None),
+    "target not in data": (
+        swap("exact_match(label)", "exact_match(label, target=gold)"),
+        "4:1",
+        "data do not have",
+        None,
+    ),
     "metric file missing": (swap("exact_match(label)", "python:nope.py:f"), "4:1", "no file", None),
     "metric function missing": (swap("exact_match(label)", "python:good.py:g"), "4:1", "no function 'g'", "f"),
-    "metric file with syntax error": (swap("exact_match(label)", "python:broken.py:f"), "4:1", "broken.py:2", "Correct"),
+    "metric file with syntax error": (
+        swap("exact_match(label)", "python:broken.py:f"),
+        "4:1",
+        "broken.py:2",
+        "Correct",
+    ),
     "signature without arrow": (swap("text -> label: Literal['a', 'b']", "text label"), "7:5", "'->'", "Write"),
     "signature with unknown type": (swap("Literal['a', 'b']", "Text"), "7:5", "unknown type", "types"),
     "signature with bad literal": (swap("Literal['a', 'b']", "Literal[a, b]"), "7:5", "quoted", None),
     "signature with output twice": (swap("label: Literal['a', 'b']", "label, label"), "7:5", None, None),
-    "signature without output": (swap("text -> label: Literal['a', 'b']", "text ->"), "7:5", "at least one output", None),
-    "unknown needs": (swap("    instructions", "    needs: srt\n    instructions"), "8:5", "unknown node 'srt'", "sort"),
-    "cycle": (swap("search:", "  two: {predict: 'label -> text', needs: sort}\n  three: {predict: 'text -> other', needs: two}\nsearch:").replace("    instructions", "    needs: three\n    instructions"), None, "cycle", "Remove"),
-    "everything disabled": (swap("    instructions", "    enabled: false\n    instructions"), "5:1", "no node is enabled", None),
-    "unknown search address": (swap("nodes.sort.instructions:", "nodes.sort.instruction:"), "10:3", None, "instructions"),
-    "search of unknown node": (swap("nodes.sort.instructions:", "nodes.srt.instructions:"), "10:3", "no setting", "nodes.sort"),
+    "signature without output": (
+        swap("text -> label: Literal['a', 'b']", "text ->"),
+        "7:5",
+        "at least one output",
+        None,
+    ),
+    "unknown needs": (
+        swap("    instructions", "    needs: srt\n    instructions"),
+        "8:5",
+        "unknown node 'srt'",
+        "sort",
+    ),
+    "cycle": (
+        swap(
+            "search:",
+            "  two: {predict: 'label -> text', needs: sort}\n  three: {predict: 'text -> other', needs: two}\nsearch:",
+        ).replace("    instructions", "    needs: three\n    instructions"),
+        None,
+        "cycle",
+        "Remove",
+    ),
+    "everything disabled": (
+        swap("    instructions", "    enabled: false\n    instructions"),
+        "5:1",
+        "no node is enabled",
+        None,
+    ),
+    "unknown search address": (
+        swap("nodes.sort.instructions:", "nodes.sort.instruction:"),
+        "10:3",
+        None,
+        "instructions",
+    ),
+    "search of unknown node": (
+        swap("nodes.sort.instructions:", "nodes.srt.instructions:"),
+        "10:3",
+        "no setting",
+        "nodes.sort",
+    ),
     "two domains": (swap("[Sort it., Label it.]", "{int: [1, 2], float: [0, 1]}"), "10:3", "exactly one", None),
-    "bounds swapped": (swap("nodes.sort.instructions: [Sort it., Label it.]", "nodes.sort.samples: {int: [5, 1]}"), "10:3", "above", None),
-    "value that the node refuses": (swap("nodes.sort.instructions: [Sort it., Label it.]", "nodes.sort.samples: {int: [0, 3]}"), "10:3", "samples", None),
-    "when on unknown address": (swap("[Sort it., Label it.]", "{choice: [a, b], when: {nodes.sort.sample: 1}}"), "10:3", None, None),
+    "bounds swapped": (
+        swap("nodes.sort.instructions: [Sort it., Label it.]", "nodes.sort.samples: {int: [5, 1]}"),
+        "10:3",
+        "above",
+        None,
+    ),
+    "value that the node refuses": (
+        swap("nodes.sort.instructions: [Sort it., Label it.]", "nodes.sort.samples: {int: [0, 3]}"),
+        "10:3",
+        "samples",
+        None,
+    ),
+    "when on unknown address": (
+        swap("[Sort it., Label it.]", "{choice: [a, b], when: {nodes.sort.sample: 1}}"),
+        "10:3",
+        None,
+        None,
+    ),
     "unknown optimizer": (swap("random:", "randon:"), "12:5", "unknown optimizer 'randon'", "random"),
     "unknown parameter": (swap("trials:", "trial:"), "12:14", "unknown key 'trial'", "trials"),
     "parameter of wrong type": (swap("trials: 3", "trials: few"), "12:14", "whole number", None),
-    "two optimizers in one entry": (swap("random: {trials: 3}", "random: {trials: 3}\n    optuna: {}"), None, "one optimizer", None),
+    "two optimizers in one entry": (
+        swap("random: {trials: 3}", "random: {trials: 3}\n    optuna: {}"),
+        None,
+        "one optimizer",
+        None,
+    ),
     "unknown language model": (swap("bundled/nano", "nano"), "2:1", "no LM provider", "provider/model"),
-    "optional is no word": (swap("    instructions: Sort it.", "    instructions: Sort it.\n    optional: yess"), "9:5", "optional must be true or false", None),
-    "enabled in quotes": (swap("    instructions: Sort it.", "    instructions: Sort it.\n    enabled: 'no'"), "9:5", "enabled must be true or false", None),
-    "a file that holds itself": (swap("    instructions: Sort it.", "    instructions: Sort it.\n  more: {workflow: bad.yaml}"), "9:3", "hold each other", "Write the nodes out"),
-    "mistyped model of a node": (swap("    instructions: Sort it.", "    instructions: Sort it.\n    lm: openi/gpt"), "9:5", "no LM provider 'openi'", "openai/gpt"),
+    "optional is no word": (
+        swap("    instructions: Sort it.", "    instructions: Sort it.\n    optional: yess"),
+        "9:5",
+        "optional must be true or false",
+        None,
+    ),
+    "enabled in quotes": (
+        swap("    instructions: Sort it.", "    instructions: Sort it.\n    enabled: 'no'"),
+        "9:5",
+        "enabled must be true or false",
+        None,
+    ),
+    "a file that holds itself": (
+        swap("    instructions: Sort it.", "    instructions: Sort it.\n  more: {workflow: bad.yaml}"),
+        "9:3",
+        "hold each other",
+        "Write the nodes out",
+    ),
+    "mistyped model of a node": (
+        swap("    instructions: Sort it.", "    instructions: Sort it.\n    lm: openi/gpt"),
+        "9:5",
+        "no LM provider 'openi'",
+        "openai/gpt",
+    ),
     "unknown bundled model": (swap("bundled/nano", "bundled/micro"), "2:1", "bundled", "nano"),
-    "bad address of a server": (swap("lm: bundled/nano", "lm: {model: openai/x, api_base: 'localhost:80'}"), "2:1", "address", "http://"),
-}  # fmt: skip
+    "bad address of a server": (
+        swap("lm: bundled/nano", "lm: {model: openai/x, api_base: 'localhost:80'}"),
+        "2:1",
+        "address",
+        "http://",
+    ),
+}
 
 
 @pytest.fixture
@@ -241,8 +354,12 @@ def test_two_distributions_with_one_plugin_name_are_both_named(folder: Path) -> 
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {dist}\nVersion: 1.0\n")
         (info / "entry_points.txt").write_text("[workbench]\nsame = json\n")
     env = {**os.environ, "PYTHONPATH": str(folder)}
-    done = subprocess.run([sys.executable, "-c", "from workbench.cli import main; main()", "plugins"], env=env,
-                          capture_output=True, text=True)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", "from workbench.cli import main; main()", "plugins"],
+        env=env,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 2 and "first" in done.stderr and "second" in done.stderr, done.stderr
 
 
@@ -256,21 +373,28 @@ def test_all_that_is_wrong_is_said_at_once(tmp_path: Path, capsys: pytest.Captur
     (tmp_path / "w.yaml").write_text(text)
     found = _validate(tmp_path, capsys)
     assert found == {
-        "9:5": "unknown key 'demoes'", "8:5": "nodes.sort.samples: must be a whole number, not 'many'",
-        "10:34": "nodes.two.lm: must be text, not 3", "14:25": "unknown key 'x'",
-        "14:14": "optimize.0.random.trials: must be greater than or equal to 1, not 0", "15:5": "unknown optimizer 'nothing'.",
-    }  # fmt: skip
+        "9:5": "unknown key 'demoes'",
+        "8:5": "nodes.sort.samples: must be a whole number, not 'many'",
+        "10:34": "nodes.two.lm: must be text, not 3",
+        "14:25": "unknown key 'x'",
+        "14:14": "optimize.0.random.trials: must be greater than or equal to 1, not 0",
+        "15:5": "unknown optimizer 'nothing'.",
+    }
     (tmp_path / "w.yaml").write_text(swap("metric:", "metrics:").replace("calls: 100", "calls: many"))
     assert list(_validate(tmp_path, capsys)) == ["4:1", "13:10"]
 
 
 def test_a_broken_section_hides_no_fault_of_another(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Whether the schema finds it broken (budget, policy) or what is made of it does (the model, nodes, metric, data)."""
+    """Whether the schema finds it broken (budget, policy) or what is made of it does (the model, nodes, metric,
+    data)."""
     (tmp_path / "rows.jsonl").write_text(ROW * 9)
     wrong = {
-        "lm: bundled/nano": "lm: bundled/nan", "rows.jsonl": "row.jsonl", "exact_match(": "exact_math(",
-        "    instructions: Sort it.\n": "    instruction: Sort it.\n", "trials: 3": "trial: 3",
-    }  # fmt: skip
+        "lm: bundled/nano": "lm: bundled/nan",
+        "rows.jsonl": "row.jsonl",
+        "exact_match(": "exact_math(",
+        "    instructions: Sort it.\n": "    instruction: Sort it.\n",
+        "trials: 3": "trial: 3",
+    }
     text = GOOD
     for old, new in wrong.items():
         assert text.count(old) == 1
@@ -288,8 +412,10 @@ def test_no_node_and_no_domain_of_the_search_hides_the_fault_of_another(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "rows.jsonl").write_text(ROW * 9)
-    text = swap("    instructions: Sort it.\n", "    instructions: Sort it.\n  2nd: {predict: 'text -> more'}\n"
-                "  third: {predictt: 'text -> more'}\n")  # fmt: skip
+    text = swap(
+        "    instructions: Sort it.\n",
+        "    instructions: Sort it.\n  2nd: {predict: 'text -> more'}\n  third: {predictt: 'text -> more'}\n",
+    )
     (tmp_path / "w.yaml").write_text(text)
     assert [place.partition(":")[0] for place in _validate(tmp_path, capsys)] == ["9", "10"]
     text = swap("[Sort it., Label it.]", "[3]\n  nodes.sort.sample: [1, 2]\n  nodes.none.samples: [1, 2]")

@@ -25,8 +25,8 @@ class Terminal(io.StringIO):
         return self.getvalue().rfind("\x1b[?25l") > self.getvalue().rfind("\x1b[?25h")
 
     def screen(self, tell: Any = None) -> list[str]:
-        """What is there to see, after the live line of a listener is drawn, which else comes by itself ten times a second: the
-        lines that stand on it now, without trailing spaces and empty lines at the end."""
+        """What is there to see, after the live line of a listener is drawn, which else comes by itself ten times a
+        second: the lines that stand on it now, without trailing spaces and empty lines at the end."""
         if tell is not None:
             tell.progress.refresh()
         lines, row, column = [""], 0, 0
@@ -72,13 +72,19 @@ def started(**budget: float) -> dict[str, Any]:
 def evaluated(score: float, note: str = "", *, rows: int = 4, complete: bool = True, failed: int = 0) -> dict[str, Any]:
     workflow = SimpleNamespace(hash="0123456789abcdef", patch=SimpleNamespace(note=note) if note else None)
     failures = {"timeout": failed} if failed else {}
-    return {"evaluation": SimpleNamespace(workflow=workflow, score=score, complete=complete, failures=failures,
-                                          results=[None] * rows)}  # fmt: skip
+    return {
+        "evaluation": SimpleNamespace(
+            workflow=workflow, score=score, complete=complete, failures=failures, results=[None] * rows
+        )
+    }
 
 
 def settled(sent: int, dollars: float = 0.0, retries: int = 0, **budget: Any) -> dict[str, Any]:
-    ledger = SimpleNamespace(spent=SimpleNamespace(calls=sent, usd=dollars), retries=retries,
-                             budget=SimpleNamespace(**{"calls": None, "usd": None, **budget}))  # fmt: skip
+    ledger = SimpleNamespace(
+        spent=SimpleNamespace(calls=sent, usd=dollars),
+        retries=retries,
+        budget=SimpleNamespace(**{"calls": None, "usd": None, **budget}),
+    )
     return {"call": None, "ledger": ledger}
 
 

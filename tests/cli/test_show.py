@@ -66,9 +66,17 @@ def test_show_of_an_eval_says_where_its_calls_are(tmp_path: Path) -> None:
 
     lone = ["--db", str(tmp_path / "eval.db")]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps({"text": f"{i}", "label": "a"}) + "\n" for i in range(9)))
-    (tmp_path / "w.yaml").write_text(json.dumps({
-        "name": "one", "data": {"file": "rows.jsonl", "split": {"train": 3, "val": 3, "test": 3}}, "metric": "exact_match(label)", "budget": {"calls": 20},
-        "nodes": {"sort": {"predict": "text -> label"}}}))  # fmt: skip
+    (tmp_path / "w.yaml").write_text(
+        json.dumps(
+            {
+                "name": "one",
+                "data": {"file": "rows.jsonl", "split": {"train": 3, "val": 3, "test": 3}},
+                "metric": "exact_match(label)",
+                "budget": {"calls": 20},
+                "nodes": {"sort": {"predict": "text -> label"}},
+            }
+        )
+    )
     found = evaluate_file(tmp_path / "w.yaml", "val", [], str(tmp_path / "eval.db"))
     shown = CliRunner().invoke(cli, ["show", found["run"], *lone]).output
     assert f"workbench show {found['run']} --calls 3" in shown and "candidates:" not in shown
@@ -90,6 +98,11 @@ def test_show_does_without_the_lines_of_a_report(tmp_path: Path) -> None:
 def test_what_was_written_out_but_not_changed_is_no_change(tmp_path: Path) -> None:
     """The search sets a value that is in force anyway, beside one that helps."""
     space = {"nodes.sort.samples": [1], "nodes.sort.instructions": ["Plain.", "Better."]}
-    report, _ = plant(tmp_path, lambda r: 0.9 if "Better" in str(r.messages[0]) else 0.2, {"random": {"trials": 6}},
-                      calls=500, search=space)  # fmt: skip
+    report, _ = plant(
+        tmp_path,
+        lambda r: 0.9 if "Better" in str(r.messages[0]) else 0.2,
+        {"random": {"trials": 6}},
+        calls=500,
+        search=space,
+    )
     assert [c[0] for c in report.changes] == ["nodes.sort.instructions"]

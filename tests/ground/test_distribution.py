@@ -27,8 +27,13 @@ def install(folder: Path, name: str, *files: str, top_level: str | None = None) 
 
 
 def started(folder: Path, *args: str) -> str:
-    done = subprocess.run([sys.executable, "-m", "workbench", *args], capture_output=True, text=True, cwd=folder,
-                          env={**os.environ, "PYTHONPATH": str(folder)})  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-m", "workbench", *args],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder)},
+    )
     assert done.returncode == 0, done.stderr
     return done.stderr
 

@@ -48,8 +48,15 @@ def folder(tmp_path: Path) -> Path:
 
 
 def task(folder: Path, metric: Any, tool: str) -> Task:
-    spec = {"name": "own", "lm": "bundled/nano", "data": {"file": "rows.jsonl"}, "metric": metric, "budget": {"calls": 9},
-            "nodes": {"n": {"tool": tool}}, "optimize": ["random"]}  # fmt: skip
+    spec = {
+        "name": "own",
+        "lm": "bundled/nano",
+        "data": {"file": "rows.jsonl"},
+        "metric": metric,
+        "budget": {"calls": 9},
+        "nodes": {"n": {"tool": tool}},
+        "optimize": ["random"],
+    }
     (folder / "workflow.yaml").write_text(yaml.safe_dump(spec))
     return prepare(folder / "workflow.yaml", ())[2]
 

@@ -26,27 +26,43 @@ def needs_torch() -> None:
     torch.set_num_threads(1)
 
 
-def write(folder: Path, *, lm: Any = "bundled/nano", optimizers: Any = None, budget: dict[str, Any] | None = None,
-          rows: tuple[int, int, int] = (16, 12, 20), **settings: Any) -> Path:  # fmt: skip
+def write(
+    folder: Path,
+    *,
+    lm: Any = "bundled/nano",
+    optimizers: Any = None,
+    budget: dict[str, Any] | None = None,
+    rows: tuple[int, int, int] = (16, 12, 20),
+    **settings: Any,
+) -> Path:
     """The quickstart's task with few rows."""
     folder.mkdir(parents=True, exist_ok=True)
     train, val, test = rows
     spec = {
-        "name": "tickets", "lm": lm, "metric": "exact_match(label)", "seed": 1,
+        "name": "tickets",
+        "lm": lm,
+        "metric": "exact_match(label)",
+        "seed": 1,
         "data": {"file": str(WORKFLOWS / "data/tickets.jsonl"), "split": {"train": train, "val": val, "test": test}},
-        "nodes": {"sort": {
-            "predict": "text -> label: Literal['billing', 'technical', 'shipping', 'returns', 'account']",
-            "instructions": "Sort the support ticket by topic.",
-        }},
-        "optimize": optimizers or [{"grpo": SMALL}], "budget": budget or {"calls": 1000}, **settings,
-    }  # fmt: skip
+        "nodes": {
+            "sort": {
+                "predict": "text -> label: Literal['billing', 'technical', 'shipping', 'returns', 'account']",
+                "instructions": "Sort the support ticket by topic.",
+            }
+        },
+        "optimize": optimizers or [{"grpo": SMALL}],
+        "budget": budget or {"calls": 1000},
+        **settings,
+    }
     path = folder / "workflow.yaml"
     path.write_text(json.dumps(spec), encoding="utf-8")
     return path
 
 
-SMALL = {"course": {"steps": 4, "tasks": 4, "rollouts": 4, "evaluate_every": 2, "save_every": 1},
-         "learning": {"rate": 1e-3}}  # fmt: skip
+SMALL = {
+    "course": {"steps": 4, "tasks": 4, "rollouts": 4, "evaluate_every": 2, "save_every": 1},
+    "learning": {"rate": 1e-3},
+}
 
 
 def run(folder: Path, *, again: bool = False, heard: list[Any] | None = None, **settings: Any) -> Report:
@@ -54,8 +70,11 @@ def run(folder: Path, *, again: bool = False, heard: list[Any] | None = None, **
         if heard is not None and event == "optimizer_told":
             heard.append((data["message"], data["figures"]))
 
-    common: dict[str, Any] = {"database": folder / "run.db", "listener": listen,
-                              "options": Options(out=str(folder / "out.yaml"))}  # fmt: skip
+    common: dict[str, Any] = {
+        "database": folder / "run.db",
+        "listener": listen,
+        "options": Options(out=str(folder / "out.yaml")),
+    }
     return resume("last", **common) if again else optimize(write(folder, **settings), **common)
 
 

@@ -37,8 +37,9 @@ class TextSource:
 
     async def rollouts(self, tasks: Sequence[Example], course: Course, step: int) -> list[list[Rollout]]:
         async def one(task: Example, k: int) -> Rollout:
-            request = Request(({"role": "user", "content": task["text"]},), 1.0, self.max_tokens,
-                              replica=k + 1000 * self.seed)  # fmt: skip
+            request = Request(
+                ({"role": "user", "content": task["text"]},), 1.0, self.max_tokens, replica=k + 1000 * self.seed
+            )
             response = await self.engine.complete(request)
             self.drawn.append((step, response.text))
             call = CallRecord(request.messages, response, "task", "m", False, 0.0)
@@ -49,8 +50,13 @@ class TextSource:
 
     def rows(self, rollout: Rollout, step: int) -> list[Row]:
         assert rollout.result.trace is not None
-        return rows_of(rollout.result.trace.rollout, reward=rollout.reward, task=rollout.example.id,
-                       rollout=rollout.replica, version=step)  # fmt: skip
+        return rows_of(
+            rollout.result.trace.rollout,
+            reward=rollout.reward,
+            task=rollout.example.id,
+            rollout=rollout.replica,
+            version=step,
+        )
 
     def affords(self, course: Course, step: int) -> bool:
         self.steps_left -= 1
@@ -61,10 +67,24 @@ class TextSource:
         return 0.0
 
 
-def bandit(folder: Path, reward: Reward, *, seed: int = 0, steps: int = 40, rate: float = 3e-3, tasks: int = 4,
-           objective: Objective | None = None, course: dict[str, Any] | None = None, crash: int | None = None,
-           checkpoints: str = "course", affords: int = 10**9, texts: str = "abcd", learning: dict[str, Any] | None = None,
-           world: type[TextSource] = TextSource, **more: Any) -> Trainer:  # fmt: skip
+def bandit(
+    folder: Path,
+    reward: Reward,
+    *,
+    seed: int = 0,
+    steps: int = 40,
+    rate: float = 3e-3,
+    tasks: int = 4,
+    objective: Objective | None = None,
+    course: dict[str, Any] | None = None,
+    crash: int | None = None,
+    checkpoints: str = "course",
+    affords: int = 10**9,
+    texts: str = "abcd",
+    learning: dict[str, Any] | None = None,
+    world: type[TextSource] = TextSource,
+    **more: Any,
+) -> Trainer:
     """Train a tiny model. crash: stop dead at this step, as a kill would. affords: steps that the budget allows. more:
     for the trainer."""
     base = folder / f"base{seed}"
@@ -77,8 +97,9 @@ def bandit(folder: Path, reward: Reward, *, seed: int = 0, steps: int = 40, rate
     learner = Learner(
         policy, objective or make_objective("grpo"), Learning.model_validate({"rate": rate, **(learning or {})})
     )
-    settings = Course.model_validate({"steps": steps, "tasks": tasks, "rollouts": 8, "evaluate_every": 1000,
-                                      "save_every": 1000, **(course or {})})  # fmt: skip
+    settings = Course.model_validate(
+        {"steps": steps, "tasks": tasks, "rollouts": 8, "evaluate_every": 1000, "save_every": 1000, **(course or {})}
+    )
     told: list[str] = []
 
     def tell(message: str, **figures: Any) -> None:
@@ -86,8 +107,18 @@ def bandit(folder: Path, reward: Reward, *, seed: int = 0, steps: int = 40, rate
         if crash is not None and message.startswith(f"step {crash}:"):
             raise KeyboardInterrupt
 
-    trainer = Trainer(learner, source, [Example(str(i), {"text": c}) for i, c in enumerate(texts)], settings,
-                      folder / checkpoints, weights=folder / "weights", seed=seed, at=engine.at, tell=tell, **more)  # fmt: skip
+    trainer = Trainer(
+        learner,
+        source,
+        [Example(str(i), {"text": c}) for i, c in enumerate(texts)],
+        settings,
+        folder / checkpoints,
+        weights=folder / "weights",
+        seed=seed,
+        at=engine.at,
+        tell=tell,
+        **more,
+    )
     trainer.told = told  # type: ignore[attr-defined]
 
     async def run() -> None:

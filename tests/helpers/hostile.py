@@ -28,7 +28,9 @@ def hostile(secret: str, canary_name: str, pid: int) -> dict[str, Hostile]:
         "endless loop": Hostile("while True: pass", ("timeout",)),
         "sleep": Hostile("__import__('time').sleep(1e6)", ("timeout",)),
         "slow pattern": Hostile("return __import__('re').match('(a*)*b', 'a' * 60) is None", ("timeout",)),
-        "memory bomb": Hostile("kept = []\nwhile True: kept.append(bytearray(1 << 24))", ("memory", "crashed", "timeout")),
+        "memory bomb": Hostile(
+            "kept = []\nwhile True: kept.append(bytearray(1 << 24))", ("memory", "crashed", "timeout")
+        ),
         "10 GB at once": Hostile("return len(bytearray(10 << 30))", ("memory", "crashed")),
         "fork bomb": Hostile("while True: __import__('os').fork()", ("forbidden",)),
         "threads": Hostile("t = __import__('threading')\nwhile True: t.Thread(target=print).start()", ("forbidden",)),
@@ -39,23 +41,27 @@ def hostile(secret: str, canary_name: str, pid: int) -> dict[str, Hostile]:
             f"return __import__('base64').b64encode(open({secret!r}, 'rb').read()).decode()", denied
         ),
         "secret file in an error": Hostile(f"raise ValueError(open({secret!r}).read())", denied),
-        "environment": Hostile(f"print(dict(__import__('os').environ))\nreturn __import__('os').environ[{canary_name!r}]",
-                               ("error",)),
+        "environment": Hostile(
+            f"print(dict(__import__('os').environ))\nreturn __import__('os').environ[{canary_name!r}]", ("error",)
+        ),
         "environment of the parent": Hostile(f"return open('/proc/{pid}/environ').read()", denied),
         "writes": Hostile(f"open({secret!r} + '.x', 'w').write('x')", denied),
         "socket": Hostile("s = __import__('socket')\ns.create_connection(('127.0.0.1', 9), 1).send(b'x')", denied),
         "kills its parent": Hostile("o = __import__('os')\no.kill(o.getppid(), 9)\no.kill(1, 9)", denied),
-        "garbage for a result": Hostile("o = __import__('os')\no.write(3, b'\\xff\\xfe{nonsense')\no._exit(0)", ("bad_result",)),
-        "not UTF-8": Hostile('o = __import__(\'os\')\no.write(3, b\'{"kind": "ok", "value": "\\xff"}\')\no._exit(0)',
-                             ("bad_result",)),
+        "garbage for a result": Hostile(
+            "o = __import__('os')\no.write(3, b'\\xff\\xfe{nonsense')\no._exit(0)", ("bad_result",)
+        ),
+        "not UTF-8": Hostile(
+            'o = __import__(\'os\')\no.write(3, b\'{"kind": "ok", "value": "\\xff"}\')\no._exit(0)', ("bad_result",)
+        ),
         "half a character": Hostile("return '\\ud800'", ("bad_result",)),
         "deep result": Hostile("a = []\nfor _ in range(500): a = [a]\nreturn a", ("bad_result",)),
         "not a number": Hostile("return float('nan')", ("bad_result",)),
         "huge result": Hostile("return 'x' * (1 << 21)", ("bad_result",)),
         "endless output": Hostile("while True: print('x' * 10000)", ("output",)),
-        "prints a result": Hostile("print('{\"kind\": \"ok\", \"value\": 1}', flush=True)\nreturn 'nothing'", ("ok",)),
+        "prints a result": Hostile('print(\'{"kind": "ok", "value": 1}\', flush=True)\nreturn \'nothing\'', ("ok",)),
         "silent end": Hostile("__import__('os')._exit(0)", ("crashed",)),
-    }  # fmt: skip
+    }
 
 
 #: Tells everything that it can reach: its frames up to the first, all objects, arguments, environment, open files.
@@ -75,11 +81,11 @@ for fd in range(64):
     try: said.append(f"{fd}: {os.pread(fd, 4096, 0)!r}")
     except OSError: pass
 return '\\n'.join(said)[:500000]
-"""
+"""  # noqa: E501
 
 
 def written(canary: str) -> list[bytes]:
     """The ways in which a canary could stand in a file: as it is, in hexadecimal, and in the three shifts of base64."""
     raw = canary.encode()
-    shifts = [base64.b64encode(b"\0" * n + raw)[(0, 2, 3)[n]: -4] for n in range(3)]  # fmt: skip
+    shifts = [base64.b64encode(b"\0" * n + raw)[(0, 2, 3)[n] : -4] for n in range(3)]
     return [raw, raw.hex().encode(), *shifts]

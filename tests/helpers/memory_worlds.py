@@ -20,8 +20,7 @@ Row = dict[str, str]
 TRIGGER, TARGET = "zqx vwk ojm", "d"
 LABEL = f"label: Literal{list(LABELS)}"
 PREDICT = {"sort": {"predict": f"text -> {LABEL}", "instructions": "Plain."}}
-RECALL = {"look": {"recall": "text -> notes"},
-          "sort": {"predict": f"notes, text -> {LABEL}", "instructions": "Plain."}}  # fmt: skip
+RECALL = {"look": {"recall": "text -> notes"}, "sort": {"predict": f"notes, text -> {LABEL}", "instructions": "Plain."}}
 
 
 def memories(request: Request) -> list[tuple[str, str]]:
@@ -88,7 +87,9 @@ def plain_rows(seed: int, sizes: Sequence[int] = (40, 24, 40)) -> dict[str, list
     for name, count in zip(("train", "val", "test"), sizes, strict=True):
         draw = random.Random(f"{name}:{seed}")
         drawn = [(draw.randrange(8), LABELS[i % 4]) for i in range(count)]
-        made[name] = [{"text": f"{name} {i} topic{t} word{t}: a {x}-thing", "label": x} for i, (t, x) in enumerate(drawn)]  # fmt: skip
+        made[name] = [
+            {"text": f"{name} {i} topic{t} word{t}: a {x}-thing", "label": x} for i, (t, x) in enumerate(drawn)
+        ]
     return made
 
 
@@ -103,7 +104,9 @@ def misleading_rows(seed: int, sizes: Sequence[int] = (48, 32, 48)) -> dict[str,
         for i in range(count):
             template = draw.randrange(6)
             subject = (2 * draw.randrange(4) + template + (name != "train")) % 8
-            wording = " ".join(f"{w}{'abcdef'[template]}" for w in ("please", "look", "into", "this", "for", "me", "soon", "now"))  # fmt: skip
+            wording = " ".join(
+                f"{w}{'abcdef'[template]}" for w in ("please", "look", "into", "this", "for", "me", "soon", "now")
+            )
             x = LABELS[i % 4]
             rows.append({"text": f"{wording} {name[:2]}{i} topic{subject}: a {x}-thing", "label": x})
         made[name] = rows
@@ -130,18 +133,35 @@ def poisoned_rows(
 
 
 def run_world(
-    folder: Path, rows: dict[str, list[Row]], lm: PlantedLM, optimizer: Any, *, nodes: dict[str, Any], calls: int,
-    seed: int = 0, **spec: Any,
-) -> Report:  # fmt: skip
+    folder: Path,
+    rows: dict[str, list[Row]],
+    lm: PlantedLM,
+    optimizer: Any,
+    *,
+    nodes: dict[str, Any],
+    calls: int,
+    seed: int = 0,
+    **spec: Any,
+) -> Report:
     folder.mkdir(parents=True, exist_ok=True)
     for name, lines in rows.items():
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     file = folder / "workflow.yaml"
-    file.write_text(json.dumps({
-        "name": "memories", "lm": {"model": "openai/planted", "api_base": "http://127.0.0.1:9/v1"},
-        "data": {name: f"{name}.jsonl" for name in rows}, "metric": "exact_match(label)", "nodes": nodes,
-        "optimize": [optimizer], "budget": {"calls": calls}, "seed": seed, **spec,
-    }))  # fmt: skip
+    file.write_text(
+        json.dumps(
+            {
+                "name": "memories",
+                "lm": {"model": "openai/planted", "api_base": "http://127.0.0.1:9/v1"},
+                "data": {name: f"{name}.jsonl" for name in rows},
+                "metric": "exact_match(label)",
+                "nodes": nodes,
+                "optimize": [optimizer],
+                "budget": {"calls": calls},
+                "seed": seed,
+                **spec,
+            }
+        )
+    )
     report = optimize(file, database=folder / "run.db", pool=lm, options=Options(out=str(folder / "out.yaml")))
     assert report.status in ("finished", "budget"), report.error
     assert lm.requests <= calls

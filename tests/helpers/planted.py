@@ -64,9 +64,15 @@ def topic(text: str) -> str:
 
 
 def plant(
-    folder: Path, skill: Skill, optimizer: Any, *, calls: int, seed: int = 0, rows: tuple[int, int, int] = (40, 24, 40),
+    folder: Path,
+    skill: Skill,
+    optimizer: Any,
+    *,
+    calls: int,
+    seed: int = 0,
+    rows: tuple[int, int, int] = (40, 24, 40),
     **spec: Any,
-) -> tuple[Report, PlantedLM]:  # fmt: skip
+) -> tuple[Report, PlantedLM]:
     """Run an optimizer (as written in a file) on a planted problem. Rows are about one of eight topics."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, count in zip(("train", "val", "test"), rows, strict=True):
@@ -87,7 +93,7 @@ def plant(
                 "budget": {"calls": calls},
                 "seed": seed,
                 **spec,
-            }  # fmt: skip
+            }
         )
     )
     lm = PlantedLM(skill)

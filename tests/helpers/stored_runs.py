@@ -1,7 +1,7 @@
 """Three small runs, stored as SQL: what a database of an earlier version holds must stay replayable, call by call.
 
-`python -m tests.stored_runs [NAME]` writes them anew. That is only right where a change of keys is meant: it was last done at
-commit 80e7844, and every stored run of a user breaks with them.
+`python -m tests.stored_runs [NAME]` writes them anew. That is only right where a change of keys is meant: it was last
+done at commit 80e7844, and every stored run of a user breaks with them.
 """
 
 from __future__ import annotations
@@ -76,9 +76,15 @@ def write(name: str, folder: Path) -> Path:
     (folder / "adding.py").write_text(
         "def add(numbers: list[int]) -> int:\n    return sum(numbers)\n", encoding="utf-8"
     )
-    spec = {"name": name, "lm": {"model": "openai/stored", "api_base": "http://127.0.0.1:9/v1", "attempts": 2},
-            "data": {part: f"{part}.jsonl" for part in ("train", "val", "test")}, "seed": 3, "concurrency": 4,
-            "budget": {"calls": 260}, **_SPECS[name]}  # fmt: skip
+    spec = {
+        "name": name,
+        "lm": {"model": "openai/stored", "api_base": "http://127.0.0.1:9/v1", "attempts": 2},
+        "data": {part: f"{part}.jsonl" for part in ("train", "val", "test")},
+        "seed": 3,
+        "concurrency": 4,
+        "budget": {"calls": 260},
+        **_SPECS[name],
+    }
     (folder / "workflow.yaml").write_text(json.dumps(spec, indent=1), encoding="utf-8")
     return folder / "workflow.yaml"
 
@@ -94,11 +100,17 @@ _SPECS: dict[str, dict[str, Any]] = {
         "metric": "numeric(answer)",
         "nodes": {
             "gather": {"tool": "python:adding.py:add", "constants": {"numbers": [1, 2]}, "output": "three"},
-            "solve": {"agent": "question -> answer", "instructions": "Add with the tool.", "max_steps": 3,
-                      "tools": ["python:adding.py:add"]},
+            "solve": {
+                "agent": "question -> answer",
+                "instructions": "Add with the tool.",
+                "max_steps": 3,
+                "tools": ["python:adding.py:add"],
+            },
         },
-        "search": {"nodes.solve.instructions": ["Add with the tool.", "Add carefully with the tool."],
-                   "nodes.solve.max_steps": {"int": [2, 3]}},
+        "search": {
+            "nodes.solve.instructions": ["Add with the tool.", "Add carefully with the tool."],
+            "nodes.solve.max_steps": {"int": [2, 3]},
+        },
         "optimize": [{"random": {"trials": 5, "race": False}}],
     },
     "structure": {
@@ -107,13 +119,18 @@ _SPECS: dict[str, dict[str, Any]] = {
             "note": {"predict": "text -> note", "instructions": "Note it.", "optional": True},
             "sort": {"predict": f"text, note -> label: Literal{list(LABELS)}", "instructions": "Sort it."},
         },
-        "optimize": [{"mcts": {"rounds": 4, "initial": 4, "surrogate": "none", "edits": ["ensemble", "remove", "reason"]}},
-                     {"random": {"trials": 1}}],
-        "search": {"nodes.note": "optional", "nodes.sort.instructions": ["Sort it.", "Sort it carefully."],
-                   "nodes.sort.demos": {"demos": 4}},
+        "optimize": [
+            {"mcts": {"rounds": 4, "initial": 4, "surrogate": "none", "edits": ["ensemble", "remove", "reason"]}},
+            {"random": {"trials": 1}},
+        ],
+        "search": {
+            "nodes.note": "optional",
+            "nodes.sort.instructions": ["Sort it.", "Sort it carefully."],
+            "nodes.sort.demos": {"demos": 4},
+        },
         "budget": {"calls": 600},
     },
-}  # fmt: skip
+}
 
 
 def restore(name: str, folder: Path) -> Path:

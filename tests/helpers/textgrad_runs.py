@@ -1,4 +1,5 @@
-"""Runs of the optimizer `textgrad` on planted workflows, with a scripted model that says what a test wants it to say."""
+"""Runs of the optimizer `textgrad` on planted workflows, with a scripted model that says what a test wants it to
+say."""
 
 from __future__ import annotations
 
@@ -24,18 +25,30 @@ def text_of(request: Request) -> str:
 
 
 def run(
-    folder: Path, nodes: dict[str, Any], say: Callable[[Request], str], calls: int = 600,
-    rows: tuple[int, int, int] = (24, 16, 16), **settings: Any,
-) -> tuple[Report, Script]:  # fmt: skip
+    folder: Path,
+    nodes: dict[str, Any],
+    say: Callable[[Request], str],
+    calls: int = 600,
+    rows: tuple[int, int, int] = (24, 16, 16),
+    **settings: Any,
+) -> tuple[Report, Script]:
     for name, count in zip(("train", "val", "test"), rows, strict=True):
         made = [{"text": f"{name} row {i}: a {LABELS[i % 4]}-thing", "label": LABELS[i % 4]} for i in range(count)]
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in made))
     file = folder / "workflow.yaml"
-    file.write_text(json.dumps({
-        "name": "planted", "lm": {"model": "openai/planted", "api_base": "http://127.0.0.1:9/v1", "attempts": 1},
-        "data": {n: f"{n}.jsonl" for n in ("train", "val", "test")}, "metric": "exact_match(label)", "nodes": nodes,
-        "optimize": [{"textgrad": settings}], "budget": {"calls": calls},
-    }))  # fmt: skip
+    file.write_text(
+        json.dumps(
+            {
+                "name": "planted",
+                "lm": {"model": "openai/planted", "api_base": "http://127.0.0.1:9/v1", "attempts": 1},
+                "data": {n: f"{n}.jsonl" for n in ("train", "val", "test")},
+                "metric": "exact_match(label)",
+                "nodes": nodes,
+                "optimize": [{"textgrad": settings}],
+                "budget": {"calls": calls},
+            }
+        )
+    )
     script = Script(say)
     report = optimize(file, database=folder / "run.db", pool=script, options=Options(out=str(folder / "out.yaml")))
     assert report.status in ("finished", "budget"), report.error

@@ -31,9 +31,12 @@ def make_tokenizer() -> Any:
     made.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
     made.decoder = decoders.Fuse()
     tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=made, pad_token="<pad>", eos_token="<end>", unk_token="<unk>",
+        tokenizer_object=made,
+        pad_token="<pad>",
+        eos_token="<end>",
+        unk_token="<unk>",
         additional_special_tokens=["<u>", "<a>"],
-    )  # fmt: skip
+    )
     tokenizer.chat_template = TEMPLATE
     return tokenizer
 
@@ -43,11 +46,21 @@ def make_model(seed: int = 0, *, hidden: int = 64, layers: int = 2, positions: i
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(seed)
-    return LlamaForCausalLM(LlamaConfig(
-        vocab_size=len(SPECIAL) + len(CHARACTERS), hidden_size=hidden, intermediate_size=2 * hidden,
-        num_hidden_layers=layers, num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=positions,
-        eos_token_id=1, pad_token_id=0, bos_token_id=None, tie_word_embeddings=True,
-    ))  # fmt: skip
+    return LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=len(SPECIAL) + len(CHARACTERS),
+            hidden_size=hidden,
+            intermediate_size=2 * hidden,
+            num_hidden_layers=layers,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            max_position_embeddings=positions,
+            eos_token_id=1,
+            pad_token_id=0,
+            bos_token_id=None,
+            tie_word_embeddings=True,
+        )
+    )
 
 
 def save(folder: Path, seed: int = 0, **shape: int) -> Path:
@@ -71,9 +84,11 @@ def save_taught(folder: Path, answers: Sequence[str], seed: int = 0, *, longest:
     draw, adam = random.Random(seed), torch.optim.AdamW(model.parameters(), lr=1e-2)
     for step in range(steps):
         texts = [
-            "<u>" + "".join(draw.choices(CHARACTERS, k=draw.randint(2, longest if step % 4 == 0 else 40))) + f"<end><a>{said}<end>"
+            "<u>"
+            + "".join(draw.choices(CHARACTERS, k=draw.randint(2, longest if step % 4 == 0 else 40)))
+            + f"<end><a>{said}<end>"
             for said in answers
-        ]  # fmt: skip
+        ]
         loss = torch.zeros(())
         for text, said in zip(texts, answers, strict=True):
             ids = torch.tensor([tokenizer(text)["input_ids"]])

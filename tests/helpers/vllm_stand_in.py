@@ -1,5 +1,5 @@
-"""A stand-in for vLLM: its routes for adapters and completions, drawn by transformers on a CPU. As a program it takes what
-`vllm serve` is given, and says on stdout what it was started with."""
+"""A stand-in for vLLM: its routes for adapters and completions, drawn by transformers on a CPU. As a program it takes
+what `vllm serve` is given, and says on stdout what it was started with."""
 
 from __future__ import annotations
 
@@ -53,8 +53,13 @@ class Server:
             scores = torch.log_softmax(self.adapters[body["model"]](torch.tensor([ids])).logits[0, -1], -1)
             ids.append(int(torch.multinomial(scores.exp(), 1)))
             logprobs.append(float(scores[ids[-1]]))
-        choice = {"text": "x", "finish_reason": "length", "prompt_token_ids": body["prompt"],
-                  "token_ids": ids[len(body["prompt"]) :], "logprobs": {"token_logprobs": logprobs}}  # fmt: skip
+        choice = {
+            "text": "x",
+            "finish_reason": "length",
+            "prompt_token_ids": body["prompt"],
+            "token_ids": ids[len(body["prompt"]) :],
+            "logprobs": {"token_logprobs": logprobs},
+        }
         return {"model": body["model"], "choices": [choice]}
 
 

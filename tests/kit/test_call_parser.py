@@ -40,7 +40,7 @@ CALLS = {
     "the name as the key": 'call: {"lookup": {"key": "a"}}',
     "the name before the JSON": 'call: lookup {"key": "a"}',
     "as Hermes and Qwen do": '<tool_call>\n{"name": "lookup", "arguments": {"key": "a"}}\n</tool_call>',
-    "as Qwen's coder does": "<tool_call>\n<function=lookup>\n<parameter=key>\na\n</parameter>\n</function>\n</tool_call>",
+    "as Qwen's coder does": "<tool_call>\n<function=lookup>\n<parameter=key>\na\n</parameter>\n</function>\n</tool_call>",  # noqa: E501
     "as Mistral does": '[TOOL_CALLS][{"name": "lookup", "arguments": {"key": "a"}}]',
     "as Llama does": '<|python_tag|>{"name": "lookup", "parameters": {"key": "a"}}',
     "as Llama does with a function": '<function=lookup>{"key": "a"}</function>',
@@ -204,9 +204,43 @@ def test_long_nonsense_is_read_quickly_and_is_no_call(text: str) -> None:
     assert not read_text(text, TOOLS, OUTPUTS).calls
 
 
-FRAGMENTS = ["call:", "{", "}", "[", "]", '"', "'", "(", ")", "lookup", '"tool":', '"arguments":', ",", "\n", " ", "```", "json",
-             "python", "<tool_call>", "<function=lookup>", "Action:", "Action Input:", "answer:", "\\", "key=", "1e999", "é", "$",
-             "<think>", "\x00", "[TOOL_CALLS]", "=", ":", "-", "print("]  # fmt: skip
+FRAGMENTS = [
+    "call:",
+    "{",
+    "}",
+    "[",
+    "]",
+    '"',
+    "'",
+    "(",
+    ")",
+    "lookup",
+    '"tool":',
+    '"arguments":',
+    ",",
+    "\n",
+    " ",
+    "```",
+    "json",
+    "python",
+    "<tool_call>",
+    "<function=lookup>",
+    "Action:",
+    "Action Input:",
+    "answer:",
+    "\\",
+    "key=",
+    "1e999",
+    "é",
+    "$",
+    "<think>",
+    "\x00",
+    "[TOOL_CALLS]",
+    "=",
+    ":",
+    "-",
+    "print(",
+]
 
 
 @settings(max_examples=600, deadline=None)

@@ -15,8 +15,11 @@ from workbench.kit.edits import Edit, Menu, applied, described, edit_classes, ed
 from workbench.workflow import Patch, Workflow, check_flow, enabled, graph_hash, results, with_inputs, without
 
 HERE = Path(__file__).parent
-MENU = Menu(lms=["openai/a", "openai/b"], tools=["python:math.sqrt", "python:math.factorial"],
-            verifiers=["python:operator.not_"])  # fmt: skip
+MENU = Menu(
+    lms=["openai/a", "openai/b"],
+    tools=["python:math.sqrt", "python:math.factorial"],
+    verifiers=["python:operator.not_"],
+)
 ONE = {"answer": {"predict": "question -> answer", "instructions": "Answer."}}
 CHAIN = {
     "facts": {"predict": "question -> facts: list[str]"},
@@ -27,11 +30,16 @@ STARTS = {
     "one": ONE,
     "chain": CHAIN,
     "agent": {"answer": {"agent": "question -> answer", "tools": ["python:math.sqrt"]}},
-    "wrapped": {"answer": {"ensemble": {"reflect": {"predict": "question -> answer"}}, "samples": 3},
-                "say": {"predict": "answer -> said", "enabled": False}},
-    "refined": {"draft": {"predict": "question -> answer"}, "mend": {"predict": "question, answer -> answer"},
-                "use": {"predict": "answer -> final", "needs": ["draft"]}},
-}  # fmt: skip
+    "wrapped": {
+        "answer": {"ensemble": {"reflect": {"predict": "question -> answer"}}, "samples": 3},
+        "say": {"predict": "answer -> said", "enabled": False},
+    },
+    "refined": {
+        "draft": {"predict": "question -> answer"},
+        "mend": {"predict": "question, answer -> answer"},
+        "use": {"predict": "answer -> final", "needs": ["draft"]},
+    },
+}
 
 
 def make(nodes: dict[str, Any]) -> Workflow:
@@ -150,10 +158,12 @@ def test_the_graph_hash_sees_what_a_workflow_does_and_no_names() -> None:
     same = [graph_hash(w) for w in (start, renamed, shuffled, explicit, switched)]
     assert len(set(same)) == 1 and len({w.hash for w in (start, renamed, explicit, switched)}) == 4
     others = [
-        start.patched({"nodes.plan.samples": 2}), start.patched({"nodes.plan.optional": True}),
-        start.patched({"nodes.answer.needs": "facts"}), start.patched({"lm": {"model": "openai/x"}}),
+        start.patched({"nodes.plan.samples": 2}),
+        start.patched({"nodes.plan.optional": True}),
+        start.patched({"nodes.answer.needs": "facts"}),
+        start.patched({"lm": {"model": "openai/x"}}),
         make({**CHAIN, "again": CHAIN["facts"]}),
-    ]  # fmt: skip
+    ]
     assert len({same[0], *map(graph_hash, others)}) == 6
 
 
@@ -199,8 +209,15 @@ def test_signatures_gain_and_lose_inputs(text: str, add: list[str], drop: list[s
 def test_an_edit_is_read_as_a_model_writes_it() -> None:
     made = read_edit({"edit": "ensemble", "node": "nodes.answer", "samples": 5}, make(ONE), MENU)
     assert described(made) == "ensemble nodes.answer samples=5"
-    for wrong in ({"edit": "nothing"}, "words", {"edit": "ensemble", "node": "n", "samples": 99}, {"edit": "refine"},
-                  {"edit": ["insert"]}, {"edit": {}}, {"edit": "ensemble", "node": "nodes.answer", "samples": "5"}):  # fmt: skip
+    for wrong in (
+        {"edit": "nothing"},
+        "words",
+        {"edit": "ensemble", "node": "n", "samples": 99},
+        {"edit": "refine"},
+        {"edit": ["insert"]},
+        {"edit": {}},
+        {"edit": "ensemble", "node": "nodes.answer", "samples": "5"},
+    ):
         with pytest.raises(SpecError):
             read_edit(wrong, make(ONE), MENU)
     with pytest.raises(SpecError, match="Did you mean 'refine'"):
@@ -208,8 +225,16 @@ def test_an_edit_is_read_as_a_model_writes_it() -> None:
 
 
 def test_no_field_of_an_edit_takes_the_wrong_type() -> None:
-    right = {"node": "nodes.answer", "field": "plan", "instructions": "Plan.", "into": "nodes.answer", "kind": "predict",
-             "tool": MENU.tools[0], "lm": MENU.lms[0], "verifier": MENU.verifiers[0]}  # fmt: skip
+    right = {
+        "node": "nodes.answer",
+        "field": "plan",
+        "instructions": "Plan.",
+        "into": "nodes.answer",
+        "kind": "predict",
+        "tool": MENU.tools[0],
+        "lm": MENU.lms[0],
+        "verifier": MENU.verifiers[0],
+    }
     checked = 0
     for name, cls in edit_classes().items():
         given = {"edit": name, **{k: v for k, v in right.items() if k in cls.model_fields}}
@@ -234,8 +259,12 @@ def test_no_field_of_an_edit_takes_the_wrong_type() -> None:
 )
 def test_only_what_is_on_the_menu_is_brought_in(asked: dict[str, Any], what: str) -> None:
     menu = Menu(MENU.lms, MENU.tools[1:], MENU.verifiers)
-    workflow = make({"n": {"agent": "q -> a", "tools": [MENU.tools[0]]}, "m": {"predict": "q -> b", "lm": "openai/c",
-                                                                          "instructions": "python:os.system"}})  # fmt: skip
+    workflow = make(
+        {
+            "n": {"agent": "q -> a", "tools": [MENU.tools[0]]},
+            "m": {"predict": "q -> b", "lm": "openai/c", "instructions": "python:os.system"},
+        }
+    )
     with pytest.raises(SpecError, match=f"is not among the {what} that may be brought in"):
         read_edit(asked, workflow, menu)
     there = {"tool": MENU.tools[0], "tools": list(MENU.tools), "verifier": MENU.verifiers[0], "lm": "openai/c"}
@@ -258,8 +287,11 @@ def test_the_graph_hash_sees_the_order_of_several_writers() -> None:
 
 def test_the_inverse_of_any_patch() -> None:
     start = make(ONE)
-    patch = Patch({"nodes.answer.decoding.temperature": 0.5, "nodes.answer.samples": 3, "lm": {"model": "openai/x"}},
-                  ("nodes.answer.instructions",), "try")  # fmt: skip
+    patch = Patch(
+        {"nodes.answer.decoding.temperature": 0.5, "nodes.answer.samples": 3, "lm": {"model": "openai/x"}},
+        ("nodes.answer.instructions",),
+        "try",
+    )
     made = start.patched(patch)
     undo = patch.inverse(start)
     assert made.patched(undo).tree == start.tree and undo.note == "undo try"

@@ -15,10 +15,11 @@ from workbench.workflow import parse_signature
 
 def test_plain_prompt_is_exactly_this(tmp_path: Path) -> None:
     node = {
-        "predict": "text, n: int -> label: Literal['yes', 'no'], why", "instructions": " Decide. ",
+        "predict": "text, n: int -> label: Literal['yes', 'no'], why",
+        "instructions": " Decide. ",
         "descriptions": {"n": "how often it was said"},
         "demos": [{"text": "hm", "n": 2, "label": "no", "why": "doubt"}],
-    }  # fmt: skip
+    }
     _, script = run_node(node, {"text": "sure", "n": 3}, tmp_path, lambda r: "yes\nwhy: clear")
     assert list(script.requests[0].messages) == [
         {"role": "system", "content": "Decide.\nn: how often it was said\nlabel: one of yes, no"},
@@ -79,12 +80,20 @@ def test_each_type_is_read(output: str, answer: str, value: Any, loose: bool) ->
 @pytest.mark.parametrize(
     ("output", "answer"),
     [
-        ("label: Literal['yes', 'no']", "maybe"), ("label: Literal['yes', 'no']", "yesterday, nobody"),
-        ("bit: Literal[0, 1]", "It is 0.5"), ("n: int", "none"), ("n: int", "3.5"), ("n: int", "1e400"),
-        ("x: float", "1e400"), ("x: float", "nan"), ("items: list[int]", "one, two"),
-        ("map: dict[str, int]", "x is 1"), ("maybe: Optional[int]", "many"), ("a: int, b", "3"),
+        ("label: Literal['yes', 'no']", "maybe"),
+        ("label: Literal['yes', 'no']", "yesterday, nobody"),
+        ("bit: Literal[0, 1]", "It is 0.5"),
+        ("n: int", "none"),
+        ("n: int", "3.5"),
+        ("n: int", "1e400"),
+        ("x: float", "1e400"),
+        ("x: float", "nan"),
+        ("items: list[int]", "one, two"),
+        ("map: dict[str, int]", "x is 1"),
+        ("maybe: Optional[int]", "many"),
+        ("a: int, b", "3"),
     ],
-)  # fmt: skip
+)
 def test_what_is_not_of_the_type_is_unparsed(output: str, answer: str) -> None:
     with pytest.raises(NodeError) as caught:
         plain.parse(parse_signature(f"text -> {output}"), answer)
@@ -102,12 +111,16 @@ def test_several_outputs_stand_on_lines_of_their_own_in_any_order(answer: str) -
 @pytest.mark.parametrize(
     ("output", "answer", "value"),
     [
-        ("label: Literal['yes', 'no']", "yes", "yes"), ("label: Literal['no', 'no answer']", "no", None),
-        ("label: Literal['no', 'no answer']", "no answer", "no answer"), ("n: int", "12", None),
-        ("n: int", "12 apples and", 12), ("ok: bool", "true", True), ("free", "some wor", None),
+        ("label: Literal['yes', 'no']", "yes", "yes"),
+        ("label: Literal['no', 'no answer']", "no", None),
+        ("label: Literal['no', 'no answer']", "no answer", "no answer"),
+        ("n: int", "12", None),
+        ("n: int", "12 apples and", 12),
+        ("ok: bool", "true", True),
+        ("free", "some wor", None),
         ("free, n: int", "words\nn: 7 or", 7),
     ],
-)  # fmt: skip
+)
 def test_a_cut_answer_counts_only_where_its_value_is_surely_whole(output: str, answer: str, value: Any) -> None:
     signature = parse_signature(f"text -> {output}")
     if value is None:

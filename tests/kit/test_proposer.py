@@ -86,9 +86,14 @@ def test_what_the_file_says_of_the_role_holds_and_cut_answers_are_no_prompts(nam
         role = {"model": "openai/planted", "api_base": "http://127.0.0.1:9/v1", "temperature": 0.1, "max_tokens": 4000}
         file.write_text(json.dumps({**json.loads(file.read_text()), "roles": {"proposer": role}}))
     told: list[str] = []
-    report = optimize(file, database=tmp_path / "two.db", pool=Cutting(lambda r: 0.5), optimizers=[("asking", Asking())],
-                      listener=lambda event, data: told.append(data["message"]) if event == "optimizer_told" else None,
-                      options=Options(out=str(tmp_path / "o.yaml")))  # fmt: skip
+    report = optimize(
+        file,
+        database=tmp_path / "two.db",
+        pool=Cutting(lambda r: 0.5),
+        optimizers=[("asking", Asking())],
+        listener=lambda event, data: told.append(data["message"]) if event == "optimizer_told" else None,
+        options=Options(out=str(tmp_path / "o.yaml")),
+    )
     assert report.status == "finished", report.error
     assert asked == [(0.1, 4000)] * 2 if named else [(0.8, 500)] * 2
     assert len(told) == 1 and "roles: {proposer: {max_tokens: ...}}" in told[0]

@@ -10,7 +10,7 @@ from typing import Any
 import networkx
 import pytest
 
-from workbench.kit.tree_search import (  # fmt: skip
+from workbench.kit.tree_search import (
     Backup,
     Node,
     Order,

@@ -55,8 +55,11 @@ def test_a_cancelled_call_leaves_no_reservation(where: str, tmp_path: Path) -> N
 
     sent, unknown = run(course)
     assert (sent, unknown) == {
-        "in flight": (2, 2), "waiting for a slot": (1, 1), "between attempts": (2, 1), "while it is recorded": (2, 1),
-    }[where]  # fmt: skip
+        "in flight": (2, 2),
+        "waiting for a slot": (1, 1),
+        "between attempts": (2, 1),
+        "while it is recorded": (2, 1),
+    }[where]
 
 
 def test_a_call_that_is_cancelled_while_it_is_recorded_takes_no_other_along(tmp_path: Path) -> None:
@@ -129,8 +132,16 @@ def test_attempts_are_counted_and_recorded(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "billed"), [("timeout", True), ("broken", True), ("bad_body", True), ("connection", False), ("server", False), ("rate_limit", False)],
-)  # fmt: skip
+    ("kind", "billed"),
+    [
+        ("timeout", True),
+        ("broken", True),
+        ("bad_body", True),
+        ("connection", False),
+        ("server", False),
+        ("rate_limit", False),
+    ],
+)
 def test_the_worst_case_of_an_attempt_that_may_be_billed_counts_against_the_ceilings(
     kind: str, billed: bool, tmp_path: Path
 ) -> None:
@@ -219,9 +230,14 @@ def test_a_deadline_ends_an_attempt_whatever_it_does(tmp_path: Path) -> None:
 def test_pauses_double_and_follow_the_server_up_to_a_limit(tmp_path: Path) -> None:
     with journal(tmp_path / "run.db", pauses=True) as ledger:
         for attempt, asked, least in [
-            (1, None, 0.5), (2, None, 1.0), (4, None, 4.0), (1, 7.0, 7.0), (3, 0.0, 0.0), (1, -5.0, 0.5),
+            (1, None, 0.5),
+            (2, None, 1.0),
+            (4, None, 4.0),
+            (1, 7.0, 7.0),
+            (3, 0.0, 0.0),
+            (1, -5.0, 0.5),
             (1, 86400.0, LONGEST_WAIT),
-        ]:  # fmt: skip
+        ]:
             for _ in range(20):
                 pause = ledger._pause(attempt, failure("rate_limit", retry_after=asked))
                 assert least <= pause <= least * 1.25

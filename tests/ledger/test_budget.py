@@ -65,9 +65,12 @@ def test_no_interleaving_passes_a_ceiling_or_leaves_a_reservation(
 
     def together() -> Spend:
         return Spend(
-            used.calls, 0, used.prompt_tokens + worst.prompt_tokens,
-            used.completion_tokens + worst.completion_tokens, used.usd + worst.usd,
-        )  # fmt: skip
+            used.calls,
+            0,
+            used.prompt_tokens + worst.prompt_tokens,
+            used.completion_tokens + worst.completion_tokens,
+            used.usd + worst.usd,
+        )
 
     async def answer(request: Request) -> Any:
         step = plan[request.extra["n"]]
@@ -136,8 +139,10 @@ def test_no_interleaving_passes_a_ceiling_or_leaves_a_reservation(
         assert nothing_reserved(ledger) and not ledger._flying
         assert not passed, (passed, ceiling)
         assert ledger.sent.calls == used.calls
-        billed = ledger.store.row("select coalesce(sum(prompt_tokens), 0), coalesce(sum(usd), 0) from attempts "
-                                  "where outcome is null or outcome in ('timeout', 'broken', 'bad_body')")  # fmt: skip
+        billed = ledger.store.row(
+            "select coalesce(sum(prompt_tokens), 0), coalesce(sum(usd), 0) from attempts "
+            "where outcome is null or outcome in ('timeout', 'broken', 'bad_body')"
+        )
         assert billed is not None
         assert ledger.sent.prompt_tokens == used.prompt_tokens + billed[0]
         assert ledger.sent.completion_tokens == used.completion_tokens

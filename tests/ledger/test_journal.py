@@ -24,12 +24,18 @@ from workbench.run import call_texts
 _texts = st.text(max_size=12)
 _requests = st.builds(
     Request,
-    messages=st.lists(st.fixed_dictionaries({"role": st.sampled_from(["user", "system"]), "content": _texts}),
-                      min_size=1, max_size=2).map(tuple),
-    temperature=st.sampled_from([0.0, 0.5, 1.0]), max_tokens=st.integers(1, 3), top_p=st.sampled_from([0.5, 1.0]),
-    stop=st.lists(_texts, max_size=1).map(tuple), replica=st.integers(0, 3), logprobs=st.booleans(),
-    response_format=st.sampled_from([None, {"type": "json_object"}]), extra=st.dictionaries(_texts, _texts, max_size=2),
-)  # fmt: skip
+    messages=st.lists(
+        st.fixed_dictionaries({"role": st.sampled_from(["user", "system"]), "content": _texts}), min_size=1, max_size=2
+    ).map(tuple),
+    temperature=st.sampled_from([0.0, 0.5, 1.0]),
+    max_tokens=st.integers(1, 3),
+    top_p=st.sampled_from([0.5, 1.0]),
+    stop=st.lists(_texts, max_size=1).map(tuple),
+    replica=st.integers(0, 3),
+    logprobs=st.booleans(),
+    response_format=st.sampled_from([None, {"type": "json_object"}]),
+    extra=st.dictionaries(_texts, _texts, max_size=2),
+)
 
 
 @given(one=_requests, two=_requests, identity=st.sampled_from(["a", "b"]))
@@ -76,9 +82,17 @@ def test_a_model_that_remembers_is_told_of_what_the_journal_answers(tmp_path: Pa
 
 
 FULL = Response(
-    "a 😀", "tool_calls", 11, 7, 0.25, tool_calls=({"id": "1", "function": {"name": "f", "arguments": "{}"}},),
-    prompt_ids=(1, 2), token_ids=(3, 4), logprobs=(-0.5, -1.25), estimated=True,
-)  # fmt: skip
+    "a 😀",
+    "tool_calls",
+    11,
+    7,
+    0.25,
+    tool_calls=({"id": "1", "function": {"name": "f", "arguments": "{}"}},),
+    prompt_ids=(1, 2),
+    token_ids=(3, 4),
+    logprobs=(-0.5, -1.25),
+    estimated=True,
+)
 
 
 @pytest.mark.parametrize(

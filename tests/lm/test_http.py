@@ -16,19 +16,38 @@ from workbench.lm import is_loopback, is_reasoning, kind_of_status, own_price, r
 
 @pytest.mark.parametrize(
     "base",
-    ["http://127.0.0.1:8000/v1", "http://127.8.8.8", "http://localhost:1", "http://LOCALHOST/v1", "http://[::1]:9/v1",
-     "https://user:pw@127.0.0.1/v1", "http://[::ffff:127.0.0.1]/v1"],
-)  # fmt: skip
+    [
+        "http://127.0.0.1:8000/v1",
+        "http://127.8.8.8",
+        "http://localhost:1",
+        "http://LOCALHOST/v1",
+        "http://[::1]:9/v1",
+        "https://user:pw@127.0.0.1/v1",
+        "http://[::ffff:127.0.0.1]/v1",
+    ],
+)
 def test_on_this_machine(base: str) -> None:
     assert is_loopback(base)
 
 
 @pytest.mark.parametrize(
     "base",
-    ["http://127.0.0.1.nip.io/v1", "http://127.evil.com/v1", "http://localhost.evil.com/v1", "http://localhost./v1",
-     "http://127.0.0.1@evil.com/v1", "http://10.0.0.1/v1", "http://0.0.0.0/v1", "http://[::ffff:10.0.0.1]/v1",
-     "https://api.openai.com/v1", "", None, "127.0.0.1", "http://[::1/v1"],
-)  # fmt: skip
+    [
+        "http://127.0.0.1.nip.io/v1",
+        "http://127.evil.com/v1",
+        "http://localhost.evil.com/v1",
+        "http://localhost./v1",
+        "http://127.0.0.1@evil.com/v1",
+        "http://10.0.0.1/v1",
+        "http://0.0.0.0/v1",
+        "http://[::ffff:10.0.0.1]/v1",
+        "https://api.openai.com/v1",
+        "",
+        None,
+        "127.0.0.1",
+        "http://[::1/v1",
+    ],
+)
 def test_not_on_this_machine(base: str | None) -> None:
     """What costs nothing is decided by this, so a name that only begins with 127. must not pass."""
     assert not is_loopback(base)
@@ -37,9 +56,19 @@ def test_not_on_this_machine(base: str | None) -> None:
 def test_statuses() -> None:
     found = {s: str(kind_of_status(s)) for s in (400, 401, 402, 403, 404, 408, 413, 422, 429, 500, 503, 529)}
     assert found == {
-        400: "bad_request", 401: "auth", 402: "auth", 403: "auth", 404: "bad_request", 408: "timeout", 413: "too_long",
-        422: "bad_request", 429: "rate_limit", 500: "server", 503: "server", 529: "server",
-    }  # fmt: skip
+        400: "bad_request",
+        401: "auth",
+        402: "auth",
+        403: "auth",
+        404: "bad_request",
+        408: "timeout",
+        413: "too_long",
+        422: "bad_request",
+        429: "rate_limit",
+        500: "server",
+        503: "server",
+        529: "server",
+    }
 
 
 def test_secrets_do_not_stand_in_error_texts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,9 +87,15 @@ def test_reasoning_models_and_prices() -> None:
 # Kinds of failure
 
 PROPERTIES = {  # as the four sets had them before: retryable, maybe_billed, infrastructure, dead_server
-    "rate_limit": (1, 0, 1, 1), "server": (1, 0, 1, 1), "connection": (1, 0, 1, 1), "broken": (1, 1, 1, 1),
-    "timeout": (1, 1, 1, 1), "bad_body": (1, 1, 1, 1), "provider": (0, 0, 1, 1), "auth": (0, 0, 1, 0),
-}  # fmt: skip
+    "rate_limit": (1, 0, 1, 1),
+    "server": (1, 0, 1, 1),
+    "connection": (1, 0, 1, 1),
+    "broken": (1, 1, 1, 1),
+    "timeout": (1, 1, 1, 1),
+    "bad_body": (1, 1, 1, 1),
+    "provider": (0, 0, 1, 1),
+    "auth": (0, 0, 1, 0),
+}
 
 
 @pytest.mark.parametrize("kind", [*map(str, FailureKind), "of_a_plugin"])
@@ -87,7 +122,9 @@ def test_every_kind_that_is_raised_is_listed() -> None:
 
     root = Path(__file__).parents[2]
     raised = {
-        kind for folder in ("core", "plugins") for path in (root / folder).rglob("*.py")
+        kind
+        for folder in ("core", "plugins")
+        for path in (root / folder).rglob("*.py")
         for kind in re.findall(r'(?:LMError|NodeError)\(\s*"([a-z_]+)"', path.read_text(encoding="utf-8"))
-    }  # fmt: skip
+    }
     assert len(raised) > 15 and raised <= set(map(str, FailureKind))

@@ -111,8 +111,13 @@ class Cheat(Optimizer):
 def test_a_winner_that_repeats_sealed_rows_is_not_shown_and_not_taken(folder: Path) -> None:
     def run(text: str, name: str) -> Report:
         lm = PlantedLM(lambda r: 0.97 if "Remember" in str(r.messages[0]) else 0.2)
-        return optimize(folder / "workflow.yaml", database=folder / f"{name}.db", pool=lm, optimizers=[("cheat", Cheat(text=text))],
-                        options=Options(out=str(folder / f"{name}.yaml")))  # fmt: skip
+        return optimize(
+            folder / "workflow.yaml",
+            database=folder / f"{name}.db",
+            pool=lm,
+            optimizers=[("cheat", Cheat(text=text))],
+            options=Options(out=str(folder / f"{name}.yaml")),
+        )
 
     fair = run("Remember what the customer wants.", "fair")
     assert fair.gain_shown and fair.proved and not fair.leaks

@@ -55,8 +55,12 @@ def test_a_report_says_how_many_candidates_the_replay_has_not_come_to(tmp_path: 
 
 def test_the_bill_names_what_an_answer_that_broke_off_may_cost(tmp_path: Path) -> None:
     plant(tmp_path, lambda r: 0.5, {"random": {"trials": 1}}, calls=400)
-    report = optimize(tmp_path / "workflow.yaml", database=tmp_path / "two.db", pool=Breaking(lambda r: 0.5),
-                      options=Options(out=str(tmp_path / "o.yaml")))  # fmt: skip
+    report = optimize(
+        tmp_path / "workflow.yaml",
+        database=tmp_path / "two.db",
+        pool=Breaking(lambda r: 0.5),
+        options=Options(out=str(tmp_path / "o.yaml")),
+    )
     tokens, usd = report.spent["maybe_tokens"], report.spent["maybe_usd"]
     assert tokens > 0 and usd > 0
     assert (
@@ -69,8 +73,12 @@ def test_the_bill_names_what_an_answer_that_broke_off_may_cost(tmp_path: Path) -
 def test_a_server_that_never_answers_is_not_taken_for_a_small_budget(calls: int, tmp_path: Path) -> None:
     plant(tmp_path, lambda r: 0.5, {"random": {"trials": 1}}, calls=400)
     file, lm = tmp_path / "workflow.yaml", Gone(lambda r: 0.5)
-    report = optimize(file, database=tmp_path / "two.db", pool=lm,
-                      options=Options([("budget.calls", calls)], str(tmp_path / "o.yaml")))  # fmt: skip
+    report = optimize(
+        file,
+        database=tmp_path / "two.db",
+        pool=lm,
+        options=Options([("budget.calls", calls)], str(tmp_path / "o.yaml")),
+    )
     assert report.status == "failed" and "requests" in (report.error or "") and "nobody listens" in (report.error or "")
     failed = report.spent["failed"]["connection"]
     assert 0 < failed == report.spent["calls"] <= calls
@@ -89,8 +97,9 @@ def test_a_budget_that_a_resume_raises_stays_raised(tmp_path: Path) -> None:
     options, database = Options([("budget.calls", 19)], str(tmp_path / "o.yaml")), tmp_path / "two.db"
     report = optimize(tmp_path / "workflow.yaml", database=database, pool=lm, options=options)
     assert report.status == "budget" and report.spent["calls"] <= 19
-    stopped = resume("last", database=database, pool=lm, options=Options([("budget.calls", 400)]),
-                     optimizers=[("random", Stopped())])  # fmt: skip
+    stopped = resume(
+        "last", database=database, pool=lm, options=Options([("budget.calls", 400)]), optimizers=[("random", Stopped())]
+    )
     assert stopped.status == "interrupted" and stopped.budget["calls"] == 400
     again = resume("last", database=database, pool=lm)
     assert again.status == "finished" and again.budget["calls"] == 400
@@ -98,8 +107,12 @@ def test_a_budget_that_a_resume_raises_stays_raised(tmp_path: Path) -> None:
 
 def test_a_budget_that_ends_amid_answers_is_its_own_end(tmp_path: Path) -> None:
     plant(tmp_path, lambda r: 0.5, {"random": {"trials": 1}}, calls=400)
-    report = optimize(tmp_path / "workflow.yaml", database=tmp_path / "two.db", pool=Breaking(lambda r: 0.5),
-                      options=Options([("budget.calls", 19)], str(tmp_path / "o.yaml")))  # fmt: skip
+    report = optimize(
+        tmp_path / "workflow.yaml",
+        database=tmp_path / "two.db",
+        pool=Breaking(lambda r: 0.5),
+        options=Options([("budget.calls", 19)], str(tmp_path / "o.yaml")),
+    )
     assert report.status == "budget" and report.spent["failed"] == {"broken": 1}
 
 
@@ -135,8 +148,9 @@ def test_a_run_is_resumed_as_it_was_started_whatever_the_shell_says(
     monkeypatch.setenv("WORKBENCH_CONFIG", str(config))
     monkeypatch.setenv("WORKBENCH_BUDGET_CALLS", "300")
     lm, options, database = PlantedLM(lambda r: 0.5), Options(out=str(tmp_path / "o.yaml")), tmp_path / "two.db"
-    stopped = optimize(tmp_path / "workflow.yaml", database=database, pool=lm, options=options,
-                       optimizers=[("random", Stopped())])  # fmt: skip
+    stopped = optimize(
+        tmp_path / "workflow.yaml", database=database, pool=lm, options=options, optimizers=[("random", Stopped())]
+    )
     assert stopped.status == "interrupted" and stopped.budget["calls"] == 300
     monkeypatch.setenv("WORKBENCH_BUDGET_CALLS", "20")
     monkeypatch.setenv("WORKBENCH_SEED", "9")

@@ -26,8 +26,12 @@ def test_each_test_of_a_change_on_the_same_rows_is_a_look(tmp_path: Path) -> Non
     assert first.gain_shown and first.looks == [] and not warned(first)
 
     def again(*sets: tuple[str, Any]) -> Report:
-        return optimize(tmp_path / "workflow.yaml", database=tmp_path / "run.db", pool=lm,
-                        options=Options(list(sets), str(tmp_path / "o.yaml")))  # fmt: skip
+        return optimize(
+            tmp_path / "workflow.yaml",
+            database=tmp_path / "run.db",
+            pool=lm,
+            options=Options(list(sets), str(tmp_path / "o.yaml")),
+        )
 
     second = again(("seed", 1))
     assert second.changes and second.looks == [first.run]
@@ -72,8 +76,9 @@ def test_an_eval_on_the_sealed_rows_is_a_look(tmp_path: Path, monkeypatch: pytes
             tmp_path / "workflow.yaml", "test", [("nodes.sort.instructions", wording)], str(tmp_path / "new.db")
         )
     evaluate_file(tmp_path / "workflow.yaml", "val", [("nodes.sort.instructions", "Four.")], str(tmp_path / "new.db"))
-    report = optimize(tmp_path / "workflow.yaml", database=tmp_path / "new.db", pool=lm,
-                      options=Options(out=str(tmp_path / "o.yaml")))  # fmt: skip
+    report = optimize(
+        tmp_path / "workflow.yaml", database=tmp_path / "new.db", pool=lm, options=Options(out=str(tmp_path / "o.yaml"))
+    )
     assert report.changes and len(report.looks) == 3
     assert report.proof is not None and report.proof.alpha == 0.0125
 
@@ -95,8 +100,11 @@ def test_a_resumed_run_looks_again_only_if_it_tests_another_winner(tmp_path: Pat
     database, options, seen = tmp_path / "two.db", Options(out=str(tmp_path / "o.yaml")), []
     for texts in (["Better."], ["Better."], ["Better.", "Best."]):
         tries = [("tries", Tries(instructions=texts))]
-        report = (resume("last", database=database, pool=lm, options=options, optimizers=tries) if seen else
-                  optimize(tmp_path / "workflow.yaml", database=database, pool=lm, options=options, optimizers=tries))  # fmt: skip
+        report = (
+            resume("last", database=database, pool=lm, options=options, optimizers=tries)
+            if seen
+            else optimize(tmp_path / "workflow.yaml", database=database, pool=lm, options=options, optimizers=tries)
+        )
         assert report.status == "budget"
         seen.append((report.winner.get("nodes.sort.instructions"), report.looks))
     assert seen == [("Better.", []), ("Better.", []), ("Best.", [report.run])]
@@ -118,8 +126,11 @@ def test_a_test_that_grows_by_resumes_is_a_look_each_time(tmp_path: Path) -> Non
     for calls in (100, 115, 115, 300):
         tries = [("tries", Tries(instructions=["Better."]))]
         options = Options([("budget.calls", calls)], str(tmp_path / "o.yaml"))
-        report = (resume("last", database=database, pool=lm, options=options, optimizers=tries) if seen else
-                  optimize(tmp_path / "workflow.yaml", database=database, pool=lm, options=options, optimizers=tries))  # fmt: skip
+        report = (
+            resume("last", database=database, pool=lm, options=options, optimizers=tries)
+            if seen
+            else optimize(tmp_path / "workflow.yaml", database=database, pool=lm, options=options, optimizers=tries)
+        )
         seen.append((report.test_rows, len(report.looks)))
     rows = [n for n, _ in seen]
     assert 0 < rows[0] < rows[1] == rows[2] < rows[3] == 40, rows

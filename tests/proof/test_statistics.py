@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from workbench.proof import describe, interval, paired_proof  # fmt: skip
+from workbench.proof import describe, interval, paired_proof
 from workbench.proof.statistics import BOUNDED_MEAN, mean_interval, mean_p, paired_saving, tango_interval
 
 
@@ -85,7 +85,8 @@ def test_the_test_of_a_mean_is_gaffkes_by_simulation(n: int, shift: float) -> No
 
 @pytest.mark.parametrize(("n", "gain"), [(1, 0.5), (20, 0.2), (60, 0.05), (500, 0.01), (200, 0.9), (3000, 0.4)])
 def test_the_test_of_a_mean_is_exact_for_equal_gains(n: int, gain: float) -> None:
-    """A loss of everything in a share of gain / (1 + gain) rows has the mean 0, and is not seen in (1 / (1 + gain)) ** n."""
+    """A loss of everything in a share of gain / (1 + gain) rows has the mean 0, and is not seen in (1 / (1 + gain)) **
+    n."""
     assert mean_p([gain] * n, -1.0) == pytest.approx((1 / (1 + gain)) ** n, rel=1e-4)
 
 
@@ -185,8 +186,9 @@ def test_rounding_of_binary_fractions_is_no_difference():
 
 
 @pytest.mark.parametrize(
-    "pair", [([0.5] * 4, [0.5] * 4), ([0.0], [1.0]), ([0.25], [0.5]), ([0.1] * 9, [0.4] * 9), ([0.0] * 50, [0.0] * 49 + [0.5])]
-)  # fmt: skip
+    "pair",
+    [([0.5] * 4, [0.5] * 4), ([0.0], [1.0]), ([0.25], [0.5]), ([0.1] * 9, [0.4] * 9), ([0.0] * 50, [0.0] * 49 + [0.5])],
+)
 def test_edge_cases_stay_finite_and_ordered(pair):
     proof = paired_proof(*pair)
     assert all(math.isfinite(x) for x in (*proof.ci95, proof.p, proof.diff))
@@ -282,8 +284,8 @@ def test_differences_that_are_all_equal_but_for_rounding_have_no_smallest_gain(e
 
 @pytest.mark.parametrize(("n", "lost"), [(20, 0.01), (60, 0.01), (60, 0.02), (20, 0.05), (200, 0.02)])
 def test_small_gains_paid_for_by_rare_total_losses_are_not_shown(n: int, lost: float) -> None:
-    """P1: the true mean gain is 0. A test of ranks claims a gain in up to 83% of these; 1,000 runs each, and skewed nulls
-    of more kinds: contrib/bench/promises/proof.py."""
+    """P1: the true mean gain is 0. A test of ranks claims a gain in up to 83% of these; 1,000 runs each, and skewed
+    nulls of more kinds: contrib/bench/promises/proof.py."""
     rng = np.random.default_rng(n)
     gain, runs = 0.9 * lost / (1 - lost), 100
     false = 0

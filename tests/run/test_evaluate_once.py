@@ -34,10 +34,18 @@ def test_a_single_run_shows_the_row_that_it_took(tmp_path: Path) -> None:
 
 def test_an_eval_that_nobody_answered_has_no_score(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps({"text": f"{i}", "label": "a"}) + "\n" for i in range(9)))
-    (tmp_path / "w.yaml").write_text(json.dumps({
-        "name": "one", "data": {"file": "rows.jsonl", "split": {"train": 3, "val": 3, "test": 3}}, "budget": {"calls": 20},
-        "lm": {"model": "openai/x", "api_base": "http://127.0.0.1:9/v1", "attempts": 1}, "metric": "exact_match(label)",
-        "nodes": {"sort": {"predict": "text -> label"}}}))  # fmt: skip
+    (tmp_path / "w.yaml").write_text(
+        json.dumps(
+            {
+                "name": "one",
+                "data": {"file": "rows.jsonl", "split": {"train": 3, "val": 3, "test": 3}},
+                "budget": {"calls": 20},
+                "lm": {"model": "openai/x", "api_base": "http://127.0.0.1:9/v1", "attempts": 1},
+                "metric": "exact_match(label)",
+                "nodes": {"sort": {"predict": "text -> label"}},
+            }
+        )
+    )
     with pytest.raises(SystemExit) as ended:
         main(["eval", str(tmp_path / "w.yaml"), "--db", str(tmp_path / "e.db")])
     assert ended.value.code == 1

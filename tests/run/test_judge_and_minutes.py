@@ -48,11 +48,20 @@ def write(folder: Path, test: int = 8, **spec: Any) -> Path:
     for name, count in (("train", 4), ("val", 8), ("test", test)):
         rows = [{"text": f"{name} {i}", "label": "a"} for i in range(count)]
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (folder / "w.yaml").write_text(json.dumps({
-        "name": "judged", "lm": {"model": "openai/planted", "api_base": "http://127.0.0.1:9/v1"}, "concurrency": 8,
-        "data": {n: f"{n}.jsonl" for n in ("train", "val", "test")}, "metric": "judge(label)",
-        "nodes": {"s": {"predict": "text -> label"}}, "budget": {"calls": 200}, **spec,
-    }))  # fmt: skip
+    (folder / "w.yaml").write_text(
+        json.dumps(
+            {
+                "name": "judged",
+                "lm": {"model": "openai/planted", "api_base": "http://127.0.0.1:9/v1"},
+                "concurrency": 8,
+                "data": {n: f"{n}.jsonl" for n in ("train", "val", "test")},
+                "metric": "judge(label)",
+                "nodes": {"s": {"predict": "text -> label"}},
+                "budget": {"calls": 200},
+                **spec,
+            }
+        )
+    )
     return folder / "w.yaml"
 
 
@@ -67,8 +76,13 @@ def test_the_calls_of_a_judge_are_set_aside_for_the_proof(tmp_path: Path) -> Non
         return "better" if "v2" in str(request.messages) else "plain"
 
     file = write(tmp_path, test=20)
-    report = optimize(file, database=tmp_path / "r.db", pool=Saying(say), optimizers=[("busy", Busy())],
-                      options=Options(out=str(tmp_path / "o.yaml")))  # fmt: skip
+    report = optimize(
+        file,
+        database=tmp_path / "r.db",
+        pool=Saying(say),
+        optimizers=[("busy", Busy())],
+        options=Options(out=str(tmp_path / "o.yaml")),
+    )
     assert report.status == "budget" and report.test_rows == 20 and report.gain_shown
     assert too_small(prepare(file, [("budget.calls", 95)])[2]) and not too_small(
         prepare(file, [("budget.calls", 96)])[2]
@@ -104,8 +118,13 @@ def test_minutes_are_set_aside_for_the_proof(tmp_path: Path) -> None:
         return "a" if "v2" in str(request.messages) else "b"
 
     file = write(tmp_path, metric="exact_match(label)", budget={"minutes": 0.1})
-    report = optimize(file, database=tmp_path / "r.db", pool=Saying(say), optimizers=[("busy", Busy())],
-                      options=Options(out=str(tmp_path / "o.yaml")))  # fmt: skip
+    report = optimize(
+        file,
+        database=tmp_path / "r.db",
+        pool=Saying(say),
+        optimizers=[("busy", Busy())],
+        options=Options(out=str(tmp_path / "o.yaml")),
+    )
     assert report.status == "budget" and report.test_rows == 8 and report.gain_shown
 
 
@@ -114,6 +133,11 @@ def test_a_metric_that_raises_a_cancellation_fails_its_row_alone(tmp_path: Path)
         "import asyncio\ndef met(example, prediction, trace):\n"
         "    if example['text'] in ('val 1', 'val 2'):\n        raise asyncio.CancelledError\n    return 1.0\n"
     )
-    report = optimize(write(tmp_path, metric="python:m.py:met"), database=tmp_path / "r.db", pool=Saying(lambda r: "a"),
-                      optimizers=[], options=Options(out=str(tmp_path / "o.yaml")))  # fmt: skip
+    report = optimize(
+        write(tmp_path, metric="python:m.py:met"),
+        database=tmp_path / "r.db",
+        pool=Saying(lambda r: "a"),
+        optimizers=[],
+        options=Options(out=str(tmp_path / "o.yaml")),
+    )
     assert report.status == "finished" and report.baseline["val"] == 0.75 and report.baseline["test"]["score"] == 1.0

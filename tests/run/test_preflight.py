@@ -38,9 +38,13 @@ def task_file(folder: Path, **spec: Any) -> Path:
     rows = [{"text": f"t{i}", "label": "ab"[i % 2]} for i in range(30)]
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     written = {
-        "name": "t", "data": {"file": "rows.jsonl", "split": {"train": 10, "val": 10, "test": 10}},
-        "metric": "exact_match(label)", "nodes": {"sort": {"predict": "text -> label"}}, "budget": {"calls": 100}, **spec,
-    }  # fmt: skip
+        "name": "t",
+        "data": {"file": "rows.jsonl", "split": {"train": 10, "val": 10, "test": 10}},
+        "metric": "exact_match(label)",
+        "nodes": {"sort": {"predict": "text -> label"}},
+        "budget": {"calls": 100},
+        **spec,
+    }
     path = folder / "w.yaml"
     path.write_text(json.dumps(written))
     return path
@@ -65,8 +69,9 @@ def test_an_optimizer_that_is_set_wrongly_costs_nothing(tmp_path: Path) -> None:
         optimize(tmp_path / "workflow.yaml", database=tmp_path / "two.db", pool=lm, optimizers=wrong)
     assert lm.requests == paid
     assert [e.path for e in (caught.value, *caught.value.more)] == [
-        ("optimize", 0, "picky", "field"), ("optimize", 1, "picky", "row"),
-    ]  # fmt: skip
+        ("optimize", 0, "picky", "field"),
+        ("optimize", 1, "picky", "row"),
+    ]
     assert caught.value.file is not None and "workflow.yaml" in caught.value.file
     row = Store(tmp_path / "two.db").find_run("last")
     assert row["status"] == "failed" and json.loads(row["report"])["spent"]["calls"] == 0
@@ -76,9 +81,13 @@ def test_an_optimizer_that_is_set_wrongly_costs_nothing(tmp_path: Path) -> None:
 def test_a_run_that_lacked_something_goes_on_once_it_is_there(error: WorkbenchError, tmp_path: Path) -> None:
     """Whatever is missing, the report says how to go on."""
     _, lm = plant(tmp_path, lambda r: 0.3, {"random": {"trials": 1}}, calls=400)
-    lacking = optimize(tmp_path / "workflow.yaml", database=tmp_path / "two.db", pool=lm,
-                       optimizers=[("picky", Picky(error=error)), ("picky", Picky(error=PluginError("nor this")))],
-                       options=Options(out=str(tmp_path / "o.yaml")))  # fmt: skip
+    lacking = optimize(
+        tmp_path / "workflow.yaml",
+        database=tmp_path / "two.db",
+        pool=lm,
+        optimizers=[("picky", Picky(error=error)), ("picky", Picky(error=PluginError("nor this")))],
+        options=Options(out=str(tmp_path / "o.yaml")),
+    )
     assert (lacking.status, lacking.error, lacking.spent["calls"]) == ("failed", f"{error}\nnor this", 0)
     assert lacking.lines()[-1].endswith(f"workbench resume {lacking.run} --db {tmp_path / 'two.db'}")
     report = resume("last", database=tmp_path / "two.db", pool=lm, optimizers=[("picky", Picky())])
@@ -88,8 +97,9 @@ def test_a_run_that_lacked_something_goes_on_once_it_is_there(error: WorkbenchEr
 def test_a_resumed_run_is_not_asked(tmp_path: Path) -> None:
     """All that it needs may be in its journal."""
     report, lm = plant(tmp_path, lambda r: 0.3, {"random": {"trials": 1}}, calls=400)
-    again = resume("last", database=tmp_path / "run.db", pool=lm,
-                   optimizers=[("picky", Picky(error=PluginError("no package")))])  # fmt: skip
+    again = resume(
+        "last", database=tmp_path / "run.db", pool=lm, optimizers=[("picky", Picky(error=PluginError("no package")))]
+    )
     assert again.status == report.status == "finished"
 
 
@@ -149,10 +159,15 @@ SERVER = "http://127.0.0.1:9/v1"
         ({"nodes.sort.lm": ["bundled/nano", "openai/gpt-fake"]}, {}),
         ({"nodes.sort.lm.model": ["openai/gpt-fake"]}, {"lm": {"model": "bundled/nano"}}),
         ({"nodes.sort": {"any_of": {"big": {"predict": "text -> label", "lm": "openai/gpt-fake"}}}}, {}),
-        ({"nodes.sort": {"any_of": {"vote": {"ensemble": {"predict": "text -> label"}}}},
-          "nodes.sort.of.lm": ["openai/gpt-fake"]}, {}),
+        (
+            {
+                "nodes.sort": {"any_of": {"vote": {"ensemble": {"predict": "text -> label"}}}},
+                "nodes.sort.of.lm": ["openai/gpt-fake"],
+            },
+            {},
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_missing_key_is_found_before_a_model_of_the_search_is_tried(search: Any, nodes: Any, tmp_path: Path) -> None:
     path = task_file(
         tmp_path, search=search, optimize=["random"], nodes={"sort": {"predict": "text -> label", **nodes}}
@@ -208,8 +223,12 @@ def dollar_warnings(folder: Path, **spec: Any) -> list[str]:
     estimated = CliRunner().invoke(cli, ["estimate", str(path)])
     told = list[Any]()
     with suppress(WorkbenchError):  # no server is there
-        optimize(path, database=folder / "run.db", options=Options(out=str(folder / "o.yaml")),
-                 listener=lambda event, data: told.append(data.get("warnings", ())) if event == "run_started" else None)  # fmt: skip
+        optimize(
+            path,
+            database=folder / "run.db",
+            options=Options(out=str(folder / "o.yaml")),
+            listener=lambda event, data: told.append(data.get("warnings", ())) if event == "run_started" else None,
+        )
     ran = [line for line in told[0] if "the ceiling of $2" in line]
     for shown in (validated.output, estimated.output):
         assert [line for line in shown.splitlines() if "the ceiling of $2" in line] == [f"Warning: {w}" for w in ran]
@@ -224,10 +243,12 @@ def test_a_ceiling_in_dollars_that_holds_nothing_is_told(model: str, tmp_path: P
 
 @pytest.mark.parametrize(
     "spec",
-    [{"lm": {"model": "openai/m", "api_base": SERVER, "price": {"input": 0, "output": 0}, "attempts": 1}},
-     {"lm": "bundled/nano", "budget": {"usd": 2, "calls": 1}},
-     {"lm": {"model": "openai/m", "api_base": SERVER, "attempts": 1}, "budget": {"calls": 5}}],
-)  # fmt: skip
+    [
+        {"lm": {"model": "openai/m", "api_base": SERVER, "price": {"input": 0, "output": 0}, "attempts": 1}},
+        {"lm": "bundled/nano", "budget": {"usd": 2, "calls": 1}},
+        {"lm": {"model": "openai/m", "api_base": SERVER, "attempts": 1}, "budget": {"calls": 5}},
+    ],
+)
 def test_a_price_that_is_known_and_a_budget_without_dollars_need_no_warning(spec: Any, tmp_path: Path) -> None:
     assert dollar_warnings(tmp_path, **spec) == []
 
@@ -246,13 +267,18 @@ def test_a_server_whose_name_begins_like_this_machine_has_no_known_price(model: 
 @pytest.mark.parametrize(
     ("optimizer", "missing"),
     [
-        ("astar", "a node of the kind `astar`"), ("fit_value", "a node of the kind `tree_search`"),
-        ("team", "a team"), ("align", "an agent with tools"), ({"forge": {"kind": "functions"}}, "an agent node"),
-        ({"forge": {"kind": "heuristic"}}, "a code node"), ("forge", "an agent node or a code node"),
-        ({"fgo": {"inner": "astar"}}, "a node of the kind `astar`"), ({"tune": {"optimizer": "team", "search": {"rows": {"int": [2, 8]}}}}, "a team"),
+        ("astar", "a node of the kind `astar`"),
+        ("fit_value", "a node of the kind `tree_search`"),
+        ("team", "a team"),
+        ("align", "an agent with tools"),
+        ({"forge": {"kind": "functions"}}, "an agent node"),
+        ({"forge": {"kind": "heuristic"}}, "a code node"),
+        ("forge", "an agent node or a code node"),
+        ({"fgo": {"inner": "astar"}}, "a node of the kind `astar`"),
+        ({"tune": {"optimizer": "team", "search": {"rows": {"int": [2, 8]}}}}, "a team"),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_an_optimizer_without_its_node_is_refused(optimizer: Any, missing: str, tmp_path: Path) -> None:
     name = optimizer if isinstance(optimizer, str) else next(iter(optimizer))
     path = task_file(tmp_path, optimize=["bootstrap", optimizer])

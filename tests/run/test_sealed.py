@@ -53,8 +53,13 @@ class Peeks(Optimizer):
 def test_an_optimizer_that_breaks_the_seal_ends_its_run(when: str, tmp_path: Path) -> None:
     """P4."""
     plant(tmp_path, lambda r: 0.5, {"random": {"trials": 1}}, calls=400)
-    report = optimize(tmp_path / "workflow.yaml", database=tmp_path / "two.db", pool=PlantedLM(lambda r: 0.5),
-                      optimizers=[("peeks", Peeks(when=when))], options=Options(out=str(tmp_path / "o.yaml")))  # fmt: skip
+    report = optimize(
+        tmp_path / "workflow.yaml",
+        database=tmp_path / "two.db",
+        pool=PlantedLM(lambda r: 0.5),
+        optimizers=[("peeks", Peeks(when=when))],
+        options=Options(out=str(tmp_path / "o.yaml")),
+    )
     assert report.status == "failed" and "sealed test rows were asked for" in (report.error or "")
 
 
@@ -83,9 +88,13 @@ def lucky(test: float) -> Any:
 def run(folder: Path, skill: Any, name: str, **options: Any) -> Report:
     if not (folder / "workflow.yaml").exists():
         plant(folder, lambda r: 0.5, {"random": {"trials": 1}}, calls=600)
-    return optimize(folder / "workflow.yaml", database=folder / f"{name}.db", pool=PlantedLM(skill),
-                    optimizers=[("offers", Offers(text="Lucky."))],
-                    options=Options(out=str(folder / f"{name}.yaml"), **options))  # fmt: skip
+    return optimize(
+        folder / "workflow.yaml",
+        database=folder / f"{name}.db",
+        pool=PlantedLM(skill),
+        optimizers=[("offers", Offers(text="Lucky."))],
+        options=Options(out=str(folder / f"{name}.yaml"), **options),
+    )
 
 
 def instructions(path: Path | str | None) -> str:
@@ -109,8 +118,13 @@ def test_what_is_not_proved_goes_beside_the_result(tmp_path: Path) -> None:
     assert any("keeps the baseline" in line for line in report.lines())
     assert any(f"workbench resume {report.run} --keep-unproved" in line for line in report.lines())
 
-    again = resume(report.run, database=tmp_path / "o.db", pool=PlantedLM(lucky(0.5)),
-                   optimizers=[("offers", Offers(text="Lucky."))], options=Options(keep_unproved=True))  # fmt: skip
+    again = resume(
+        report.run,
+        database=tmp_path / "o.db",
+        pool=PlantedLM(lucky(0.5)),
+        optimizers=[("offers", Offers(text="Lucky."))],
+        options=Options(keep_unproved=True),
+    )
     assert again.spent["calls"] == report.spent["calls"], "nothing is paid again"
     assert instructions(again.workflow) == "Lucky." and again.unproved is None
     assert any("which has the unproved changes" in line for line in again.lines())
@@ -133,12 +147,25 @@ def test_a_loss_that_is_shown_is_said_and_offered_to_nobody(tmp_path: Path) -> N
 
 
 def test_require_gain_asks_what_the_report_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plant(tmp_path, lambda r: 0.5, {"random": {"trials": 3}}, calls=900,
-          search={"nodes.sort.instructions": ["Plain.", "Lucky."]})  # fmt: skip
+    plant(
+        tmp_path,
+        lambda r: 0.5,
+        {"random": {"trials": 3}},
+        calls=900,
+        search={"nodes.sort.instructions": ["Plain.", "Lucky."]},
+    )
     lm = PlantedLM(lucky(0.97))
     monkeypatch.setattr("workbench.lm.pool.LMPool.get", lambda self, spec: lm)
-    words = ["optimize", str(tmp_path / "workflow.yaml"), "--db", str(tmp_path / "n.db"), "--out", str(tmp_path / "n.yaml"),
-             "--require-gain", "--json"]  # fmt: skip
+    words = [
+        "optimize",
+        str(tmp_path / "workflow.yaml"),
+        "--db",
+        str(tmp_path / "n.db"),
+        "--out",
+        str(tmp_path / "n.yaml"),
+        "--require-gain",
+        "--json",
+    ]
     first = CliRunner().invoke(cli, words)
     assert first.exit_code == 0 and json.loads(first.stdout.splitlines()[-1])["gain"]["shown"]
     lm.skill = lucky(0.5)
@@ -157,8 +184,13 @@ def test_a_pick_by_cost_is_taken_if_its_saving_is_proved(tmp_path: Path) -> None
     file.write_text(json.dumps(spec))
 
     def run_with(text: str, name: str) -> Report:
-        return optimize(file, database=tmp_path / f"{name}.db", pool=PlantedLM(lambda r: 0.75),
-                        optimizers=[("offers", Offers(text=text))], options=Options(out=str(tmp_path / f"{name}.yaml")))  # fmt: skip
+        return optimize(
+            file,
+            database=tmp_path / f"{name}.db",
+            pool=PlantedLM(lambda r: 0.75),
+            optimizers=[("offers", Offers(text=text))],
+            options=Options(out=str(tmp_path / f"{name}.yaml")),
+        )
 
     cheap = next(r for i in range(9) if (r := run_with(f"Short {i}.", f"cheap{i}")).changes)
     assert cheap.saving is not None and cheap.saving.objective == "tokens" and cheap.saving.diff < 0

@@ -49,8 +49,12 @@ def test_a_proposer_that_fails_is_told(answer: str | None, tmp_path: Path) -> No
     plant(tmp_path, lambda r: 0.3, {"rewrite": {"rounds": 1}}, calls=400, roles={"proposer": "templates/instructions"})
     pool = PlantedLM(lambda r: 0.3)
     pool.get = lambda spec: Silent() if "templates" in spec.model else pool  # type: ignore[method-assign]
-    report = optimize(tmp_path / "workflow.yaml", database=tmp_path / "two.db", pool=pool,
-                      options=Options(out=str(tmp_path / "o.yaml")))  # fmt: skip
+    report = optimize(
+        tmp_path / "workflow.yaml",
+        database=tmp_path / "two.db",
+        pool=pool,
+        options=Options(out=str(tmp_path / "o.yaml")),
+    )
     why = "none of the proposer's 2 answers could be used"
     if answer is None:
         assert "2 of 2 calls of the proposer failed (too_long): the prompt is too long" in report.warnings
@@ -80,8 +84,12 @@ def test_a_model_that_refuses_every_request_ends_the_run(tmp_path: Path) -> None
 
     plant(tmp_path, lambda r: 0.3, {"random": {"trials": 1}}, calls=400)
     pool = Refusing(lambda r: 0.3)
-    report = optimize(tmp_path / "workflow.yaml", database=tmp_path / "two.db", pool=pool,
-                      options=Options(out=str(tmp_path / "o.yaml")))  # fmt: skip
+    report = optimize(
+        tmp_path / "workflow.yaml",
+        database=tmp_path / "two.db",
+        pool=pool,
+        options=Options(out=str(tmp_path / "o.yaml")),
+    )
     assert report.status == "failed" and "no provider 'bundeld'" in (report.error or "")
     assert pool.requests <= 24, "the rows of val and no more"
 

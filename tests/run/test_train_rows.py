@@ -38,9 +38,13 @@ class Looks(Optimizer):
 def write(folder: Path) -> Path:
     rows = [{"id": f"r{i}", "word": f"w{i}", "label": f"w{i}" if i % 2 else "other"} for i in range(18)]
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    spec = {"data": {"file": "rows.jsonl", "split": {"train": 6, "val": 6, "test": 6}}, "metric": "exact_match(label)",
-            "lm": {"model": "openai/scripted", "attempts": 1}, "nodes": {"say": {"predict": "word -> label"}},
-            "budget": {"calls": 100}}  # fmt: skip
+    spec = {
+        "data": {"file": "rows.jsonl", "split": {"train": 6, "val": 6, "test": 6}},
+        "metric": "exact_match(label)",
+        "lm": {"model": "openai/scripted", "attempts": 1},
+        "nodes": {"say": {"predict": "word -> label"}},
+        "budget": {"calls": 100},
+    }
     (folder / "workflow.yaml").write_text(json.dumps(spec))
     return folder / "workflow.yaml"
 
@@ -54,8 +58,12 @@ def kept(database: Path) -> tuple[dict[str, list[float]], Any, list[Any]]:
     store = Store(database)
     try:
         row = store.find_run("last")
-        evaluations = [tuple(r) for r in store.rows(
-            "select replica, n, score, failed, complete from evaluations where split = 'train' order by replica")]  # fmt: skip
+        evaluations = [
+            tuple(r)
+            for r in store.rows(
+                "select replica, n, score, failed, complete from evaluations where split = 'train' order by replica"
+            )
+        ]
         return train_scores(store, row["id"]), prepare_stored(row), evaluations
     finally:
         store.close()

@@ -88,8 +88,9 @@ def test_a_server_gives_vectors_in_the_order_of_the_texts(server: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "kind"), [("short", "bad_body"), ("broken", "bad_body"), ("429", "rate_limit"), ("500", "server"), ("401", "auth")]
-)  # fmt: skip
+    ("fault", "kind"),
+    [("short", "bad_body"), ("broken", "bad_body"), ("429", "rate_limit"), ("500", "server"), ("401", "auth")],
+)
 def test_faults_are_typed_errors(fault: str, kind: str, server: Any) -> None:
     server.fault = fault
     with pytest.raises(LMError) as raised:

@@ -47,9 +47,14 @@ LIMITED = {
 
 
 async def _run(
-    folder: Path, rules: dict | PolicySpec, say, consent: Consent | None = None, node: dict | None = None,
-    row: dict[str, Any] | None = None, workflow: Workflow | None = None,
-) -> Outcome:  # fmt: skip
+    folder: Path,
+    rules: dict | PolicySpec,
+    say,
+    consent: Consent | None = None,
+    node: dict | None = None,
+    row: dict[str, Any] | None = None,
+    workflow: Workflow | None = None,
+) -> Outcome:
     (folder / "bank.py").write_text(f"LOG = {str(folder / 'log')!r}\n{BANK}")
     agent = {"agent": "question -> answer", "tools": ["python:bank.py:send_money", "python:bank.py:balance"]}
     store = Store(folder / "run.db")
@@ -57,8 +62,14 @@ async def _run(
         "insert or ignore into runs (id, run, status, started, spec, options) values (1, 'r', '', '', '', '')"
     )
     ledger = Ledger(store, 1, BudgetSpec.model_validate({"calls": 100}))
-    runtime = Runtime(ledger, lm_spec("openai/scripted"), {}, Script(say),
-                      rules if isinstance(rules, PolicySpec) else policy(rules), consent)  # fmt: skip
+    runtime = Runtime(
+        ledger,
+        lm_spec("openai/scripted"),
+        {},
+        Script(say),
+        rules if isinstance(rules, PolicySpec) else policy(rules),
+        consent,
+    )
     try:
         return await Program(workflow or make_workflow({"n": node or agent}, folder), runtime).run(
             Example("0", row or {"question": "pay", "to": "ann", "amount": 5})
@@ -131,14 +142,21 @@ NODES = {
     "agent": {"agent": "question -> answer", "tools": [ADDRESS]},
     "tool": {"tool": ADDRESS, "output": "done"},
     "states": {
-        "states": {"pay": {"instructions": "Pay.", "tools": [ADDRESS], "next": ["tell"]},
-                   "tell": {"instructions": "Tell.", "next": ["end"]}},
-        "signature": "question -> answer", "start": "pay",
+        "states": {
+            "pay": {"instructions": "Pay.", "tools": [ADDRESS], "next": ["tell"]},
+            "tell": {"instructions": "Tell.", "next": ["end"]},
+        },
+        "signature": "question -> answer",
+        "start": "pay",
     },
-    "captain": {"captain": "question -> answer", "tools": [ADDRESS], "talk": 1,
-                "library": {"payer": {"description": "payments", "tools": ["send_money"]}}},
+    "captain": {
+        "captain": "question -> answer",
+        "tools": [ADDRESS],
+        "talk": 1,
+        "library": {"payer": {"description": "payments", "tools": ["send_money"]}},
+    },
     "astar": {"astar": "question -> answer", "tools": [ADDRESS], "finish": ["send_money"], "samples": 1},
-}  # fmt: skip
+}
 
 
 def _calls_the_tool(kind: str):
@@ -169,15 +187,31 @@ def test_deny_holds_in_every_kind_of_node_that_calls_tools(kind: str, tmp_path: 
 
 # Actions of environments, and rules of other files
 
-WEB = {"pages": {"home": {"text": "News and a shop.", "links": {"news": "news", "shop": "shop"}},
-                 "news": {"text": "Old.", "links": {"home": "home"}}, "shop": {"text": "Here.", "links": {"home": "home"}}},
-       "start": "home", "goal": "shop", "question": "Find the shop."}  # fmt: skip
+WEB = {
+    "pages": {
+        "home": {"text": "News and a shop.", "links": {"news": "news", "shop": "shop"}},
+        "news": {"text": "Old.", "links": {"home": "home"}},
+        "shop": {"text": "Here.", "links": {"home": "home"}},
+    },
+    "start": "home",
+    "goal": "shop",
+    "question": "Find the shop.",
+}
 NO_SHOP = {"rules": [{"deny": "web", "when": {"action": {"matches": "(?i).*shop.*"}}, "why": "it costs money"}]}
 
 
 async def _walk(folder: Path, rules: dict, row: dict[str, Any], say, **settings: Any) -> Outcome:
-    node = {"tree_search": "web", "task": {n: n for n in ("pages", "start", "goal")}, "show": ["question"], "steps": 1,
-            "value": "lm", "branching": 2, "evaluations": 4, "depth": 1, **settings}  # fmt: skip
+    node = {
+        "tree_search": "web",
+        "task": {n: n for n in ("pages", "start", "goal")},
+        "show": ["question"],
+        "steps": 1,
+        "value": "lm",
+        "branching": 2,
+        "evaluations": 4,
+        "depth": 1,
+        **settings,
+    }
     return await _run(folder, rules, say, node=node, row=row)
 
 
@@ -216,17 +250,30 @@ def test_an_action_is_asked_about_like_a_call(tmp_path: Path) -> None:
         asked.append((tool, dict(arguments)))
         return False
 
-    node = {"tree_search": "web", "task": {n: n for n in ("pages", "start", "goal")}, "show": ["question"], "steps": 1,
-            "order": "greedy", "samples": 1}  # fmt: skip
+    node = {
+        "tree_search": "web",
+        "task": {n: n for n in ("pages", "start", "goal")},
+        "show": ["question"],
+        "steps": 1,
+        "order": "greedy",
+        "samples": 1,
+    }
     outcome = asyncio.run(_run(tmp_path, {"default": "ask"}, _clicks, consent, node, WEB))
     assert outcome.failure == "policy" and asked == [("web", {"action": "click shop", "verb": "click"})]
 
 
 @pytest.mark.parametrize(
     ("action", "verb"),
-    [("select 1", "select"), ("```sql\nDROP table t;\n```", "drop"), ("/* select */ -- x\n delete from t", "delete"),
-     (";;\ufeff drop table t", "drop"), ("submit", "submit"), ("", ""), ("/* never ends", "")],
-)  # fmt: skip
+    [
+        ("select 1", "select"),
+        ("```sql\nDROP table t;\n```", "drop"),
+        ("/* select */ -- x\n delete from t", "delete"),
+        (";;\ufeff drop table t", "drop"),
+        ("submit", "submit"),
+        ("", ""),
+        ("/* never ends", ""),
+    ],
+)
 def test_fences_and_comments_do_not_hide_a_statement(action: str, verb: str) -> None:
     from workbench.kit.environment import environment_class
 
@@ -234,8 +281,11 @@ def test_fences_and_comments_do_not_hide_a_statement(action: str, verb: str) -> 
 
 
 INNER = {"name": "inner", "data": {"file": "rows.jsonl"}, "metric": "exact_match(answer)"}
-TWICE = {"name": "twice", "source": "def twice(amount):\n    return 2 * amount",
-         "parameters": {"type": "object", "properties": {"amount": {"type": "integer"}}}}  # fmt: skip
+TWICE = {
+    "name": "twice",
+    "source": "def twice(amount):\n    return 2 * amount",
+    "parameters": {"type": "object", "properties": {"amount": {"type": "integer"}}},
+}
 SMALL = {"rules": [{"deny": "twice", "when": {"amount": {"min": 10}}, "why": "too much"}]}
 
 
@@ -268,10 +318,16 @@ async def _of_file(folder: Path, name: str, say) -> tuple[str, PolicySpec]:
 @needs_kernel
 @pytest.mark.parametrize(
     ("outer", "amount", "told"),
-    [({}, 2, "result: 4"), ({}, 50, "too much"), ({"default": "allow"}, 50, "too much"),
-     ({"rules": [{"allow": "*"}]}, 50, "too much"), ({"rules": [{"deny": "*"}]}, 2, "not allowed"),
-     ({"rules": [{"ask": "twice"}]}, 2, "nobody is here to ask"), ({"rules": [{"ask": "twice"}]}, 50, "too much")],
-)  # fmt: skip
+    [
+        ({}, 2, "result: 4"),
+        ({}, 50, "too much"),
+        ({"default": "allow"}, 50, "too much"),
+        ({"rules": [{"allow": "*"}]}, 50, "too much"),
+        ({"rules": [{"deny": "*"}]}, 2, "not allowed"),
+        ({"rules": [{"ask": "twice"}]}, 2, "nobody is here to ask"),
+        ({"rules": [{"ask": "twice"}]}, 50, "too much"),
+    ],
+)
 def test_the_policy_of_a_library_holds_for_its_functions_and_the_own_one_too(
     outer: dict, amount: int, told: str, tmp_path: Path
 ) -> None:

@@ -64,8 +64,9 @@ def program(folder: Path, ledger: Ledger, nodes: dict[str, Any], lm: FakeLM | No
     return Program(make_workflow(nodes, folder), Runtime(ledger, spec, {}, OneLM(lm or FakeLM())))
 
 
-def outcome(folder: Path, nodes: dict[str, Any], row: dict[str, Any] | None = None, lm: FakeLM | None = None,
-            **settings: Any) -> Outcome:  # fmt: skip
+def outcome(
+    folder: Path, nodes: dict[str, Any], row: dict[str, Any] | None = None, lm: FakeLM | None = None, **settings: Any
+) -> Outcome:
     async def course() -> Outcome:
         with journal(folder / "run.db", calls=100) as ledger:
             return await program(folder, ledger, nodes, lm, **settings).run(Example("1", row or {"x": 1}))
@@ -185,8 +186,10 @@ def test_after_a_failure_what_is_under_way_is_finished_and_what_follows_is_not_b
 
 def test_an_optional_node_that_fails_leaves_the_fields_as_they_were(tmp_path: Path) -> None:
     DOES["draft"], DOES["fail"] = giving({"y": "draft"}), raising(ValueError("no"))
-    nodes = {"n": {"planted": "draft", "writes": ["y"]},
-             "polish": {"planted": "fail", "reads": ["y"], "writes": ["y"], "optional": True}}  # fmt: skip
+    nodes = {
+        "n": {"planted": "draft", "writes": ["y"]},
+        "polish": {"planted": "fail", "reads": ["y"], "writes": ["y"], "optional": True},
+    }
     found = outcome(tmp_path, nodes)
     assert found.failure is None and found.prediction == {"y": "draft"}
     assert found.trace.spans[1].error == "code: ValueError: no"
@@ -253,12 +256,15 @@ def test_what_an_optional_writer_does_not_give_comes_from_the_one_before(
 
 def test_a_field_whose_only_writer_is_optional_and_failed_is_told(tmp_path: Path) -> None:
     DOES["fail"], DOES["read"] = raising(ValueError("no")), lambda inputs, ctx: _seen(inputs, "late", 0.0)
-    nodes = {"try": {"planted": "fail", "writes": ["y"], "optional": True},
-             "late": {"planted": "read", "reads": ["y"], "writes": ["late"]}}  # fmt: skip
+    nodes = {
+        "try": {"planted": "fail", "writes": ["y"], "optional": True},
+        "late": {"planted": "read", "reads": ["y"], "writes": ["late"]},
+    }
     found = outcome(tmp_path, nodes)
     assert (found.failure, found.message) == (
-        "data", "node 'late': try failed, and the example has no field 'y'; it has: x",
-    )  # fmt: skip
+        "data",
+        "node 'late': try failed, and the example has no field 'y'; it has: x",
+    )
     assert outcome(tmp_path, nodes, {"x": 1, "y": "given"}).prediction == {"late": "given"}
 
 
@@ -313,12 +319,16 @@ def test_a_trace_is_a_rollout_where_the_provider_gives_tokens(tmp_path: Path) ->
     for _ in range(2):  # the second time from the journal
         found = outcome(tmp_path, nodes, lm=lm)
         common = {**tokens, "text": "a"}
-        assert found.trace.rollout == [{"agent": "seller", "turn": 3, **common, "state": None, "earned": None},
-                                       {"agent": "p", "turn": 0, **common, "state": "by the door", "earned": 0.5}]  # fmt: skip
+        assert found.trace.rollout == [
+            {"agent": "seller", "turn": 3, **common, "state": None, "earned": None},
+            {"agent": "p", "turn": 0, **common, "state": "by the door", "earned": 0.5},
+        ]
         assert [(c.role, c.messages[0]["content"], c.lm) for c in found.trace.calls] == [
-            ("task", "one", "openai/fake"), ("task", "two", "openai/fake"), ("task", "three", "openai/fake"),
-                ("judge", "four", "openai/fake"),
-        ]  # fmt: skip
+            ("task", "one", "openai/fake"),
+            ("task", "two", "openai/fake"),
+            ("task", "three", "openai/fake"),
+            ("judge", "four", "openai/fake"),
+        ]
         span = found.trace.spans[0].as_dict()
         assert (span["agent"], span["turn"], span["notes"]) == ("seller", 3, {"fallback": True})
         assert [c["text"] for c in span["calls"]] == ["a", "a"] and "error" not in span
@@ -430,8 +440,12 @@ def test_a_trace_does_not_tell_who_was_faster(slow: int, tmp_path: Path) -> None
             return Response("no" if checks else f"answer {request.replica // 1000}", "stop", 5, 1, 0.0)
 
     lm = {"model": "openai/scripted", "attempts": 1, "temperature": 1.0}
-    node = {"reflect": {"predict": "text -> label", "lm": lm}, "samples": 3, "rounds": 0,
-            "verifier": {"predict": "label -> good: bool", "lm": lm}}  # fmt: skip
+    node = {
+        "reflect": {"predict": "text -> label", "lm": lm},
+        "samples": 3,
+        "rounds": 0,
+        "verifier": {"predict": "label -> good: bool", "lm": lm},
+    }
 
     async def course() -> Trace:
         store = Store(tmp_path / "run.db")

@@ -60,10 +60,16 @@ def test_the_file_itself_is_not_touched() -> None:
 
 def test_flags_reach_every_place_of_the_file() -> None:
     value = applied(
-        ("budget.calls", 5), ("budget.usd", 0.5), ("nodes.sort.demos.0.label", "x"), ("optimize.0", {"random": {"trials": 4}}),
-        ("nodes.sort.decoding.temperature", 0.2), ("optimize.0.random.trials", 9), ("seed", 7),
-        ("nodes.new.predict", "text -> label"), ("rounds", 2),
-    )  # fmt: skip
+        ("budget.calls", 5),
+        ("budget.usd", 0.5),
+        ("nodes.sort.demos.0.label", "x"),
+        ("optimize.0", {"random": {"trials": 4}}),
+        ("nodes.sort.decoding.temperature", 0.2),
+        ("optimize.0.random.trials", 9),
+        ("seed", 7),
+        ("nodes.new.predict", "text -> label"),
+        ("rounds", 2),
+    )
     assert value["budget"] == {"calls": 5, "usd": 0.5} and value["seed"] == 7 and value["rounds"] == 2
     assert value["nodes"]["sort"]["demos"] == [{"text": "a", "label": "x"}]
     assert value["nodes"]["sort"]["decoding"] == {"temperature": 0.2}
@@ -137,9 +143,21 @@ def test_mistakes_of_the_file_keep_their_place() -> None:
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("3", 3), ("0.5", 0.5), ("true", True), ("null", None), ("[1, 2]", [1, 2]), ("{a: 1}", {"a": 1}), ("", None),
-     ("plain text", "plain text"), ("a: b: c", "a: b: c"), ("[1, 2", "[1, 2"), ("no", "no"), ("1e3", 1000.0)],
-)  # fmt: skip
+    [
+        ("3", 3),
+        ("0.5", 0.5),
+        ("true", True),
+        ("null", None),
+        ("[1, 2]", [1, 2]),
+        ("{a: 1}", {"a": 1}),
+        ("", None),
+        ("plain text", "plain text"),
+        ("a: b: c", "a: b: c"),
+        ("[1, 2", "[1, 2"),
+        ("no", "no"),
+        ("1e3", 1000.0),
+    ],
+)
 def test_values_are_read_as_the_file_would(text: str, value: Any) -> None:
     assert parse_value(text) == value and type(parse_value(text)) is type(value)
 

@@ -1,4 +1,5 @@
-"""The run database: what is recorded stays, whoever else opens it, and whatever fails. Writing: test_store_writing.py."""
+"""The run database: what is recorded stays, whoever else opens it, and whatever fails. Writing:
+test_store_writing.py."""
 
 from __future__ import annotations
 
@@ -86,10 +87,15 @@ for n in range(5):
 
 def test_processes_that_make_one_database_at_the_same_time_all_succeed(tmp_path: Path) -> None:
     started = [
-        subprocess.Popen([sys.executable, "-c", OPEN_AND_WRITE, str(n)], cwd=tmp_path, text=True,
-                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        subprocess.Popen(
+            [sys.executable, "-c", OPEN_AND_WRITE, str(n)],
+            cwd=tmp_path,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
         for n in range(5)
-    ]  # fmt: skip
+    ]
     for turn in range(6):
         for process in started:
             assert process.stdout is not None
@@ -249,8 +255,12 @@ def test_a_second_signal_while_a_run_closes_does_not_take_its_report(
             raise asyncio.CancelledError  # what a signal makes of whatever is waited for here
 
     write_task(tmp_path, budget={"calls": 150})
-    report = optimize(tmp_path / "workflow.yaml", database=tmp_path / "run.db", pool=Slow(SimulatedLM()),
-                      options=Options(out=str(tmp_path / "out.yaml")))  # fmt: skip
+    report = optimize(
+        tmp_path / "workflow.yaml",
+        database=tmp_path / "run.db",
+        pool=Slow(SimulatedLM()),
+        options=Options(out=str(tmp_path / "out.yaml")),
+    )
     assert report.status == "finished"
     with sqlite3.connect(tmp_path / "run.db") as db:
         assert db.execute("select status from runs").fetchone()[0] == "finished"

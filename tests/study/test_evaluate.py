@@ -1,4 +1,5 @@
-"""Evaluation: every example has an outcome, costs are those of the first payment, races stop only what may be stopped."""
+"""Evaluation: every example has an outcome, costs are those of the first payment, races stop only what may be
+stopped."""
 
 from __future__ import annotations
 
@@ -42,8 +43,16 @@ def number(request: Request) -> int:
     return int(str(request.messages[-1]["content"]).split("row ")[1].split()[0])
 
 
-def evaluating(folder: Path, course: Callable[[Evaluator, Workflow], Any], lm: FakeLM, metric: Any = label,
-               concurrency: int = 4, block: int = 8, attempts: int = 1, **budget: Any) -> Any:  # fmt: skip
+def evaluating(
+    folder: Path,
+    course: Callable[[Evaluator, Workflow], Any],
+    lm: FakeLM,
+    metric: Any = label,
+    concurrency: int = 4,
+    block: int = 8,
+    attempts: int = 1,
+    **budget: Any,
+) -> Any:
     workflow = make_workflow({"n": {"predict": "text -> label"}}, folder)
 
     async def main() -> Any:
@@ -63,9 +72,13 @@ def evaluation(folder: Path, lm: FakeLM, metric: Any = label, rows: Any = ROWS, 
 
 def test_each_example_has_its_own_outcome(tmp_path: Path) -> None:
     said: dict[int, Any] = {
-        1: reply("no"), 2: LMError("server", "down"), 3: reply("", finish="refusal"), 4: LMError("too_long", "9000"),
-        5: RuntimeError("a bug"), 6: reply(""),
-    }  # fmt: skip
+        1: reply("no"),
+        2: LMError("server", "down"),
+        3: reply("", finish="refusal"),
+        4: LMError("too_long", "9000"),
+        5: RuntimeError("a bug"),
+        6: reply(""),
+    }
 
     def answer(request: Request) -> Any:
         return said.get(number(request), reply("yes", 5, 2))
@@ -73,8 +86,17 @@ def test_each_example_has_its_own_outcome(tmp_path: Path) -> None:
     found = evaluation(tmp_path, FakeLM(answer))
     assert [r.example.id for r in found.results] == [str(n) for n in range(10)]
     assert [r.failure for r in found.results] == [
-        None, None, "server", "refused", "too_long", "provider", "empty", None, None, None,
-    ]  # fmt: skip
+        None,
+        None,
+        "server",
+        "refused",
+        "too_long",
+        "provider",
+        "empty",
+        None,
+        None,
+        None,
+    ]
     assert [r.score for r in found.results] == [1.0, 0.0, None, 0.0, 0.0, None, 0.0, 1.0, 1.0, 1.0]
     assert found.scores == [1.0, 0, 0, 0, 0, 0, 0, 1.0, 1.0, 1.0] and found.score == 0.4 and found.complete
     assert found.failures == {"server": 1, "refused": 1, "too_long": 1, "provider": 1, "empty": 1}
@@ -88,9 +110,12 @@ def test_costs_are_those_of_the_first_payment(tmp_path: Path) -> None:
         found = evaluation(tmp_path, lm, rows=twice)
         usd = lm.price(10, 2)
         assert found.objectives == {
-            "score": 1.0, "usd": usd, "tokens": 12.0, "calls": 1.0,
+            "score": 1.0,
+            "usd": usd,
+            "tokens": 12.0,
+            "calls": 1.0,
             "latency": pytest.approx(sum(r.seconds for r in found.results) / 8),
-        }  # fmt: skip
+        }
         seconds = [r.seconds for r in found.results]
         assert seconds[:4] == seconds[4:] and all(s > 0 for s in seconds)
     assert len(lm.requests) == 4
@@ -147,12 +172,20 @@ def test_a_budget_that_ends_is_told_and_what_is_under_way_is_recorded(tmp_path: 
 @pytest.mark.parametrize(
     ("value", "score", "words"),
     [
-        (True, 1.0, None), (0.25, 0.25, None), (Score(0.5, "half"), 0.5, None), (float("nan"), 0.0, "nan"),
-        (1.5, 0.0, "1.5"), (-0.1, 0.0, "-0.1"), ("many", 0.0, "many"), (None, 0.0, "not None"),
-        (ValueError("broken"), 0.0, "ValueError: broken"), (SystemExit(2), 0.0, "SystemExit"),
-        (LMError("server", "the judge is down"), None, "judge is down"), (NodeError("unparsed", "no grade"), 0.0, "grade"),
+        (True, 1.0, None),
+        (0.25, 0.25, None),
+        (Score(0.5, "half"), 0.5, None),
+        (float("nan"), 0.0, "nan"),
+        (1.5, 0.0, "1.5"),
+        (-0.1, 0.0, "-0.1"),
+        ("many", 0.0, "many"),
+        (None, 0.0, "not None"),
+        (ValueError("broken"), 0.0, "ValueError: broken"),
+        (SystemExit(2), 0.0, "SystemExit"),
+        (LMError("server", "the judge is down"), None, "judge is down"),
+        (NodeError("unparsed", "no grade"), 0.0, "grade"),
     ],
-)  # fmt: skip
+)
 def test_what_a_metric_gives_is_a_score_or_a_failure_that_names_it(
     value: Any, score: float | None, words: str | None, tmp_path: Path
 ) -> None:

@@ -29,9 +29,15 @@ def names(points: Any) -> str:
 
 #: Score against tokens:     a is the baseline; c is beaten by b, f by e, and g equals d, which came first.
 POINTS = [
-    point("a", 0.50, 100), point("b", 0.55, 60), point("c", 0.54, 60), point("d", 0.80, 120), point("e", 0.90, 400),
-    point("f", 0.85, 400), point("g", 0.80, 120), point("h", 0.30, 10),
-]  # fmt: skip
+    point("a", 0.50, 100),
+    point("b", 0.55, 60),
+    point("c", 0.54, 60),
+    point("d", 0.80, 120),
+    point("e", 0.90, 400),
+    point("f", 0.85, 400),
+    point("g", 0.80, 120),
+    point("h", 0.30, 10),
+]
 BOTH = ["score", "tokens"]
 
 
@@ -71,8 +77,9 @@ def test_equal_scores_the_cheaper_one_wins() -> None:
 
 _points = st.lists(
     st.tuples(st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0]), st.integers(0, 5), st.sampled_from([0.5, 1.0, 2.0])),
-    min_size=1, max_size=12,
-)  # fmt: skip
+    min_size=1,
+    max_size=12,
+)
 _objectives = st.sampled_from([BOTH, ["tokens", "score"], ["score", "tokens", "latency"], ["latency", "score"]])
 
 

@@ -29,8 +29,11 @@ def space(**domains: Any) -> Space:
 
 
 def test_a_searcher_first_asks_for_the_start_itself_and_for_it_with_all_demos() -> None:
-    domains = {"nodes__sort__demos": {"demos": 4}, "nodes__sort__samples": {"int": [1, 5]},
-               "nodes__sort__instructions": {"choice": [["x"], "Plain."]}}  # fmt: skip
+    domains = {
+        "nodes__sort__demos": {"demos": 4},
+        "nodes__sort__samples": {"int": [1, 5]},
+        "nodes__sort__instructions": {"choice": [["x"], "Plain."]},
+    }
     start = workflow(instructions="Plain.")
     searcher = Searcher(space(**domains), start, seed=1, starts=True)
     first, second = searcher.ask(), searcher.ask()

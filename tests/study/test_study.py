@@ -57,10 +57,15 @@ def studying(folder: Path, course: Callable[[Study], Any], **budget: Any) -> tup
             runtime = Runtime(ledger, lm_spec({"model": "openai/fake", "attempts": 1}), {}, OneLM(lm))
             workflow = make_workflow({"n": {"predict": "text -> label", "instructions": "Right 6"}}, folder)
             study = Study(
-                workflow=workflow, train=ROWS[:4], val=ROWS, evaluator=Evaluator(runtime, label, 4, block=4),
-                ledger=ledger, progress=Progress(lambda w, name: told.append(f"candidate {name}"), on_evaluation),
-                rng=random.Random(0), name="test",
-            )  # fmt: skip
+                workflow=workflow,
+                train=ROWS[:4],
+                val=ROWS,
+                evaluator=Evaluator(runtime, label, 4, block=4),
+                ledger=ledger,
+                progress=Progress(lambda w, name: told.append(f"candidate {name}"), on_evaluation),
+                rng=random.Random(0),
+                name="test",
+            )
             await course(study)
 
     run(main)
@@ -118,8 +123,11 @@ def test_a_race_against_the_best_cannot_be_won_by_a_part(tmp_path: Path) -> None
 
     told, _ = studying(tmp_path, course)
     assert [t for t in told if t.startswith("evaluated")] == [
-        "evaluated Right 9 True", "evaluated Right 0 False", "evaluated Right 10 True", "evaluated Right 11 False",
-    ]  # fmt: skip
+        "evaluated Right 9 True",
+        "evaluated Right 0 False",
+        "evaluated Right 10 True",
+        "evaluated Right 11 False",
+    ]
 
 
 @given(st.lists(st.sampled_from([0.0, 0.1, 0.2, 0.3, 0.7, 1.0]), min_size=1, max_size=12), st.data())
@@ -130,9 +138,14 @@ def test_a_candidate_equal_on_all_rows_is_never_better(scores: list[float], data
         pass
 
     study = Study(
-        workflow=Workflow({"nodes": {}}), train=(), val=(), evaluator=None, ledger=None,  # type: ignore[arg-type]
-        progress=Progress(lambda w, n: None, nobody), rng=random.Random(0),
-    )  # fmt: skip
+        workflow=Workflow({"nodes": {}}),
+        train=(),
+        val=(),
+        evaluator=None,
+        ledger=None,  # type: ignore[arg-type]
+        progress=Progress(lambda w, n: None, nobody),
+        rng=random.Random(0),
+    )
 
     def evaluation(values: list[float], name: str) -> Evaluation:
         results = tuple(Result(ROWS[0], v) for v in values)
@@ -202,8 +215,9 @@ def test_a_share_of_the_budget_ends_an_inner_optimizer_and_not_the_run(tmp_path:
         with pytest.raises(ShareSpent, match="calls left, 5 needed"):
             await nested.evaluate(right(study, 2), ROWS[:5])
         while nested.remaining() >= 1:
-            await nested.lm()([{"role": "system", "content": "Right 1"},
-                               {"role": "user", "content": f"row 0 {nested.remaining()}"}])  # fmt: skip
+            await nested.lm()(
+                [{"role": "system", "content": "Right 1"}, {"role": "user", "content": f"row 0 {nested.remaining()}"}]
+            )
         with pytest.raises(ShareSpent):
             await nested.lm()([{"role": "user", "content": "row 0 more"}])
         await inner.improve(Greedy())

@@ -78,8 +78,12 @@ def test_given_names_of_contents_are_taken() -> None:
     picks = {"nodes.facts": "absent", "nodes.plan": "outline", "nodes.answer.samples": 3, "nodes.plan.samples": 4}
     values = space.suggest(Given(picks, random.Random(0)), workflow())
     made = workflow().patched(values)
-    assert made.get("nodes.plan") == {"kind": "predict", "signature": "text, topic -> plan", "instructions": "Outline.",
-                                      "samples": 4}  # fmt: skip
+    assert made.get("nodes.plan") == {
+        "kind": "predict",
+        "signature": "text, topic -> plan",
+        "instructions": "Outline.",
+        "samples": 4,
+    }
     assert list(enabled(made)) == ["plan", "answer"] and made.get("nodes.answer.samples") == 3
 
 
@@ -129,10 +133,14 @@ def test_a_space_without_slots_draws_as_ever() -> None:
         ("nodes.plan:\n  any_of:\n    bad: {predict: 'text -> outline'}", "7:7", "reads 'plan', which no node before"),
         ("nodes.plan:\n  any_of:\n    bad: {predict: 'notes -> plan'}", "7:7", "reads 'notes', which no node before"),
         ("nodes.plan:\n  any_of:\n    bad: {predict: 'text -> plan', samples: many}", "7:7", "samples"),
-        ("nodes.plan: optional\nnodes.answer.samples: {int: [1, 2], when: {nodes.plan: gone}}", "6:", "is never 'gone'"),
+        (
+            "nodes.plan: optional\nnodes.answer.samples: {int: [1, 2], when: {nodes.plan: gone}}",
+            "6:",
+            "is never 'gone'",
+        ),
         ("nodes.plan: optional\nnodes.plan.colour: [red]", "6:3", "colour"),
     ],
-)  # fmt: skip
+)
 def test_what_does_not_fit_is_told_with_its_place(search: str, place: str, message: str) -> None:
     with pytest.raises(SpecError) as found:
         checked(search)

@@ -32,7 +32,7 @@ def row(text: str, label: str = "a", **more: object) -> Example:
         ("my invoice is wrong and nobody answers my mails", None),
         (LONG + " so please send it at once or give me my money back", None),
     ],
-)  # fmt: skip
+)
 def test_a_copy_is_found_whatever_its_case_spaces_and_stops(other: str, copied: str | None) -> None:
     copies = Copies([("train", row("something else")), ("train", row(LONG))], ["text"], "label")
     found = copies.find(row(other))
@@ -69,8 +69,13 @@ def test_many_rows_are_searched_in_no_time() -> None:
         for i in range(3000)
     ]
     copies = Copies(rows, ["text"])
-    assert sum(copies.find(row(f"row {i} of a template that all of the rows have in common with each other!")) is not None
-               for i in range(0, 6000, 2)) == 1500  # fmt: skip
+    assert (
+        sum(
+            copies.find(row(f"row {i} of a template that all of the rows have in common with each other!")) is not None
+            for i in range(0, 6000, 2)
+        )
+        == 1500
+    )
 
 
 def test_words_and_signs_are_compared() -> None:
@@ -109,8 +114,9 @@ def test_copies_are_left_out_of_the_test_and_counted_by_rows(change: str, tmp_pa
         "20 of the 40 test rows have the same inputs as a train or val row (e.g. "
     )
     lm = PlantedLM(lambda r: 0.5)
-    report = optimize(tmp_path / "workflow.yaml", database=tmp_path / "two.db", pool=lm,
-                      options=Options(out=str(tmp_path / "o.yaml")))  # fmt: skip
+    report = optimize(
+        tmp_path / "workflow.yaml", database=tmp_path / "two.db", pool=lm, options=Options(out=str(tmp_path / "o.yaml"))
+    )
     assert report.test_rows == 20 and any("left out of the test" in line for line in report.lines())
 
 
@@ -119,9 +125,12 @@ def test_a_test_of_copies_alone_shows_nothing(tmp_path: Path) -> None:
     plant(tmp_path, lambda r: 0.5, {"random": {"trials": 1}}, calls=400)
     copied_rows(tmp_path)
     space = {"nodes.sort.instructions": ["Plain.", "Better."]}
-    report = optimize(tmp_path / "workflow.yaml", database=tmp_path / "two.db",
-                      pool=PlantedLM(lambda r: 0.99 if "Better" in str(r.messages[0]) else 0.3),
-                      options=Options([("search", space)], str(tmp_path / "o.yaml")))  # fmt: skip
+    report = optimize(
+        tmp_path / "workflow.yaml",
+        database=tmp_path / "two.db",
+        pool=PlantedLM(lambda r: 0.99 if "Better" in str(r.messages[0]) else 0.3),
+        options=Options([("search", space)], str(tmp_path / "o.yaml")),
+    )
     assert report.changes and report.proof is None and not report.proved
     assert "The gain is not shown: no test row is left to test on." in report.headline()
 
@@ -138,8 +147,12 @@ def test_rows_of_a_cluster_count_once_in_a_run(tmp_path: Path) -> None:
     lm = PlantedLM(lambda r: 1.0 if "Better" in str(r.messages[0]) else 0.0)
 
     def run(*sets: tuple[str, object]) -> object:
-        report = optimize(tmp_path / "workflow.yaml", database=tmp_path / f"{len(sets)}.db", pool=lm,
-                          options=Options(list(sets), str(tmp_path / "o.yaml")))  # fmt: skip
+        report = optimize(
+            tmp_path / "workflow.yaml",
+            database=tmp_path / f"{len(sets)}.db",
+            pool=lm,
+            options=Options(list(sets), str(tmp_path / "o.yaml")),
+        )
         assert report.changes and report.proof is not None
         return report.proof.n, report.proof.n_rows, report.as_dict()["gain"]["rows"]
 

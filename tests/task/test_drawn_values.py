@@ -66,8 +66,9 @@ def test_contains(domain: dict, inside: list, outside: list) -> None:
 
 
 def test_demos_are_drawn_or_the_nearest_are_shown() -> None:
-    found = [space(nodes__sort__demos={"demos": 4}).suggest(RandomSuggests(random.Random(s)), workflow())
-             for s in range(60)]  # fmt: skip
+    found = [
+        space(nodes__sort__demos={"demos": 4}).suggest(RandomSuggests(random.Random(s)), workflow()) for s in range(60)
+    ]
     kinds = set()
     for values in found:
         demos, shown = values.get("nodes.sort.demos", []), values.get("nodes.sort.retrieve", 0)

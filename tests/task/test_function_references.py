@@ -16,21 +16,37 @@ from workbench.lm import Request
 from workbench.run import prepare
 
 pytestmark = needs_kernel
-DOUBLE = {"name": "double", "description": "twice", "source": "def double(x):\n    return 2 * x",
-          "parameters": {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]},
-          "example": {"arguments": {"x": 2}, "result": 4}}  # fmt: skip
+DOUBLE = {
+    "name": "double",
+    "description": "twice",
+    "source": "def double(x):\n    return 2 * x",
+    "parameters": {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]},
+    "example": {"arguments": {"x": 2}, "result": 4},
+}
 SHOUT = {"name": "shout", "source": "def shout(text):\n    return {'said': text.upper() + '!'}"}
 PEEK = {"name": "peek", "source": "def peek():\n    return open('/etc/passwd').read()"}
-TOTAL = {"code": "numbers: list[int] -> sum: int", "source": "def total(numbers):\n    return sum(numbers)", "timeout": 2.0,
-         "example": {"arguments": {"numbers": [1, 2]}, "result": 3}}  # fmt: skip
+TOTAL = {
+    "code": "numbers: list[int] -> sum: int",
+    "source": "def total(numbers):\n    return sum(numbers)",
+    "timeout": 2.0,
+    "example": {"arguments": {"numbers": [1, 2]}, "result": 3},
+}
 
 
 def write(folder: Path, name: str, nodes: dict[str, Any]) -> Path:
     (folder / "rows.jsonl").write_text('{"question": "a", "numbers": [1], "answer": "b"}\n' * 6)
-    (folder / name).write_text(json.dumps({
-        "name": "w", "lm": {"model": "openai/none", "api_base": "http://127.0.0.1:9/v1"},
-        "data": {"file": "rows.jsonl"}, "metric": "exact_match(answer)", "nodes": nodes,
-    }, indent=1))  # fmt: skip
+    (folder / name).write_text(
+        json.dumps(
+            {
+                "name": "w",
+                "lm": {"model": "openai/none", "api_base": "http://127.0.0.1:9/v1"},
+                "data": {"file": "rows.jsonl"},
+                "metric": "exact_match(answer)",
+                "nodes": nodes,
+            },
+            indent=1,
+        )
+    )
     return folder / name
 
 
@@ -59,8 +75,11 @@ def test_a_reference_is_replaced_by_the_functions(library: Path) -> None:
 
 def test_the_program_of_a_code_node_becomes_a_function_with_a_schema(library: Path) -> None:
     (total,) = using(library, "library.yaml#nodes.add")
-    assert total["parameters"] == {"type": "object", "required": ["numbers"],
-                                   "properties": {"numbers": {"type": "array", "items": {"type": "integer"}}}}  # fmt: skip
+    assert total["parameters"] == {
+        "type": "object",
+        "required": ["numbers"],
+        "properties": {"numbers": {"type": "array", "items": {"type": "integer"}}},
+    }
     assert total["example"] == TOTAL["example"] and total["source"] == TOTAL["source"]
 
 

@@ -34,15 +34,28 @@ def workflow_file(folder: Path, nodes: Any, **spec: Any) -> Path:
     [
         (LEAK, {"metric": "exact_match(reply, target=answer)"}, "answer"),
         ({"answer": {"predict": "question, answer -> answer"}}, {}, "answer"),
-        ({"answer": {"predict": "question, gold -> reply"}}, {"metric": "exact_match(reply, target=gold.text)"}, "answer"),
+        (
+            {"answer": {"predict": "question, gold -> reply"}},
+            {"metric": "exact_match(reply, target=gold.text)"},
+            "answer",
+        ),
         ({"answer": {"predict": "question, hint -> answer"}}, {"data": {"fields": {"hint": "answer"}}}, "answer"),
-        ({"answer": {"ensemble": {"predict": "question, answer -> reply"}, "samples": 2}},
-         {"metric": "exact_match(reply, target=answer)"}, "answer"),
-        ({"draft": {"predict": "question -> answer", "optional": True}, "final": {"predict": "question, answer -> answer"}},
-         {}, "final"),
+        (
+            {"answer": {"ensemble": {"predict": "question, answer -> reply"}, "samples": 2}},
+            {"metric": "exact_match(reply, target=answer)"},
+            "answer",
+        ),
+        (
+            {
+                "draft": {"predict": "question -> answer", "optional": True},
+                "final": {"predict": "question, answer -> answer"},
+            },
+            {},
+            "final",
+        ),
     ],
     ids=["another field", "its own field", "dotted", "renamed", "inside", "where an optional node failed"],
-)  # fmt: skip
+)
 def test_a_workflow_that_reads_its_label_is_refused(nodes: Any, spec: Any, reader: str, tmp_path: Path) -> None:
     path = workflow_file(tmp_path, nodes, **spec)
     with pytest.raises(SpecError, match="would be shown the right answer") as caught:
@@ -64,9 +77,11 @@ def test_validate_and_optimize_say_so_and_pay_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "search",
-    [{"nodes.answer.signature": ["question -> answer", "question, answer -> answer"]},
-     {"nodes.answer": {"any_of": {"sly": {"predict": "question, answer -> answer"}}}}],
-)  # fmt: skip
+    [
+        {"nodes.answer.signature": ["question -> answer", "question, answer -> answer"]},
+        {"nodes.answer": {"any_of": {"sly": {"predict": "question, answer -> answer"}}}},
+    ],
+)
 def test_what_search_may_choose_is_refused_too(search: Any, tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="would be shown the right answer") as caught:
         prepare(workflow_file(tmp_path, ANSWER, search=search))
@@ -81,8 +96,14 @@ def test_tasks_whose_label_is_an_input_say_so_in_the_file(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     "nodes",
-    [ANSWER, {**ANSWER, "check": {"predict": "question, answer -> answer"}},
-     {"draft": {"predict": "question -> answer"}, "final": {"predict": "question, answer -> answer", "optional": True}}],
-)  # fmt: skip
+    [
+        ANSWER,
+        {**ANSWER, "check": {"predict": "question, answer -> answer"}},
+        {
+            "draft": {"predict": "question -> answer"},
+            "final": {"predict": "question, answer -> answer", "optional": True},
+        },
+    ],
+)
 def test_what_an_earlier_node_writes_is_no_label(nodes: Any, tmp_path: Path) -> None:
     prepare(workflow_file(tmp_path, nodes))

@@ -43,8 +43,13 @@ def test_tools_of_an_inner_file_and_of_environments_are_known(tmp_path: Path) ->
     warnings_of(tmp_path, AGENT)
     (tmp_path / "w.yaml").rename(tmp_path / "inner.yaml")
     assert warnings_of(tmp_path, INNER, policy={"rules": [{"deny": "send_mail"}]}) == []
-    states = {"ask": {"states": {"a": {"instructions": "i", "run": "python:tools.py:lookup", "next": [{"to": "end"}]}}, "start": "a",
-                      "signature": "text -> label"}}  # fmt: skip
+    states = {
+        "ask": {
+            "states": {"a": {"instructions": "i", "run": "python:tools.py:lookup", "next": [{"to": "end"}]}},
+            "start": "a",
+            "signature": "text -> label",
+        }
+    }
     assert warnings_of(tmp_path, states, policy={"rules": [{"deny": "lookup"}]}) == []
 
 
@@ -58,13 +63,15 @@ LABEL = {"predict": "text, topic -> label"}
         ({"a": FIRST, "b": LABEL}, ["nothing reads 'tone' of node 'a'."]),
         ({"a": FIRST, "b": {"predict": "text, topic, tone -> label"}}, []),
         ({"a": {"predict": "text -> topic"}, "b": LABEL, "c": {"predict": "label -> thanks"}}, []),
-        ({"a": {"predict": "text -> label"}, "b": {"predict": "text -> label"}},
-         ["nothing reads 'label' of node 'a': 'b' writes the field again."]),
+        (
+            {"a": {"predict": "text -> label"}, "b": {"predict": "text -> label"}},
+            ["nothing reads 'label' of node 'a': 'b' writes the field again."],
+        ),
         ({"a": {"predict": "text -> label"}, "b": {"predict": "text -> label", "optional": True}}, []),
         ({"a": {"predict": "text -> label"}, "b": {"predict": "text, label -> label"}}, []),
     ],
     ids=["unread", "read", "output", "overwritten", "fallback", "refined"],
-)  # fmt: skip
+)
 def test_a_field_that_nobody_reads_is_told(nodes: dict[str, Any], told: list[str], tmp_path: Path) -> None:
     """Not what is written on the way to a field that is read, nor an output of the whole."""
     assert [line.partition(": ")[2] for line in warnings_of(tmp_path, nodes)] == told
@@ -94,7 +101,12 @@ def test_a_bad_file_is_told_as_json(tmp_path: Path) -> None:
     told = json.loads(done.stdout)
     assert told["ok"] is False
     (error,) = told["errors"]
-    assert error == {"file": str(file), "line": 9, "column": 4, "message": "no node kind is named here",
-                     "hint": "Did you mean 'agent'?"}  # fmt: skip
+    assert error == {
+        "file": str(file),
+        "line": 9,
+        "column": 4,
+        "message": "no node kind is named here",
+        "hint": "Did you mean 'agent'?",
+    }
     missing = CliRunner().invoke(cli, ["validate", str(tmp_path / "none.yaml"), "--json"])
     assert json.loads(missing.stdout)["errors"][0]["line"] is None

@@ -53,9 +53,14 @@ def test_references_hold_inside_a_workflow_of_another_file(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     ("model", "meant"),
-    [("opnai/gpt-4.1-mini", "openai/gpt-4.1-mini"), ("olama/x", "ollama/x"), ("vllm/x", ""), ("anthropic/x", ""),
-     ("litellm/opnai/x", "")],
-)  # fmt: skip
+    [
+        ("opnai/gpt-4.1-mini", "openai/gpt-4.1-mini"),
+        ("olama/x", "ollama/x"),
+        ("vllm/x", ""),
+        ("anthropic/x", ""),
+        ("litellm/opnai/x", ""),
+    ],
+)
 def test_a_mistyped_provider_is_told_where_it_stands(model: str, meant: str, tmp_path: Path) -> None:
     """What LiteLLM serves is nobody's typo."""
     from workbench.spec import load_spec
@@ -81,4 +86,6 @@ def test_rows_without_a_field_are_told_wherever_they_stand(tmp_path: Path) -> No
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     warnings = prepare(tmp_path / "workflow.yaml")[2].dataset.warnings
     assert [w.partition(", e.g.")[0] for w in warnings] == [
-        "1 of the 24 val rows have no field 'label'", "1 of the 40 test rows have no field 'label'"]  # fmt: skip
+        "1 of the 24 val rows have no field 'label'",
+        "1 of the 40 test rows have no field 'label'",
+    ]

@@ -1,4 +1,5 @@
-"""A metric that never works ends the run at once, with its own words; one that fails on some rows is named in the report."""
+"""A metric that never works ends the run at once, with its own words; one that fails on some rows is named in the
+report."""
 
 from __future__ import annotations
 
@@ -29,10 +30,20 @@ def workflow_file(folder: Path, body: str, rows: int = 60, **spec: Any) -> Path:
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in made))
     (folder / "checks.py").write_text(f"def right(example, prediction, trace):\n{body}")
     path = folder / "w.yaml"
-    path.write_text(json.dumps({
-        "data": {"file": "rows.jsonl"}, "metric": "python:checks.py:right", "nodes": {"sort": {"predict": "text -> label"}},
-        "optimize": [{"random": {"trials": 3}}], "budget": {"calls": 500}, "concurrency": 2, **spec,
-    }, indent=1))  # fmt: skip
+    path.write_text(
+        json.dumps(
+            {
+                "data": {"file": "rows.jsonl"},
+                "metric": "python:checks.py:right",
+                "nodes": {"sort": {"predict": "text -> label"}},
+                "optimize": [{"random": {"trials": 3}}],
+                "budget": {"calls": 500},
+                "concurrency": 2,
+                **spec,
+            },
+            indent=1,
+        )
+    )
     return path
 
 
@@ -59,8 +70,12 @@ def test_with_fewer_rows_all_of_them_decide(tmp_path: Path) -> None:
 
 def test_a_metric_that_fails_on_some_rows_is_named_with_its_words_and_count(tmp_path: Path) -> None:
     body = "    return 1.0 if example['number'] % 3 else 1 / 0\n"
-    report = optimize(workflow_file(tmp_path, body), database=tmp_path / "run.db", pool=Script(lambda request: "a"),
-                      options=Options(out=str(tmp_path / "o.yaml")))  # fmt: skip
+    report = optimize(
+        workflow_file(tmp_path, body),
+        database=tmp_path / "run.db",
+        pool=Script(lambda request: "a"),
+        options=Options(out=str(tmp_path / "o.yaml")),
+    )
     assert report.status == "finished"
     (warning,) = (line for line in report.lines() if "the metric failed on" in line)
     assert "ZeroDivisionError: division by zero" in warning and "checks.py, line 2" in warning
@@ -74,8 +89,13 @@ def test_a_metric_that_fails_on_some_rows_is_named_with_its_words_and_count(tmp_
 def test_the_command_line_says_what_was_raised(tmp_path: Path) -> None:
     path = workflow_file(tmp_path, BROKEN["raises"][0])
     for command in ("optimize", "eval"):
-        done = subprocess.run([sys.executable, "-m", "workbench", command, str(path)], cwd=tmp_path, capture_output=True,
-                              text=True, timeout=100)  # fmt: skip
+        done = subprocess.run(
+            [sys.executable, "-m", "workbench", command, str(path)],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=100,
+        )
         assert done.returncode == 2, done.stderr
         assert "KeyError: 'labels'" in done.stderr and "checks.py, line 2" in done.stderr and "w.yaml:" in done.stderr
 

@@ -57,11 +57,13 @@ _domains = st.one_of(
     st.builds(lambda a, b: {"float": sorted((a, b)), "log": True}, _above, _above),
     st.builds(
         lambda a, b, s: {"int": sorted((a, b)), "step": s},
-        st.integers(-20, 20), st.integers(-20, 20), st.sampled_from([None, 1, 2, 3, 7]),
+        st.integers(-20, 20),
+        st.integers(-20, 20),
+        st.sampled_from([None, 1, 2, 3, 7]),
     ),
     st.builds(lambda a, b: {"int": sorted((a, b)), "log": True}, st.integers(1, 500), st.integers(1, 500)),
     st.builds(lambda c: {"choice": c}, _choice),
-)  # fmt: skip
+)
 
 
 class Bare:
@@ -84,8 +86,11 @@ def test_random_proposals_lie_in_the_space(found: list[dict[str, Any]], seed: in
 
 
 @settings(max_examples=25)
-@given(found=st.lists(_domains, min_size=1, max_size=3), seed=st.integers(0, 99),
-       sampler=st.sampled_from(["tpe", "random", "nsga2", "qmc"]))  # fmt: skip
+@given(
+    found=st.lists(_domains, min_size=1, max_size=3),
+    seed=st.integers(0, 99),
+    sampler=st.sampled_from(["tpe", "random", "nsga2", "qmc"]),
+)
 def test_proposals_of_a_sampler_lie_in_the_space_and_follow_its_seed(
     found: list[dict[str, Any]], seed: int, sampler: str
 ) -> None:
@@ -147,9 +152,11 @@ def test_spaces_that_cannot_be_searched_are_refused(settings: dict[str, Any], wo
 @given(order=st.permutations(["a", "b", "c", "d"]), seed=st.integers(0, 50))
 def test_conditions_hold_in_every_order_of_the_file(order: list[str], seed: int) -> None:
     all_ = {
-        "a": domain(choice=["x", "y"]), "b": domain(int=[0, 1], when={"a": "x"}),
-        "c": domain(float=[0.0, 1.0], when={"b": 1, "a": "x"}), "d": domain(choice=[1], when={"other": 5}),
-    }  # fmt: skip
+        "a": domain(choice=["x", "y"]),
+        "b": domain(int=[0, 1], when={"a": "x"}),
+        "c": domain(float=[0.0, 1.0], when={"b": 1, "a": "x"}),
+        "d": domain(choice=[1], when={"other": 5}),
+    }
     space = Space({name: all_[name] for name in order})
     values = space.suggest(RandomSuggests(random.Random(seed)), Bare())  # type: ignore[arg-type]
     assert ("b" in values) == (values["a"] == "x")
@@ -170,9 +177,16 @@ def check(workflow: Workflow, space: dict[str, Any]) -> None:
 
 
 def test_addresses_and_bounds_are_checked_against_the_nodes(workflow: Workflow) -> None:
-    check(workflow, {"nodes.sort.decoding.temperature": {"float": [0.0, 1.0]}, "nodes.sort.samples": {"int": [1, 5]},
-                     "nodes.sort.instructions": {"choice": ["A.", "B."], "when": {"nodes.sort.samples": 3}},
-                     "nodes.sort.demos": {"demos": 4}, "lm.model": {"choice": ["openai/a", "openai/b"]}})  # fmt: skip
+    check(
+        workflow,
+        {
+            "nodes.sort.decoding.temperature": {"float": [0.0, 1.0]},
+            "nodes.sort.samples": {"int": [1, 5]},
+            "nodes.sort.instructions": {"choice": ["A.", "B."], "when": {"nodes.sort.samples": 3}},
+            "nodes.sort.demos": {"demos": 4},
+            "lm.model": {"choice": ["openai/a", "openai/b"]},
+        },
+    )
     for address, found, words in [
         ("nodes.sort.instruction", {"choice": ["A."]}, "instructions"),
         ("nodes.srt.instructions", {"choice": ["A."]}, "Did you mean 'nodes.sort.instructions'"),
@@ -230,8 +244,9 @@ def test_demos_are_searched_as_a_number_and_a_draw(workflow: Workflow) -> None:
         searcher.tell(asked, 0.5)
     assert len(sizes) == 9
     few = Space(default_space(workflow), TRAIN[:2])
-    assert all(len(few.suggest(RandomSuggests(random.Random(s)), workflow).get("nodes.sort.demos", [])) <= 2
-               for s in range(30))  # fmt: skip
+    assert all(
+        len(few.suggest(RandomSuggests(random.Random(s)), workflow).get("nodes.sort.demos", [])) <= 2 for s in range(30)
+    )
 
 
 def test_unknown_samplers_are_refused_with_a_suggestion(workflow: Workflow) -> None:

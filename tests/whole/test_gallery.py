@@ -18,8 +18,13 @@ CLI = [sys.executable, "-c", "from workbench.cli import main; main()"]
 
 def optimize(name: str, folder: Path, *flags: str) -> tuple[dict, float]:
     begun = time.monotonic()
-    done = subprocess.run([*CLI, "optimize", str(WORKFLOWS / name), "--json", *flags], cwd=folder, capture_output=True,
-                          text=True, timeout=280)  # fmt: skip
+    done = subprocess.run(
+        [*CLI, "optimize", str(WORKFLOWS / name), "--json", *flags],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1]), time.monotonic() - begun
 
@@ -32,8 +37,13 @@ def test_quickstart_shows_a_gain_within_its_budget_and_in_time(tmp_path: Path) -
     assert seconds < 120
     assert (tmp_path / "optimized.yaml").exists()
     # The written file is a workflow that scores what the report says.
-    scored = subprocess.run([*CLI, "eval", "optimized.yaml", "--split", "test", "--json"], cwd=tmp_path,
-                            capture_output=True, text=True, timeout=200)  # fmt: skip
+    scored = subprocess.run(
+        [*CLI, "eval", "optimized.yaml", "--split", "test", "--json"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
     assert scored.returncode == 0, scored.stderr
     assert json.loads(scored.stdout)["score"] == pytest.approx(report["best"]["test"]["score"])
 
@@ -59,7 +69,12 @@ def test_workflow_runs(path: Path, tmp_path: Path) -> None:
 
 
 def test_require_gain_is_an_exit_code(tmp_path: Path) -> None:
-    done = subprocess.run([*CLI, "optimize", str(WORKFLOWS / "quickstart.yaml"), "--budget-calls", "20", "--require-gain"],
-                          cwd=tmp_path, capture_output=True, text=True, timeout=100)  # fmt: skip
+    done = subprocess.run(
+        [*CLI, "optimize", str(WORKFLOWS / "quickstart.yaml"), "--budget-calls", "20", "--require-gain"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
     assert done.returncode == 100, done.stderr
     assert "The gain is not shown" in done.stdout

@@ -19,9 +19,22 @@ ROOT = Path(__file__).parents[2]
 def install(project: Path, target: Path) -> dict[str, str]:
     """Install a plugin into a folder of its own; returns an environment in which it is found."""
     subprocess.run(
-        [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--target", str(target), str(project)],
-        check=True, capture_output=True, timeout=240,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "-q",
+            "--no-deps",
+            "--no-build-isolation",
+            "--target",
+            str(target),
+            str(project),
+        ],
+        check=True,
+        capture_output=True,
+        timeout=240,
+    )
     return {**os.environ, "PYTHONPATH": str(target)}
 
 
@@ -61,8 +74,13 @@ def test_the_example_plugin_is_found_usable_by_name_and_keeps_its_promises(tmp_p
     assert example["distribution"] == "workbench-example" and example["provides"]["optimizers"] == ["hillclimb"]
 
     (tmp_path / "rows.jsonl").write_text("".join(f'{{"q": "{i}", "a": "{i}"}}\n' for i in range(9)))
-    spec = {"data": {"file": "rows.jsonl"}, "metric": "shorter(a, limit=5)", "nodes": {"n": {"predict": "q -> a"}},
-            "search": {"nodes.n.demos": {"demos": 2}}, "optimize": [{"hillclimb": {"steps": 3}}]}  # fmt: skip
+    spec = {
+        "data": {"file": "rows.jsonl"},
+        "metric": "shorter(a, limit=5)",
+        "nodes": {"n": {"predict": "q -> a"}},
+        "search": {"nodes.n.demos": {"demos": 2}},
+        "optimize": [{"hillclimb": {"steps": 3}}],
+    }
     (tmp_path / "w.yaml").write_text(json.dumps(spec))
     valid = run(*CLI, "validate", "w.yaml", cwd=tmp_path, env=env)
     assert valid.returncode == 0 and "hillclimb" in valid.stdout, valid.stderr

@@ -1,4 +1,5 @@
-"""Kill and resume, and budgets under faults: the small tier of contrib/bench/promises/kill_resume.py and budget_ceiling.py."""
+"""Kill and resume, and budgets under faults: the small tier of contrib/bench/promises/kill_resume.py and
+budget_ceiling.py."""
 
 from __future__ import annotations
 
@@ -45,8 +46,19 @@ def test_random_kills_change_nothing(server: SimulatedServer, whole: dict, tmp_p
     kill_resume.check(tmp_path, server, before, kills, whole)
 
 
-@pytest.mark.parametrize("step", ["commit-before:9", "commit-after:9", "send-before:5", "send-after:5", "evaluated:2",
-                                  "report-before:1", "replace-before:1", "report-after:1"])  # fmt: skip
+@pytest.mark.parametrize(
+    "step",
+    [
+        "commit-before:9",
+        "commit-after:9",
+        "send-before:5",
+        "send-after:5",
+        "evaluated:2",
+        "report-before:1",
+        "replace-before:1",
+        "report-after:1",
+    ],
+)
 def test_a_kill_at_a_named_step_changes_nothing(
     step: str, server: SimulatedServer, whole: dict, tmp_path: Path
 ) -> None:

@@ -1,4 +1,5 @@
-"""Workflows drawn as Mermaid flowcharts: what is drawn is the graph, and nothing that a file says can break the text."""
+"""Workflows drawn as Mermaid flowcharts: what is drawn is the graph, and nothing that a file says can break the
+text."""
 
 from __future__ import annotations
 
@@ -49,16 +50,24 @@ PREDICT = {"predict": "text -> label"}
 
 
 def test_nodes_and_the_fields_between_them_are_drawn(tmp_path: Path) -> None:
-    workflow = make_workflow({
-        "sort": PREDICT, "reply": {"predict": "text, label -> answer"}, "log": {"predict": "text -> note", "needs": "reply"},
-        "off": {"predict": "text -> more", "enabled": False},
-    }, tmp_path)  # fmt: skip
+    workflow = make_workflow(
+        {
+            "sort": PREDICT,
+            "reply": {"predict": "text, label -> answer"},
+            "log": {"predict": "text -> note", "needs": "reply"},
+            "off": {"predict": "text -> more", "enabled": False},
+        },
+        tmp_path,
+    )
     labels, edges, _ = read(mermaid(workflow))
     assert sorted(labels.values()) == ["example", "log: predict", "reply: predict", "sort: predict"]
     assert edges == {
-        ("example", "sort: predict", "text"), ("example", "reply: predict", "text"), ("example", "log: predict", "text"),
-        ("sort: predict", "reply: predict", "label"), ("reply: predict", "log: predict", ""),
-    }  # fmt: skip
+        ("example", "sort: predict", "text"),
+        ("example", "reply: predict", "text"),
+        ("example", "log: predict", "text"),
+        ("sort: predict", "reply: predict", "label"),
+        ("reply: predict", "log: predict", ""),
+    }
     assert len([e for e in edges if e[0] != "example"]) == workflow.graph.number_of_edges()
 
 
@@ -74,16 +83,31 @@ def test_nodes_inside_nodes_are_drawn_in_frames_at_any_depth(tmp_path: Path) -> 
     workflow = make_workflow({"vote": {"ensemble": branch, "samples": 2}}, tmp_path)
     labels, edges, parents = read(mermaid(workflow))
     assert sorted((labels[i], p) for i, p in parents.items()) == [
-        ("cases.de", "of"), ("cases.fr", "of"), ("example", ""), ("of", "cases.fr"), ("of", "vote: ensemble"),
+        ("cases.de", "of"),
+        ("cases.fr", "of"),
+        ("example", ""),
+        ("of", "cases.fr"),
+        ("of", "vote: ensemble"),
         ("vote: ensemble", ""),
-    ]  # fmt: skip
+    ]
     assert edges == {("example", "vote: ensemble", "lang, text")}
 
 
 def machine() -> dict[str, Any]:
-    return {"states": {
-        "one": {"next": [{"when": {"contains": 'a "b" | `c` <d> ; #e'}, "to": "end"}, {"when": "error", "to": "end"}, "two"]},
-        "two": {"next": "end"}}, "signature": "text -> label", "start": "one"}  # fmt: skip
+    return {
+        "states": {
+            "one": {
+                "next": [
+                    {"when": {"contains": 'a "b" | `c` <d> ; #e'}, "to": "end"},
+                    {"when": "error", "to": "end"},
+                    "two",
+                ]
+            },
+            "two": {"next": "end"},
+        },
+        "signature": "text -> label",
+        "start": "one",
+    }
 
 
 def test_a_machine_is_drawn_with_its_states_and_conditions(tmp_path: Path) -> None:

@@ -81,8 +81,11 @@ def test_any_change_of_content_changes_the_hash(tree: Any, data: st.DataObject, 
 
 def test_name_folder_and_lineage_are_no_content() -> None:
     tree = {"nodes": {"n": {"kind": "predict", "signature": "a -> b"}}}
-    same = [Workflow({**tree, "name": "a"}, Path("/")), Workflow({**tree, "name": "b"}, Path("/tmp")),
-            Workflow(tree, Path("/"), "parent", Patch({"nodes.n.kind": "predict"}))]  # fmt: skip
+    same = [
+        Workflow({**tree, "name": "a"}, Path("/")),
+        Workflow({**tree, "name": "b"}, Path("/tmp")),
+        Workflow(tree, Path("/"), "parent", Patch({"nodes.n.kind": "predict"})),
+    ]
     assert len(set(same)) == 1
     assert Workflow({**tree, "lm": "openai/a"}, Path("/")) != same[0]
     assert same[0] != "something else" and plain({"a": 1}) != plain({"a": True}) != plain({"a": 1.0})
@@ -161,9 +164,14 @@ def test_a_workflow_has_no_hash_without_the_plugins_of_its_nodes(monkeypatch: py
 
 @pytest.mark.parametrize(
     ("nodes", "words"),
-    [({"n": {"kind": "predict", "signature": "a - b"}}, "a - b"), ({"n": {"kind": "predict"}}, "signature"),
-     ({"n": 1}, "names no kind"), ({"n": {}}, "names no kind"), ([1], "must be a mapping")],
-)  # fmt: skip
+    [
+        ({"n": {"kind": "predict", "signature": "a - b"}}, "a - b"),
+        ({"n": {"kind": "predict"}}, "signature"),
+        ({"n": 1}, "names no kind"),
+        ({"n": {}}, "names no kind"),
+        ([1], "must be a mapping"),
+    ],
+)
 def test_nodes_that_cannot_be_made_have_no_hash(nodes: Any, words: str) -> None:
     workflow = Workflow({"nodes": nodes, "name": "w"})
     with pytest.raises(SpecError, match=words):
@@ -190,15 +198,26 @@ def test_checking_leaves_a_workflow_as_it_was(workflow: Workflow) -> None:
 
 @pytest.fixture
 def workflow(tmp_path: Path) -> Workflow:
-    node = {"predict": "text -> label", "instructions": "Sort.", "decoding": {"temperature": 0.5},
-            "demos": [{"text": "a", "label": "x"}, {"text": "b", "label": "y"}]}  # fmt: skip
+    node = {
+        "predict": "text -> label",
+        "instructions": "Sort.",
+        "decoding": {"temperature": 0.5},
+        "demos": [{"text": "a", "label": "x"}, {"text": "b", "label": "y"}],
+    }
     return make_workflow({"sort": node, "again": {"predict": "label -> label"}}, tmp_path)
 
 
 def test_a_patch_makes_a_child_and_leaves_its_parent(workflow: Workflow) -> None:
     before, hash_ = copy.deepcopy(workflow.tree), workflow.hash
-    patch = Patch({"nodes.sort.instructions": "Sort well.", "nodes.sort.demos.1.label": "z",
-                   "nodes.again.decoding.temperature": 0.1}, ("nodes.sort.decoding",), "why")  # fmt: skip
+    patch = Patch(
+        {
+            "nodes.sort.instructions": "Sort well.",
+            "nodes.sort.demos.1.label": "z",
+            "nodes.again.decoding.temperature": 0.1,
+        },
+        ("nodes.sort.decoding",),
+        "why",
+    )
     child = workflow.patched(patch)
     assert workflow.tree == before and workflow.hash == hash_ and "hash" in vars(workflow)
     assert (child.parent, child.patch, child.base) == (hash_, patch, workflow.base)
@@ -223,11 +242,15 @@ def test_a_patch_keeps_no_hand_on_the_values_that_it_was_given(workflow: Workflo
 @pytest.mark.parametrize(
     "patch",
     [
-        Patch({"nodes.srt.instructions.deep": "x"}), Patch({"nodes.sort.demos.7.label": "x"}),
-        Patch({"nodes.sort.demos.first": {}}), Patch({"nodes.sort.instructions.deep": 1}),
-        Patch(unset=("nodes.sort.samples",)), Patch(unset=("nodes.sort.decoding.top_p",)), Patch(unset=("nodes.x.y.z",)),
+        Patch({"nodes.srt.instructions.deep": "x"}),
+        Patch({"nodes.sort.demos.7.label": "x"}),
+        Patch({"nodes.sort.demos.first": {}}),
+        Patch({"nodes.sort.instructions.deep": 1}),
+        Patch(unset=("nodes.sort.samples",)),
+        Patch(unset=("nodes.sort.decoding.top_p",)),
+        Patch(unset=("nodes.x.y.z",)),
     ],
-)  # fmt: skip
+)
 def test_addresses_that_lead_nowhere_are_key_errors(patch: Patch, workflow: Workflow) -> None:
     before = canonical(workflow.tree)
     with pytest.raises(KeyError):

@@ -44,9 +44,16 @@ def line(name: str, train: int, runs: Sequence[Any], others: Sequence[Any]) -> s
     from workbench.proof import paired_proof
 
     calls, tokens = (sum(r.proposer[what] for r in runs) for what in ("calls", "prompt_tokens"))
-    row = [train, name, f"{statistics.mean(r.calls for r in runs):,.0f}", f"{calls / len(runs):.1f}",
-           f"{tokens / calls:,.0f}", f"{max(r.proposer['largest_prompt'] for r in runs):,}", f"{tokens / len(runs):,.0f}",
-           f"{statistics.mean(r.accuracy for r in runs):.3f}"]  # fmt: skip
+    row = [
+        train,
+        name,
+        f"{statistics.mean(r.calls for r in runs):,.0f}",
+        f"{calls / len(runs):.1f}",
+        f"{tokens / calls:,.0f}",
+        f"{max(r.proposer['largest_prompt'] for r in runs):,}",
+        f"{tokens / len(runs):,.0f}",
+        f"{statistics.mean(r.accuracy for r in runs):.3f}",
+    ]
     proof = paired_proof([r.accuracy for r in others], [r.accuracy for r in runs])
     low, high = proof.ci95
     row.append("" if runs is others else f"{proof.diff:+.3f} [{low:+.3f}, {high:+.3f}]")

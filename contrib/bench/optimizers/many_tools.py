@@ -2,8 +2,8 @@
 
     python contrib/bench/optimizers/many_tools.py --data DATA_FOLDER [--dense MODEL_FOLDER]
 
-Data: ToolE, API-Bank and BFCL as rows of jsonl. No model is needed but for `--dense`, which embeds texts by the mean of a
-checkpoint's last hidden states (transformers, torch). The agent is scripted: it calls the tool of the row's label.
+Data: ToolE, API-Bank and BFCL as rows of jsonl. No model is needed but for `--dense`, which embeds texts by the mean of
+a checkpoint's last hidden states (transformers, torch). The agent is scripted: it calls the tool of the row's label.
 """
 
 from __future__ import annotations
@@ -124,15 +124,21 @@ def recall(data: Path, sets: Mapping[str, list[Tool]], dense: str | None, rows: 
         for question, right in questions(data, name, "train", tools):
             if len(asked[right]) < 3:
                 asked[right].append(question)
-        finders = {"BM25 (FTS5, porter)": by_bm25(tools), "words (nearest)": by_words(tools, {}),
-                   "words, 3 questions a tool (asked)": by_words(tools, asked)}  # fmt: skip
+        finders = {
+            "BM25 (FTS5, porter)": by_bm25(tools),
+            "words (nearest)": by_words(tools, {}),
+            "words, 3 questions a tool (asked)": by_words(tools, asked),
+        }
         if dense:
             finders[f"dense ({Path(dense).name}, mean state)"] = by_vectors(tools, dense)
         for label, find in finders.items():
             hits = [float(right in find(question, 5)) for question, right in held]
             low, high = interval(hits)
-            print(f"| {name} | {len(tools)} | {len(held)} | {label} | {sum(hits) / len(hits):.3f} [{low:.3f}, {high:.3f}] |",
-                  flush=True)  # fmt: skip
+            print(
+                f"| {name} | {len(tools)} | {len(held)} | {label} | {sum(hits) / len(hits):.3f} [{low:.3f}, "
+                f"{high:.3f}] |",
+                flush=True,
+            )
 
 
 def prompts(sets: Mapping[str, list[Tool]], fixed: int = 300) -> None:

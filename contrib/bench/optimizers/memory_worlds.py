@@ -1,6 +1,7 @@
 """The optimizer `memory` on its planted problems (tests/helpers/memory_worlds.py), with 95% intervals over seeds.
 
-python contrib/bench/optimizers/memory_worlds.py {retrieval,attacked,null,learned,poison,poison-recall,rare} [--seeds 20] [--calls N]
+python contrib/bench/optimizers/memory_worlds.py {retrieval,attacked,null,learned,poison,poison-recall,rare} [--seeds
+20] [--calls N]
 """
 
 from __future__ import annotations
@@ -22,9 +23,16 @@ Rows = dict[str, list[worlds.Row]]
 
 
 def accuracies(
-    name: str, optimizer: Any, make: Callable[[int], Rows], skill: Any, nodes: dict[str, Any], calls: int, seeds: int,
-    only: str = "", change: Callable[[Rows], None] = lambda rows: None,
-) -> list[float]:  # fmt: skip
+    name: str,
+    optimizer: Any,
+    make: Callable[[int], Rows],
+    skill: Any,
+    nodes: dict[str, Any],
+    calls: int,
+    seeds: int,
+    only: str = "",
+    change: Callable[[Rows], None] = lambda rows: None,
+) -> list[float]:
     """The winners' accuracies by the formula, on fresh rows (those that contain `only`)."""
     found, used = [], []
     for seed in range(seeds):
@@ -35,8 +43,11 @@ def accuracies(
             fresh = [row for row in make(1000 + seed)["test"] if only in row["text"]]
             found.append(worlds.true_accuracy(report, skill, fresh))
         used.append(lm.requests)
-    print(f"{name}: {statistics.mean(found):.3f}, from {min(found):.2f} to {max(found):.2f}; "
-          f"{statistics.mean(used):.0f} of {calls} calls", flush=True)  # fmt: skip
+    print(
+        f"{name}: {statistics.mean(found):.3f}, from {min(found):.2f} to {max(found):.2f}; "
+        f"{statistics.mean(used):.0f} of {calls} calls",
+        flush=True,
+    )
     return found
 
 
@@ -64,8 +75,15 @@ def rare(seeds: int, calls: int) -> None:
                 sizes = {"sizes": (100, 60, 60), "clean": 0, "seen": seen}
                 rows = worlds.poisoned_rows(seed, poison=poison, **sizes)
                 with tempfile.TemporaryDirectory() as folder:
-                    report = worlds.run_world(Path(folder), rows, worlds.World(worlds.attacked), memory(k=4, kinds=["examples"]),
-                                              nodes=worlds.RECALL, calls=calls, seed=seed)  # fmt: skip
+                    report = worlds.run_world(
+                        Path(folder),
+                        rows,
+                        worlds.World(worlds.attacked),
+                        memory(k=4, kinds=["examples"]),
+                        nodes=worlds.RECALL,
+                        calls=calls,
+                        seed=seed,
+                    )
                 bad = {row["text"] for row in rows["train"] if row["label"] != worlds.truth(row["text"])}
                 aside = {e["inputs"]["text"] for e in report.winner.get("nodes.look.entries", []) if e["quarantined"]}
                 found["out"].append(len(bad & aside) / max(1, len(bad)))
@@ -97,22 +115,43 @@ def main() -> None:
         rare(args.seeds, args.calls or 1200)
     elif args.world in versus:
         make, skill, calls = versus[args.world]
-        both = [accuracies(name, name, make, skill, worlds.PREDICT, args.calls or calls, args.seeds)
-                for name in ("random", "memory")]  # fmt: skip
+        both = [
+            accuracies(name, name, make, skill, worlds.PREDICT, args.calls or calls, args.seeds)
+            for name in ("random", "memory")
+        ]
         compare(*both)
     elif args.world == "learned":
         both = [
-            accuracies(" + ".join(policies), memory(k=4, policies=policies, kinds=["examples"]),
-                       worlds.misleading_rows, worlds.one_on_topic, worlds.RECALL, args.calls or 600, args.seeds)
+            accuracies(
+                " + ".join(policies),
+                memory(k=4, policies=policies, kinds=["examples"]),
+                worlds.misleading_rows,
+                worlds.one_on_topic,
+                worlds.RECALL,
+                args.calls or 600,
+                args.seeds,
+            )
             for policies in (["lexical"], ["lexical", "learned"])
-        ]  # fmt: skip
+        ]
         compare(*both)
     else:
         nodes = worlds.RECALL if args.world == "poison-recall" else worlds.PREDICT
-        for name, p, change in (("never poisoned", 0.05, clean), ("no quarantine", 0.0, None), ("quarantine", 0.05, None)):  # fmt: skip
-            accuracies(f"triggered inputs, {name}", memory(k=4, quarantine=p, kinds=["examples"]), worlds.poisoned_rows,
-                       worlds.attacked, nodes, args.calls or 1200, args.seeds, only=worlds.TRIGGER,
-                       change=change or (lambda rows: None))  # fmt: skip
+        for name, p, change in (
+            ("never poisoned", 0.05, clean),
+            ("no quarantine", 0.0, None),
+            ("quarantine", 0.05, None),
+        ):
+            accuracies(
+                f"triggered inputs, {name}",
+                memory(k=4, quarantine=p, kinds=["examples"]),
+                worlds.poisoned_rows,
+                worlds.attacked,
+                nodes,
+                args.calls or 1200,
+                args.seeds,
+                only=worlds.TRIGGER,
+                change=change or (lambda rows: None),
+            )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """A real small model on real data: our optimizers beside DSPy's own, all with the same number of task calls.
 
     prefix_server.py --server lm_server.py --model SMOLLM2_FOLDER --port 8112
-    python contrib/bench/optimizers/real_model.py --data DATA_FOLDER --out results.jsonl --tasks banking77 bbh:sports_understanding
+    python contrib/bench/optimizers/real_model.py --data DATA_FOLDER --out results.jsonl --tasks banking77
+    bbh:sports_understanding
 
 Both sides talk to the same server, see the same rows, and are tested on the same rows that neither has seen. Each
 finished (task, method, seed) is one line of the results file and is not run again; `--table` prints the table. Several
@@ -24,8 +25,22 @@ from typing import Any
 from workbench.proof import interval, paired_proof
 
 #: All edits of the structure, named since there is a `search:` for the demos.
-EDITS = ["ensemble", "insert", "merge", "model", "reason", "refine", "remove", "replace", "restore", "rewire", "split",
-         "tool", "unwrap", "verify"]  # fmt: skip
+EDITS = [
+    "ensemble",
+    "insert",
+    "merge",
+    "model",
+    "reason",
+    "refine",
+    "remove",
+    "replace",
+    "restore",
+    "rewire",
+    "split",
+    "tool",
+    "unwrap",
+    "verify",
+]
 
 #: Ours as they stand in a workflow file. `NAME@templates` takes proposals from templates instead of the model itself.
 OURS: dict[str, list[Any]] = {
@@ -106,16 +121,21 @@ def ours(task: str, method: str, seed: int, url: str, calls: int, splits: tuple[
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows), encoding="utf-8")
     instructions = INSTRUCTIONS[task.split(":")[0]]
     spec = {
-        "name": f"{task} {method}", "lm": {"model": "openai/local", "api_base": url, "timeout": 600, "concurrency": 16},
-        "data": {"train": "train.jsonl", "val": "val.jsonl", "test": "one.jsonl"}, "metric": "exact_match(label)",
+        "name": f"{task} {method}",
+        "lm": {"model": "openai/local", "api_base": url, "timeout": 600, "concurrency": 16},
+        "data": {"train": "train.jsonl", "val": "val.jsonl", "test": "one.jsonl"},
+        "metric": "exact_match(label)",
         "nodes": {"answer": {"predict": f"text -> label: Literal{labels}", "instructions": instructions[0]}},
-        "budget": {"calls": calls}, "seed": seed, "concurrency": 16,
-    }  # fmt: skip
+        "budget": {"calls": calls},
+        "seed": seed,
+        "concurrency": 16,
+    }
     if method == "optuna":
         spec["search"] = {
-            "nodes.answer.instructions": instructions, "nodes.answer.demos": {"demos": 8},
+            "nodes.answer.instructions": instructions,
+            "nodes.answer.demos": {"demos": 8},
             "nodes.answer.samples": {"int": [1, 3], "step": 2},
-        }  # fmt: skip
+        }
     name, _, proposer = method.partition("@")
     spec["optimize"] = OURS.get(name, ["random"])
     if proposer:
@@ -129,15 +149,25 @@ def ours(task: str, method: str, seed: int, url: str, calls: int, splits: tuple[
         report = optimize(file, options=Options(out=str(folder / "best.yaml")), database=folder / "run.db")
         spent, path = report.spent, folder / "best.yaml"
     changed = list(AFTERWARDS.get(name, {}).items())
-    _, _, task_, _ = prepare(path, [*changed, ("data", {"train": "train.jsonl", "val": "val.jsonl", "test": "test.jsonl"}),
-                                    ("budget", {"calls": 100_000}), ("optimize", ["random"])])  # fmt: skip
+    _, _, task_, _ = prepare(
+        path,
+        [
+            *changed,
+            ("data", {"train": "train.jsonl", "val": "val.jsonl", "test": "test.jsonl"}),
+            ("budget", {"calls": 100_000}),
+            ("optimize", ["random"]),
+        ],
+    )
 
     async def job(evaluator: Any) -> dict[str, Any]:
         found = await evaluator.evaluate(task_.workflow, task_.dataset.test.open())
         return {"scores": found.scores, "failures": found.failures, "tokens_per_row": found.objectives["tokens"]}
 
-    return {**with_evaluator(task_, str(folder / "test.db"), "eval", job), "search": spent,
-            "changes": [c[0] for c in report.changes] if method != "baseline" else []}  # fmt: skip
+    return {
+        **with_evaluator(task_, str(folder / "test.db"), "eval", job),
+        "search": spent,
+        "changes": [c[0] for c in report.changes] if method != "baseline" else [],
+    }
 
 
 def dspys(task: str, method: str, seed: int, url: str, splits: tuple[Any, ...]) -> dict[str, Any]:
@@ -181,16 +211,22 @@ def dspys(task: str, method: str, seed: int, url: str, splits: tuple[Any, ...]) 
     after = server.stats()
     scores = []
     with dspy.context(lm=lm):
-        evaluate = dspy.Evaluate(devset=sets[2], metric=metric, num_threads=16, display_progress=False,
-                                 failure_score=0.0, max_errors=10_000)  # fmt: skip
+        evaluate = dspy.Evaluate(
+            devset=sets[2], metric=metric, num_threads=16, display_progress=False, failure_score=0.0, max_errors=10_000
+        )
         scores = [float(r[2]) for r in evaluate(program).results]
     end = server.stats()
     return {
-        "scores": scores, "failures": {}, "notes": notes,
+        "scores": scores,
+        "failures": {},
+        "notes": notes,
         "tokens_per_row": sum(end[k] - after[k] for k in ("prompt_tokens", "completion_tokens")) / len(test),
-        "search": {"calls": after["requests"] - before["requests"], "prompt_tokens": after["prompt_tokens"] - before["prompt_tokens"],
-                   "completion_tokens": after["completion_tokens"] - before["completion_tokens"]},
-    }  # fmt: skip
+        "search": {
+            "calls": after["requests"] - before["requests"],
+            "prompt_tokens": after["prompt_tokens"] - before["prompt_tokens"],
+            "completion_tokens": after["completion_tokens"] - before["completion_tokens"],
+        },
+    }
 
 
 def _mipro(program: Any, metric: Any, lm: Any, sets: list[Any], seed: int) -> tuple[Any, str]:
@@ -201,12 +237,29 @@ def _mipro(program: Any, metric: Any, lm: Any, sets: list[Any], seed: int) -> tu
     plain = {f"{name}_aware_proposer": False for name in ("program", "data", "tip", "fewshot")}
     notes = []
     for options in ({}, plain):
-        optimizer = MIPROv2(metric=metric, auto=None, num_candidates=4, max_bootstrapped_demos=4, max_labeled_demos=8,
-                            num_threads=16, seed=seed, verbose=False, max_errors=10_000,
-                            prompt_model=lm.copy(max_tokens=512))  # fmt: skip
+        optimizer = MIPROv2(
+            metric=metric,
+            auto=None,
+            num_candidates=4,
+            max_bootstrapped_demos=4,
+            max_labeled_demos=8,
+            num_threads=16,
+            seed=seed,
+            verbose=False,
+            max_errors=10_000,
+            prompt_model=lm.copy(max_tokens=512),
+        )
         try:
-            found = optimizer.compile(program, trainset=sets[0], valset=sets[1], num_trials=7, minibatch=True,
-                                      minibatch_size=20, minibatch_full_eval_steps=4, **options)  # fmt: skip
+            found = optimizer.compile(
+                program,
+                trainset=sets[0],
+                valset=sets[1],
+                num_trials=7,
+                minibatch=True,
+                minibatch_size=20,
+                minibatch_full_eval_steps=4,
+                **options,
+            )
             return found, "; ".join(notes)
         except Exception as error:
             notes.append(f"raised {type(error).__name__} with {options or 'its defaults'}: {str(error)[:300]}")
@@ -221,8 +274,13 @@ def _gepa(program: Any, lm: Any, sets: list[Any], seed: int) -> tuple[Any, str]:
         right = str(getattr(pred, "label", "")).strip() == gold.label
         return dspy.Prediction(score=float(right), feedback="Right." if right else f"Wrong: the label is {gold.label}.")
 
-    optimizer = dspy.GEPA(metric=metric, max_metric_calls=400, num_threads=16, seed=seed,
-                          reflection_lm=lm.copy(temperature=1.0, max_tokens=512))  # fmt: skip
+    optimizer = dspy.GEPA(
+        metric=metric,
+        max_metric_calls=400,
+        num_threads=16,
+        seed=seed,
+        reflection_lm=lm.copy(temperature=1.0, max_tokens=512),
+    )
     try:
         return optimizer.compile(program, trainset=sets[0], valset=sets[1]), ""
     except Exception as error:
@@ -232,8 +290,10 @@ def _gepa(program: Any, lm: Any, sets: list[Any], seed: int) -> tuple[Any, str]:
 def table(out: Path) -> str:
     """Means over all test rows of all seeds with 95% intervals; the paired gain is against our baseline's rows."""
     found = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
-    lines = ["| task | method | seeds | test score | against our baseline | search calls | search tokens | tokens a row |",
-             "| --- | --- | --- | --- | --- | --- | --- | --- |"]  # fmt: skip
+    lines = [
+        "| task | method | seeds | test score | against our baseline | search calls | search tokens | tokens a row |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
     for task in dict.fromkeys(r["task"] for r in found):
         base = {r["seed"]: r["scores"] for r in found if r["task"] == task and r["method"] == "baseline"}
         for method in METHODS:
@@ -252,8 +312,10 @@ def table(out: Path) -> str:
                 r["search"].get("prompt_tokens", 0) + r["search"].get("completion_tokens", 0) for r in mine
             ) / len(mine)
             row = sum(r["tokens_per_row"] for r in mine) / len(mine)
-            lines.append(f"| {task} | {method} | {len(mine)} | {sum(scores) / len(scores):.3f} [{low:.3f}, {high:.3f}] | {gain} "
-                         f"| {calls:.0f} | {tokens:,.0f} | {row:.0f} |")  # fmt: skip
+            lines.append(
+                f"| {task} | {method} | {len(mine)} | {sum(scores) / len(scores):.3f} [{low:.3f}, {high:.3f}] | {gain} "
+                f"| {calls:.0f} | {tokens:,.0f} | {row:.0f} |"
+            )
     return "\n".join([*lines, "", *_against(found)])
 
 
@@ -268,8 +330,10 @@ def _against(found: list[dict[str, Any]]) -> list[str]:
                 if seeds:
                     pairs = [[x for s in seeds for x in scores[task, m, s]] for m in (other, one)]
                     proof = paired_proof(*pairs)
-                    lines.append(f"| {task} | {one} | {other} | {len(seeds)} | {proof.diff:+.3f} "
-                                 f"[{proof.ci95[0]:+.3f}, {proof.ci95[1]:+.3f}] |")  # fmt: skip
+                    lines.append(
+                        f"| {task} | {one} | {other} | {len(seeds)} | {proof.diff:+.3f} "
+                        f"[{proof.ci95[0]:+.3f}, {proof.ci95[1]:+.3f}] |"
+                    )
     return lines
 
 

@@ -2,10 +2,10 @@
 
     python contrib/bench/optimizers/topology.py [--seeds 20] [--first 0] [--jobs 2] [--val 40] [--most 128] [NAME ...]
 
-Each seed is another problem of 256 structures (`workbench_bench.topology`), the same for all optimizers; no model is involved.
-An evaluation is one candidate on the whole of val, the start included; nobody stops evaluations early here, so that
-they all cost the same. The incumbent is the best on val so far, as the run would keep it; its accuracy is that of the
-planted table. Who never gets there counts with --most.
+Each seed is another problem of 256 structures (`workbench_bench.topology`), the same for all optimizers; no model is
+involved. An evaluation is one candidate on the whole of val, the start included; nobody stops evaluations early here,
+so that they all cost the same. The incumbent is the best on val so far, as the run would keep it; its accuracy is that
+of the planted table. Who never gets there counts with --most.
 """
 
 from __future__ import annotations
@@ -90,8 +90,14 @@ def main() -> None:
     for name in args.names:
         mine = [f for f in found if f["name"] == name]
         counts = [f["reached"] or args.most for f in mine]
-        row = {"optimizer": name, "mean": round(statistics.mean(counts), 1), "median": statistics.median(counts),
-               "reached": sum(f["reached"] is not None for f in mine), "seeds": len(mine), "counts": counts}  # fmt: skip
+        row = {
+            "optimizer": name,
+            "mean": round(statistics.mean(counts), 1),
+            "median": statistics.median(counts),
+            "reached": sum(f["reached"] is not None for f in mine),
+            "seeds": len(mine),
+            "counts": counts,
+        }
         print(json.dumps(row))
         sys.stdout.flush()
 

@@ -33,8 +33,13 @@ def run(folder: Path, ceiling: int, faults: dict[str, float], seed: int) -> tupl
         spec["lm"] = {"model": "openai/simulated", "api_base": server.base, "timeout": 0.4, "concurrency": 8}
         spec["optimize"], spec["concurrency"] = [{"random": {"trials": 100}}], 8
         path.write_text(json.dumps(spec))
-        done = subprocess.run([*CLI, "optimize", "workflow.yaml", "--out", "out.yaml", "--json"], cwd=folder,
-                              capture_output=True, text=True, timeout=600)  # fmt: skip
+        done = subprocess.run(
+            [*CLI, "optimize", "workflow.yaml", "--out", "out.yaml", "--json"],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=600,
+        )
         report = json.loads(done.stdout.splitlines()[-1])
         if report["status"] == "failed":  # all that the ceiling allowed fell to faults
             assert done.returncode == 1 and "was answered before the budget ended" in report["error"], report["error"]
@@ -58,8 +63,10 @@ def main() -> None:
                 seen, report = run(Path(folder), ceiling, faults, seed=ceiling)
                 assert seen <= ceiling, f"{seen} requests with a ceiling of {ceiling}"
                 name = next(iter(faults)) if args.each else "all faults"
-                print(f"{name}: ceiling {ceiling}, seen {seen}, {report['status']}, test n={report['best']['test']['n']}",
-                      flush=True)  # fmt: skip
+                print(
+                    f"{name}: ceiling {ceiling}, seen {seen}, {report['status']}, test n={report['best']['test']['n']}",
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

@@ -14,8 +14,16 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-STEPS = ("commit-before", "commit-after", "send-before", "send-after", "evaluated", "report-before", "report-after",
-         "replace-before")  # fmt: skip
+STEPS = (
+    "commit-before",
+    "commit-after",
+    "send-before",
+    "send-after",
+    "evaluated",
+    "report-before",
+    "report-after",
+    "replace-before",
+)
 
 
 def install(step: str, count: int) -> None:

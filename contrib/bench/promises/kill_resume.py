@@ -47,8 +47,9 @@ def start(folder: Path, resume: bool, kill_at: str = "") -> subprocess.Popen[str
         else ["optimize", "workflow.yaml", "--db", "run.db", "--out", "out.yaml"]
     )
     env = {**os.environ, "WORKBENCH_KILL_AT": kill_at}
-    return subprocess.Popen([*CLI, *command, "--json"], cwd=folder, env=env, text=True, stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE)  # fmt: skip
+    return subprocess.Popen(
+        [*CLI, *command, "--json"], cwd=folder, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
 
 
 def begun(folder: Path) -> bool:

@@ -4,7 +4,8 @@
 
 False claims: in each null world the true mean gain is 0, and `shown` must come in at most 5% of the runs (upper end of
 the exact 95% interval). Coverage: of the 95% intervals in the same worlds and in worlds with a gain. Power: of the
-whole rule at the smallest gain that the proof itself names. No language model takes part. Exits 1 if a target is missed.
+whole rule at the smallest gain that the proof itself names. No language model takes part. Exits 1 if a target is
+missed.
 """
 
 from __future__ import annotations
@@ -120,8 +121,14 @@ def measure(world: World, runs: int, seed: int) -> dict[str, Any]:
         sum(p.shown for p in proofs),
         sum(p.ci95[0] - 1e-9 <= world.gain <= p.ci95[1] + 1e-9 for p in proofs),
     )
-    row = {"world": world.name, "runs": runs, "shown": shown / runs, "shown95": exact(shown, runs),
-           "covered": covered / runs, "covered95": exact(covered, runs)}  # fmt: skip
+    row = {
+        "world": world.name,
+        "runs": runs,
+        "shown": shown / runs,
+        "shown95": exact(shown, runs),
+        "covered": covered / runs,
+        "covered95": exact(covered, runs),
+    }
     row["missed"] = [
         *(["false claims"] if not world.gain and row["shown95"][1] > 0.05 else []),
         *(["coverage"] if row["covered95"][1] < 0.93 else []),
@@ -195,8 +202,11 @@ def main() -> None:
     def show(row: dict[str, Any]) -> None:
         nonlocal missed
         missed |= bool(row["missed"])
-        parts = [f"{key} {row[key]:.3f} [{row[f'{key}95'][0]:.3f}, {row[f'{key}95'][1]:.3f}]"
-                 for key in ("shown", "covered", "power") if key in row]  # fmt: skip
+        parts = [
+            f"{key} {row[key]:.3f} [{row[f'{key}95'][0]:.3f}, {row[f'{key}95'][1]:.3f}]"
+            for key in ("shown", "covered", "power")
+            if key in row
+        ]
         gain = f" at {row['gain']:.3f}" if "gain" in row else ""
         print(f"{row['world'] + gain:<40} {'  '.join(parts)}  {', '.join(row['missed'])}".rstrip(), flush=True)
         if args.out:

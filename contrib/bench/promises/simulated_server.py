@@ -20,8 +20,21 @@ from typing import Any
 from workbench.lm import Request
 from workbench.testing import SimulatedLM
 
-FAULTS = ("429", "500", "503", "reset", "stall", "slowloris", "truncated", "html", "empty", "null", "refusal", "length",
-          "nousage")  # fmt: skip
+FAULTS = (
+    "429",
+    "500",
+    "503",
+    "reset",
+    "stall",
+    "slowloris",
+    "truncated",
+    "html",
+    "empty",
+    "null",
+    "refusal",
+    "length",
+    "nousage",
+)
 
 
 class SimulatedServer:
@@ -90,10 +103,11 @@ class _Handler(BaseHTTPRequestHandler):
         if fault == "refusal":
             message["refusal"] = "I can't help with that."
         answer: dict[str, Any] = {
-            "choices": [] if fault == "empty" else [
-                {"index": 0, "finish_reason": "length" if fault == "length" else "stop", "message": message}],
+            "choices": []
+            if fault == "empty"
+            else [{"index": 0, "finish_reason": "length" if fault == "length" else "stop", "message": message}],
             "usage": {"prompt_tokens": 20, "completion_tokens": 2},
-        }  # fmt: skip
+        }
         if fault == "nousage":
             del answer["usage"]
         data = json.dumps(answer).encode()

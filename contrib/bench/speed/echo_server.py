@@ -20,10 +20,16 @@ def make_app(latency: float) -> web.Application:
         text = str(asked["messages"][-1]["content"])
         message = {"role": "assistant", "content": text}
         usage = {"prompt_tokens": len(text) // 4, "completion_tokens": len(text) // 4, "total_tokens": len(text) // 2}
-        return web.json_response({
-            "id": "echo", "object": "chat.completion", "created": 0, "model": asked.get("model", "echo"),
-            "choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": usage,
-        })  # fmt: skip
+        return web.json_response(
+            {
+                "id": "echo",
+                "object": "chat.completion",
+                "created": 0,
+                "model": asked.get("model", "echo"),
+                "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+                "usage": usage,
+            }
+        )
 
     app = web.Application()
     app.router.add_post("/v1/chat/completions", complete)

@@ -48,8 +48,10 @@ async def course(calls: int, folder: Path) -> None:
         lm.keys.clear()
         if (start + 500) % (calls // 5) == 0:
             marks.append(megabytes())
-    print(f"written: {calls / (time.perf_counter() - begun):,.0f} calls a second; memory in MB at each fifth: "
-          f"{', '.join(f'{m:.0f}' for m in marks)}")  # fmt: skip
+    print(
+        f"written: {calls / (time.perf_counter() - begun):,.0f} calls a second; memory in MB at each fifth: "
+        f"{', '.join(f'{m:.0f}' for m in marks)}"
+    )
     again = Ledger(store, 1, BudgetSpec())
     begun, before = time.perf_counter(), lm.requests
     for index in range(calls):
@@ -62,9 +64,11 @@ async def course(calls: int, folder: Path) -> None:
         begun = time.perf_counter()
         assert store.row("select * from calls where run_id = 1 and key = ?", key) is not None
         times.append(time.perf_counter() - begun)
-    print(f"replayed: {calls / seconds:,.0f} calls a second; lookup median {statistics.median(times) * 1e3:.3f} ms, "
-          f"99% {sorted(times)[int(len(times) * 0.99)] * 1e3:.3f} ms; memory {megabytes():.0f} MB; "
-          f"database {(folder / 'run.db').stat().st_size / 1e6:.0f} MB")  # fmt: skip
+    print(
+        f"replayed: {calls / seconds:,.0f} calls a second; lookup median {statistics.median(times) * 1e3:.3f} ms, "
+        f"99% {sorted(times)[int(len(times) * 0.99)] * 1e3:.3f} ms; memory {megabytes():.0f} MB; "
+        f"database {(folder / 'run.db').stat().st_size / 1e6:.0f} MB"
+    )
     store.close()
 
 

@@ -46,8 +46,12 @@ def one(name: str, size: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         file = _write(Path(folder), WORLDS[world], {name: parameters(size)}, 1_000_000, 0, ROWS)
         begun = time.process_time()
-        optimize(file, database=Path(folder) / "run.db", pool=SimulatedPool(WORLDS[world]),
-                 options=Options(out=str(Path(folder) / "out.yaml")))  # fmt: skip
+        optimize(
+            file,
+            database=Path(folder) / "run.db",
+            pool=SimulatedPool(WORLDS[world]),
+            options=Options(out=str(Path(folder) / "out.yaml")),
+        )
         cpu = time.process_time() - begun
         store = Store(Path(folder) / "run.db")
         row = store.row("select count(*) as n from candidates")
@@ -66,8 +70,9 @@ def main() -> None:
     print("| optimizer | candidates | examples evaluated | CPU per example |\n| --- | --- | --- | --- |")
     for name in sys.argv[1:] or RUNS:
         for size in SIZES:
-            done = subprocess.run([sys.executable, __file__, "--one", name, str(size)], capture_output=True, text=True,
-                                  check=True)  # fmt: skip
+            done = subprocess.run(
+                [sys.executable, __file__, "--one", name, str(size)], capture_output=True, text=True, check=True
+            )
             found = json.loads(done.stdout.splitlines()[-1])
             ms = 1000 * found["cpu"] / found["examples"]
             print(f"| {name} | {found['candidates']} | {found['examples']} | {ms:.2f} ms |", flush=True)

@@ -4,9 +4,9 @@
 
 Without --url it starts `echo_server.py` for itself; with it, any OpenAI-compatible echo server of that latency will do.
 
-The ideal is calls / concurrency x latency. All sides run in this process, on the same rows, one call an example. "Client
-alone" sends the same requests without workflow, journal and budget: what it needs above the ideal is HTTP, the server and
-the machine.
+The ideal is calls / concurrency x latency. All sides run in this process, on the same rows, one call an example.
+"Client alone" sends the same requests without workflow, journal and budget: what it needs above the ideal is HTTP, the
+server and the machine.
 """
 
 from __future__ import annotations
@@ -95,8 +95,12 @@ def dspys(url: str, rows: list[dict], concurrency: int) -> float:
         def forward(self, question: str) -> dspy.Prediction:
             return dspy.Prediction(answer=lm(question)[0])
 
-    evaluate = dspy.Evaluate(devset=devset, metric=lambda gold, pred, trace=None: float(pred.answer != ""),
-                             num_threads=concurrency, display_progress=False)  # fmt: skip
+    evaluate = dspy.Evaluate(
+        devset=devset,
+        metric=lambda gold, pred, trace=None: float(pred.answer != ""),
+        num_threads=concurrency,
+        display_progress=False,
+    )
     begun = time.perf_counter()
     result = evaluate(Echo())
     assert result.score == 100.0

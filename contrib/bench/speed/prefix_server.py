@@ -4,8 +4,8 @@
 
 It replaces how the server generates, and nothing else. Products are in bfloat16, the beginning that the prompts of a
 batch share (instructions, examples) is computed once and kept, and rows that are done leave the batch. Answers are
-those of transformers up to rounding. GET /stats counts for each name of a model too (`prompt_tokens:NAME`), so that runs
-side by side, which share batches, know what each of them spent.
+those of transformers up to rounding. GET /stats counts for each name of a model too (`prompt_tokens:NAME`), so that
+runs side by side, which share batches, know what each of them spent.
 """
 
 from __future__ import annotations
@@ -41,13 +41,15 @@ class Llama:
         self.norm = inner.norm.weight.float()
         self.layers = [
             {
-                "norm1": layer.input_layernorm.weight.float(), "norm2": layer.post_attention_layernorm.weight.float(),
+                "norm1": layer.input_layernorm.weight.float(),
+                "norm2": layer.post_attention_layernorm.weight.float(),
                 "qkv": torch.cat([getattr(layer.self_attn, f"{n}_proj").weight for n in "qkv"]).to(TYPE),
-                "o": layer.self_attn.o_proj.weight.to(TYPE), "down": layer.mlp.down_proj.weight.to(TYPE),
+                "o": layer.self_attn.o_proj.weight.to(TYPE),
+                "down": layer.mlp.down_proj.weight.to(TYPE),
                 "gate_up": torch.cat([layer.mlp.gate_proj.weight, layer.mlp.up_proj.weight]).to(TYPE),
             }
             for layer in inner.layers
-        ]  # fmt: skip
+        ]
 
     def empty(self, rows: int, length: int) -> Cache:
         shape = (rows, self.groups, length, self.size)
@@ -57,9 +59,15 @@ class Llama:
         return (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps) * weight).to(TYPE)
 
     def logits(
-        self, ids: Tensor, positions: Tensor, beginning: Cache | None, cache: Cache, places: Tensor, seen: Tensor,
+        self,
+        ids: Tensor,
+        positions: Tensor,
+        beginning: Cache | None,
+        cache: Cache,
+        places: Tensor,
+        seen: Tensor,
         last: Tensor,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         """ids, positions, places (in the cache): rows x n. seen: rows x n x cache length. last: the token of each row
         whose logits are wanted. beginning: keys and values, groups x length x size. The cache is written to."""
         rows, n = ids.shape
@@ -178,8 +186,9 @@ def generator(server: Any) -> type:
             cache, at = self.llama.empty(len(ids), n + tokens), torch.arange(n)
             rows = torch.tensor([x[start:] + [pad] * (n - len(x) + start) for x in ids])
             seen = (at[None, :] <= at[:, None]).expand(len(ids), n, n)
-            logits = self.llama.logits(rows, (at + start).expand_as(rows), beginning, _until(cache, n),
-                                       at.expand_as(rows), seen, lengths - 1)  # fmt: skip
+            logits = self.llama.logits(
+                rows, (at + start).expand_as(rows), beginning, _until(cache, n), at.expand_as(rows), seen, lengths - 1
+            )
             new: list[list[int]] = [[] for _ in ids]
             alive, stopped = list(range(len(ids))), set()
             for step in range(tokens):
@@ -200,8 +209,15 @@ def generator(server: Any) -> type:
                 place = lengths + step
                 top = int(place.max()) + 1
                 seen = (torch.arange(top)[None, :] <= place[:, None])[:, None]
-                logits = self.llama.logits(drawn[:, None], (place + start)[:, None], beginning, _until(cache, top),
-                                           place[:, None], seen, torch.zeros_like(place))  # fmt: skip
+                logits = self.llama.logits(
+                    drawn[:, None],
+                    (place + start)[:, None],
+                    beginning,
+                    _until(cache, top),
+                    place[:, None],
+                    seen,
+                    torch.zeros_like(place),
+                )
             return [(x, "stop" if i in stopped else "length") for i, x in enumerate(new)]
 
     return Generator

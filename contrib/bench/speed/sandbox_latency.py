@@ -46,8 +46,10 @@ async def measure(level: str) -> str:
     rate = len(found) / (time.perf_counter() - begun)
     assert [o.value for o in found] == list(range(1, at_once + 1))
     quarters = statistics.quantiles(times, n=20)
-    text = (f"{level}: start {started * 1000:.0f} ms, a call {statistics.median(times):.2f} ms (median of {one_by_one}), "
-            f"95% {quarters[18]:.2f} ms; {at_once} at once: {rate:.1f} a second")  # fmt: skip
+    text = (
+        f"{level}: start {started * 1000:.0f} ms, a call {statistics.median(times):.2f} ms (median of {one_by_one}), "
+        f"95% {quarters[18]:.2f} ms; {at_once} at once: {rate:.1f} a second"
+    )
     if level == "wasm":
         guest = (await asyncio.gather(*sandbox._ready))[0]
         text += (
@@ -57,7 +59,8 @@ async def measure(level: str) -> str:
         attacks = [*ATTACKS, *JAVASCRIPT] if level == "wasm" else ATTACKS
         begun = time.perf_counter()
         missed = await self_test(sandbox, attacks)
-        text += f"; self-test {time.perf_counter() - begun:.1f} s, {len(attacks) - len(missed)} of {len(attacks)} attacks stopped"
+        stopped = len(attacks) - len(missed)
+        text += f"; self-test {time.perf_counter() - begun:.1f} s, {stopped} of {len(attacks)} attacks stopped"
     await sandbox.aclose()
     return text
 

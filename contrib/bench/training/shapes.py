@@ -18,11 +18,21 @@ def save_wide(folder: Path) -> Path:
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
     torch.manual_seed(0)
-    Qwen2ForCausalLM(Qwen2Config(
-        vocab_size=16384, hidden_size=256, intermediate_size=768, num_hidden_layers=4, num_attention_heads=4,
-        num_key_value_heads=2, max_position_embeddings=512, eos_token_id=1, pad_token_id=0, bos_token_id=None,
-        tie_word_embeddings=True,
-    )).save_pretrained(folder)  # fmt: skip
+    Qwen2ForCausalLM(
+        Qwen2Config(
+            vocab_size=16384,
+            hidden_size=256,
+            intermediate_size=768,
+            num_hidden_layers=4,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            max_position_embeddings=512,
+            eos_token_id=1,
+            pad_token_id=0,
+            bos_token_id=None,
+            tie_word_embeddings=True,
+        )
+    ).save_pretrained(folder)
     make_tokenizer().save_pretrained(folder)
     return folder
 
@@ -32,10 +42,20 @@ def save_shape(folder: Path, name: str) -> Path:
 
     hidden, layers, heads, keys, inner = SHAPES[name]
     torch.manual_seed(0)
-    Qwen2ForCausalLM(Qwen2Config(
-        vocab_size=151936, hidden_size=hidden, intermediate_size=inner, num_hidden_layers=layers, num_attention_heads=heads,
-        num_key_value_heads=keys, max_position_embeddings=4096, eos_token_id=1, pad_token_id=0, bos_token_id=None,
-        tie_word_embeddings=True,
-    )).save_pretrained(folder)  # fmt: skip
+    Qwen2ForCausalLM(
+        Qwen2Config(
+            vocab_size=151936,
+            hidden_size=hidden,
+            intermediate_size=inner,
+            num_hidden_layers=layers,
+            num_attention_heads=heads,
+            num_key_value_heads=keys,
+            max_position_embeddings=4096,
+            eos_token_id=1,
+            pad_token_id=0,
+            bos_token_id=None,
+            tie_word_embeddings=True,
+        )
+    ).save_pretrained(folder)
     make_tokenizer().save_pretrained(folder)
     return folder

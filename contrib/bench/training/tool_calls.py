@@ -3,9 +3,9 @@
     python contrib/bench/training/tool_calls.py --seeds 0 1 2
 
 The workflow's two optimizers run one after the other, each as a run of its own: `sft` makes the cold start, and `grpo`
-begins with these weights, so that its baseline on the sealed rows is the cold start. `control` is that second run with a
-reward of weight 0 and fewer steps. Writes a JSON line for each seed: scores on the sealed rows, the paired proof, seconds
-on the clock and of CPU, and the names of the weights, which are made from their content.
+begins with these weights, so that its baseline on the sealed rows is the cold start. `control` is that second run with
+a reward of weight 0 and fewer steps. Writes a JSON line for each seed: scores on the sealed rows, the paired proof,
+seconds on the clock and of CPU, and the names of the weights, which are made from their content.
 """
 
 from __future__ import annotations
@@ -45,10 +45,17 @@ def run(folder: Path, spec: dict[str, Any], optimizer: dict[str, Any]) -> dict[s
     seconds, cpu = time.monotonic() - begun, time.process_time() - cpu
     found = report.as_dict()
     return {
-        "status": report.status, "before": found["baseline"], "after": found["best"], "gain": found["gain"],
-        "calls": report.spent["calls"], "seconds": round(seconds, 1), "cpu": round(cpu, 1), "told": told,
-        "lm": weights_of(report), "written": written(folder),
-    }  # fmt: skip
+        "status": report.status,
+        "before": found["baseline"],
+        "after": found["best"],
+        "gain": found["gain"],
+        "calls": report.spent["calls"],
+        "seconds": round(seconds, 1),
+        "cpu": round(cpu, 1),
+        "told": told,
+        "lm": weights_of(report),
+        "written": written(folder),
+    }
 
 
 def weights_of(report: Report) -> Any:
@@ -65,8 +72,9 @@ def written(folder: Path) -> list[str]:
 def measure(work: Path, seed: int, data: Path | None, steps: int | None) -> dict[str, Any]:
     spec = yaml.safe_load(WORKFLOW.read_text(encoding="utf-8"))
     spec["seed"] = seed
-    spec["data"] = {split: str(data / Path(file).name if data else WORKFLOW.parent / file)
-                    for split, file in spec["data"].items()}  # fmt: skip
+    spec["data"] = {
+        split: str(data / Path(file).name if data else WORKFLOW.parent / file) for split, file in spec["data"].items()
+    }
     sft, grpo = spec.pop("optimize")
     start = run(work / "start", spec, sft)
     spec["lm"] = start["lm"]
@@ -74,8 +82,11 @@ def measure(work: Path, seed: int, data: Path | None, steps: int | None) -> dict
         grpo["grpo"]["course"]["steps"] = steps
     found = {"seed": seed, "start": start, "grpo": run(work / "grpo", spec, grpo)}
     (part,), course = grpo["grpo"]["rewards"], grpo["grpo"]["course"]
-    nothing = {**grpo["grpo"], "rewards": [{**part, "weight": 0.0}],
-               "course": {**course, "steps": CONTROL_STEPS, "evaluate_every": CONTROL_STEPS}}  # fmt: skip
+    nothing = {
+        **grpo["grpo"],
+        "rewards": [{**part, "weight": 0.0}],
+        "course": {**course, "steps": CONTROL_STEPS, "evaluate_every": CONTROL_STEPS},
+    }
     return found | {"control": run(work / "control", spec, {"grpo": nothing})}
 
 

@@ -1,13 +1,15 @@
 """A real small model trained on real tasks: SFT on labels, then GRPO, ours beside TRL's trainer from the same weights.
 
-    python contrib/bench/training/train_real.py --model SMOLLM2_FOLDER --data DATA_FOLDER --out trained.jsonl --work weights/
-    python contrib/bench/training/train_real.py --toy --data DATA_FOLDER --out toy.jsonl --work toy/      (tiny weights, a CPU)
+    python contrib/bench/training/train_real.py --model SMOLLM2_FOLDER --data DATA_FOLDER --out trained.jsonl --work
+    weights/ python contrib/bench/training/train_real.py --toy --data DATA_FOLDER --out toy.jsonl --work toy/      (tiny
+    weights, a CPU)
 
 Tasks: `bfcl` (one call of one function, BFCL's simple_python; reward: Tool-N1's binary rule; scored by BFCL's lists of
-allowed values) and `gsm8k` (reward and score: the last number is the answer). Both sides draw the same number of rollouts
-from the same prompts, and are scored by `workbench` on the same sealed rows. Each finished (task, seed) is one line.
-`--minutes` gives both sides the same time in place of the same number of rollouts. `--resets` makes ours a prolonged run
-(preset `prorl`) and tells how often the reference was reset. What steps take, and memory, `trl_speed.py` measures.
+allowed values) and `gsm8k` (reward and score: the last number is the answer). Both sides draw the same number of
+rollouts from the same prompts, and are scored by `workbench` on the same sealed rows. Each finished (task, seed) is one
+line. `--minutes` gives both sides the same time in place of the same number of rollouts. `--resets` makes ours a
+prolonged run (preset `prorl`) and tells how often the reference was reset. What steps take, and memory, `trl_speed.py`
+measures.
 """
 
 from __future__ import annotations
@@ -27,8 +29,10 @@ from typing import Any
 from workbench.proof import interval, paired_proof
 from workbench.run import Options, optimize, prepare, with_evaluator
 
-TOOLS = ("You can call one function. Think in one sentence between <think> and </think>, then write one call as JSON with "
-         'name and arguments between <tool_call> and </tool_call>.')  # fmt: skip
+TOOLS = (
+    "You can call one function. Think in one sentence between <think> and </think>, then write one call as JSON with "
+    "name and arguments between <tool_call> and </tool_call>."
+)
 SUMS = "Solve the problem step by step. End with a line #### and the answer."
 
 #: The metrics and rewards of both sides, as the workflow and TRL import them.
@@ -77,7 +81,13 @@ def rows_of(task: str, data: Path, sizes: Sizes, seed: int) -> list[list[dict[st
     for row in raw:
         if task == "gsm8k":
             solution = re.sub(r"<<.*?>>", "", row["labels"]["solution"])
-            found.append({"question": row["inputs"]["question"], "text": solution, "answer": row["labels"]["answer"].replace(",", "")})  # fmt: skip
+            found.append(
+                {
+                    "question": row["inputs"]["question"],
+                    "text": solution,
+                    "answer": row["labels"]["answer"].replace(",", ""),
+                }
+            )
         elif row["meta"]["category"] == "simple_python":
             found.append(_call_row(row))
     if len(found) < sizes.train + sizes.val + sizes.test:
@@ -94,8 +104,9 @@ def _call_row(row: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "question": f"Functions: {json.dumps(row['inputs']['functions'])}\n{question}",
         "text": f"<think>The function {name} answers this.</think>\n<tool_call>{json.dumps(call)}</tool_call>",
-        "calls": [call], "allowed": json.dumps({name: allowed}),
-    }  # fmt: skip
+        "calls": [call],
+        "allowed": json.dumps({name: allowed}),
+    }
 
 
 def write(folder: Path, task: str, splits: list[list[dict[str, Any]]], sizes: Sizes, seed: int) -> dict[str, Any]:
@@ -105,12 +116,20 @@ def write(folder: Path, task: str, splits: list[list[dict[str, Any]]], sizes: Si
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows), encoding="utf-8")
     (folder / "scores.py").write_text(METRICS, encoding="utf-8")
     return {
-        "name": f"{task} trained", "metric": f"python:scores.py:{'solved' if task == 'gsm8k' else 'called'}",
+        "name": f"{task} trained",
+        "metric": f"python:scores.py:{'solved' if task == 'gsm8k' else 'called'}",
         "data": {name: f"{name}.jsonl" for name in ("train", "val", "test")},
-        "nodes": {"say": {"predict": "question -> text", "instructions": SUMS if task == "gsm8k" else TOOLS,
-                          "decoding": {"max_tokens": sizes.tokens}}},
-        "budget": {"calls": 10_000_000}, "seed": seed, "concurrency": 256,
-    }  # fmt: skip
+        "nodes": {
+            "say": {
+                "predict": "question -> text",
+                "instructions": SUMS if task == "gsm8k" else TOOLS,
+                "decoding": {"max_tokens": sizes.tokens},
+            }
+        },
+        "budget": {"calls": 10_000_000},
+        "seed": seed,
+        "concurrency": 256,
+    }
 
 
 def train(folder: Path, spec: Mapping[str, Any], lm: str, name: str, optimizer: Mapping[str, Any]) -> dict[str, Any]:
@@ -124,10 +143,15 @@ def train(folder: Path, spec: Mapping[str, Any], lm: str, name: str, optimizer: 
             told.append(dict(data["figures"]))
 
     begun = time.perf_counter()
-    report = optimize(file, database=folder / f"{name}.db", listener=listen, options=Options(out=str(folder / f"{name}-best.yaml")))  # fmt: skip
+    report = optimize(
+        file, database=folder / f"{name}.db", listener=listen, options=Options(out=str(folder / f"{name}-best.yaml"))
+    )
     changed = report.winner.tree.get("lm") or lm
-    return {"lm": changed if isinstance(changed, str) else changed["model"], "seconds": time.perf_counter() - begun,
-            "told": told}  # fmt: skip
+    return {
+        "lm": changed if isinstance(changed, str) else changed["model"],
+        "seconds": time.perf_counter() - begun,
+        "told": told,
+    }
 
 
 def scores(folder: Path, spec: Mapping[str, Any], lm: str, name: str) -> list[float]:
@@ -179,15 +203,32 @@ def trl(
     columns = {k: [r[k] if isinstance(r[k], str) else json.dumps(r[k]) for r in rows] for k in keep}
     cuda = torch.cuda.is_available()
     config = GRPOConfig(
-        output_dir=str(folder / "trl"), per_device_train_batch_size=sizes.tasks * sizes.rollouts, seed=seed,
-        num_generations=sizes.rollouts, max_completion_length=sizes.tokens, learning_rate=options.rate,
+        output_dir=str(folder / "trl"),
+        per_device_train_batch_size=sizes.tasks * sizes.rollouts,
+        seed=seed,
+        num_generations=sizes.rollouts,
+        max_completion_length=sizes.tokens,
+        learning_rate=options.rate,
         max_steps=ENDLESS if options.minutes else sizes.steps,
-        lr_scheduler_type="constant", beta=0.0, loss_type="grpo", use_cpu=not cuda, bf16=cuda, report_to=[],
-        disable_tqdm=True, save_strategy="no", logging_steps=1, temperature=1.0,
-    )  # fmt: skip
+        lr_scheduler_type="constant",
+        beta=0.0,
+        loss_type="grpo",
+        use_cpu=not cuda,
+        bf16=cuda,
+        report_to=[],
+        disable_tqdm=True,
+        save_strategy="no",
+        logging_steps=1,
+        temperature=1.0,
+    )
     begun = time.perf_counter()
-    trainer = GRPOTrainer(model=lm.removeprefix("hf:"), reward_funcs=reward, args=config, callbacks=[Clock()],
-                          train_dataset=Dataset.from_dict({"prompt": prompts, **columns}))  # fmt: skip
+    trainer = GRPOTrainer(
+        model=lm.removeprefix("hf:"),
+        reward_funcs=reward,
+        args=config,
+        callbacks=[Clock()],
+        train_dataset=Dataset.from_dict({"prompt": prompts, **columns}),
+    )
     trainer.train()
     seconds = time.perf_counter() - begun
     trainer.save_model(str(folder / "trl-model"))
@@ -203,8 +244,12 @@ def one(task: str, options: argparse.Namespace, seed: int) -> dict[str, Any]:
     learning = {"rate": options.rate}
     start = train(folder, spec, base, "sft", {"sft": {"source": "labels", "epochs": 1, "learning": {"rate": 2e-5}}})
     rewards = [{"kind": "metric"}] if task == "gsm8k" else [{"kind": "tool_n1", "target": "calls"}]
-    course = {"steps": ENDLESS if options.minutes else sizes.steps, "tasks": sizes.tasks, "rollouts": sizes.rollouts,
-              "evaluate_every": max(1, sizes.steps // 5)}  # fmt: skip
+    course = {
+        "steps": ENDLESS if options.minutes else sizes.steps,
+        "tasks": sizes.tasks,
+        "rollouts": sizes.rollouts,
+        "evaluate_every": max(1, sizes.steps // 5),
+    }
     course |= {"reset_after": max(1, sizes.steps // 20), "reset_patience": 1} if options.resets else {}
     grpo = {
         "algorithm": "prorl" if options.resets else "grpo",
@@ -215,11 +260,20 @@ def one(task: str, options: argparse.Namespace, seed: int) -> dict[str, Any]:
     timed = {**spec, "budget": {"minutes": options.minutes}} if options.minutes else spec
     mine = train(folder, timed, start["lm"], "grpo", {"grpo": grpo})
     their = trl(folder, spec, start["lm"], sizes, options, seed)
-    found = {name: scores(folder, spec, lm, name)
-             for name, lm in (("base", base), ("sft", start["lm"]), ("ours", mine["lm"]), ("trl", their["lm"]))}  # fmt: skip
-    return {"task": task, "seed": seed, "model": options.model.name, "scores": found, "told": mine["told"],
-            "trl_curve": their["curve"], "seconds": {"sft": start["seconds"], "ours": mine["seconds"], "trl": their["seconds"]},
-            "resets": sum(bool(t.get("reset")) for t in mine["told"])}  # fmt: skip
+    found = {
+        name: scores(folder, spec, lm, name)
+        for name, lm in (("base", base), ("sft", start["lm"]), ("ours", mine["lm"]), ("trl", their["lm"]))
+    }
+    return {
+        "task": task,
+        "seed": seed,
+        "model": options.model.name,
+        "scores": found,
+        "told": mine["told"],
+        "trl_curve": their["curve"],
+        "seconds": {"sft": start["seconds"], "ours": mine["seconds"], "trl": their["seconds"]},
+        "resets": sum(bool(t.get("reset")) for t in mine["told"]),
+    }
 
 
 def shown(row: Mapping[str, Any]) -> str:

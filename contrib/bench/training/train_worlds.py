@@ -4,11 +4,11 @@
 
 Policies are random Llamas of 0.1 million weights with a tokenizer of single characters; nothing is downloaded.
 
-relay: one policy plays two roles, or (`policies`) a policy each. The first sees a digit and passes on one character; the
-second sees that character and answers with one. Rewards of the roles differ in scale by a hundred: 10 for passing the
-digit on, 0.1 for repeating what came. Compared are one group for a task (grpo), one for each task and role (dr_mas), and
-two policies that are trained together, each by its own rows and rewards (policies), by how often the digit arrives.
-`swapped` is the control: each role is given what the other earned.
+relay: one policy plays two roles, or (`policies`) a policy each. The first sees a digit and passes on one character;
+the second sees that character and answers with one. Rewards of the roles differ in scale by a hundred: 10 for passing
+the digit on, 0.1 for repeating what came. Compared are one group for a task (grpo), one for each task and role
+(dr_mas), and two policies that are trained together, each by its own rows and rewards (policies), by how often the
+digit arrives. `swapped` is the control: each role is given what the other earned.
 
 door: a corridor of four places, the key at one end and the door at the other. Six moves, even tokens to the left, odd
 ones to the right; 1 for coming to the door with the key, else 0. States recur, so moves can be compared in the same
@@ -82,8 +82,14 @@ class World:
         earned = self.rewards[id(rollout)]
         if self.swapped:
             earned = dict(zip(self.roles, (earned[role] for role in reversed(self.roles)), strict=True))
-        rows = rows_of(rollout.result.trace.rollout, reward=earned, task=rollout.example.id,
-                       rollout=rollout.replica, version=step, merge=False)  # fmt: skip
+        rows = rows_of(
+            rollout.result.trace.rollout,
+            reward=earned,
+            task=rollout.example.id,
+            rollout=rollout.replica,
+            version=step,
+            merge=False,
+        )
         return rows if "" in self.engines else [replace(row, policy=row.agent) for row in rows]
 
     def affords(self, course: Course, step: int) -> bool:
@@ -158,8 +164,9 @@ def train(
             for engine in engines.values():
                 engine.at(version)
 
-        trainer = Trainer(learners, source, tasks, settings, folder / "course", weights=folder / "weights", seed=seed,
-                          at=at)  # fmt: skip
+        trainer = Trainer(
+            learners, source, tasks, settings, folder / "course", weights=folder / "weights", seed=seed, at=at
+        )
 
         async def run() -> None:
             try:
@@ -175,9 +182,7 @@ def train(
 def summary(curves: list[list[float]]) -> dict[str, Any]:
     """Success in the last five steps, and the first step from which a mean of five is at least 0.8."""
     last = [statistics.mean(curve[-5:]) for curve in curves]
-    reached = [
-        next((i for i in range(len(c) - 4) if statistics.mean(c[i : i + 5]) >= 0.8), len(c)) for c in curves
-    ]  # fmt: skip
+    reached = [next((i for i in range(len(c) - 4) if statistics.mean(c[i : i + 5]) >= 0.8), len(c)) for c in curves]
     return {"last": [round(x, 3) for x in last], "mean": round(statistics.mean(last), 3), "steps_to_0.8": reached}
 
 

@@ -3,19 +3,20 @@
     python contrib/bench/training/trl_speed.py [--case llama|wide|nano] [--steps 12]
     python contrib/bench/training/trl_speed.py --device cuda --model SMOLLM2_FOLDER --case 0.5b --case 1.5b --steps 10
 
-Both sides train the same checkpoint from the same prompts, with the same number of rollouts, the same lengths of answers
-(planned beforehand: `even`, all as long as allowed, or `ragged`, from an eighth of it upwards), the same reward of the
-text, and one update a step. Our side is the whole of `workbench optimize`: workflow, runtime, journal on disk. TRL runs
-with what is fastest for it here: all rows in one batch, no gradient checkpointing, no reference, float32. Rewards differ
-between any two texts, so neither side may leave out rows.
+Both sides train the same checkpoint from the same prompts, with the same number of rollouts, the same lengths of
+answers (planned beforehand: `even`, all as long as allowed, or `ragged`, from an eighth of it upwards), the same reward
+of the text, and one update a step. Our side is the whole of `workbench optimize`: workflow, runtime, journal on disk.
+TRL runs with what is fastest for it here: all rows in one batch, no gradient checkpointing, no reference, float32.
+Rewards differ between any two texts, so neither side may leave out rows.
 
 Printed: median seconds of a step, of which generation, and the ratio of ours to TRL's with a 95% interval (bootstrap
 over the pairs of steps), on the clock and, for machines that others use as well, in CPU seconds.
 
-On a GPU (`--device cuda`) steps are larger (16 x 8 rollouts of up to 256 tokens), products are in bfloat16 on both sides, TRL
-also goes through its batch in parts of 32 rows, and besides: tokens drawn in a second, the share of the GPU's peak that an
-update reaches (6 FLOP a weight and token, of H100's dense 989 TFLOP/s; for a whole step 8), and the most memory in each
-phase, less what the other side holds. `0.5b` and `1.5b` have the shapes of Qwen2.5 with random weights.
+On a GPU (`--device cuda`) steps are larger (16 x 8 rollouts of up to 256 tokens), products are in bfloat16 on both
+sides, TRL also goes through its batch in parts of 32 rows, and besides: tokens drawn in a second, the share of the
+GPU's peak that an update reaches (6 FLOP a weight and token, of H100's dense 989 TFLOP/s; for a whole step 8), and the
+most memory in each phase, less what the other side holds. `0.5b` and `1.5b` have the shapes of Qwen2.5 with random
+weights.
 """
 
 from __future__ import annotations
@@ -127,8 +128,12 @@ def make_case(name: str, folder: Path, options: argparse.Namespace) -> Case:
     if name == "nano":
         import workbench_nano
 
-        texts = ["my parcel has not come", "I was charged twice for one order and want that back, please", "it does not start",
-                 "how do I close my account and what happens to the rest of the month that I have paid"]  # fmt: skip
+        texts = [
+            "my parcel has not come",
+            "I was charged twice for one order and want that back, please",
+            "it does not start",
+            "how do I close my account and what happens to the rest of the month that I have paid",
+        ]
         return Case(str(Path(workbench_nano.__file__).parent / "weights"), 32, texts, *how)
     if name == "wide":  # a vocabulary that weighs as much as the layers, as in small real models
         return Case(str(save_wide(folder / "wide")), longest, texts, *how)
@@ -173,16 +178,29 @@ def ours(
         lines = [json.dumps(r) for r in rows if r["part"] == part][: case.tasks if part == "train" else 1]
         (folder / f"{part}.jsonl").write_text("\n".join(lines))
     spec = {
-        "name": "speed", "lm": {"model": f"hf:{case.base}", "concurrency": case.tasks * ROLLOUTS},
+        "name": "speed",
+        "lm": {"model": f"hf:{case.base}", "concurrency": case.tasks * ROLLOUTS},
         "metric": "python:reward.py:reward",
         "data": {part: f"{part}.jsonl" for part in ("train", "val", "test")},
         "nodes": {"say": {"predict": "text -> answer", "decoding": {"max_tokens": case.longest}}},
-        "optimize": [{"grpo": {
-            "course": {"steps": steps, "tasks": case.tasks, "rollouts": ROLLOUTS, "evaluate_every": 10**6, "save_every": 10**6},
-            "learning": {"rate": RATE}, "device": case.device,
-        }}],
-        "budget": {"calls": 10**6}, "concurrency": case.tasks * ROLLOUTS,
-    }  # fmt: skip
+        "optimize": [
+            {
+                "grpo": {
+                    "course": {
+                        "steps": steps,
+                        "tasks": case.tasks,
+                        "rollouts": ROLLOUTS,
+                        "evaluate_every": 10**6,
+                        "save_every": 10**6,
+                    },
+                    "learning": {"rate": RATE},
+                    "device": case.device,
+                }
+            }
+        ],
+        "budget": {"calls": 10**6},
+        "concurrency": case.tasks * ROLLOUTS,
+    }
     (folder / "speed.yaml").write_text(json.dumps(spec))
     plan, real = Plan(case.longest, ragged), Generator.generate
 
@@ -264,16 +282,33 @@ def theirs(
     count, cuda = case.tasks * ROLLOUTS, case.device != "cpu"
     at_once = min(count, 32) if case.large else count
     config = GRPOConfig(
-        output_dir=str(folder / "trl"), per_device_train_batch_size=at_once, num_generations=ROLLOUTS,
+        output_dir=str(folder / "trl"),
+        per_device_train_batch_size=at_once,
+        num_generations=ROLLOUTS,
         gradient_accumulation_steps=count // at_once,
-        max_completion_length=case.longest, max_steps=steps, learning_rate=RATE, lr_scheduler_type="constant", beta=0.0,
-        loss_type="grpo", gradient_checkpointing=False, use_cpu=not cuda, bf16=cuda, report_to=[], disable_tqdm=True,
-        save_strategy="no", logging_steps=10**6, temperature=1.0,
-    )  # fmt: skip
+        max_completion_length=case.longest,
+        max_steps=steps,
+        learning_rate=RATE,
+        lr_scheduler_type="constant",
+        beta=0.0,
+        loss_type="grpo",
+        gradient_checkpointing=False,
+        use_cpu=not cuda,
+        bf16=cuda,
+        report_to=[],
+        disable_tqdm=True,
+        save_strategy="no",
+        logging_steps=10**6,
+        temperature=1.0,
+    )
     trainer = GRPOTrainer(
-        model=case.base, reward_funcs=lambda completions, **_: [sum(map(ord, c)) % 997 / 997 for c in completions],
-        args=config, train_dataset=Dataset.from_dict({"prompt": texts}), processing_class=tokenizer, callbacks=[Turns()],
-    )  # fmt: skip
+        model=case.base,
+        reward_funcs=lambda completions, **_: [sum(map(ord, c)) % 997 / 997 for c in completions],
+        args=config,
+        train_dataset=Dataset.from_dict({"prompt": texts}),
+        processing_class=tokenizer,
+        callbacks=[Turns()],
+    )
     real = trainer.model.generate
 
     def generate(*args: Any, input_ids: Any, **more: Any) -> Any:
@@ -343,13 +378,22 @@ def compare(name: str, ragged: bool, options: argparse.Namespace) -> dict[str, A
     rest = [[t - d for t, d in zip(t_, d_, strict=True)] for t_, d_ in ((a, draw_a), (b, draw_b))]
     median = statistics.median
     return {
-        "case": name, "lengths": "ragged" if ragged else "even", "steps": len(a), "tokens": round(median(mine.tokens[cut])),
-        "ours": round(median(a), 3), "trl": round(median(b), 3), "ratio": round(median(a) / median(b), 3), "ci95": interval(a, b),
-        "cpu": [round(median(c), 3) for c in cpus], "cpu_ratio": round(median(cpus[0]) / median(cpus[1]), 3),
+        "case": name,
+        "lengths": "ragged" if ragged else "even",
+        "steps": len(a),
+        "tokens": round(median(mine.tokens[cut])),
+        "ours": round(median(a), 3),
+        "trl": round(median(b), 3),
+        "ratio": round(median(a) / median(b), 3),
+        "ci95": interval(a, b),
+        "cpu": [round(median(c), 3) for c in cpus],
+        "cpu_ratio": round(median(cpus[0]) / median(cpus[1]), 3),
         "cpu_ci95": interval(*cpus),
-        "drawing": [round(median(draw_a), 3), round(median(draw_b), 3)], "rest": [round(median(r), 3) for r in rest],
-        "our_update": round(median(updates[cut]), 3), **(on_gpu(weights, mine, their, updates[cut]) if case.large else {}),
-    }  # fmt: skip
+        "drawing": [round(median(draw_a), 3), round(median(draw_b), 3)],
+        "rest": [round(median(r), 3) for r in rest],
+        "our_update": round(median(updates[cut]), 3),
+        **(on_gpu(weights, mine, their, updates[cut]) if case.large else {}),
+    }
 
 
 def weights_of(base: str) -> int:
@@ -367,13 +411,16 @@ def on_gpu(weights: int, mine: Clock, their: Clock, updates: list[float]) -> dic
     drawing, steps = [median(side.drawing[WARM:]) for side in sides], [median(side.steps[WARM:]) for side in sides]
     others = (their.resting - mine.resting, mine.resting)  # TRL's is told while ours rests
     return {
-        "gpu": torch.cuda.get_device_name() if torch.cuda.is_initialized() else "none", "weights": weights,
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_initialized() else "none",
+        "weights": weights,
         "drawn_per_second": [round(n / t) for n, t in zip(tokens, drawing, strict=True)],
         "mfu_update": round(6 * weights * tokens[0] / (median(updates) * PEAK), 4),
         "mfu_step": [round(8 * weights * n / (t * PEAK), 4) for n, t in zip(tokens, steps, strict=True)],
-        "most_gib": [{phase: round((most - other) / 2**30, 2) for phase, most in side.peaks.items()}
-                     for side, other in zip(sides, others, strict=True)],
-    }  # fmt: skip
+        "most_gib": [
+            {phase: round((most - other) / 2**30, 2) for phase, most in side.peaks.items()}
+            for side, other in zip(sides, others, strict=True)
+        ],
+    }
 
 
 def main() -> None:

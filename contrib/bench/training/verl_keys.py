@@ -2,7 +2,8 @@
 
     python contrib/bench/training/verl_keys.py DIR/verl.yaml VERL/verl/trainer/config/_generated_ppo_trainer.yaml
 
-The second file is verl's own list of all its settings, in a checkout of volcengine/verl. Exit code 1 if a key is unknown.
+The second file is verl's own list of all its settings, in a checkout of volcengine/verl. Exit code 1 if a key is
+unknown.
 """
 
 from __future__ import annotations

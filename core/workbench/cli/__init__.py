@@ -20,10 +20,23 @@ class _Commands(click.Group):
     """Commands in the order in which they are met, plugins' commands after ours; errors become exit codes."""
 
     ours = {
-        "init": "project", "validate": "run", "doctor": "project", "estimate": "run", "run": "run", "eval": "run",
-        "optimize": "run", "resume": "run", "runs": "inspect", "show": "inspect", "diff": "inspect", "compare": "inspect",
-        "export": "inspect", "plugins": "project", "plugin": "project", "schema": "project",
-    }  # fmt: skip
+        "init": "project",
+        "validate": "run",
+        "doctor": "project",
+        "estimate": "run",
+        "run": "run",
+        "eval": "run",
+        "optimize": "run",
+        "resume": "run",
+        "runs": "inspect",
+        "show": "inspect",
+        "diff": "inspect",
+        "compare": "inspect",
+        "export": "inspect",
+        "plugins": "project",
+        "plugin": "project",
+        "schema": "project",
+    }
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         self._plugin_commands()

@@ -9,11 +9,13 @@ from workbench.spec import NODE_KEYS, LMSpec, Spec
 from workbench.workflow import node_class
 
 _NODE_KEYS: dict[str, Any] = {
-    "needs": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}],
-              "description": "nodes that must be done before"},
+    "needs": {
+        "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}],
+        "description": "nodes that must be done before",
+    },
     "optional": {"type": "boolean", "description": "a failure of this node leaves the fields as they were"},
     "enabled": {"type": "boolean", "description": "whether the node takes part"},
-}  # fmt: skip
+}
 
 
 def json_schema() -> dict[str, Any]:
@@ -50,18 +52,22 @@ def _node_schema(kind: str, definitions: dict[str, Any]) -> dict[str, Any]:
     primary = properties.pop(cls.primary, {})
     extra = {key: _NODE_KEYS[key] for key in NODE_KEYS}
     return {
-        "type": "object", "description": (cls.__doc__ or "").strip().split("\n")[0],
-        "properties": {kind: primary, **properties, **extra}, "required": [kind, *required],
+        "type": "object",
+        "description": (cls.__doc__ or "").strip().split("\n")[0],
+        "properties": {kind: primary, **properties, **extra},
+        "required": [kind, *required],
         "additionalProperties": False,
-    }  # fmt: skip
+    }
 
 
 def _or_references(functions: dict[str, Any]) -> dict[str, Any]:
     """A list of functions may also name those of other files (see `workbench.task`)."""
     text = {"type": "string", "description": "FILE#nodes.NAME: the functions of another workflow file"}
     items = {"anyOf": [text, functions["items"]]}
-    return {**{k: v for k, v in functions.items() if k not in ("type", "items")},
-            "anyOf": [text, {"type": "array", "items": items}]}  # fmt: skip
+    return {
+        **{k: v for k, v in functions.items() if k not in ("type", "items")},
+        "anyOf": [text, {"type": "array", "items": items}],
+    }
 
 
 def _optimize_schema(definitions: dict[str, Any]) -> dict[str, Any]:

@@ -33,8 +33,16 @@ def runs_command(db: str, as_json: bool) -> None:
     for r in store.rows("select * from runs where file is not null or status = 'eval' order by id desc"):
         report = json.loads(r["report"] or "{}")
         tested = r["status"] in ("finished", "budget")  # an interrupted run has a report, but no test yet
-        rows.append({"run": r["run"], "status": status_of(store, r), "name": r["name"], "started": r["started"],
-                     "finished": r["finished"], "gain": report.get("gain") if tested else None})  # fmt: skip
+        rows.append(
+            {
+                "run": r["run"],
+                "status": status_of(store, r),
+                "name": r["name"],
+                "started": r["started"],
+                "finished": r["finished"],
+                "gain": report.get("gain") if tested else None,
+            }
+        )
     if as_json:
         return echo_json(rows)
     for row in rows:
@@ -73,11 +81,14 @@ def show_command(run: str, failures: bool, calls: int, tree: bool, mermaid: bool
     row = store.find_run(run)
     report = json.loads(row["report"]) if row["report"] else None
     found = {
-        "run": row["run"], "name": row["name"], "status": status_of(store, row), "report": report,
+        "run": row["run"],
+        "name": row["name"],
+        "status": status_of(store, row),
+        "report": report,
         "candidates": candidates(store, row["id"]),
         "failures": worst_rows(store, row, report) if failures else [],
         "calls": call_texts(store, row["id"], calls) if calls else [],
-    }  # fmt: skip
+    }
     if as_json:
         return echo_json(found)
     click.echo(f"run {row['run']} of {visible(row['name'])}: {found['status']}, started {row['started']}")
@@ -182,19 +193,27 @@ def compare_command(runs: tuple[str, ...], db: str, as_json: bool) -> None:
         if report is None:
             fail(f"run {row['run']} has no report yet; go on with: workbench resume {row['run']}", 2)
             return
-        rows.append({
-            "run": row["run"], "name": row["name"], "baseline": report["baseline"]["test"]["score"],
-            "best": report["best"]["test"]["score"], "gain": report["gain"], "calls": report["spent"]["calls"],
-            "usd": report["spent"]["usd"],
-        })  # fmt: skip
+        rows.append(
+            {
+                "run": row["run"],
+                "name": row["name"],
+                "baseline": report["baseline"]["test"]["score"],
+                "best": report["best"]["test"]["score"],
+                "gain": report["gain"],
+                "calls": report["spent"]["calls"],
+                "usd": report["spent"]["usd"],
+            }
+        )
     if as_json:
         return echo_json(rows)
     for r in rows:
         gain = r["gain"]
         scores = " -> ".join("-" if s is None else f"{s:.3f}" for s in (r["baseline"], r["best"]))
-        click.echo(f"{r['run']}  {visible(r['name']):<20}  {scores}  gain {gain['diff']:+.3f} "
-                   f"[{gain['ci95'][0]:+.3f}, {gain['ci95'][1]:+.3f}]  p={gain['p']:.2g} "
-                   f" {r['calls']} calls  ${r['usd']:.4f}")  # fmt: skip
+        click.echo(
+            f"{r['run']}  {visible(r['name']):<20}  {scores}  gain {gain['diff']:+.3f} "
+            f"[{gain['ci95'][0]:+.3f}, {gain['ci95'][1]:+.3f}]  p={gain['p']:.2g} "
+            f" {r['calls']} calls  ${r['usd']:.4f}"
+        )
 
 
 @click.command("export")

@@ -80,8 +80,10 @@ def plugins_command(as_json: bool) -> None:
         return echo_json([asdict(info) for info in infos])
     for info in infos:
         if info.error:
-            click.echo(f"{info.name} ({info.distribution} {info.version}): " + click.style(
-                f"set aside: {visible(info.error)}", fg="red"))  # fmt: skip
+            click.echo(
+                f"{info.name} ({info.distribution} {info.version}): "
+                + click.style(f"set aside: {visible(info.error)}", fg="red")
+            )
             continue
         click.echo(f"{info.name} ({info.distribution} {info.version})")
         for kind, names in info.provides.items():
@@ -126,7 +128,8 @@ def doctor_command(file: Path | None, as_json: bool) -> None:
         return echo_json({"checks": [asdict(c) for c in found], "settings": [asdict(s) for s in settings]})
     for check in found:
         mark = {"ok": click.style("ok  ", fg="green"), "warn": click.style("warn", fg="yellow")}.get(
-            check.status, click.style("FAIL", fg="red"))  # fmt: skip
+            check.status, click.style("FAIL", fg="red")
+        )
         click.echo(f"{mark}  {check.name}: {visible(check.message)}")
     for setting in settings:
         click.echo(f"{setting.address} = {visible(setting.value)}   ({setting.origin})")

@@ -20,12 +20,17 @@ if TYPE_CHECKING:
 _FILE = click.argument("file", type=click.Path(path_type=Path))
 _DB = click.option("--db", default="workbench.db", envvar="WORKBENCH_DB", show_default=True, help="Run database.")
 _JSON = click.option("--json", "as_json", is_flag=True, help="End with one line of JSON on stdout.")
-_SET = click.option("--set", "sets", multiple=True, metavar="ADDRESS=VALUE",
-                    help="Change a setting of the file, e.g. nodes.answer.samples=3.")  # fmt: skip
-_REQUIRE_GAIN = click.option("--require-gain", is_flag=True,
-                             help="Exit 100 if nothing is proved on the sealed test.")  # fmt: skip
-_KEEP_UNPROVED = click.option("--keep-unproved", is_flag=True,
-                              help="Write the best candidate to --out though no gain is shown.")  # fmt: skip
+_SET = click.option(
+    "--set",
+    "sets",
+    multiple=True,
+    metavar="ADDRESS=VALUE",
+    help="Change a setting of the file, e.g. nodes.answer.samples=3.",
+)
+_REQUIRE_GAIN = click.option("--require-gain", is_flag=True, help="Exit 100 if nothing is proved on the sealed test.")
+_KEEP_UNPROVED = click.option(
+    "--keep-unproved", is_flag=True, help="Write the best candidate to --out though no gain is shown."
+)
 _SEED = click.option("--seed", type=int, help="Seed of everything random.")
 
 
@@ -42,11 +47,22 @@ def _choose_sandbox(ctx: click.Context, param: click.Parameter, value: str | Non
 
 
 _SANDBOXES = (
-    click.option("--sandbox", metavar="NAME", expose_value=False, callback=_choose_sandbox, envvar="WORKBENCH_SANDBOX",
-                 help="Run code of models in this sandbox (`workbench sandbox list`); default: the strongest that works."),
-    click.option("--unsafe-sandbox", is_flag=True, expose_value=False, callback=_allow_unsafe,
-                 help="Run code of models even where only resource limits hold it."),
-)  # fmt: skip
+    click.option(
+        "--sandbox",
+        metavar="NAME",
+        expose_value=False,
+        callback=_choose_sandbox,
+        envvar="WORKBENCH_SANDBOX",
+        help="Run code of models in this sandbox (`workbench sandbox list`); default: the strongest that works.",
+    ),
+    click.option(
+        "--unsafe-sandbox",
+        is_flag=True,
+        expose_value=False,
+        callback=_allow_unsafe,
+        help="Run code of models even where only resource limits hold it.",
+    ),
+)
 _BUDGETS = (
     click.option("--budget-calls", type=click.IntRange(min=1), help="Ceiling on LM calls, retries included."),
     click.option("--budget-usd", type=click.FloatRange(min=0, min_open=True), help="Ceiling on dollars."),
@@ -109,11 +125,16 @@ def validate_command(file: Path, sets: tuple[str, ...], as_json: bool) -> None:
     data = task.dataset
     warnings = [*data.warnings, *remarks(task), *(f"it cannot run here: {error}" for error in lacking)]
     summary = {
-        "ok": True, "name": spec.name, "nodes": list(task.workflow.nodes), "inputs": list(task.inputs),
+        "ok": True,
+        "name": spec.name,
+        "nodes": list(task.workflow.nodes),
+        "inputs": list(task.inputs),
         "rows": {"train": len(data.train), "val": len(data.val), "test": len(data.test)},
-        "optimizers": [name for name, _ in optimizers], "learnable": learnable(task.workflow),
-        "warnings": warnings, "advice": [line for n in all_nodes(task.workflow) for line in n.advice()],
-    }  # fmt: skip
+        "optimizers": [name for name, _ in optimizers],
+        "learnable": learnable(task.workflow),
+        "warnings": warnings,
+        "advice": [line for n in all_nodes(task.workflow) for line in n.advice()],
+    }
     if as_json:
         return echo_json(summary)
     click.echo(f"{file} is valid: {len(summary['nodes'])} node(s), reads {', '.join(task.inputs) or 'nothing'}.")
@@ -203,8 +224,17 @@ def _asked(tool: str, arguments: Mapping[str, Any]) -> bool:
 @_DB
 @_budgets
 @_JSON
-def eval_command(file: Path, split: str, sets: tuple[str, ...], seed: int | None, db: str, as_json: bool,
-                 budget_calls: int | None, budget_usd: float | None, budget_minutes: float | None) -> None:  # fmt: skip
+def eval_command(
+    file: Path,
+    split: str,
+    sets: tuple[str, ...],
+    seed: int | None,
+    db: str,
+    as_json: bool,
+    budget_calls: int | None,
+    budget_usd: float | None,
+    budget_minutes: float | None,
+) -> None:
     """Score the workflow as it stands on one split."""
     from workbench.run import evaluate_file
 
@@ -219,8 +249,10 @@ def eval_command(file: Path, split: str, sets: tuple[str, ...], seed: int | None
         click.echo("Failed: " + ", ".join(f"{k} {n}" for k, n in found["failures"].items()))
     for warning in found["warnings"]:
         click.echo(f"Warning: {visible(warning)}")
-    click.echo(f"Per example: {found['cost']['tokens']:.0f} tokens, {found['cost']['calls']:.1f} calls, "
-               f"${found['cost']['usd']:.6f}")  # fmt: skip
+    click.echo(
+        f"Per example: {found['cost']['tokens']:.0f} tokens, {found['cost']['calls']:.1f} calls, "
+        f"${found['cost']['usd']:.6f}"
+    )
 
 
 @click.command("optimize")
@@ -234,9 +266,19 @@ def eval_command(file: Path, split: str, sets: tuple[str, ...], seed: int | None
 @_REQUIRE_GAIN
 @_KEEP_UNPROVED
 @_JSON
-def optimize_command(file: Path, sets: tuple[str, ...], seed: int | None, db: str, out: str, require_gain: bool,
-                     keep_unproved: bool, as_json: bool, budget_calls: int | None, budget_usd: float | None,
-                     budget_minutes: float | None) -> None:  # fmt: skip
+def optimize_command(
+    file: Path,
+    sets: tuple[str, ...],
+    seed: int | None,
+    db: str,
+    out: str,
+    require_gain: bool,
+    keep_unproved: bool,
+    as_json: bool,
+    budget_calls: int | None,
+    budget_usd: float | None,
+    budget_minutes: float | None,
+) -> None:
     """Make the workflow better within the budget, and prove it on sealed data."""
     from workbench.cli.progress import listener
     from workbench.run import Options, optimize
@@ -256,9 +298,17 @@ def optimize_command(file: Path, sets: tuple[str, ...], seed: int | None, db: st
 @_REQUIRE_GAIN
 @_KEEP_UNPROVED
 @_JSON
-def resume_command(run: str, db: str, out: str | None, require_gain: bool, keep_unproved: bool, as_json: bool,
-                   budget_calls: int | None, budget_usd: float | None,
-                   budget_minutes: float | None) -> None:  # fmt: skip
+def resume_command(
+    run: str,
+    db: str,
+    out: str | None,
+    require_gain: bool,
+    keep_unproved: bool,
+    as_json: bool,
+    budget_calls: int | None,
+    budget_usd: float | None,
+    budget_minutes: float | None,
+) -> None:
     """Go on with a run that was killed, interrupted or failed; what is recorded is not paid again."""
     from workbench.cli.progress import listener
     from workbench.run import Options, resume

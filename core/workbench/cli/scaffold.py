@@ -28,9 +28,11 @@ def new_plugin(name: str, into: Path) -> Path:
     if folder.exists():
         raise SpecError(f"{folder} is there already", hint="Choose another name, or --into another folder.")
     words = {
-        "name": plain, "dist": folder.name, "module": f"workbench_{plain}",
+        "name": plain,
+        "dist": folder.name,
+        "module": f"workbench_{plain}",
         "Class": "".join(part.capitalize() for part in plain.split("_")),
-    }  # fmt: skip
+    }
     for source in sorted(TEMPLATE.rglob("*")):
         if source.is_dir() or "__pycache__" in source.parts:
             continue

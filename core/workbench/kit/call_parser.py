@@ -1,12 +1,12 @@
 """Reads tool calls as language models write them.
 
-Workflows ask for one line, `call: {"tool": NAME, "arguments": {...}}`, and such a line is read first. Models write calls in
-many other ways, too: over several lines, in a fence, as Python, in the tags of their training, as ReAct's `Action:`. These
-are read where a tool of the node is named. An attempt that cannot be read is a fault, which the node tells the model, so
-that it does not pass for the answer.
+Workflows ask for one line, `call: {"tool": NAME, "arguments": {...}}`, and such a line is read first. Models write
+calls in many other ways, too: over several lines, in a fence, as Python, in the tags of their training, as ReAct's
+`Action:`. These are read where a tool of the node is named. An attempt that cannot be read is a fault, which the node
+tells the model, so that it does not pass for the answer.
 
-An answer that quotes a call is not one: what stands after the label of an output (`answer: ...`) is never a call in any of
-the other ways, and a call in the middle of a sentence counts only where it ends its line.
+An answer that quotes a call is not one: what stands after the label of an output (`answer: ...`) is never a call in any
+of the other ways, and a call in the middle of a sentence counts only where it ends its line.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ _MANY = 20
 class Reading:
     """What a reply calls.
 
-    fault: why something that looks like a call cannot be read. certain: a line `call: {...}`, which cannot have been meant
-    as anything else. tool: the tool that it seems to name.
+    fault: why something that looks like a call cannot be read. certain: a line `call: {...}`, which cannot have been
+    meant as anything else. tool: the tool that it seems to name.
     """
 
     calls: Sequence[Call] = ()
@@ -109,8 +109,8 @@ def correction(reading: Reading, tools: Tools) -> str:
 
 
 def said_in(text: str, outputs: Collection[str]) -> str | None:
-    """What a reply says to the user by `say: TEXT`, at its begin or on a line after a thought; None for any other reply. A
-    reply with the label of an output is an answer."""
+    """What a reply says to the user by `say: TEXT`, at its begin or on a line after a thought; None for any other
+    reply. A reply with the label of an output is an answer."""
     found = re.fullmatch(r"(?is)\s*say:\s*(\S.*)", text)
     if found is None and _answer_begins(text, outputs) == len(text):
         shown = _THOUGHT.sub(lambda thought: " " * len(thought.group()), text)

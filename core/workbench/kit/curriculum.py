@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 
 def frontier(solved: float, looks: float) -> float:
-    """4p(1-p), where p is the share of looks that solved a row, as if half of one more look had: 1 where half of them did, or
-    there was none. Such rows teach most (Agent0, arXiv 2511.16043)."""
+    """4p(1-p), where p is the share of looks that solved a row, as if half of one more look had: 1 where half of them
+    did, or there was none. Such rows teach most (Agent0, arXiv 2511.16043)."""
     share = (solved + 0.5) / (looks + 1.0)
     return 4.0 * share * (1.0 - share)
 

@@ -110,8 +110,10 @@ def read_edit(value: Any, workflow: Workflow, menu: Menu, names: Sequence[str] |
         known = [*getattr(menu, what), *getattr(there, what)]
         for asked in getattr(brought, what):
             if asked not in known:
-                raise SpecError(f"{name}: {str(asked)[:100]} is not among the {what} that may be brought in",
-                                hint=f"Known: {', '.join(map(str, known)) or 'none'}.")  # fmt: skip
+                raise SpecError(
+                    f"{name}: {str(asked)[:100]} is not among the {what} that may be brought in",
+                    hint=f"Known: {', '.join(map(str, known)) or 'none'}.",
+                )
     return edit
 
 

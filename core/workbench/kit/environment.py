@@ -34,8 +34,8 @@ Check = Callable[[str, Mapping[str, Any]], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Step:
-    """What came of an action. reward: what this step earned, by the environment's own scale; None: by how much it changed
-    the score."""
+    """What came of an action. reward: what this step earned, by the environment's own scale; None: by how much it
+    changed the score."""
 
     observation: str
     done: bool = False
@@ -46,8 +46,9 @@ class Environment(BaseModel):
     """A world for one episode at a time. Subclass it, and write reset, step and score.
 
     Keep all that changes in `self.state`, which must be JSON: then it can be stored, restored and compared; what the
-    task fixes is set by `reset`, which comes before every `restore`. An environment whose state cannot be had (a game in another process) overrides `snapshot` to return None; it is then
-    put back by a reset and the same actions again, and has to be deterministic.
+    task fixes is set by `reset`, which comes before every `restore`. An environment whose state cannot be had (a game
+    in another process) overrides `snapshot` to return None; it is then put back by a reset and the same actions again,
+    and has to be deterministic.
 
     An action that cannot be done, or read, is told in the observation. An exception is a fault of the environment.
     """
@@ -128,13 +129,15 @@ class Episode:
     """Plays one task. Every transition is journalled by `effect`, usually `ctx.effect`.
 
     check: asked before each action, as of a call of a tool that has the environment's name (of `python:file.py:Class`
-    the last part) with the arguments that `Environment.call` gives; usually `partial(check_policy, ctx)`. Actions that are only tried out are checked, too.
+    the last part) with the arguments that `Environment.call` gives; usually `partial(check_policy, ctx)`. Actions that
+    are only tried out are checked, too.
 
     Faults of the environment are raised as NodeError("environment"), and journalled, too.
     """
 
-    def __init__(self, name: str, settings: Mapping[str, Any], base: Path, task: Mapping[str, Any], effect: Effect,
-                 check: Check):  # fmt: skip
+    def __init__(
+        self, name: str, settings: Mapping[str, Any], base: Path, task: Mapping[str, Any], effect: Effect, check: Check
+    ):
         self.name, self.settings, self.base, self.task, self.effect = name, dict(settings), base, dict(task), effect
         self.check, self.tool = check, tool_name(name)
 
@@ -221,18 +224,23 @@ class Episode:
 def _told(
     environment: Environment, step: Step, observed: list[Any], reward: float = 0.0, before: float = 0.0
 ) -> dict[str, Any]:
-    """A position as JSON. reward, before: what was earned so far, and the score until then. Without a snapshot the key is
-    made of all that was done and seen."""
+    """A position as JSON. reward, before: what was earned so far, and the score until then. Without a snapshot the key
+    is made of all that was done and seen."""
     snapshot, score, hints = environment.snapshot(), float(environment.score()), environment.actions()
     key = digest(observed if snapshot is None else [snapshot, step.done])
     if not 0.0 <= score <= 1.0:
         raise ValueError(f"the score of a state must lie in [0, 1], not {score!r}")
     reward += score - before if step.reward is None else step.reward
     return {
-        "observation": step.observation, "done": step.done, "reward": reward, "score": score,
-        "hints": None if hints is None else list(hints), "snapshot": json.loads(json.dumps(snapshot)),
-        "key": key, "same": key if snapshot is None else digest([environment.identity(), step.done]),
-    }  # fmt: skip
+        "observation": step.observation,
+        "done": step.done,
+        "reward": reward,
+        "score": score,
+        "hints": None if hints is None else list(hints),
+        "snapshot": json.loads(json.dumps(snapshot)),
+        "key": key,
+        "same": key if snapshot is None else digest([environment.identity(), step.done]),
+    }
 
 
 def tool_name(name: str) -> str:

@@ -13,7 +13,8 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 from transformers.utils import logging as hf_logging
 
-#: transformers loads a model by settings of the whole process: two threads that load at once get models without weights.
+#: transformers loads a model by settings of the whole process: two threads that load at once get models without
+#: weights.
 _LOADING = threading.Lock()
 
 
@@ -93,9 +94,11 @@ class Generator:
         """(the mean of the last hidden states of a text's tokens, their number); what exceeds the context is cut."""
         ids = self.tokenizer(text)["input_ids"][: self.context] or self.tokenizer(" ")["input_ids"] or [0]
         found = self.model(
-            input_ids=torch.tensor([ids], device=self.device), output_hidden_states=True, use_cache=False,
+            input_ids=torch.tensor([ids], device=self.device),
+            output_hidden_states=True,
+            use_cache=False,
             **self._last_only,
-        )  # fmt: skip
+        )
         return found.hidden_states[-1][0].float().mean(0).tolist(), len(ids)
 
     @torch.inference_mode()
@@ -137,9 +140,13 @@ class Generator:
     ) -> torch.Tensor:
         """Of the next token of every row, after the tokens in the cache and these."""
         output = self.model(
-            input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=cache, use_cache=True,
+            input_ids=ids,
+            attention_mask=mask,
+            position_ids=positions,
+            past_key_values=cache,
+            use_cache=True,
             **self._last_only,
-        )  # fmt: skip
+        )
         return output.logits[:, -1].float()
 
     def _choose(self, rows: list[Row], logits: torch.Tensor) -> torch.Tensor:

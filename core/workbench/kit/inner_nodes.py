@@ -41,6 +41,7 @@ def child_node(name: str, raw: Any, base: Path, where: tuple[str | int, ...]) ->
 def with_new_inputs(signature: str, names: Sequence[str]) -> str:
     """A signature with more inputs after its own. Raises SpecError where it has inputs of these names."""
     if taken := [f.name for f in parse_signature(signature).inputs if f.name in names]:
-        raise SpecError(f"the input '{taken[0]}' is kept for the node around this one", hint="Give it another name.",
-                        path=("of",))  # fmt: skip
+        raise SpecError(
+            f"the input '{taken[0]}' is kept for the node around this one", hint="Give it another name.", path=("of",)
+        )
     return with_inputs(signature, add=names)

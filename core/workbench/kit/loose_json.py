@@ -1,5 +1,5 @@
-"""Reads JSON as language models write it: with line breaks in texts, single quotes, Python's literals, commas too many or
-brackets too few.
+"""Reads JSON as language models write it: with line breaks in texts, single quotes, Python's literals, commas too many
+or brackets too few.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from typing import Any
 
 
 def read_object(text: str, start: int) -> tuple[Any, int, str]:
-    """(value, where it ends, why not) of the JSON that begins there, or of what Python or a hasty model writes in its place."""
+    """(value, where it ends, why not) of the JSON that begins there, or of what Python or a hasty model writes in its
+    place."""
     try:
         value, end = json.JSONDecoder(strict=False).raw_decode(text, start)
         return value, end, ""
@@ -55,7 +56,8 @@ def balanced(text: str, start: int) -> str:
 
 
 def literal(node: ast.expr) -> Any:
-    """The JSON value of a Python literal; `true`, `false` and `null` count, too. Raises ValueError for anything else."""
+    """The JSON value of a Python literal; `true`, `false` and `null` count, too. Raises ValueError for anything
+    else."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str | int | float | None):
         return node.value
     if isinstance(node, ast.Name) and node.id in ("true", "false", "null", "none"):

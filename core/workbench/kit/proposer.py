@@ -43,7 +43,8 @@ class Proposer:
         return response.text if response is not None else None
 
     async def prompt(self, messages: Sequence[Mapping[str, str]], replica: int = 0) -> str | None:
-        """The prompt in an answer, see `read_prompt`; None, which the run is told, if the answer was cut before its end."""
+        """The prompt in an answer, see `read_prompt`; None, which the run is told, if the answer was cut before its
+        end."""
         response = await self._response(messages, replica)
         if response is None:
             return None
@@ -56,8 +57,10 @@ class Proposer:
 
     async def _response(self, messages: Sequence[Mapping[str, str]], replica: int) -> Response | None:
         given = self.study.evaluator.runtime.roles.get(self.role)
-        settings = {name: own if (own := getattr(given, name, None)) is not None else getattr(self, name)
-                    for name in ("temperature", "max_tokens")}  # fmt: skip
+        settings = {
+            name: own if (own := getattr(given, name, None)) is not None else getattr(self, name)
+            for name in ("temperature", "max_tokens")
+        }
         try:
             response = await self.study.lm(self.role)(messages, replica=replica, **settings)
         except BudgetSpent:
@@ -148,15 +151,24 @@ def _holds(text: str, line: str) -> bool:
 def describe(node: NodeKind) -> str:
     """What a node reads and gives, for a proposer."""
     signature = getattr(node, "signature", None)
-    gives = ", ".join(
-        f"{f.name} (one of {', '.join(map(str, f.allowed))})" if f.closed else f.name for f in signature.outputs
-    ) if signature else ", ".join(node.outputs)  # fmt: skip
+    gives = (
+        ", ".join(
+            f"{f.name} (one of {', '.join(map(str, f.allowed))})" if f.closed else f.name for f in signature.outputs
+        )
+        if signature
+        else ", ".join(node.outputs)
+    )
     return f"The step '{node.name}' reads {', '.join(node.inputs) or 'nothing'} and gives {gives}."
 
 
 def rewrite_request(
-    node: NodeKind, prompt: str, *, evidence: str = "", advice: str = "", tried: Iterable[tuple[str, float]] = (),
-) -> list[dict[str, str]]:  # fmt: skip
+    node: NodeKind,
+    prompt: str,
+    *,
+    evidence: str = "",
+    advice: str = "",
+    tried: Iterable[tuple[str, float]] = (),
+) -> list[dict[str, str]]:
     """Asks for a better instruction of a node.
 
     evidence: results, see `show_results`. advice: what to change. tried: earlier instructions with their scores.

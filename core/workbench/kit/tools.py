@@ -4,8 +4,8 @@
 `mcp:COMMAND ARGS#name`          the tool `name` of the MCP server that the command starts (extra `[mcp]`)
 `sandbox:python`                 runs Python that the model writes, in the sandbox, and gives what it prints
 
-A model without native tool calls is asked for a line `call: {"tool": NAME, "arguments": {...}}`; `workbench.kit.call_parser` reads
-it, and what models write in its place.
+A model without native tool calls is asked for a line `call: {"tool": NAME, "arguments": {...}}`;
+`workbench.kit.call_parser` reads it, and what models write in its place.
 """
 
 from __future__ import annotations
@@ -101,8 +101,8 @@ async def sandboxed(ctx: Context, tool: Tool, arguments: Mapping[str, Any]) -> A
 
 
 async def check_policy(ctx: Context, tool: str, arguments: Mapping[str, Any]) -> None:
-    """Raises NodeError("policy") for a call that the workflow file refuses, or the file of an inner workflow that makes it,
-    or that a person who is asked refuses."""
+    """Raises NodeError("policy") for a call that the workflow file refuses, or the file of an inner workflow that makes
+    it, or that a person who is asked refuses."""
     runtime = ctx.program.runtime
     await check_call((runtime.policy, *ctx.policies), tool, arguments, runtime.consent, ctx.effect)
 
@@ -114,7 +114,8 @@ async def check_call(
     consent: Callable[[str, Mapping[str, Any]], bool] | None,
     effect: Callable[[str, Any, Callable[[], Awaitable[bool]]], Awaitable[bool]],
 ) -> None:
-    """Raises NodeError("policy") for a call that one of the policies refuses, or the person whom one of them wants asked.
+    """Raises NodeError("policy") for a call that one of the policies refuses, or the person whom one of them wants
+    asked.
 
     consent: asks the person; None where nobody is there. effect: journals what the person said.
     """
@@ -198,8 +199,9 @@ def read_calls(
 ) -> Reading:
     """What an answer calls: native calls, or the first call in its text (`workbench.kit.call_parser`).
 
-    tools: those that may be called; calls in other forms than the line `call: {...}` are read only of these. outputs: labels
-    of an answer in the form asked for. hidden: arguments that the model does not give. Arguments that are not JSON are None.
+    tools: those that may be called; calls in other forms than the line `call: {...}` are read only of these. outputs:
+    labels of an answer in the form asked for. hidden: arguments that the model does not give. Arguments that are not
+    JSON are None.
     """
     if response.tool_calls:
         return Reading(

@@ -54,8 +54,16 @@ class Node(Generic[S]):
     def __post_init__(self) -> None:
         self.depth = 0 if self.parent is None else self.parent.depth + 1
 
-    def add(self, state: S, reward: float | None = None, *, action: Any = None, cost: float = 0.0,
-            heuristic: float = 0.0, key: Hashable | None = None) -> Node[S]:  # fmt: skip
+    def add(
+        self,
+        state: S,
+        reward: float | None = None,
+        *,
+        action: Any = None,
+        cost: float = 0.0,
+        heuristic: float = 0.0,
+        key: Hashable | None = None,
+    ) -> Node[S]:
         """A new child. cost: of this one step; must not be negative."""
         if cost < 0:
             raise ValueError(f"a step costs {cost}; costs must not be negative")
@@ -181,10 +189,17 @@ class _Course(Generic[S]):
 
 
 async def explore(
-    root: Node[S], expand: Expand[S], value: Value[S] | None = None, *, order: Order = "best_first",
-    goal: Callable[[Node[S]], bool] | None = None, width: int = 1, depth: float = math.inf,
-    evaluations: float = math.inf, expansions: float = math.inf,
-) -> Search[S]:  # fmt: skip
+    root: Node[S],
+    expand: Expand[S],
+    value: Value[S] | None = None,
+    *,
+    order: Order = "best_first",
+    goal: Callable[[Node[S]], bool] | None = None,
+    width: int = 1,
+    depth: float = math.inf,
+    evaluations: float = math.inf,
+    expansions: float = math.inf,
+) -> Search[S]:
     """Search from a root by a frontier: take a node, value it, stop if it is the goal, else add its children.
 
     order: bfs and dfs take them level by level and branch by branch; best_first takes the highest estimate, which for
@@ -249,10 +264,17 @@ async def _by_levels(course: _Course[S], width: int) -> Search[S]:
 
 
 async def grow(
-    root: Node[S], expand: Expand[S], value: Value[S], choose: Callable[[Node[S]], Node[S] | None], *,
-    backup: Backup = "leaf", goal: Callable[[Node[S]], bool] | None = None, depth: float = math.inf,
-    evaluations: float = math.inf, expansions: float = math.inf,
-) -> Search[S]:  # fmt: skip
+    root: Node[S],
+    expand: Expand[S],
+    value: Value[S],
+    choose: Callable[[Node[S]], Node[S] | None],
+    *,
+    backup: Backup = "leaf",
+    goal: Callable[[Node[S]], bool] | None = None,
+    depth: float = math.inf,
+    evaluations: float = math.inf,
+    expansions: float = math.inf,
+) -> Search[S]:
     """Monte Carlo tree search: choose a node; visit it, or, if it was visited, expand it and visit its first new child;
     back up along its path what that was worth. Until the goal, a limit, or no node can be chosen.
 

@@ -42,31 +42,43 @@ class Bill:
     @property
     def failed(self) -> dict[str, int]:
         """Requests that failed, by kind of error, whether or not the call was answered in the end."""
-        return dict(tuple(row) for row in self.store.rows(
-            "select outcome, count(*) from attempts where run_id = ? and outcome is not null group by outcome "
-            "order by outcome", self.run_id,
-        ))  # fmt: skip
+        return dict(
+            tuple(row)
+            for row in self.store.rows(
+                "select outcome, count(*) from attempts where run_id = ? and outcome is not null group by outcome "
+                "order by outcome",
+                self.run_id,
+            )
+        )
 
     def as_dict(self) -> dict[str, Any]:
-        """unknown, failed, and the tokens and dollars that calls without an answer may cost besides, at worst: those that timed
-        out, broke off, could not be read, or were under way in a kill. They count against the ceilings."""
-        row = self.store.row("select coalesce(sum(prompt_tokens), 0) as maybe_tokens, coalesce(sum(usd), 0.0) as maybe_usd "
-                             "from attempts where run_id = ?", self.run_id)  # fmt: skip
+        """unknown, failed, and the tokens and dollars that calls without an answer may cost besides, at worst: those
+        that timed out, broke off, could not be read, or were under way in a kill. They count against the ceilings."""
+        row = self.store.row(
+            "select coalesce(sum(prompt_tokens), 0) as maybe_tokens, coalesce(sum(usd), 0.0) as maybe_usd "
+            "from attempts where run_id = ?",
+            self.run_id,
+        )
         assert row is not None
         return {"unknown": self.unknown, **dict(row), "failed": self.failed}
 
     def check_answered(self) -> None:
-        """Raise ServerDead if requests were sent and none was answered: then it is not the budget that ended the search."""
+        """Raise ServerDead if requests were sent and none was answered: then it is not the budget that ended the
+        search."""
         self.store.flush()
-        last = self.store.row("select message from attempts where run_id = ? and outcome is not null "
-                              "order by rowid desc limit 1", self.run_id)  # fmt: skip
+        last = self.store.row(
+            "select message from attempts where run_id = ? and outcome is not null order by rowid desc limit 1",
+            self.run_id,
+        )
         if last is None or self.store.row(
             "select 1 from calls where run_id = ? and kind = 'lm' and response is not null limit 1", self.run_id
         ):
             return
         self.forget_unanswered()
-        raise ServerDead(f"none of {sum(self.failed.values())} requests was answered before the budget ended; the last failed "
-                         f"with: {last['message']}. They count: a resumed run may need --budget-calls or the like")  # fmt: skip
+        raise ServerDead(
+            f"none of {sum(self.failed.values())} requests was answered before the budget ended; the last failed "
+            f"with: {last['message']}. They count: a resumed run may need --budget-calls or the like"
+        )
 
     def forget_unanswered(self) -> None:
         """Drop calls that failed for good, so that a resumed run asks again; their requests stay on the bill."""

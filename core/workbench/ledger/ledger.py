@@ -109,8 +109,13 @@ class Ledger:
             for role, tokens, usd in sent[known[0] if known else 0 :]:
                 self.store.execute(
                     "insert into attempts (run_id, key, role, process, prompt_tokens, usd) values (?, ?, ?, ?, ?, ?)",
-                    self.run_id, key, role, process, tokens, usd,
-                )  # fmt: skip
+                    self.run_id,
+                    key,
+                    role,
+                    process,
+                    tokens,
+                    usd,
+                )
         self._intents.remove()
 
     # Budget
@@ -188,8 +193,14 @@ class Ledger:
         first = self._touch(key)
         if first:
             self.retries += row["attempts"] - 1  # what is set aside for the proof depends on it, replayed or not
-            self._count(row["role"], row["attempts"], row["prompt_tokens"], row["completion_tokens"], row["usd"] or 0.0,
-                        row["seconds"])  # fmt: skip
+            self._count(
+                row["role"],
+                row["attempts"],
+                row["prompt_tokens"],
+                row["completion_tokens"],
+                row["usd"] or 0.0,
+                row["seconds"],
+            )
         else:
             self.spent.cached += 1
             self.by_role[role].cached += 1
@@ -197,8 +208,18 @@ class Ledger:
         if row["outcome"] not in ("ok", "stop", "length", "refusal", "empty", "tool_calls"):
             error = LMError(row["outcome"], row["message"] or "")
         response = None if row["response"] is None else stored_response(row)
-        self._tell(key, row["role"], row["lm"], row["outcome"], True, row["attempts"], row["prompt_tokens"],
-                   row["completion_tokens"], row["usd"] or 0.0, row["seconds"])  # fmt: skip
+        self._tell(
+            key,
+            row["role"],
+            row["lm"],
+            row["outcome"],
+            True,
+            row["attempts"],
+            row["prompt_tokens"],
+            row["completion_tokens"],
+            row["usd"] or 0.0,
+            row["seconds"],
+        )
         return Settled(response, error, not first, row["attempts"], row["usd"] or 0.0, row["seconds"])
 
     def _touch(self, key: str) -> bool:
@@ -287,14 +308,26 @@ class Ledger:
         self.store.write(
             "insert into attempts (run_id, key, role, process, outcome, message, prompt_tokens, usd) "
             "values (?, ?, ?, ?, ?, ?, ?, ?)",
-            self.run_id, key, role, self._process, error.kind if error else None, str(error)[:500] if error else None,
-            billed.tokens, billed.usd,
-        )  # fmt: skip
+            self.run_id,
+            key,
+            role,
+            self._process,
+            error.kind if error else None,
+            str(error)[:500] if error else None,
+            billed.tokens,
+            billed.usd,
+        )
 
     async def _settle(
-        self, key: str, role: str, lm: LM, request: Request, response: Response | None, error: LMError | None,
+        self,
+        key: str,
+        role: str,
+        lm: LM,
+        request: Request,
+        response: Response | None,
+        error: LMError | None,
         begun: float,
-    ) -> Settled:  # fmt: skip
+    ) -> Settled:
         seconds, attempts = time.monotonic() - begun, self._failed.pop(key, 0) + 1
         outcome = error.kind if error else response.finish if response else "empty"
         prompt = min(response.prompt_tokens, MOST_TOKENS) if response else 0
@@ -302,10 +335,20 @@ class Ledger:
         usd = response.usd if response and response.usd is not None else lm.price(prompt, completion) or 0.0
         done = self.store.write(
             "insert or replace into calls values (?, ?, 'lm', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            self.run_id, key, role, lm.identity, self._request_text(request),
-            None if response is None else dumps(response.as_dict()), outcome,
-            str(error)[:500] if error else None, attempts, prompt, completion, usd, seconds,
-        )  # fmt: skip
+            self.run_id,
+            key,
+            role,
+            lm.identity,
+            self._request_text(request),
+            None if response is None else dumps(response.as_dict()),
+            outcome,
+            str(error)[:500] if error else None,
+            attempts,
+            prompt,
+            completion,
+            usd,
+            seconds,
+        )
         if response and not response.estimated and prompt > (expected := self._prompt_tokens(lm, request)):
             self._too_low[lm.identity] = self._too_low.get(lm.identity, 1.0) * prompt / expected
         self.sent.prompt_tokens += prompt
@@ -374,8 +417,13 @@ class Ledger:
         text = dumps(result)
         await self.store.write(
             "insert or replace into calls values (?, ?, ?, 'task', '', ?, ?, 'ok', null, 0, 0, 0, 0, ?)",
-            self.run_id, key, kind, dumps(content), text, time.monotonic() - begun,
-        )  # fmt: skip
+            self.run_id,
+            key,
+            kind,
+            dumps(content),
+            text,
+            time.monotonic() - begun,
+        )
         return json.loads(text)  # what a replay would give, byte for byte
 
     def summary(self) -> dict[str, Any]:

@@ -77,9 +77,12 @@ def stored_response(row: Any) -> Response:
 
 
 def price_of(lm: LM, prompt: int, completion: int, ceiling: float | None) -> float:
-    """US dollars for so many tokens, 0 where the price is unknown. ceiling: on dollars. Raises SpecError if there is one then."""
+    """US dollars for so many tokens, 0 where the price is unknown. ceiling: on dollars. Raises SpecError if there is
+    one then."""
     price = lm.price(prompt, completion)
     if price is None and ceiling is not None:
-        raise SpecError(f"budget.usd cannot be kept: the price of {lm.identity} is not known",
-                        hint="Add price: {input: ..., output: ...} (dollars per million tokens) under lm.")  # fmt: skip
+        raise SpecError(
+            f"budget.usd cannot be kept: the price of {lm.identity} is not known",
+            hint="Add price: {input: ..., output: ...} (dollars per million tokens) under lm.",
+        )
     return price or 0.0

@@ -1,5 +1,5 @@
-"""What all language models behind HTTP have in common: which servers are on this machine, what a status means, which secrets
-an error text must not show, and which models are of the reasoning kind.
+"""What all language models behind HTTP have in common: which servers are on this machine, what a status means, which
+secrets an error text must not show, and which models are of the reasoning kind.
 """
 
 from __future__ import annotations
@@ -15,9 +15,13 @@ from urllib.parse import quote, urlsplit
 from workbench.failures import FailureKind
 
 _KINDS = {
-    401: FailureKind.AUTH, 402: FailureKind.AUTH, 403: FailureKind.AUTH, 408: FailureKind.TIMEOUT,
-    413: FailureKind.TOO_LONG, 429: FailureKind.RATE_LIMIT,
-}  # fmt: skip
+    401: FailureKind.AUTH,
+    402: FailureKind.AUTH,
+    403: FailureKind.AUTH,
+    408: FailureKind.TIMEOUT,
+    413: FailureKind.TOO_LONG,
+    429: FailureKind.RATE_LIMIT,
+}
 
 # o1, o3, gpt-5, gpt-5.1-mini ... but not gpt-5-chat, which is an ordinary model.
 _REASONING = re.compile(r"(?:o[1-9](?:-.+)?|gpt-5(?:\.\d+)*(?!-chat)(?:-.+)?)$", re.IGNORECASE)
@@ -54,7 +58,8 @@ def is_reasoning(model: str) -> bool:
 
 
 def redacted(text: str, key_variable: str | None = None, headers: Mapping[str, Any] | None = None) -> str:
-    """A text without the keys and headers that could have been sent, in every form in which a server could echo them."""
+    """A text without the keys and headers that could have been sent, in every form in which a server could echo
+    them."""
     secrets = [value for name, value in os.environ.items() if name.endswith(_SECRET) or name == key_variable]
     forms: set[str] = set()
     for secret in (*secrets, *map(str, (headers or {}).values())):
@@ -67,7 +72,8 @@ def redacted(text: str, key_variable: str | None = None, headers: Mapping[str, A
 
 
 def own_price(price: Any) -> tuple[float, float] | None:
-    """US dollars per token in and out, of the settings' dollars per million tokens; None where the settings have none."""
+    """US dollars per token in and out, of the settings' dollars per million tokens; None where the settings have
+    none."""
     if price is None:
         return None
     values = price if isinstance(price, Mapping) else vars(price)

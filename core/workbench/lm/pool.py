@@ -57,8 +57,8 @@ def split_model(model: str) -> tuple[str, str]:
 
 
 def lm_prefixes() -> list[str]:
-    """The prefixes of providers that people write; not that of who serves all the others, nor those that an optimizer sets
-    while it trains."""
+    """The prefixes of providers that people write; not that of who serves all the others, nor those that an optimizer
+    sets while it trains."""
     return [name for name in plugins().names("lms") if name not in ("*", "policy")]
 
 

@@ -107,12 +107,12 @@ class LM(Protocol):
 
     identity: what the answer depends on besides the request: model, address, revision. No secrets: it is stored.
     concurrency: how many requests may be in flight at first; the ledger lowers it on 429.
-    An LM may also have `ready()`: it raises LMError where nothing could be sent from here, for want of a key. It is asked
-    before a run pays for anything, and before each call, which then does not count.
-    An LM may also have `assumed_free`, True where its price is 0 for no better reason than that its server is on this machine:
-    where there is a ceiling in dollars, the user is told that it does not hold such calls.
-    An LM that remembers its answers may also have `recall(request, response)`: it is told of those that came from the
-    journal, so that a resumed run goes on as the first one did.
+    An LM may also have `ready()`: it raises LMError where nothing could be sent from here, for want of a key. It is
+    asked before a run pays for anything, and before each call, which then does not count. An LM may also have
+    `assumed_free`, True where its price is 0 for no better reason than that its server is on this machine: where there
+    is a ceiling in dollars, the user is told that it does not hold such calls. An LM that remembers its answers may
+    also have `recall(request, response)`: it is told of those that came from the journal, so that a resumed run goes on
+    as the first one did.
     """
 
     identity: str
@@ -145,7 +145,8 @@ class HasWeights(Protocol):
 class CanEmbed(Protocol):
     """An LM that can also turn texts into vectors.
 
-    embed: one vector a text, all of one length, and the number of tokens that were read. Raises LMError as `complete` does.
+    embed: one vector a text, all of one length, and the number of tokens that were read. Raises LMError as `complete`
+    does.
     """
 
     async def embed(self, texts: Sequence[str]) -> tuple[Sequence[Sequence[float]], int]: ...
@@ -154,8 +155,11 @@ class CanEmbed(Protocol):
 def check_extra(extra: Mapping[str, Any], model: str) -> None:
     """Refuse, among a provider's settings, those that every request brings along. Raises SpecError."""
     if refused := {"temperature", "max_tokens", "max_completion_tokens"} & extra.keys():
-        raise SpecError(f"'{min(refused)}' cannot be set for {model}", path=("extra",),
-                        hint="Write temperature and max_tokens under lm, not under extra.")  # fmt: skip
+        raise SpecError(
+            f"'{min(refused)}' cannot be set for {model}",
+            path=("extra",),
+            hint="Write temperature and max_tokens under lm, not under extra.",
+        )
 
 
 def own_seed(body: dict[str, Any], request: Request) -> None:
@@ -176,5 +180,7 @@ def estimate_tokens(messages: tuple[Message, ...]) -> int:
 def check_embeds(lm: LM, name: str) -> None:
     """Raises SpecError for a language model that cannot embed texts."""
     if not isinstance(lm, CanEmbed):
-        raise SpecError(f"{name} cannot embed texts", hint="Name a model behind openai/, local/, ollama/, "
-                        "hosted_vllm/, hf: or litellm/ as embedder.")  # fmt: skip
+        raise SpecError(
+            f"{name} cannot embed texts",
+            hint="Name a model behind openai/, local/, ollama/, hosted_vllm/, hf: or litellm/ as embedder.",
+        )

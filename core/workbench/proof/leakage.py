@@ -33,7 +33,11 @@ class Leak:
         return self.split != "train"
 
     def __str__(self) -> str:
-        rows = f"{self.rows} rows of {self.split}, e.g. {self.example}" if self.rows > 1 else f"the {self.split} row {self.example}"  # fmt: skip
+        rows = (
+            f"{self.rows} rows of {self.split}, e.g. {self.example}"
+            if self.rows > 1
+            else f"the {self.split} row {self.example}"
+        )
         if self.breaks_proof:
             return f"{self.address} of the winner repeats {rows}: its score on them is not fair, and no gain is shown"
         return f"{self.address} of the winner copies text of {rows}: it may have memorised it"

@@ -78,19 +78,41 @@ class Report:
         gain = {"diff": 0.0, "ci95": [0.0, 0.0], "p": 1.0, "shown": False}
         if proof is not None:
             gain = {
-                "diff": proof.diff, "ci95": list(proof.ci95), "p": proof.p, "shown": self.gain_shown, "test": proof.test,
-                "n": proof.n, "rows": proof.n_rows, "excluded": proof.n_excluded, "one_sided": proof.n_one_sided,
-                "alpha": proof.alpha, "smallest_gain": proof.smallest_gain,
-            }  # fmt: skip
+                "diff": proof.diff,
+                "ci95": list(proof.ci95),
+                "p": proof.p,
+                "shown": self.gain_shown,
+                "test": proof.test,
+                "n": proof.n,
+                "rows": proof.n_rows,
+                "excluded": proof.n_excluded,
+                "one_sided": proof.n_one_sided,
+                "alpha": proof.alpha,
+                "smallest_gain": proof.smallest_gain,
+            }
         saving = None if self.saving is None else {**asdict(self.saving), "shown": self.saving_shown}
         return {
-            "run": self.run, "status": self.status, "baseline": self.baseline, "best": self.best, "gain": gain,
-            "spent": self.spent, "budget": self.budget, "workflow": self.workflow, "database": self.database,
-            "candidates": self.candidates, "failures": self.failures, "pareto": self.pareto,
-            "changes": [[a, b, c] for a, b, c in self.changes], "warnings": self.warnings, "error": self.error,
-            "sandbox": self.sandbox, "untried": self.untried, "looks": self.looks, "saving": saving,
+            "run": self.run,
+            "status": self.status,
+            "baseline": self.baseline,
+            "best": self.best,
+            "gain": gain,
+            "spent": self.spent,
+            "budget": self.budget,
+            "workflow": self.workflow,
+            "database": self.database,
+            "candidates": self.candidates,
+            "failures": self.failures,
+            "pareto": self.pareto,
+            "changes": [[a, b, c] for a, b, c in self.changes],
+            "warnings": self.warnings,
+            "error": self.error,
+            "sandbox": self.sandbox,
+            "untried": self.untried,
+            "looks": self.looks,
+            "saving": saving,
             "unproved": self.unproved,
-        }  # fmt: skip
+        }
 
     def headline(self) -> list[str]:
         """The result in a few lines; also the comment on top of the written workflow."""
@@ -121,9 +143,11 @@ class Report:
     def _saving_verdict(self, saving: Saving) -> str:
         shown = "is shown" if self.saving_shown else "is not shown"
         share = saving.diff / saving.baseline_mean if saving.baseline_mean else 0.0
-        return (f"It was picked for its cost: the saving {shown}, {saving.objective} {saving.baseline_mean:.4g} -> "
-                f"{saving.winner_mean:.4g} a row ({share:+.0%}, [{saving.ci95[0]:+.4g}, {saving.ci95[1]:+.4g}], "
-                f"p = {saving.p:.2g}).")  # fmt: skip
+        return (
+            f"It was picked for its cost: the saving {shown}, {saving.objective} {saving.baseline_mean:.4g} -> "
+            f"{saving.winner_mean:.4g} a row ({share:+.0%}, [{saving.ci95[0]:+.4g}, {saving.ci95[1]:+.4g}], "
+            f"p = {saving.p:.2g})."
+        )
 
     def lines(self) -> list[str]:
         """The whole report as plain text."""
@@ -159,8 +183,10 @@ class Report:
             return [f"Result: {self.workflow}{unproved}{details}"]
         lines = [f"Result: {self.workflow}, which keeps the baseline{details}"]
         if self.unproved:
-            lines.append(f"The best candidate, unproved: {self.unproved}. To take it: workbench resume {self.run} "
-                         f"--keep-unproved --db {self.database}")  # fmt: skip
+            lines.append(
+                f"The best candidate, unproved: {self.unproved}. To take it: workbench resume {self.run} "
+                f"--keep-unproved --db {self.database}"
+            )
         return lines
 
     def _score_table(self) -> list[str]:
@@ -168,9 +194,13 @@ class Report:
         for name, side in (("baseline", self.baseline), ("winner", self.best)):
             test, cost = side["test"], side["cost"]
             rows.append(
-                (name, _number(side["val"]), f"{_number(test['score'])} (n={test['n']})",
-                 *(_number(cost.get(k), "{:.4g}") for k in ("tokens", "usd", "latency", "calls")))
-            )  # fmt: skip
+                (
+                    name,
+                    _number(side["val"]),
+                    f"{_number(test['score'])} (n={test['n']})",
+                    *(_number(cost.get(k), "{:.4g}") for k in ("tokens", "usd", "latency", "calls")),
+                )
+            )
         widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
         lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
         lines[0] += "   (costs per example)"
@@ -245,22 +275,39 @@ def build_report(
         if r["failed"]
     ]
     if lost := [b.unreadable_calls for _, b in pairs if b.unreadable_calls]:
-        warnings.append(f"in {len(lost)} of the {len(pairs)} test rows the winner's model seemed to call a tool in a form that "
-                        f"could not be read ({sum(lost)} times): it was told the right form, but its scores may be too low")  # fmt: skip
+        warnings.append(
+            f"in {len(lost)} of the {len(pairs)} test rows the winner's model seemed to call a tool in a form that "
+            f"could not be read ({sum(lost)} times): it was told the right form, but its scores may be too low"
+        )
     failures = dict(Counter(b.failure for _, b in pairs if b.failure))
     objectives = list(task.spec.objectives)
     front = pareto_set(list(evaluations.values()), objectives) if len(objectives) > 1 else []
     return Report(
-        run=run, status=status, winner=winner, changes=_changes(task.workflow, winner),
-        baseline=_side(evaluations.get(task.workflow.hash), [a for a, _ in pairs], task.workflow, proof and proof.baseline_mean),
+        run=run,
+        status=status,
+        winner=winner,
+        changes=_changes(task.workflow, winner),
+        baseline=_side(
+            evaluations.get(task.workflow.hash), [a for a, _ in pairs], task.workflow, proof and proof.baseline_mean
+        ),
         best=_side(evaluations.get(winner.hash), [b for _, b in pairs], winner, proof and proof.winner_mean),
-        proof=proof, spent=ledger.summary(), budget=task.spec.budget.model_dump(exclude_none=True), database=database,
-        candidates=candidates, failures=failures,
+        proof=proof,
+        spent=ledger.summary(),
+        budget=task.spec.budget.model_dump(exclude_none=True),
+        database=database,
+        candidates=candidates,
+        failures=failures,
         pareto=[{"workflow": e.workflow.hash, **{o: e.objectives[o] for o in objectives}} for e in front],
-        warnings=warnings, error=error, test_rows=len(pairs), sandbox=_sandbox(ledger),
+        warnings=warnings,
+        error=error,
+        test_rows=len(pairs),
+        sandbox=_sandbox(ledger),
         untried=_untried(roles, status) if status in ("finished", "budget") and candidates < 2 else None,
-        looks=looks, leaks=leaks, saving=saving, sealed_rows=len(task.dataset.test),
-    )  # fmt: skip
+        looks=looks,
+        leaks=leaks,
+        saving=saving,
+        sealed_rows=len(task.dataset.test),
+    )
 
 
 def sealed_row_keys(task: Task, rows: Sequence[Example]) -> list[str]:
@@ -301,11 +348,15 @@ def _changes(before: Workflow, after: Workflow) -> list[tuple[str, Any, Any]]:
 def _asked(ledger: Ledger) -> list[Any]:
     """The calls of each role but the task, and how many of them got no answer: no row of data tells of these."""
     ledger.store.flush()
-    return list(ledger.store.rows(
-        "select role, count(*) as n, sum(response is null) as failed, group_concat(distinct case when response is null "
-        "then outcome end) as kinds, max(message) as message from calls where run_id = ? and kind = 'lm' "
-        "and role != 'task' group by role", ledger.run_id,
-    ))  # fmt: skip
+    return list(
+        ledger.store.rows(
+            "select role, count(*) as n, sum(response is null) as failed, group_concat(distinct case when response "
+            "is null "
+            "then outcome end) as kinds, max(message) as message from calls where run_id = ? and kind = 'lm' "
+            "and role != 'task' group by role",
+            ledger.run_id,
+        )
+    )
 
 
 def _untried(roles: Sequence[Any], status: str) -> str:
@@ -314,8 +365,10 @@ def _untried(roles: Sequence[Any], status: str) -> str:
     if asked is not None and asked["failed"] < asked["n"] and status == "budget":
         return "the budget ended before there was a candidate (workbench estimate)"
     if asked is None:
-        return ("either the optimizers find nothing here that they can change, or the budget is too small "
-                "(workbench estimate)")  # fmt: skip
+        return (
+            "either the optimizers find nothing here that they can change, or the budget is too small "
+            "(workbench estimate)"
+        )
     if asked["failed"] == asked["n"]:
         return f"the proposer gave no answer: all {asked['n']} of its calls failed ({asked['kinds']})"
     failed = f", and {asked['failed']} more calls failed ({asked['kinds']})" if asked["failed"] else ""

@@ -1,4 +1,5 @@
-"""Repeated tests on the same sealed rows: of many tests one shows a gain by chance, so each of them needs a smaller p."""
+"""Repeated tests on the same sealed rows: of many tests one shows a gain by chance, so each of them needs a smaller
+p."""
 
 from __future__ import annotations
 
@@ -38,18 +39,24 @@ def earlier_tests(
     rows = sorted(set(rows))
     own = _same_test(store, run_id, candidate, rows)
     found = store.rows(
-        "select t.id, r.run from sealed_tests t join runs r on r.id = t.run_id join sealed_test_rows s on s.test_id = t.id "
+        "select t.id, r.run from sealed_tests t join runs r on r.id = t.run_id join sealed_test_rows s on s.test_id "
+        "= t.id "
         "where s.row in (select value from json_each(?)) and t.candidate != ? and (? is null or t.id < ?) "
         "group by t.id having count(*) > ? order by t.id",
-        json.dumps(rows), baseline, own, own, OVERLAP * len(rows),
-    )  # fmt: skip
+        json.dumps(rows),
+        baseline,
+        own,
+        own,
+        OVERLAP * len(rows),
+    )
     old = store.rows(
         "select distinct r.id, r.run, e.candidate from runs r join evaluations e on e.run_id = r.id "
         "where e.split = 'test' and e.n > 0 and json_extract(r.options, '$.test') = ? and r.id != ? "
         "and e.candidate != (select hash from candidates where run_id = r.id order by seq limit 1) "
         "and not exists (select 1 from sealed_tests t where t.run_id = r.id) order by r.id",
-        test_hash, run_id,
-    )  # fmt: skip
+        test_hash,
+        run_id,
+    )
     return [row["run"] for row in old] + [row["run"] for row in found]
 
 
@@ -58,8 +65,11 @@ def _same_test(store: Store, run_id: int, candidate: str, rows: Sequence[str]) -
     row = store.row(
         "select t.id from sealed_tests t where t.run_id = ? and t.candidate = ? and t.n = ? and not exists "
         "(select 1 from sealed_test_rows s where s.test_id = t.id and s.row not in (select value from json_each(?)))",
-        run_id, candidate, len(rows), json.dumps(list(rows)),
-    )  # fmt: skip
+        run_id,
+        candidate,
+        len(rows),
+        json.dumps(list(rows)),
+    )
     return row["id"] if row else None
 
 
@@ -73,5 +83,8 @@ def looks_warning(looks: Sequence[str]) -> str:
     names = list(dict.fromkeys(looks))
     runs = ", ".join(names[-5:]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     times = "once" if len(looks) == 1 else f"{len(looks)} times"
-    return (f"these sealed rows were tested {times} before (run {runs}): the more tests, the likelier is a gain by chance, so "
-            f"p must be below {level_after(looks):.2g} for this one")  # fmt: skip
+    return (
+        f"these sealed rows were tested {times} before (run {runs}): the more tests, the likelier is a gain by "
+        "chance, so "
+        f"p must be below {level_after(looks):.2g} for this one"
+    )

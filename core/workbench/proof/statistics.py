@@ -82,11 +82,23 @@ def paired_proof(
     differences, n = found.differences, len(found.differences)
     wins, losses = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
     return Proof(
-        n=n, n_rows=len(answered), n_excluded=len(rows) - len(answered), baseline_mean=found.means[0],
-        winner_mean=found.means[1], diff=found.diff, ci95=interval_, p=found.p, test=found.test, wins=wins,
-        losses=losses, ties=n - wins - losses, shown=shown, n_one_sided=one_sided, alpha=alpha,
+        n=n,
+        n_rows=len(answered),
+        n_excluded=len(rows) - len(answered),
+        baseline_mean=found.means[0],
+        winner_mean=found.means[1],
+        diff=found.diff,
+        ci95=interval_,
+        p=found.p,
+        test=found.test,
+        wins=wins,
+        losses=losses,
+        ties=n - wins - losses,
+        shown=shown,
+        n_one_sided=one_sided,
+        alpha=alpha,
         smallest_gain=_smallest_gain(differences, found.test == MCNEMAR, alpha),
-    )  # fmt: skip
+    )
 
 
 def _completed(
@@ -191,8 +203,8 @@ def mean_p(values: Sequence[float], least: float) -> float:
     possible, get random weights that are uniform on the simplex; p is the probability that the weighted sum is at most
     0. A rank test has no level for a mean: many small gains and a few total losses make a small p at a mean of 0. This
     one allows for losses that were not seen. It is exact for values that are `least` or one other number; that it
-    keeps its level for all others is a conjecture which no simulation has broken, ours in contrib/bench/promises/proof.py
-    among them.
+    keeps its level for all others is a conjecture which no simulation has broken, ours in
+    contrib/bench/promises/proof.py among them.
 
     The weights being exponentials E over their sum, p = P(sum of E * x <= 0), which is computed by integrating the
     sum's Laplace transform along a line through its saddle point: tails are as exact as the middle.
@@ -271,8 +283,8 @@ def _smallest_gain(differences: Sequence[float], binary: bool, alpha: float) -> 
 
 
 def smallest_binary_gain(n: int, share: float, alpha: float = 0.05) -> float | None:
-    """The gain that McNemar's test of n pairs shows with 80% power where `share` of the pairs differ (more, where the gain
-    itself is larger); None where there is none."""
+    """The gain that McNemar's test of n pairs shows with 80% power where `share` of the pairs differ (more, where the
+    gain itself is larger); None where there is none."""
     import numpy as np
     from scipy.stats import binom
 
@@ -316,9 +328,13 @@ class Saving:
 
 
 def paired_saving(
-    objective: str, baseline: Sequence[float], winner: Sequence[float], *,
-    clusters: Sequence[Hashable] | None = None, alpha: float = 0.05,
-) -> Saving:  # fmt: skip
+    objective: str,
+    baseline: Sequence[float],
+    winner: Sequence[float],
+    *,
+    clusters: Sequence[Hashable] | None = None,
+    alpha: float = 0.05,
+) -> Saving:
     """Compare paired costs: one a row and side, none below 0. clusters, alpha: as of `paired_proof`."""
     scale = max([*baseline, *winner], default=0.0)
     if scale <= 0:
@@ -330,9 +346,15 @@ def paired_saving(
     low, high = mean_interval(saved, -1.0, 1.0)
     means = [float(scale * math.fsum(side) / len(units)) for side in zip(*units, strict=True)]
     return Saving(
-        objective, len(units), means[1], means[0], means[0] - means[1], (-scale * high, -scale * low), p,
+        objective,
+        len(units),
+        means[1],
+        means[0],
+        means[0] - means[1],
+        (-scale * high, -scale * low),
+        p,
         math.fsum(saved) > 0 and p < alpha and low > 0,
-    )  # fmt: skip
+    )
 
 
 def interval(scores: Sequence[float]) -> tuple[float, float]:
@@ -362,8 +384,10 @@ def describe(proof: Proof) -> str:
     if not proof.wins and not proof.losses:
         return f"The gain is not shown: baseline and winner scored the same on each of {rows}."
     if proof.diff > 0 and proof.p < proof.alpha and proof.n_one_sided:
-        return (f"The gain is not shown: {numbers}, on {rows}; but {proof.n_one_sided} of those left out were answered by "
-                "one side alone, and with the worst taken for the other it is not shown.")  # fmt: skip
+        return (
+            f"The gain is not shown: {numbers}, on {rows}; but {proof.n_one_sided} of those left out were answered by "
+            "one side alone, and with the worst taken for the other it is not shown."
+        )
     power = f"this test would have found a gain of about {proof.smallest_gain or 0:.2g} in 4 of 5 cases"
     if proof.smallest_gain is None:
         power = "a test of this size cannot show a gain; use more test rows"

@@ -16,8 +16,8 @@ from workbench.workflow import all_nodes, calls_of
 def estimate(task: Task, optimizers: Sequence[tuple[str, Optimizer]] = ()) -> dict[str, Any]:
     """Worst-case calls, tokens per example as far as they can be guessed, and the smallest gain that can be shown.
 
-    optimizers: with their names, as `run.prepare` gives them. `most_calls` is of the whole run, None where one of them does
-    not say what it takes, or the metric asks a model: how often, it does not say."""
+    optimizers: with their names, as `run.prepare` gives them. `most_calls` is of the whole run, None where one of them
+    does not say what it takes, or the metric asks a model: how often, it does not say."""
     data, budget = task.dataset, task.spec.budget
     calls = calls_of(task.workflow)
     baseline, proof = calls * len(data.val), 2 * calls * len(data.test)
@@ -56,15 +56,20 @@ def estimate(task: Task, optimizers: Sequence[tuple[str, Optimizer]] = ()) -> di
     lines.append(f"With {len(data.test)} test rows, {can_show}")
     lines += [line for node in all_nodes(task.workflow) for line in node.advice()]
     return {
-        "calls_per_example": calls, "baseline_calls": baseline, "proof_calls": proof, "input_tokens": tokens,
-        "optimizer_calls": [{"optimizer": name, "calls": most} for name, most in search], "most_calls": total,
-        "smallest_gain": smallest, "lines": lines,
-    }  # fmt: skip
+        "calls_per_example": calls,
+        "baseline_calls": baseline,
+        "proof_calls": proof,
+        "input_tokens": tokens,
+        "optimizer_calls": [{"optimizer": name, "calls": most} for name, most in search],
+        "most_calls": total,
+        "smallest_gain": smallest,
+        "lines": lines,
+    }
 
 
 def too_small(task: Task) -> list[str]:
-    """A warning where the budget does not pay for the baseline and the whole sealed test, at worst; a judge is taken to ask once
-    for a row."""
+    """A warning where the budget does not pay for the baseline and the whole sealed test, at worst; a judge is taken to
+    ask once for a row."""
     calls = calls_of(task.workflow) + bool(getattr(task.metric, "needs_lm", False))
     needed = calls * (len(task.dataset.val) + 2 * len(task.dataset.test))
     most = task.spec.budget.calls
@@ -76,8 +81,8 @@ def too_small(task: Task) -> list[str]:
 
 
 def detectable_gain(n: int, discordant: float = 0.3) -> float | None:
-    """The gain in a 0/1 score that the exact paired test at 5% shows with 80% power where 30% of the rows change, or more
-    where the gain itself is larger; None where so few rows can show none."""
+    """The gain in a 0/1 score that the exact paired test at 5% shows with 80% power where 30% of the rows change, or
+    more where the gain itself is larger; None where so few rows can show none."""
     gain = smallest_binary_gain(n, discordant)
     return None if gain is None else round(gain, 4)
 

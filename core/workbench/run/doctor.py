@@ -39,8 +39,12 @@ def checks() -> list[Check]:
 def _sqlite() -> Check:
     version = sqlite3.sqlite_version
     if sqlite3.sqlite_version_info < (3, 51, 3):
-        return Check("sqlite", "warn", f"{version}; before 3.51.3 two processes that write and checkpoint at the same "
-                     "moment can, rarely, corrupt a WAL file. Let one run at a time use a database.")  # fmt: skip
+        return Check(
+            "sqlite",
+            "warn",
+            f"{version}; before 3.51.3 two processes that write and checkpoint at the same "
+            "moment can, rarely, corrupt a WAL file. Let one run at a time use a database.",
+        )
     return Check("sqlite", "ok", version)
 
 

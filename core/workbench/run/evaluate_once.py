@@ -20,8 +20,14 @@ from workbench.study import Evaluation, Evaluator, Result, unanswered
 from workbench.task import Example, Task
 
 
-def run_single(path: Path, inputs: dict[str, str] | None, index: int | None, sets: Sequence[tuple[str, Any]],
-               database: str, consent: Consent | None = None) -> dict[str, Any]:  # fmt: skip
+def run_single(
+    path: Path,
+    inputs: dict[str, str] | None,
+    index: int | None,
+    sets: Sequence[tuple[str, Any]],
+    database: str,
+    consent: Consent | None = None,
+) -> dict[str, Any]:
     """Run a workflow on given inputs, or on a row of val; that row, the prediction, failure and spans. consent: asks a
     person about a tool call that the policy wants to be asked about."""
     _, _, task, _ = prepare(path, sets)
@@ -41,9 +47,12 @@ def run_single(path: Path, inputs: dict[str, str] | None, index: int | None, set
     async def job(evaluator: Evaluator) -> dict[str, Any]:
         outcome = await evaluator.program(task.workflow).run(example)
         return {
-            "row": dict(example.fields), "prediction": dict(outcome.prediction), "failure": outcome.failure,
-            "message": outcome.message, "spans": [span.as_dict() for span in outcome.trace.spans],
-        }  # fmt: skip
+            "row": dict(example.fields),
+            "prediction": dict(outcome.prediction),
+            "failure": outcome.failure,
+            "message": outcome.message,
+            "spans": [span.as_dict() for span in outcome.trace.spans],
+        }
 
     return with_evaluator(task, database, "run", job, consent)
 
@@ -81,9 +90,15 @@ def evaluate_file(path: Path, split: str, sets: Sequence[tuple[str, Any]], datab
             record_test(ledger.store, ledger.run_id, task.workflow.hash, sealed_row_keys(task, rows))
         objectives = evaluation.objectives
         return {
-            "run": run["run"], "split": split, "score": evaluation.score, "ci95": list(interval(evaluation.scores)), "n": len(rows),
-            "failures": evaluation.failures, "warnings": evaluator.faults.lines(), "cost": {k: v for k, v in objectives.items() if k != "score"},
-        }  # fmt: skip
+            "run": run["run"],
+            "split": split,
+            "score": evaluation.score,
+            "ci95": list(interval(evaluation.scores)),
+            "n": len(rows),
+            "failures": evaluation.failures,
+            "warnings": evaluator.faults.lines(),
+            "cost": {k: v for k, v in objectives.items() if k != "score"},
+        }
 
     return with_evaluator(
         task,
@@ -112,10 +127,17 @@ def with_evaluator(
         store = Store(database)
         try:
             cursor = store.execute(
-                "insert into runs (run, name, status, started, spec, options, data_hash, seed) values (?, ?, ?, ?, ?, ?, ?, ?)",
-                secrets.token_hex(4), task.spec.name, kind, now(), task.source.text, dumps(options or {"sets": []}),
-                task.data_hash, task.spec.seed,
-            )  # fmt: skip
+                "insert into runs (run, name, status, started, spec, options, data_hash, seed) values (?, ?, ?, ?, "
+                "?, ?, ?, ?)",
+                secrets.token_hex(4),
+                task.spec.name,
+                kind,
+                now(),
+                task.source.text,
+                dumps(options or {"sets": []}),
+                task.data_hash,
+                task.spec.seed,
+            )
             assert cursor.lastrowid is not None
             ledger = Ledger(store, cursor.lastrowid, task.spec.budget)
             runtime = Runtime(ledger, task.spec.lm, task.spec.roles, policy=task.spec.policy, consent=consent)

@@ -61,16 +61,17 @@ def candidate_workflow(store: Store, run_id: int, hash_: str | None) -> Workflow
 
 
 def worst_rows(store: Store, row: Any, report: dict[str, Any] | None) -> list[dict[str, Any]]:
-    """The test rows on which the winner of a run scores below 1, worst first. inputs: what they say, where the data are still
-    those of the run."""
+    """The test rows on which the winner of a run scores below 1, worst first. inputs: what they say, where the data are
+    still those of the run."""
     if report is None:
         return []
     found = store.rows(
         "select r.example, r.score, r.failure, r.feedback, r.prediction from results r "
         "join evaluations e on e.id = r.evaluation_id where e.run_id = ? and e.candidate = ? and e.split = 'test' "
         "and (r.score is null or r.score < 1) order by r.score, r.position",
-        row["id"], report["best"]["workflow"],
-    )  # fmt: skip
+        row["id"],
+        report["best"]["workflow"],
+    )
     inputs = _test_inputs(row)
     return [{**dict(r), "inputs": inputs.get(r["example"])} for r in found]
 
@@ -96,8 +97,15 @@ def call_texts(store: Store, run_id: int, n: int) -> list[dict[str, Any]]:
                 text = store.row("select text from texts where hash = ?", content["text"])
                 message["content"] = text["text"] if text else "(missing)"
         answer = json.loads(row["response"])["text"] if row["response"] else row["message"]
-        found.append({"key": row["key"], "role": row["role"], "outcome": row["outcome"],
-                      "messages": request["messages"], "answer": answer})  # fmt: skip
+        found.append(
+            {
+                "key": row["key"],
+                "role": row["role"],
+                "outcome": row["outcome"],
+                "messages": request["messages"],
+                "answer": answer,
+            }
+        )
     return found
 
 

@@ -1,4 +1,5 @@
-"""What would stop a run here although its file is valid: a key, a price, a package, a sandbox. No model is called to know."""
+"""What would stop a run here although its file is valid: a key, a price, a package, a sandbox. No model is called to
+know."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ from workbench.workflow import Workflow, all_nodes, task_lm
 
 
 def lms_of(task: Task) -> Iterator[LMSpec]:
-    """The language models that a run may ask: those of the nodes, also as `search:` may change them, and of the roles that the
-    file names."""
+    """The language models that a run may ask: those of the nodes, also as `search:` may change them, and of the roles
+    that the file names."""
     yield from _lms_in(task, task.workflow)
     for _, workflow in variants(task.spec.search, task.workflow):
         yield from _lms_in(task, workflow)
@@ -35,8 +36,8 @@ def _lms_in(task: Task, workflow: Workflow) -> Iterator[LMSpec]:
 
 
 def check_choices(task: Task) -> None:
-    """Refuse under `search:` what is refused under the nodes: models that no provider serves, roles that the file lacks, and
-    labels that are read."""
+    """Refuse under `search:` what is refused under the nodes: models that no provider serves, roles that the file
+    lacks, and labels that are read."""
 
     def check(address: str, workflow: Workflow) -> None:
         where = ("search", address)
@@ -58,8 +59,11 @@ def check_optimizers(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) ->
     def check(index: int, name: str, optimizer: Optimizer) -> None:
         lacking = [optimizer.lacking(workflow) for workflow in workflows]
         if all(lacking):
-            raise task.source.error(("optimize", index, name), f"`{name}` finds nothing here that it could change: the workflow "
-                                    f"lacks {lacking[0]}", f"Add one to nodes, or take `{name}` out.")  # fmt: skip
+            raise task.source.error(
+                ("optimize", index, name),
+                f"`{name}` finds nothing here that it could change: the workflow lacks {lacking[0]}",
+                f"Add one to nodes, or take `{name}` out.",
+            )
 
     all_of(partial(check, index, *named) for index, named in enumerate(optimizers))
 
@@ -75,10 +79,13 @@ def _not_counted(task: Task, lms: Iterable[LMSpec]) -> Iterator[str]:
         return
     for spec in lms:
         if _assumed_free(spec):
-            yield (f"the ceiling of ${task.spec.budget.usd:g} does not hold the calls of {spec.model}: its server is on this "
-                   "machine, so they count as free. If it passes them on to a service that bills them, write "
-                   "price: {input: ..., output: ...} (dollars per million tokens) beside its name; "
-                   "price: {input: 0, output: 0} if they are free.")  # fmt: skip
+            yield (
+                f"the ceiling of ${task.spec.budget.usd:g} does not hold the calls of {spec.model}: its server is on "
+                "this "
+                "machine, so they count as free. If it passes them on to a service that bills them, write "
+                "price: {input: ..., output: ...} (dollars per million tokens) beside its name; "
+                "price: {input: 0, output: 0} if they are free."
+            )
 
 
 def _assumed_free(spec: LMSpec) -> bool:
@@ -94,9 +101,12 @@ def _elsewhere(task: Task, lms: Iterable[LMSpec]) -> Iterator[str]:
     own = task.spec.lm
     for spec in lms:
         if own.api_base and spec.model_fields_set == {"model"} and _prefix(spec) == _prefix(own):
-            yield (f"{spec.model} stands by its name alone, so it is not asked at {own.api_base}, the api_base of lm, but where "
-                   f"{_prefix(spec)}/... is asked by default. If lm's server serves it, write "
-                   f"{{model: {spec.model}, api_base: {own.api_base}}}.")  # fmt: skip
+            yield (
+                f"{spec.model} stands by its name alone, so it is not asked at {own.api_base}, the api_base of lm, "
+                "but where "
+                f"{_prefix(spec)}/... is asked by default. If lm's server serves it, write "
+                f"{{model: {spec.model}, api_base: {own.api_base}}}."
+            )
 
 
 def _prefix(spec: LMSpec) -> str:
@@ -121,7 +131,8 @@ def wrong_in_file(found: Iterable[WorkbenchError]) -> list[SpecError]:
 
 
 async def not_ready(task: Task, studies: Sequence[tuple[Study, Optimizer]]) -> list[WorkbenchError]:
-    """What each optimizer lacks; the mistakes in its settings at their place in the file. studies: in the file's order."""
+    """What each optimizer lacks; the mistakes in its settings at their place in the file. studies: in the file's
+    order."""
     found: list[WorkbenchError] = []
     for index, (study, optimizer) in enumerate(studies):
         try:

@@ -44,8 +44,8 @@ class RunInfo:
 
 @dataclass
 class Options:
-    """What the command line adds to the file. Stored with the run, beside what environment and config add, so that a resumed
-    run has the same."""
+    """What the command line adds to the file. Stored with the run, beside what environment and config add, so that a
+    resumed run has the same."""
 
     sets: list[tuple[str, Any]] = field(default_factory=list)
     out: str | None = None
@@ -68,9 +68,18 @@ class Options:
 class Session:
     """The course of one run. It is the same course however often it is resumed: only the journal fills."""
 
-    def __init__(self, store: Store, run_id: int, run: str, task: Task, optimizers: list[tuple[str, Optimizer]],
-                 options: Options, listener: Listener | None, earlier_seconds: float = 0.0,
-                 pool: LMPool | None = None):  # fmt: skip
+    def __init__(
+        self,
+        store: Store,
+        run_id: int,
+        run: str,
+        task: Task,
+        optimizers: list[tuple[str, Optimizer]],
+        options: Options,
+        listener: Listener | None,
+        earlier_seconds: float = 0.0,
+        pool: LMPool | None = None,
+    ):
         self.store, self.run_id, self.run, self.task = store, run_id, run, task
         self.optimizers, self.options = optimizers, options
         self.listener = listener or (lambda kind, data: None)
@@ -78,8 +87,12 @@ class Session:
         self.ledger = Ledger(store, run_id, task.spec.budget, self._on_call, earlier_seconds)
         self.runtime = Runtime(self.ledger, task.spec.lm, task.spec.roles, pool or LMPool(), task.spec.policy)
         self.evaluator = Evaluator(self.runtime, task.metric, task.spec.concurrency, source=task.source)
-        self.progress = Progress(self._on_candidate, self._on_evaluation, on_note=self._on_note,
-                                 on_rows=TrainRows(store, run_id, task.dataset.train).record)  # fmt: skip
+        self.progress = Progress(
+            self._on_candidate,
+            self._on_evaluation,
+            on_note=self._on_note,
+            on_rows=TrainRows(store, run_id, task.dataset.train).record,
+        )
         self._candidates: set[str] = set()
         self._watched = bool(plugins().manager.hook.call_settled.get_hookimpls())
         self._saved_seconds = 0.0
@@ -87,8 +100,12 @@ class Session:
     async def go(self) -> Report:
         """Run to the end, whatever end: the report says which. Errors of the tool itself are raised after saving."""
         with RunLock(self.store, self.run):
-            self.store.execute("update runs set status = 'running', pid = ?, host = ? where id = ?",
-                               os.getpid(), os.uname().nodename, self.run_id)  # fmt: skip
+            self.store.execute(
+                "update runs set status = 'running', pid = ?, host = ? where id = ?",
+                os.getpid(),
+                os.uname().nodename,
+                self.run_id,
+            )
             self._tell("run_started", run=self.info, warnings=[*self.task.dataset.warnings, *too_small(self.task)])
             course = asyncio.current_task()
             assert course is not None
@@ -154,8 +171,8 @@ class Session:
         return "finished", None
 
     def _check_answered(self, baseline: Evaluation) -> None:
-        """Raises LMError where no row of the baseline was answered: a mistyped model or a server that is down, not a weak one. The
-        failures are forgotten, so that a resumed run asks again: the model may be there then."""
+        """Raises LMError where no row of the baseline was answered: a mistyped model or a server that is down, not a
+        weak one. The failures are forgotten, so that a resumed run asks again: the model may be there then."""
         if (error := unanswered(baseline)) is not None:
             self.ledger.bill.forget_unanswered()
             self.store.execute("delete from evaluations where run_id = ? and split = 'val'", self.run_id)
@@ -277,9 +294,15 @@ class Session:
         patch = workflow.patch
         self.store.write(
             "insert or ignore into candidates values (?, ?, ?, ?, ?, ?, ?, ?)",
-            self.run_id, workflow.hash, len(self._candidates), workflow.parent, optimizer, patch.note if patch else "",
-            dumps(patch.as_dict()) if patch else None, dumps(workflow.tree),
-        )  # fmt: skip
+            self.run_id,
+            workflow.hash,
+            len(self._candidates),
+            workflow.parent,
+            optimizer,
+            patch.note if patch else "",
+            dumps(patch.as_dict()) if patch else None,
+            dumps(workflow.tree),
+        )
         self._tell("candidate_proposed", candidate=workflow)
 
     def _on_note(self, optimizer: str, message: str, figures: Mapping[str, Any]) -> None:
@@ -303,17 +326,31 @@ class Session:
         if exists is not None:
             self.store.execute("delete from evaluations where id = ?", exists["id"])
         write = self.store.write
-        write("insert into evaluations (run_id, candidate, split, replica, n, score, failed, complete, objectives) "
-              "values (?, ?, ?, ?, ?, ?, ?, ?, ?)", *key, len(evaluation.results), evaluation.score,
-              sum(evaluation.failures.values()), int(evaluation.complete), dumps(evaluation.objectives))  # fmt: skip
+        write(
+            "insert into evaluations (run_id, candidate, split, replica, n, score, failed, complete, objectives) "
+            "values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            *key,
+            len(evaluation.results),
+            evaluation.score,
+            sum(evaluation.failures.values()),
+            int(evaluation.complete),
+            dumps(evaluation.objectives),
+        )
         done = None
         for position, r in enumerate(evaluation.results):
             done = write(
                 "insert into results values ((select id from evaluations where run_id = ? and candidate = ? and "
                 "split = ? and replica = ?), ?, ?, ?, ?, ?, ?, ?, ?)",
-                *key, position, r.example.id, r.score, r.failure, r.message, r.feedback, dumps(dict(r.prediction)),
+                *key,
+                position,
+                r.example.id,
+                r.score,
+                r.failure,
+                r.message,
+                r.feedback,
+                dumps(dict(r.prediction)),
                 dumps([s.as_dict() for s in r.trace.spans]) if r.trace else None,
-            )  # fmt: skip
+            )
         if done is not None:
             await done
 
@@ -322,24 +359,45 @@ class Session:
             self._saved_seconds = self.ledger.seconds
             self.store.write("update runs set seconds = ? where id = ?", self.ledger.seconds, self.run_id)
 
-    def _report(self, status: str, winner: Workflow | None = None,
-                pairs: list[tuple[Result, Result]] | None = None, error: str | None = None) -> Report:  # fmt: skip
+    def _report(
+        self,
+        status: str,
+        winner: Workflow | None = None,
+        pairs: list[tuple[Result, Result]] | None = None,
+        error: str | None = None,
+    ) -> Report:
         best = self.progress.best
         winner = winner or (best.workflow if best is not None else self.task.workflow)
         warnings = [*self.task.dataset.warnings, *self._not_reached(), *self.evaluator.faults.lines()]
         return build_report(
-            run=self.run, status=status, task=self.task, winner=winner, evaluations=self.progress.complete,
-            pairs=pairs, ledger=self.ledger, database=str(self.store.path), candidates=len(self._candidates),
-            warnings=warnings, error=error,
-        )  # fmt: skip
+            run=self.run,
+            status=status,
+            task=self.task,
+            winner=winner,
+            evaluations=self.progress.complete,
+            pairs=pairs,
+            ledger=self.ledger,
+            database=str(self.store.path),
+            candidates=len(self._candidates),
+            warnings=warnings,
+            error=error,
+        )
 
     def _not_reached(self) -> list[str]:
-        """Candidates of earlier processes that this one has not come to: the replay was stopped, or it took another way."""
+        """Candidates of earlier processes that this one has not come to: the replay was stopped, or it took another
+        way."""
         self.store.flush()
         row = self.store.row("select count(*) from candidates where run_id = ?", self.run_id)
         left = (row[0] if row else 0) - len(self._candidates)
-        return [f"{left} candidates that were made before are not in this report, since this time the run did not come to "
-                f"them (workbench show {self.run} lists them)"] if left > 0 else []  # fmt: skip
+        return (
+            [
+                f"{left} candidates that were made before are not in this report, since this time the run did not "
+                "come to "
+                f"them (workbench show {self.run} lists them)"
+            ]
+            if left > 0
+            else []
+        )
 
     def _finish(self, report: Report) -> None:
         """Write the result files and the report. A file is made whole under another name first, then renamed.
@@ -353,8 +411,14 @@ class Session:
             if changed and not taken and not report.loss_shown:
                 report.unproved = self._write(report, report.winner, self.options.unproved_path)
             report.workflow = self._write(report, report.kept, self.options.path)
-        self.store.write("update runs set status = ?, finished = ?, report = ?, seconds = ? where id = ?",
-                         report.status, now(), dumps({**report.as_dict(), "lines": report.lines()}), self.ledger.seconds, self.run_id)  # fmt: skip
+        self.store.write(
+            "update runs set status = ?, finished = ?, report = ?, seconds = ? where id = ?",
+            report.status,
+            now(),
+            dumps({**report.as_dict(), "lines": report.lines()}),
+            self.ledger.seconds,
+            self.run_id,
+        )
         self._tell("run_finished", report=report)
         self.store.flush()
 
@@ -368,11 +432,17 @@ class Session:
         try:
             write_workflow(self.task, workflow, out, head)
         except OSError as error:
-            report.warnings.append(f"{out} cannot be written ({error}); once there is a place for it: workbench export "
-                                   f"{self.run} --db {self.store.path} --out FILE")  # fmt: skip
+            report.warnings.append(
+                f"{out} cannot be written ({error}); once there is a place for it: workbench export "
+                f"{self.run} --db {self.store.path} --out FILE"
+            )
             return None
-        self.store.write("insert into artifacts (run_id, name, path, sha256) values (?, 'workflow', ?, ?)",
-                         self.run_id, str(out.resolve()), workflow.hash)  # fmt: skip
+        self.store.write(
+            "insert into artifacts (run_id, name, path, sha256) values (?, 'workflow', ?, ?)",
+            self.run_id,
+            str(out.resolve()),
+            workflow.hash,
+        )
         return str(out)
 
     def _catch_signals(self, course: asyncio.Task[Any]) -> None:

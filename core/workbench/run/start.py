@@ -1,4 +1,5 @@
-"""Starting and resuming a run of `workbench optimize`, and reading its file. What a run does, `workbench.run.session` says."""
+"""Starting and resuming a run of `workbench optimize`, and reading its file. What a run does, `workbench.run.session`
+says."""
 
 from __future__ import annotations
 
@@ -62,11 +63,26 @@ def optimize(
         cursor = store.execute(
             "insert into runs (run, name, status, started, file, spec, options, data_hash, seed, host, pid, version) "
             "values (?, ?, 'running', ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            run, spec.name, now(), str(Path(path).resolve()), source.text,
-            dumps({**options.as_dict(), "referred": task.referred_hash, "test": task.test_hash, "sandbox": chosen(),
-                   "outside": kept_surroundings(source)}),
-            task.data_hash, spec.seed, os.uname().nodename, os.getpid(), __version__,
-        )  # fmt: skip
+            run,
+            spec.name,
+            now(),
+            str(Path(path).resolve()),
+            source.text,
+            dumps(
+                {
+                    **options.as_dict(),
+                    "referred": task.referred_hash,
+                    "test": task.test_hash,
+                    "sandbox": chosen(),
+                    "outside": kept_surroundings(source),
+                }
+            ),
+            task.data_hash,
+            spec.seed,
+            os.uname().nodename,
+            os.getpid(),
+            __version__,
+        )
         assert cursor.lastrowid is not None
         steps = list(optimizers) if optimizers is not None else named
         return run_course(Session(store, cursor.lastrowid, run, task, steps, options, listener, pool=pool).go())
@@ -109,8 +125,9 @@ def resume(
         same = not first or first["hash"] == task.workflow.hash
         same &= stored.get("referred") in (None, task.referred_hash)  # None: begun by a version that kept none
         if not same and all(address.partition(".")[0] == "budget" for address, _ in (options.sets if options else ())):
-            raise StoreError(f"a file that the workflow of run {row['run']} refers to has changed since it started; "
-                             "start a new run")  # fmt: skip
+            raise StoreError(
+                f"a file that the workflow of run {row['run']} refers to has changed since it started; start a new run"
+            )
         if options and options.sets:  # they hold for whoever goes on after a further kill
             store.execute("update runs set options = ? where id = ?", dumps({**stored, "sets": sets}), row["id"])
         steps = list(optimizers) if optimizers is not None else named

@@ -1,5 +1,5 @@
-"""Which train rows a run solved, and how often: what its optimizers, or `workbench eval --split train`, saw of them; and how
-rows are drawn by that.
+"""Which train rows a run solved, and how often: what its optimizers, or `workbench eval --split train`, saw of them;
+and how rows are drawn by that.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from workbench.task import Example
 class TrainRows:
     """Keeps the scores of train rows, each once for a candidate and a replica, so that a replay adds nothing.
 
-    An optimizer scores the rows of train a few at a time: those of one candidate and replica gather in one evaluation, whose
-    own n and score are left empty. Only score and kind of failure of a row are kept; answers are in `calls`.
+    An optimizer scores the rows of train a few at a time: those of one candidate and replica gather in one evaluation,
+    whose own n and score are left empty. Only score and kind of failure of a row are kept; answers are in `calls`.
     """
 
     def __init__(self, store: Store, run_id: int, train: Sequence[Example]):
@@ -29,13 +29,24 @@ class TrainRows:
         if not seen:
             return
         key, write = (self.run_id, evaluation.workflow.hash, evaluation.replica), self.store.write
-        write("insert or ignore into evaluations (run_id, candidate, split, replica, n, failed, complete) "
-              "values (?, ?, 'train', ?, 0, 0, 0)", *key)  # fmt: skip
+        write(
+            "insert or ignore into evaluations (run_id, candidate, split, replica, n, failed, complete) "
+            "values (?, ?, 'train', ?, 0, 0, 0)",
+            *key,
+        )
         for place, result in seen:
-            write("insert into results (evaluation_id, position, example, score, failure) values ((select id from evaluations "
-                  "where run_id = ? and candidate = ? and replica = ? and split = 'train'), ?, ?, ?, ?) on conflict do update "
-                  "set score = excluded.score, failure = excluded.failure where score is null",  # a server that is back
-                  *key, place, result.example.id, result.score, result.failure)  # fmt: skip
+            write(
+                "insert into results (evaluation_id, position, example, score, failure) values ((select id from "
+                "evaluations "
+                "where run_id = ? and candidate = ? and replica = ? and split = 'train'), ?, ?, ?, ?) on conflict do "
+                "update "
+                "set score = excluded.score, failure = excluded.failure where score is null",  # a server that is back
+                *key,
+                place,
+                result.example.id,
+                result.score,
+                result.failure,
+            )
 
 
 def train_scores(store: Store, run_id: int) -> dict[str, list[float]]:

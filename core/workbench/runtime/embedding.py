@@ -1,7 +1,7 @@
 """Vectors of texts by a language model that can embed: paid for, journalled and retried as other calls are.
 
-A request for vectors is a call like any other, whose messages are the texts and whose answer holds the vectors; so budget,
-journal and concurrency are the ledger's. Within a run each request is made once.
+A request for vectors is a call like any other, whose messages are the texts and whose answer holds the vectors; so
+budget, journal and concurrency are the ledger's. Within a run each request is made once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ Call = tuple[tuple[Message, ...], Settled]
 
 
 class Embeddings(LM):
-    """A language model that can embed as one that the ledger can call: messages are texts, the answer is their vectors."""
+    """A language model that can embed as one that the ledger can call: messages are texts, the answer is their
+    vectors."""
 
     def __init__(self, lm: LM):
         check_embeds(lm, lm.identity)
@@ -54,12 +55,12 @@ class Embedder:
         self._known: dict[tuple[str, ...], asyncio.Future[tuple[list[Vector], Call]]] = {}
 
     async def __call__(self, texts: Sequence[str]) -> tuple[list[Vector], list[Call]]:
-        """(a vector for each text, the calls for them: cached ones where somebody else sent them, at what they cost then,
-        so that who was first looks no dearer than others). Raises LMError, and BudgetSpent.
+        """(a vector for each text, the calls for them: cached ones where somebody else sent them, at what they cost
+        then, so that who was first looks no dearer than others). Raises LMError, and BudgetSpent.
 
-        A request holds BATCH of the texts in their order, and nothing else decides what it holds: which of them somebody
-        asked for before hangs on who was faster, and a resumed run would send other requests. One that somebody else has
-        sent is waited for. What failed is forgotten, and may be asked for again.
+        A request holds BATCH of the texts in their order, and nothing else decides what it holds: which of them
+        somebody asked for before hangs on who was faster, and a resumed run would send other requests. One that
+        somebody else has sent is waited for. What failed is forgotten, and may be asked for again.
         """
         found, calls = list[Vector](), list[Call]()
         for start in range(0, len(texts), BATCH):

@@ -63,14 +63,23 @@ class Program:
 
 
 class Context:
-    """What a running node may use. `node` is its path, e.g. `vote.of`. policies: of the files of workflows around it, which
-    hold besides the run's own. draws: replicas of calls by their places. A call's place is that of its node (`Program.places`),
-    and one more for each call of the task's role and of the same replica that the node made before: it does not hang on
-    who of several is faster."""
+    """What a running node may use. `node` is its path, e.g. `vote.of`. policies: of the files of workflows around it,
+    which hold besides the run's own. draws: replicas of calls by their places. A call's place is that of its node
+    (`Program.places`), and one more for each call of the task's role and of the same replica that the node made before:
+    it does not hang on who of several is faster."""
 
-    def __init__(self, program: Program, example: str, trace: Trace, node: str, replica: int = 0,
-                 policies: tuple[PolicySpec, ...] = (), draws: Sequence[int] = (), place: int = 0,
-                 order: tuple[int, ...] = ()):  # fmt: skip
+    def __init__(
+        self,
+        program: Program,
+        example: str,
+        trace: Trace,
+        node: str,
+        replica: int = 0,
+        policies: tuple[PolicySpec, ...] = (),
+        draws: Sequence[int] = (),
+        place: int = 0,
+        order: tuple[int, ...] = (),
+    ):
         self.program, self.example, self.trace, self.node, self.replica = program, example, trace, node, replica
         self.policies, self.draws, self.place, self.order = policies, draws, place, order or (place,)
         self._span: Span | None = None
@@ -90,8 +99,8 @@ class Context:
         self.span.notes.update(values)
 
     def step(self, state: str, earned: float) -> None:
-        """Say of the span's latest call that it was a step in an environment: the state that it was taken in, whose name is
-        equal where states are, and what it earned. Training gives credit by it (GiGPO)."""
+        """Say of the span's latest call that it was a step in an environment: the state that it was taken in, whose
+        name is equal where states are, and what it earned. Training gives credit by it (GiGPO)."""
         call = self.span.calls[-1]
         call.state, call.earned = state, earned
 
@@ -123,16 +132,31 @@ class Context:
         finally:
             span.seconds = time.perf_counter() - begun
 
-    async def run_child(self, node: NodeKind, name: str, inputs: Mapping[str, Any], replica: int = 0,
-                        agent: str | None = None, policy: PolicySpec | None = None) -> Mapping[str, Any]:  # fmt: skip
-        """Run a node inside this one. Different replicas draw fresh samples. agent: who of several it is. policy: one that
-        holds in it, too."""
+    async def run_child(
+        self,
+        node: NodeKind,
+        name: str,
+        inputs: Mapping[str, Any],
+        replica: int = 0,
+        agent: str | None = None,
+        policy: PolicySpec | None = None,
+    ) -> Mapping[str, Any]:
+        """Run a node inside this one. Different replicas draw fresh samples. agent: who of several it is. policy: one
+        that holds in it, too."""
         policies = self.policies if policy is None else (*self.policies, policy)
         before = self._children.get(replica, 0)
         self._children[replica] = before + 1
-        child = Context(self.program, self.example, self.trace, f"{self.node}.{name}", self.replica * 1000 + replica,
-                        policies, [draw * 1000 + replica for draw in self.draws], self.place,
-                        (*self.order, replica, before))  # fmt: skip
+        child = Context(
+            self.program,
+            self.example,
+            self.trace,
+            f"{self.node}.{name}",
+            self.replica * 1000 + replica,
+            policies,
+            [draw * 1000 + replica for draw in self.draws],
+            self.place,
+            (*self.order, replica, before),
+        )
         return await child.run_node(node, inputs, agent)
 
     async def complete(
@@ -164,11 +188,11 @@ class Context:
         return response
 
     async def samples(self, messages: Sequence[Message], count: int, **settings: Any) -> list[Response]:
-        """So many draws for one prompt, the replicas 0, 1, ..., in this order. They do not depend on each other, so all are sent
-        at once; settings are those of `complete`.
+        """So many draws for one prompt, the replicas 0, 1, ..., in this order. They do not depend on each other, so all
+        are sent at once; settings are those of `complete`.
 
-        All come to their end before an error is raised: what they have under way is paid, so it is recorded. An error that ends
-        the run goes before one of a single draw; else the first counts, whoever was faster.
+        All come to their end before an error is raised: what they have under way is paid, so it is recorded. An error
+        that ends the run goes before one of a single draw; else the first counts, whoever was faster.
         """
         draws = [self.complete(messages, replica=index, **settings) for index in range(count)]
         outcomes = await asyncio.gather(*draws, return_exceptions=True)
@@ -200,7 +224,8 @@ class Context:
     async def sandboxed(
         self, source: str, function: str, arguments: Mapping[str, Any], *, timeout: float = 5.0
     ) -> dict[str, Any]:
-        """Run code in the sandbox, once for this place in this example. The fields of `workbench.runtime.sandbox.SandboxResult`."""
+        """Run code in the sandbox, once for this place in this example. The fields of
+        `workbench.runtime.sandbox.SandboxResult`."""
 
         async def run() -> dict[str, Any]:
             sandbox = await self.program.runtime.sandbox()

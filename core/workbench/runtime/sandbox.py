@@ -65,7 +65,8 @@ def allow_without_boundary(allowed: bool = True) -> None:
 
 
 def choose(name: str | None) -> None:
-    """Take this sandbox and no other; None: the strongest. Without it, WORKBENCH_SANDBOX chooses. Raises SandboxError."""
+    """Take this sandbox and no other; None: the strongest. Without it, WORKBENCH_SANDBOX chooses. Raises
+    SandboxError."""
     global _chosen
     if name is not None:
         _known(name)
@@ -108,7 +109,8 @@ async def open_sandbox() -> Sandbox:
         return best
     raise SandboxError(
         f"code is not run here, since nothing would hold it ({'; '.join(reasons) or 'there is no sandbox plugin'})",
-        hint="Use Linux with Landlock and seccomp, or bubblewrap; or Deno (workbench sandbox install); or take the risk with "
+        hint="Use Linux with Landlock and seccomp, or bubblewrap; or Deno (workbench sandbox install); or take the "
+        "risk with "
         "--unsafe-sandbox.",
     )
 

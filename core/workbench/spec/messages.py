@@ -28,7 +28,8 @@ def spec_error(
     found: dict[Any, SpecError] = {}
     for detail in details:
         made = _complaint(source, detail, model, prefix)
-        # Of a union all members complain, each in its own way: of one place the first is enough. Several keys may be missing.
+        # Of a union all members complain, each in its own way: of one place the first is enough. Several keys may be
+        # missing.
         place = (made.line, made.column) if made.line else made.path
         found.setdefault((*place, made.message if detail["type"] == "missing" else ""), made)
     return together(found.values())

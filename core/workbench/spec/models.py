@@ -70,7 +70,8 @@ class DataSpec(Strict):
     )
     label_as_input: bool = Field(
         False,
-        description="let nodes read the field that the metric compares with, as where a text is to be edited; otherwise "
+        description="let nodes read the field that the metric compares with, as where a text is to be edited; "
+        "otherwise "
         "such a workflow is refused, for it is shown the right answers",
     )
 
@@ -95,7 +96,8 @@ class BudgetSpec(Strict):
 
 
 class DomainSpec(Strict):
-    """The values that one address may take: exactly one of float, int, choice, demos, or a node's any_of and optional."""
+    """The values that one address may take: exactly one of float, int, choice, demos, or a node's any_of and
+    optional."""
 
     float_: Annotated[
         list[float] | None, Field(alias="float", min_length=2, max_length=2, description="[least, most] of a number")
@@ -188,8 +190,10 @@ class Spec(Strict):
 
     name: str = Field("workflow", min_length=1, max_length=100, description="what runs of it are called")
     description: str = Field("", description="for readers")
-    lm: LMSpec = Field(default_factory=lambda: LMSpec.model_validate({"model": defaults.LM}),
-                       description="the language model that does the task; short: its name alone")  # fmt: skip
+    lm: LMSpec = Field(
+        default_factory=lambda: LMSpec.model_validate({"model": defaults.LM}),
+        description="the language model that does the task; short: its name alone",
+    )
     roles: dict[Literal["proposer", "judge", "teacher", "user"], LMSpec] = Field(
         default_factory=dict,
         description="other models for those who propose changes, who judge answers, whom a trained model learns from, "
@@ -197,8 +201,11 @@ class Spec(Strict):
     )
     data: DataSpec = Field(description="where the examples come from")
     metric: str | dict[str, Any] = Field(description="how an answer is scored, e.g. exact_match(label)")
-    objectives: list[Objective] = Field(default_factory=lambda: ["score"], min_length=1, description="what is to be good; "
-                                        "with several, the Pareto set is kept and shown")  # fmt: skip
+    objectives: list[Objective] = Field(
+        default_factory=lambda: ["score"],
+        min_length=1,
+        description="what is to be good; with several, the Pareto set is kept and shown",
+    )
     pick: Literal["score", "knee", "cheapest"] = Field(
         "score", description="which of the Pareto set becomes the result"
     )
@@ -206,11 +213,15 @@ class Spec(Strict):
     search: dict[str, DomainSpec] = Field(
         default_factory=dict, description="what may be changed, by address, and how far"
     )
-    optimize: list[dict[str, dict[str, Any]]] = Field(default_factory=list, description="optimizers in their order (none: bootstrap), each "
-                                                      "from the winner so far (see optimizers.md)")  # fmt: skip
+    optimize: list[dict[str, dict[str, Any]]] = Field(
+        default_factory=list,
+        description="optimizers in their order (none: bootstrap), each from the winner so far (see optimizers.md)",
+    )
     rounds: int = Field(1, ge=1, le=100, description="run the list of optimizers so many times, alternating")
-    budget: BudgetSpec = Field(default_factory=lambda: BudgetSpec.model_validate({"calls": 1000}),
-                               description="hard ceilings for the whole run")  # fmt: skip
+    budget: BudgetSpec = Field(
+        default_factory=lambda: BudgetSpec.model_validate({"calls": 1000}),
+        description="hard ceilings for the whole run",
+    )
     policy: PolicySpec = Field(default_factory=lambda: PolicySpec(), description="which tool calls are allowed")
     concurrency: int = Field(16, ge=1, le=4096, description="examples evaluated at once")
     seed: int = Field(0, description="of everything random in the run")
@@ -237,10 +248,13 @@ class Spec(Strict):
             value = [value]
         if isinstance(value, list):
             return [
-                {v: {}} if isinstance(v, str) else {k: {} if p is None else p for k, p in v.items()}
-                if isinstance(v, dict) else v
+                {v: {}}
+                if isinstance(v, str)
+                else {k: {} if p is None else p for k, p in v.items()}
+                if isinstance(v, dict)
+                else v
                 for v in value
-            ]  # fmt: skip
+            ]
         return value
 
     @field_validator("optimize")

@@ -1,7 +1,7 @@
 """Which tool calls a workflow may make: allow, deny or ask, with conditions on arguments.
 
-Source: Progent (arXiv 2504.11703): rules over tool names and arguments, enforced outside the model. The policy stands in
-the workflow file beside the budget: no patch reaches it, so it also holds while a workflow is optimized.
+Source: Progent (arXiv 2504.11703): rules over tool names and arguments, enforced outside the model. The policy stands
+in the workflow file beside the budget: no patch reaches it, so it also holds while a workflow is optimized.
 """
 
 from __future__ import annotations
@@ -54,12 +54,15 @@ class Condition(Strict):
         return (
             ("equals" not in self.model_fields_set or _equal(value, self.equals, doubtful))
             and (self.one_of is None or any(_equal(value, one, doubtful) for one in self.one_of))
-            and (self.matches is None or (doubtful and not texts)
-                 or any(re.fullmatch(self.matches, text, re.DOTALL) for text in texts))
+            and (
+                self.matches is None
+                or (doubtful and not texts)
+                or any(re.fullmatch(self.matches, text, re.DOTALL) for text in texts)
+            )
             and (self.min is None or unsure or number >= self.min)
             and (self.max is None or unsure or number <= self.max)
             and (self.max_length is None or (len(value) <= self.max_length if sized else doubtful))
-        )  # fmt: skip
+        )
 
 
 def _equal(value: Any, wanted: Any, doubtful: bool) -> bool:
@@ -97,7 +100,8 @@ class Rule(Strict):
         return "allow" if self.allow is not None else "deny" if self.deny is not None else "ask"
 
     def counts(self, tool: str, arguments: Mapping[str, Any]) -> bool:
-        """Whether the rule is about a call. One that allows must hold surely, one that denies or asks may be in doubt."""
+        """Whether the rule is about a call. One that allows must hold surely, one that denies or asks may be in
+        doubt."""
         if not fnmatchcase(tool, self.allow or self.deny or self.ask or ""):
             return False
         doubtful = self.allow is None
@@ -111,14 +115,15 @@ class Rule(Strict):
 class PolicySpec(Strict):
     """Rules in order: the first that counts decides; where none does, the default.
 
-    Actions in an environment are calls, too: of a tool with the environment's name, with the arguments `action` (its text)
-    and `verb` (its first word), e.g. {deny: sql, when: {verb: {one_of: [delete, drop, update]}}}.
+    Actions in an environment are calls, too: of a tool with the environment's name, with the arguments `action` (its
+    text) and `verb` (its first word), e.g. {deny: sql, when: {verb: {one_of: [delete, drop, update]}}}.
     """
 
     default: Verdict = Field(default="allow", description="for calls that no rule is about")
     rules: list[Rule] = Field(default_factory=list, description="rules in their order")
-    inherited: list[Inherited] = Field(default_factory=list, description="policies of files whose functions are used here: "
-                                       "written by workbench")  # fmt: skip
+    inherited: list[Inherited] = Field(
+        default_factory=list, description="policies of files whose functions are used here: written by workbench"
+    )
 
     @property
     def restricts(self) -> bool:
@@ -157,7 +162,8 @@ def refusal(tool: str, verdict: Verdict, why: str) -> str | None:
 
 
 def _arguments(arguments: Mapping[str, Any], name: str) -> list[Any]:
-    """What a name may mean, as far as it is there: an argument of that name, and inside an argument that is an object."""
+    """What a name may mean, as far as it is there: an argument of that name, and inside an argument that is an
+    object."""
     found = [arguments[name]] if name in arguments else []
     value: Any = arguments
     for part in name.split("."):

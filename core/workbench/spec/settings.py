@@ -77,15 +77,17 @@ def surroundings(value: Any) -> list[Setting]:
 
 
 def kept_surroundings(source: Source) -> list[tuple[str, Any]]:
-    """The same of a file that may have been overridden since, to be kept with a run: so another shell resumes the same run."""
+    """The same of a file that may have been overridden since, to be kept with a run: so another shell resumes the same
+    run."""
     return [(s.address, s.value) for s in surroundings(load_yaml(source.text, source.file).value)]
 
 
 def apply_overrides(
     source: Source, flags: Sequence[tuple[str, Any]], kept: Sequence[tuple[str, Any]] | None = None
 ) -> Source:
-    """The file's value with settings from outside put in; of flags for one address the last holds. kept: `kept_surroundings`
-    of the run's start, in place of config and environment as they are now. Raises SpecError for an address that leads nowhere."""
+    """The file's value with settings from outside put in; of flags for one address the last holds. kept:
+    `kept_surroundings` of the run's start, in place of config and environment as they are now. Raises SpecError for an
+    address that leads nowhere."""
     value, origins = copy.deepcopy(source.value), {}
     started = "environment or config of the run's start"
     around = surroundings(value) if kept is None else [Setting(address, given, started) for address, given in kept]
@@ -125,6 +127,7 @@ def _put(value: Any, setting: Setting) -> tuple[str | int, ...]:
 
 def _index(value: list[Any], part: str, setting: Setting) -> int:
     if not part.isdigit() or int(part) >= len(value):
-        raise SpecError(f"{setting.origin}: '{part}' is no place in a list of {len(value)}",
-                        hint="Places count from 0.")  # fmt: skip
+        raise SpecError(
+            f"{setting.origin}: '{part}' is no place in a list of {len(value)}", hint="Places count from 0."
+        )
     return int(part)

@@ -90,8 +90,9 @@ def load_yaml_file(path: str | Path) -> Source:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line, column = _place(raw.decode("utf-8-sig", "replace"), len(raw[: error.start].decode("utf-8-sig")))
-        raise SpecError("the file is not UTF-8", file=str(path), line=line, column=column,
-                        hint="Save it as UTF-8.") from None  # fmt: skip
+        raise SpecError(
+            "the file is not UTF-8", file=str(path), line=line, column=column, hint="Save it as UTF-8."
+        ) from None
     return load_yaml(text, str(path))
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 
 class Behind:
-    """Calls fsync on a file, `delay` seconds after it was written and no more often. For any thread and any event loop."""
+    """Calls fsync on a file, `delay` seconds after it was written and no more often. For any thread and any event
+    loop."""
 
     def __init__(self, path: Path, delay: float):
         self.path, self.delay = path, delay

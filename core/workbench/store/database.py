@@ -30,7 +30,8 @@ T = TypeVar("T")
 TABLES = {
     "runs": "one row for each `workbench optimize`",
     "candidates": "workflows that were proposed: tree, parent and patch",
-    "evaluations": "one row for each (candidate, split, replica) that was scored; of train without n and score, since its "
+    "evaluations": "one row for each (candidate, split, replica) that was scored; of train without n and score, "
+    "since its "
     "results gather as optimizers look at them",
     "results": "one row for each example of an evaluation: score, failure, feedback, spans",
     "calls": "every LM call and tool effect that was settled, under its content key",
@@ -141,7 +142,9 @@ class Store:
         try:
             self._insert(rows)
         except UnicodeEncodeError:  # a text of somebody else's, an error's say, with half a pair of surrogates
-            self._insert([(sql, tuple(_storable(v) if isinstance(v, str) else v for v in values)) for sql, values in rows])  # fmt: skip
+            self._insert(
+                [(sql, tuple(_storable(v) if isinstance(v, str) else v for v in values)) for sql, values in rows]
+            )
         self._behind.written()
 
     def _insert(self, rows: list[tuple[str, tuple[Any, ...]]]) -> None:
@@ -162,8 +165,10 @@ class Store:
         """Raises StoreError, once, if what was committed before did not come to the disk."""
         if (error := self._behind.error) is not None:
             self._behind.error = None
-            raise StoreError(f"cannot bring {self._behind.path} to the disk: {error}; a loss of power may now take what was "
-                             "recorded last; make room on that disk or use another, then go on with workbench resume")  # fmt: skip
+            raise StoreError(
+                f"cannot bring {self._behind.path} to the disk: {error}; a loss of power may now take what was "
+                "recorded last; make room on that disk or use another, then go on with workbench resume"
+            )
 
     def _is_patient(self, error: Exception) -> bool:
         """Whether another process is writing, and has not been for too long."""

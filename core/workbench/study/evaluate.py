@@ -165,8 +165,9 @@ class Evaluator:
             raise next((e for e in stop if not isinstance(e, BudgetSpent)), stop[0])
         return results
 
-    async def run_one(self, program: Program, example: Example, replica: int = 0, traces: bool = False,
-                      draws: Sequence[int] = ()) -> Result:  # fmt: skip
+    async def run_one(
+        self, program: Program, example: Example, replica: int = 0, traces: bool = False, draws: Sequence[int] = ()
+    ) -> Result:
         """Run and score one example. A failure of the workflow or the metric is a Result, not an exception."""
         outcome = await program.run(example, replica, draws)
         calls = outcome.trace.calls
@@ -180,8 +181,9 @@ class Evaluator:
         trace = outcome.trace if traces else None
         if outcome.failure is not None:
             score = None if FailureKind(outcome.failure).infrastructure else 0.0
-            return Result(example, score, outcome.failure, outcome.message, outcome.message, outcome.prediction,
-                          trace, **cost)  # fmt: skip
+            return Result(
+                example, score, outcome.failure, outcome.message, outcome.message, outcome.prediction, trace, **cost
+            )
         try:
             scored = await self.score(example, outcome.prediction, outcome.trace)
         except (Exception, SystemExit, asyncio.CancelledError) as error:  # a metric's bug is this example's failure
@@ -226,8 +228,8 @@ class Evaluator:
         return Spend(math.ceil(spent.calls / n), 0, math.ceil(spent.tokens / n), 0, spent.usd / n, spent.seconds / n)
 
     def complete_as(self, role: str, spent: Spend | None = None) -> Callable[..., Any]:
-        """A coroutine function (messages, *, replica=0, **settings) -> Response, paid for under a role. spent: takes what the
-        calls cost at their first payment, so that a replay counts the same."""
+        """A coroutine function (messages, *, replica=0, **settings) -> Response, paid for under a role. spent: takes
+        what the calls cost at their first payment, so that a replay counts the same."""
         spec = self.runtime.lm_spec(role)
 
         async def complete(messages: Sequence[Mapping[str, Any]], *, replica: int = 0, **settings: Any) -> Any:

@@ -38,20 +38,23 @@ class Optimizer(BaseModel):
         raise NotImplementedError
 
     async def ready(self, study: Study) -> None:
-        """Raise what would stop `optimize` from the start: a missing package, a setting that the rows do not fit, no sandbox.
+        """Raise what would stop `optimize` from the start: a missing package, a setting that the rows do not fit, no
+        sandbox.
 
-        Asked before a run pays for its first call, and by `workbench validate`; it calls no model. The path of a SpecError
-        is that within the optimizer's parameters. study.workflow is where the run begins: others may change it before.
+        Asked before a run pays for its first call, and by `workbench validate`; it calls no model. The path of a
+        SpecError is that within the optimizer's parameters. study.workflow is where the run begins: others may change
+        it before.
         """
 
     def lacking(self, workflow: Workflow) -> str | None:
-        """What this optimizer works on and the workflow has none of, e.g. "a node of the kind `astar`"; None where it finds
-        something. A file in which it is lacking, also in what `search:` may make of the workflow, is refused."""
+        """What this optimizer works on and the workflow has none of, e.g. "a node of the kind `astar`"; None where it
+        finds something. A file in which it is lacking, also in what `search:` may make of the workflow, is refused."""
         return None
 
     def most_calls(self, workflow: Workflow, train: Sequence[Example], val: Sequence[Example]) -> int | None:
-        """The most calls that `optimize` takes from this workflow on these rows where no budget ends it, its evaluations on
-        val included, retries left out; None where its settings do not say. `workbench estimate` adds it up."""
+        """The most calls that `optimize` takes from this workflow on these rows where no budget ends it, its
+        evaluations on val included, retries left out; None where its settings do not say. `workbench estimate` adds it
+        up."""
         return None
 
 
@@ -153,7 +156,8 @@ class Study:
         return self.remaining("calls") >= self.worst_calls(workflow, self.val if examples is None else examples)
 
     def worst_calls(self, workflow: Workflow, examples: Sequence[Example]) -> int:
-        """The most calls that evaluating a workflow takes, retries left out; those of the metric as they were on average."""
+        """The most calls that evaluating a workflow takes, retries left out; those of the metric as they were on
+        average."""
         return len(examples) * (self.evaluator.program(workflow).max_calls + self.evaluator.judging.calls)
 
     def remaining(self, what: str = "calls") -> float:
@@ -207,8 +211,15 @@ class Study:
         seed = self.rng.randrange(2**31)
         return Searcher(space or self.space(), self.workflow, seed=seed, **settings)
 
-    def narrowed(self, *, train: Sequence[Example] | None = None, val: Sequence[Example] | None = None,
-                 workflow: Workflow | None = None, share: float = 1.0, name: str = "") -> Study:  # fmt: skip
+    def narrowed(
+        self,
+        *,
+        train: Sequence[Example] | None = None,
+        val: Sequence[Example] | None = None,
+        workflow: Workflow | None = None,
+        share: float = 1.0,
+        name: str = "",
+    ) -> Study:
         """The same study on other rows or from another start, for an inner optimizer. Its evaluations on a part of
         val cannot win; it has a best of its own. share: of what is left of calls, tokens and usd; where it ends,
         ShareSpent is raised (see `improve`)."""

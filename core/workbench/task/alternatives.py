@@ -118,8 +118,9 @@ def check_slots(
             except (SpecError, KeyError) as error:
                 said = error.message if isinstance(error, SpecError) else f"there is no {error}"
                 hint = f"Write when: {{{one}: ...}} under {two}, so that it is searched only where they go together."
-                raise fail(("search", two), f"{one}: {picks[0]} and {two}: {picks[1]} do not go together: {said}",
-                           hint) from None  # fmt: skip
+                raise fail(
+                    ("search", two), f"{one}: {picks[0]} and {two}: {picks[1]} do not go together: {said}", hint
+                ) from None
 
 
 def _may_meet(domains: Mapping[str, DomainSpec], picks: Mapping[str, str]) -> bool:

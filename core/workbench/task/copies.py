@@ -85,8 +85,13 @@ class Copies:
     inputs are not all of them, since some only number the rows; then no copy is exact.
     """
 
-    def __init__(self, rows: Sequence[tuple[str, Example]], inputs: Sequence[str], target: str | None = None,
-                 numbered: bool = False):  # fmt: skip
+    def __init__(
+        self,
+        rows: Sequence[tuple[str, Example]],
+        inputs: Sequence[str],
+        target: str | None = None,
+        numbered: bool = False,
+    ):
         self.inputs, self.target, self.numbered = inputs, target, numbered
         self.rows = [(split, row, input_tokens(row, inputs)) for split, row in rows]
         self._same: dict[str, list[int]] = defaultdict(list)
@@ -164,8 +169,8 @@ class Repeats:
                 self._fair_with[word].append(number)
 
     def find(self, words: Sequence[str], telling: Collection[str] = ()) -> str | None:
-        """The address of the first text that repeats a row of these tokens, or None. telling: those that tell the row from
-        others of its kind; without them a template is repeated, and no row."""
+        """The address of the first text that repeats a row of these tokens, or None. telling: those that tell the row
+        from others of its kind; without them a template is repeated, and no row."""
         for address, text in self.texts.items():
             there = set(words) & self.vocabulary[address]
             if not words or len(there) < COVERED * len(set(words)):
@@ -185,7 +190,8 @@ class Repeats:
 
 
 def _stretch(words: Sequence[str], telling: set[str], text: Sequence[str]) -> set[str] | None:
-    """The tokens of a row that stand together in a text, if they are nearly all of the row and of what is telling in it."""
+    """The tokens of a row that stand together in a text, if they are nearly all of the row and of what is telling in
+    it."""
     wanted, length = set(words), 2 * len(words)
     needed, needed_telling = COVERED * len(wanted), COVERED * len(telling)
     inside: Counter[str] = Counter()

@@ -26,13 +26,15 @@ def _idle_rules(task: Task) -> Iterator[str]:
             forged = (
                 " It may be about a function that is forged later." if learnable(task.workflow, "functions") else ""
             )
-            yield (f"line {line}: the rule {{{rule.verdict}: {pattern}}} is about no tool that a node can call. "
-                   f"{suggest(pattern, tools)}{forged}")  # fmt: skip
+            yield (
+                f"line {line}: the rule {{{rule.verdict}: {pattern}}} is about no tool that a node can call. "
+                f"{suggest(pattern, tools)}{forged}"
+            )
 
 
 def _unread(task: Task) -> Iterator[str]:
-    """Fields that no later node reads, nor the metric, and that are no output of the whole. What a model writes on the way to
-    a field that is read (its reasoning) serves that field."""
+    """Fields that no later node reads, nor the metric, and that are no output of the whole. What a model writes on the
+    way to a field that is read (its reasoning) serves that field."""
     nodes, graph, trees = enabled(task.workflow), task.workflow.graph, task.workflow.nodes
     last = {field: first_sure(names[::-1], trees) for field, names in writers_of(nodes).items()}
     scored = getattr(task.metric, "field", None)
@@ -50,7 +52,8 @@ def _unread(task: Task) -> Iterator[str]:
         fields = list(dict.fromkeys(node.outputs))
         served = max((i for i, field in enumerate(fields) if read(name, field)), default=-1)
         for field in fields[served + 1 :]:
-            yield f"line {_line(task, name)}: nothing reads '{field}' of node '{name}'{_overwritten(name, last[field])}."
+            why = _overwritten(name, last[field])
+            yield f"line {_line(task, name)}: nothing reads '{field}' of node '{name}'{why}."
 
 
 def _overwritten(name: str, last: list[str]) -> str:
@@ -65,8 +68,11 @@ def _not_optional(task: Task) -> Iterator[str]:
         for field, sources in known.items():
             sure = any(not trees[s].get("optional") for s in sources) or all(field in row for row in rows)
             if sources and not sure and not trees[name].get("optional"):
-                yield (f"line {_line(task, sources[0])}: node '{sources[0]}' is optional, but '{name}' cannot run without its "
-                       f"'{field}': where it fails, the example fails. Make '{name}' optional, too, or neither.")  # fmt: skip
+                yield (
+                    f"line {_line(task, sources[0])}: node '{sources[0]}' is optional, but '{name}' cannot run "
+                    "without its "
+                    f"'{field}': where it fails, the example fails. Make '{name}' optional, too, or neither."
+                )
 
 
 def _line(task: Task, name: str) -> int:

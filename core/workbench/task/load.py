@@ -52,7 +52,8 @@ class Task:
         return target if isinstance(target, str) else None
 
     def cluster_of(self, row: Example) -> str:
-        """Rows of one cluster count once in the proof: those with the same `data: cluster`, else with the same inputs."""
+        """Rows of one cluster count once in the proof: those with the same `data: cluster`, else with the same
+        inputs."""
         field = self.spec.data.cluster
         if field is not None and field in row:
             return f"{field}: {row[field]!r}"
@@ -60,8 +61,8 @@ class Task:
 
     @property
     def referred_hash(self) -> str:
-        """Changes with what other files add to this one and the workflow's own hash does not tell: the nodes of sub-workflows,
-        policies, and the Python files that are named in it (`python:...`; not what these import)."""
+        """Changes with what other files add to this one and the workflow's own hash does not tell: the nodes of
+        sub-workflows, policies, and the Python files that are named in it (`python:...`; not what these import)."""
         inherited = [one.model_dump(mode="json") for one in self.spec.policy.inherited]
         address = getattr(self.metric, "address", None)  # written as a mapping, it has no prefix in the file
         named = [self.source.value, f"{PREFIX}{address.removeprefix(PREFIX)}" if isinstance(address, str) else None]
@@ -75,11 +76,13 @@ def load_task(spec: Spec, source: Source, base: Path) -> Task:
     _, workflow, metric, dataset = all_of(sections(spec, source, base, inherited).values())
     spec = spec.model_copy(update={"policy": with_inherited(spec.policy, inherited)})
     inputs = tuple(input_fields(workflow))
-    all_of((
-        lambda: _check_fields(workflow, dataset, inputs, source),
-        lambda: _check_metric_fields(metric, workflow, dataset, source),
-        lambda: check_label_unread(workflow, metric, spec.data, source.error),
-    ))  # fmt: skip
+    all_of(
+        (
+            lambda: _check_fields(workflow, dataset, inputs, source),
+            lambda: _check_metric_fields(metric, workflow, dataset, source),
+            lambda: check_label_unread(workflow, metric, spec.data, source.error),
+        )
+    )
     task = Task(spec, source, workflow, dataset, metric, inputs)
     needed = [*inputs, *(name for name in (task.target, spec.data.cluster) if name is not None)]
     dataset = _without_copies(_with_warnings(dataset, inputs, needed), inputs, task.target)
@@ -87,7 +90,8 @@ def load_task(spec: Spec, source: Source, base: Path) -> Task:
 
 
 def sections(spec: Spec, source: Source, base: Path, inherited: list[Inherited]) -> dict[str, Callable[[], Any]]:
-    """What makes each section that stands for itself, by its key. They raise SpecError. inherited: see `load_workflow`."""
+    """What makes each section that stands for itself, by its key. They raise SpecError. inherited: see
+    `load_workflow`."""
 
     def workflow() -> Workflow:
         made = load_workflow(spec, source, base, (), inherited)
@@ -114,8 +118,8 @@ def check_lms(spec: HasLMs, source: Source) -> None:
 
 
 def check_node_lms(workflow: Workflow, roles: Collection[str], source: Source) -> None:
-    """The same for the models that nodes name under `lm`, `value_lm` and `embedder`, those inside others too, and for the roles that
-    they ask."""
+    """The same for the models that nodes name under `lm`, `value_lm` and `embedder`, those inside others too, and for
+    the roles that they ask."""
 
     def walk(path: tuple[str, ...], node: NodeKind, top: bool) -> None:
         for key in ("lm", "value_lm", "embedder"):
@@ -123,8 +127,11 @@ def check_node_lms(workflow: Workflow, roles: Collection[str], source: Source) -
                 check_lm((*path, key) if top else path, lm_spec(value), source, embeds=key == "embedder")
         for role in node.roles:
             if role not in roles:
-                raise source.error(path, f"this node asks a model of the role `{role}`, and the file names none",
-                                   f"Write e.g. roles: {{{role}: openai/gpt-4.1}}.")  # fmt: skip
+                raise source.error(
+                    path,
+                    f"this node asks a model of the role `{role}`, and the file names none",
+                    f"Write e.g. roles: {{{role}: openai/gpt-4.1}}.",
+                )
         for child in node.children().values():
             walk(path, child, False)
 
@@ -139,8 +146,9 @@ def check_lm(path: tuple[str, ...], lm: LMSpec, source: Source, embeds: bool = F
             if embeds:
                 check_embeds(made, lm.model)
         elif "/" not in lm.model.strip("/"):
-            raise SpecError(f"no LM provider serves '{lm.model}'",
-                            hint="Write provider/model. " + suggest(lm.model, lm_prefixes()))  # fmt: skip
+            raise SpecError(
+                f"no LM provider serves '{lm.model}'", hint="Write provider/model. " + suggest(lm.model, lm_prefixes())
+            )
         else:
             _check_provider(lm.model)
     except PluginError as error:
@@ -150,8 +158,8 @@ def check_lm(path: tuple[str, ...], lm: LMSpec, source: Source, embeds: bool = F
 
 
 def _check_provider(model: str) -> None:
-    """Refuse a prefix that is nearly one of a provider, unless who serves all the others knows it. That one is asked only
-    then: it may take seconds to load. Raises SpecError."""
+    """Refuse a prefix that is nearly one of a provider, unless who serves all the others knows it. That one is asked
+    only then: it may take seconds to load. Raises SpecError."""
     import difflib
 
     prefix, mine = model.partition("/")[0], lm_prefixes()
@@ -160,8 +168,10 @@ def _check_provider(model: str) -> None:
         return
     known = getattr(plugins().get("lms", "*"), "providers", set[str])()
     if prefix not in known:
-        raise SpecError(f"there is no LM provider '{prefix}'",
-                        hint=f"Did you mean '{near[0]}/{model.partition('/')[2]}'? If not, write litellm/{model}.")  # fmt: skip
+        raise SpecError(
+            f"there is no LM provider '{prefix}'",
+            hint=f"Did you mean '{near[0]}/{model.partition('/')[2]}'? If not, write litellm/{model}.",
+        )
 
 
 def load_metric(spec: Spec, source: Source, base: Path) -> Metric:
@@ -185,8 +195,9 @@ def load_metric(spec: Spec, source: Source, base: Path) -> Metric:
         message = error.message if isinstance(error, SpecError) else str(error)
         raise source.error(("metric",), message, hint) from error
     except (TypeError, ValueError, ValidationError) as error:
-        raise source.error(("metric",), f"the metric does not take these arguments: {error}",
-                           "Write e.g. metric: exact_match(label).") from error  # fmt: skip
+        raise source.error(
+            ("metric",), f"the metric does not take these arguments: {error}", "Write e.g. metric: exact_match(label)."
+        ) from error
 
 
 def load_data(spec: Spec, source: Source, base: Path) -> Dataset:
@@ -218,13 +229,17 @@ def _read(data: DataSpec, key: str, location: str, source: Source, base: Path) -
     else:
         suffix = Path(location).suffix.lstrip(".")
         if suffix not in known:
-            raise source.error(("data", key), f"no reader for '{location}' (by its suffix '.{suffix}')",
-                               suggest(suffix, known))  # fmt: skip
+            raise source.error(
+                ("data", key), f"no reader for '{location}' (by its suffix '.{suffix}')", suggest(suffix, known)
+            )
         reader, place = plugins().get("readers", suffix), str((base / location).resolve())
         if not Path(place).is_file():
             near = [p.name for p in Path(place).parent.glob("*") if p.is_file()] if Path(place).parent.is_dir() else []
-            raise source.error(("data", key), f"there is no file {place}", suggest(Path(place).name, near)
-                               if near else "Paths are relative to the workflow file.")  # fmt: skip
+            raise source.error(
+                ("data", key),
+                f"there is no file {place}",
+                suggest(Path(place).name, near) if near else "Paths are relative to the workflow file.",
+            )
     rows = reader(place, data.options)
     if data.limit is not None:
         rows = rows[: data.limit]
@@ -252,15 +267,19 @@ def _sizes(data: DataSpec, n: int, source: Source) -> tuple[int, int, int]:
             )
         sizes = tuple(int(s) for s in shares)
     if sum(sizes) > n:
-        raise source.error(("data", "split"), f"the split wants {sum(sizes)} rows, the file has {n}",
-                           "Ask for fewer rows in train, val or test.")  # fmt: skip
+        raise source.error(
+            ("data", "split"),
+            f"the split wants {sum(sizes)} rows, the file has {n}",
+            "Ask for fewer rows in train, val or test.",
+        )
     if not sizes[1] or not sizes[2]:
         raise source.error(("data", "split"), "val and test need at least one row each")
     return sizes  # type: ignore[return-value]
 
 
 def _check_fields(workflow: Workflow, dataset: Dataset, inputs: tuple[str, ...], source: Source) -> None:
-    """Every input must be in a row of every split; rows without it fail one by one, as data, and `_with_warnings` tells."""
+    """Every input must be in a row of every split; rows without it fail one by one, as data, and `_with_warnings`
+    tells."""
     for part in (dataset.train, dataset.val, dataset.test.open()):
         if not part:
             continue
@@ -279,19 +298,23 @@ def _check_metric_fields(metric: Metric, workflow: Workflow, dataset: Dataset, s
     written = {o for node in enabled(workflow).values() for o in node.outputs}
     field_name, target = getattr(metric, "field", None), getattr(metric, "target", None)
     if isinstance(field_name, str) and written and field_name not in written:
-        raise source.error(("metric",), f"the metric reads the field '{field_name}', which no node writes",
-                           suggest(field_name, written))  # fmt: skip
+        raise source.error(
+            ("metric",),
+            f"the metric reads the field '{field_name}', which no node writes",
+            suggest(field_name, written),
+        )
     rows = dataset.val or dataset.test.open()
     if isinstance(target, str) and not any(target in row for row in rows):
-        raise source.error(("metric",), f"the metric compares with '{target}', which the data do not have",
-                           suggest(target, rows[0]))  # fmt: skip
+        raise source.error(
+            ("metric",), f"the metric compares with '{target}', which the data do not have", suggest(target, rows[0])
+        )
 
 
 def check_label_unread(
     workflow: Workflow, metric: Metric, data: DataSpec, fail: Callable[[tuple[str | int, ...], str, str], SpecError]
 ) -> None:
-    """Refuse a workflow that is shown the right answer: a node reads from the example what the metric compares with, always or
-    where an optional node before it fails. fail(path, message, hint) makes the error."""
+    """Refuse a workflow that is shown the right answer: a node reads from the example what the metric compares with,
+    always or where an optional node before it fails. fail(path, message, hint) makes the error."""
     target = getattr(metric, "target", None)
     if not isinstance(target, str) or data.label_as_input:
         return
@@ -303,10 +326,13 @@ def check_label_unread(
             if not same or any(not workflow.nodes[name].get("optional") for name in sources):
                 continue
             where = f", where {' and '.join(sources)} failed," if sources else ""
-            raise fail(("nodes", reader), f"node '{reader}' reads '{field}' from the example{where} and the metric compares with "
-                       f"'{target}': it would be shown the right answer",
-                       f"Take {field} out of its inputs. If it is meant to be read, as where a text is to be edited, write "
-                       "data: {label_as_input: true}.")  # fmt: skip
+            raise fail(
+                ("nodes", reader),
+                f"node '{reader}' reads '{field}' from the example{where} and the metric compares with "
+                f"'{target}': it would be shown the right answer",
+                f"Take {field} out of its inputs. If it is meant to be read, as where a text is to be edited, write "
+                "data: {label_as_input: true}.",
+            )
 
 
 def _with_warnings(dataset: Dataset, inputs: tuple[str, ...], needed: Sequence[str]) -> Dataset:
@@ -336,7 +362,9 @@ def _without_copies(dataset: Dataset, inputs: tuple[str, ...], target: str | Non
     near = sum(is_near for _, (_, _, is_near) in copied)
     row, (split, other, _) = copied[0]
     kind = " (" + (f"{near} of them nearly, " if near else "") + f"e.g. {row.id} of the {split} row {other.id})"
-    warning = (f"{len(copied)} of the {len(test)} test rows have the same inputs as a train or val row{kind}: they are left "
-               "out of the test")  # fmt: skip
+    warning = (
+        f"{len(copied)} of the {len(test)} test rows have the same inputs as a train or val row{kind}: they are left "
+        "out of the test"
+    )
     kept = SealedRows(row for row, copy in found if copy is None)
     return replace(dataset, test=kept, warnings=(warning, *dataset.warnings))

@@ -64,18 +64,22 @@ class MetricFaults:
         return text
 
     def check(self, rows: int) -> None:
-        """Raises SpecError where the metric failed on all of the first few rows, or on each of so many: it would on all others,
-        and they cost calls."""
+        """Raises SpecError where the metric failed on all of the first few rows, or on each of so many: it would on all
+        others, and they cost calls."""
         if not self._worked and len(self._given) >= min(MOST_FAULTS, rows) and self._raised:
             text = max(self._raised, key=lambda t: len(self._raised[t]))
-            raise SpecError(f"the metric failed on each of the first {len(self._given)} rows: {text}",
-                            path=("metric",), hint="Correct the metric, or what it reads of the rows, and start again.")  # fmt: skip
+            raise SpecError(
+                f"the metric failed on each of the first {len(self._given)} rows: {text}",
+                path=("metric",),
+                hint="Correct the metric, or what it reads of the rows, and start again.",
+            )
 
     def lines(self) -> list[str]:
         """One for each thing that it raised, the most frequent first."""
         by_count = sorted(self._raised.items(), key=lambda item: -len(item[1]))
         return [
-            f"the metric failed on {len(rows)} of the {len(self._given)} rows that it was given, e.g. {min(rows)}: {text}"
+            f"the metric failed on {len(rows)} of the {len(self._given)} rows that it was given, e.g. {min(rows)}: "
+            f"{text}"
             for text, rows in by_count[:3]
         ]
 

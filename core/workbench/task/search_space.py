@@ -100,7 +100,8 @@ class Space:
         return [here, {**here, **rich}] if rich else [here]
 
     def order(self) -> list[str]:
-        """Addresses with those first that others depend on, slots before all. Raises SpecError for a ring of conditions."""
+        """Addresses with those first that others depend on, slots before all. Raises SpecError for a ring of
+        conditions."""
         slots = [a for a, domain in self.domains.items() if domain.is_slot]
         needed = {a: [*domain.when, *holders(a, slots)] for a, domain in self.domains.items()}
         done: list[str] = []
@@ -169,8 +170,11 @@ def check_space(domains: Mapping[str, DomainSpec], workflow: Workflow, fail: Any
         for name, wanted in domain.when.items():
             if name in slots:
                 if wanted not in contents(domains[name]):
-                    raise fail(("search", address, "when", name), f"'{name}' is never '{wanted}'",
-                               suggest(str(wanted), contents(domains[name])))  # fmt: skip
+                    raise fail(
+                        ("search", address, "when", name),
+                        f"'{name}' is never '{wanted}'",
+                        suggest(str(wanted), contents(domains[name])),
+                    )
             else:
                 _check_values(domains, address, name, [wanted], workflow, fail)
         if not domain.is_slot:

@@ -2,8 +2,8 @@
 
 A reference is `FILE#nodes.NAME` (the functions of that node: the list of an `agent`, or the program of a `code` node),
 or `FILE` alone (all of them). It stands where functions stand, and is replaced by what it refers to when a file is
-loaded: so a result file is whole. The `policy:` of that file holds for them, too, by their names, and stands in the result
-file as inherited. A run whose library has changed is not resumed.
+loaded: so a result file is whole. The `policy:` of that file holds for them, too, by their names, and stands in the
+result file as inherited. A run whose library has changed is not resumed.
 """
 
 from __future__ import annotations
@@ -37,8 +37,12 @@ class Function:
 
     def as_tool(self) -> dict[str, Any]:
         """As it is written in the `functions` of an agent."""
-        tool = {"name": self.name, "description": self.description, "parameters": dict(self.parameters),
-                "source": self.source}  # fmt: skip
+        tool = {
+            "name": self.name,
+            "description": self.description,
+            "parameters": dict(self.parameters),
+            "source": self.source,
+        }
         return {**tool, "example": dict(self.example)} if self.example else tool
 
 
@@ -65,8 +69,9 @@ def _program(address: str, node: Any) -> Function:
     schema = {f.name: {} if f.type is Any else TypeAdapter(f.type).json_schema() for f in fields}
     parameters = {"type": "object", "properties": schema, "required": [f.name for f in fields]}
     example = node.config.example.model_dump() if node.config.example is not None else None
-    return Function(address, node.function, node.config.source, node.config.code, parameters, example,
-                    node.config.timeout)  # fmt: skip
+    return Function(
+        address, node.function, node.config.source, node.config.code, parameters, example, node.config.timeout
+    )
 
 
 def read_library(path: Path, loading: Sequence[Path] = ()) -> list[Function]:
@@ -93,10 +98,11 @@ def expand(raw: Any, base: Path, fail: Fail, loading: Sequence[Path], inherited:
         return raw
     lists = _function_settings(raw)
     return {
-        key: _expanded(value, base, _below(fail, key), loading, inherited) if key in lists
+        key: _expanded(value, base, _below(fail, key), loading, inherited)
+        if key in lists
         else expand(value, base, _below(fail, key), loading, inherited)
         for key, value in raw.items()
-    }  # fmt: skip
+    }
 
 
 def _below(fail: Fail, key: str | int) -> Fail:
@@ -132,13 +138,19 @@ def _referred(
     try:
         functions = read_library(base / file, loading)
     except SpecError as error:
-        raise fail((), f"'{reference}': {error.message} ({_place(error)})" if error.file else
-                   f"'{reference}': {error.message}", error.hint) from None  # fmt: skip
+        raise fail(
+            (),
+            f"'{reference}': {error.message} ({_place(error)})" if error.file else f"'{reference}': {error.message}",
+            error.hint,
+        ) from None
     places = list(dict.fromkeys(f.address for f in functions))
     chosen = [f for f in functions if not mark or f.address == address]
     if not chosen:
-        raise fail((), f"'{reference}': {f'no functions at {address}' if mark else 'this file has no functions'}",
-                   suggest(address, places) if places else hint)  # fmt: skip
+        raise fail(
+            (),
+            f"'{reference}': {f'no functions at {address}' if mark else 'this file has no functions'}",
+            suggest(address, places) if places else hint,
+        )
     if chosen[0].policy is not None:  # all of a file have the same
         inherited.append(Inherited(tools=[f.name for f in chosen], policy=chosen[0].policy))
     return [f.as_tool() for f in chosen]
@@ -151,8 +163,8 @@ def _place(error: SpecError) -> str:
 def load_workflow(
     spec: Spec, source: Source, base: Path, loading: Sequence[Path] = (), inherited: list[Inherited] | None = None
 ) -> Workflow:
-    """The workflow that the file describes. loading: the files that refer to it, for its functions. inherited: takes the
-    policies of the files that it refers to."""
+    """The workflow that the file describes. loading: the files that refer to it, for its functions. inherited: takes
+    the policies of the files that it refers to."""
     inherited = [] if inherited is None else inherited
 
     def tree(name: str, raw: Any) -> Any:

@@ -84,8 +84,8 @@ def _search_of(task: Task, workflow: Workflow) -> list[str]:
 
 
 def write_workflow(task: Task, workflow: Workflow, out: Path, header: Sequence[str] = ()) -> None:
-    """Write the file. It is made whole under another name first: no crash leaves half a file. header: lines of a comment
-    on top."""
+    """Write the file. It is made whole under another name first: no crash leaves half a file. header: lines of a
+    comment on top."""
     out = out.resolve()
     text = "".join(f"# {line}".rstrip() + "\n" for line in header)
     text += dump_yaml(workflow_tree(task, workflow, out.parent))
@@ -138,7 +138,8 @@ def _moved(location: str, base: Path, folder: Path) -> str:
 
 
 def _moved_metric(metric: Any, base: Path, folder: Path) -> Any:
-    """The metric as the other folder writes it; `{python: ADDRESS}` and `{python: {address: ADDRESS}}` become an address."""
+    """The metric as the other folder writes it; `{python: ADDRESS}` and `{python: {address: ADDRESS}}` become an
+    address."""
     if isinstance(metric, dict) and "python" in metric:
         given = metric["python"]
         address = given.get("address") if isinstance(given, dict) else given

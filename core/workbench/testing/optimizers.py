@@ -30,11 +30,18 @@ def check_optimizer(optimizer: Optimizer | type[Optimizer], **parameters: Any) -
 def optimizer_checks() -> list[Check]:
     """All checks, for `pytest.mark.parametrize`."""
     return [
-        check_is_documented, check_honours_any_budget, check_never_sees_test_rows, check_is_deterministic,
-        check_resumes_exactly, check_survives_failures, check_survives_refusals, check_leaves_its_input_unchanged,
-        check_leaves_global_random_alone, check_keeps_to_its_estimate,
+        check_is_documented,
+        check_honours_any_budget,
+        check_never_sees_test_rows,
+        check_is_deterministic,
+        check_resumes_exactly,
+        check_survives_failures,
+        check_survives_refusals,
+        check_leaves_its_input_unchanged,
+        check_leaves_global_random_alone,
+        check_keeps_to_its_estimate,
         check_is_ready_without_a_call,
-    ]  # fmt: skip
+    ]
 
 
 def _run(optimizer: Any, **settings: Any) -> SimulatedRun:
@@ -77,8 +84,8 @@ def check_honours_any_budget(optimizer: Optimizer) -> None:
 
 
 def check_never_sees_test_rows(optimizer: Optimizer) -> None:
-    """No test row is in any message to a model before the winner is chosen, in any candidate, or in anything that can be
-    reached from the study; and the seal of the test rows is not tried."""
+    """No test row is in any message to a model before the winner is chosen, in any candidate, or in anything that can
+    be reached from the study; and the seal of the test rows is not tried."""
     reached: list[str] = []
 
     class Watched(_Wrapped):
@@ -229,7 +236,8 @@ def check_keeps_to_its_estimate(optimizer: Optimizer) -> None:
     assert found, f"{_name(optimizer)} was not run"
     for taken, most in found:
         assert most is None or taken <= most, (
-            f"{_name(optimizer)} took {taken} calls, and most_calls says {most} at most: workbench estimate adds that up"
+            f"{_name(optimizer)} took {taken} calls, and most_calls says {most} at most: workbench estimate adds "
+            "that up"
         )
 
 

@@ -120,13 +120,19 @@ def write_task(folder: Path, *, budget: dict[str, Any], seed: int = 0, rows: Seq
         lines = [{"text": f"{name} row {i}: a {LABELS[i % 4]}-thing", "label": LABELS[i % 4]} for i in range(count)]
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     spec = {
-        "name": "simulated", "lm": {"model": "openai/simulated", "api_base": "http://127.0.0.1:9/v1", "attempts": 2},
-        "data": {name: f"{name}.jsonl" for name in names}, "metric": defaults.METRIC,
+        "name": "simulated",
+        "lm": {"model": "openai/simulated", "api_base": "http://127.0.0.1:9/v1", "attempts": 2},
+        "data": {name: f"{name}.jsonl" for name in names},
+        "metric": defaults.METRIC,
         "nodes": {"sort": {"predict": f"text -> label: Literal{list(LABELS)}", "instructions": "Label it."}},
-        "search": {"nodes.sort.instructions": ["Label it.", f"Label it {HELPFUL}.", "Give the label."],
-                   "nodes.sort.demos": {"demos": 8}},
-        "budget": budget, "seed": seed, "concurrency": 4,
-    }  # fmt: skip
+        "search": {
+            "nodes.sort.instructions": ["Label it.", f"Label it {HELPFUL}.", "Give the label."],
+            "nodes.sort.demos": {"demos": 8},
+        },
+        "budget": budget,
+        "seed": seed,
+        "concurrency": 4,
+    }
     path = folder / "workflow.yaml"
     path.write_text(json.dumps(spec, indent=1), encoding="utf-8")
     return path
@@ -168,9 +174,12 @@ def run_simulated(
             begun.append(lm.requests)
 
     settings: dict[str, Any] = {
-        "database": folder / "run.db", "listener": listen, "optimizers": [("checked", optimizer)],
-        "pool": SimulatedPool(lm), "options": Options(out=str(folder / "out.yaml")),
-    }  # fmt: skip
+        "database": folder / "run.db",
+        "listener": listen,
+        "optimizers": [("checked", optimizer)],
+        "pool": SimulatedPool(lm),
+        "options": Options(out=str(folder / "out.yaml")),
+    }
     report = resume("last", **settings) if again else optimize(path, **settings)
     store = Store(folder / "run.db")
     try:

@@ -81,8 +81,10 @@ def check_flow(workflow: Workflow, start: Workflow, given: Collection[str] = ())
     known = set(_misfits(start).values())
     for (writer, reader, field), types in _misfits(workflow).items():
         if types not in known:
-            raise SpecError(f"'{reader}' reads '{field}' as {types[2]}, and '{writer}' writes it as {types[1]}",
-                            path=("nodes", reader))  # fmt: skip
+            raise SpecError(
+                f"'{reader}' reads '{field}' as {types[2]}, and '{writer}' writes it as {types[1]}",
+                path=("nodes", reader),
+            )
 
 
 def _misfits(workflow: Workflow) -> dict[tuple[str, str, str], tuple[str, str, str]]:
@@ -128,8 +130,9 @@ def without(workflow: Workflow, absent: Collection[str]) -> Tree:
             patch[f"nodes.{name}"] = tree = without_inputs(workflow.nodes[name], gone)
             still = set(gone) & set(make_node(name, tree, workflow.base).inputs)
             if still:
-                raise SpecError(f"'{name}' cannot do without '{min(still)}', which {', '.join(absent)} writes",
-                                path=("nodes", name))  # fmt: skip
+                raise SpecError(
+                    f"'{name}' cannot do without '{min(still)}', which {', '.join(absent)} writes", path=("nodes", name)
+                )
     return patch
 
 
@@ -142,10 +145,13 @@ def without_inputs(tree: Any, fields: Iterable[str]) -> Any:
         return tree
     signed = {k for k in tree if k == "signature" or (k in plugins().names("node_kinds") and _is_signed(k))}
     return {
-        k: with_inputs(v, drop=drop) if k in signed and isinstance(v, str)
-        else v if k == "demos" else without_inputs(v, drop)
+        k: with_inputs(v, drop=drop)
+        if k in signed and isinstance(v, str)
+        else v
+        if k == "demos"
+        else without_inputs(v, drop)
         for k, v in tree.items()
-    }  # fmt: skip
+    }
 
 
 def _is_signed(kind: str) -> bool:

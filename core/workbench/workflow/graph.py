@@ -119,7 +119,8 @@ class Schedule:
 
         Each node starts when those before it are done. After a failure the others still finish: what they have under
         way is paid, so it is recorded, and a replay sees the same. An optional node that fails writes nothing.
-        given: the fields from outside. Raises the first NodeError in the order of the file, or else what is no NodeError.
+        given: the fields from outside. Raises the first NodeError in the order of the file, or else what is no
+        NodeError.
         """
 
         async def one(name: str) -> None:

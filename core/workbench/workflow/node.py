@@ -23,15 +23,23 @@ EXCHANGE = "_exchange"
 
 
 class NodeContext(Protocol):
-    """What a running node may use: everything with an effect goes through here, so that it is paid, journalled and traced.
+    """What a running node may use: everything with an effect goes through here, so that it is paid, journalled and
+    traced.
 
     `workbench.Context` is one. Raises of each method: see there.
     """
 
     node: str  # its path, e.g. `vote.of`
 
-    async def complete(self, messages: Sequence[Message], *, lm: LMSpec | None = None, replica: int = 0,
-                       role: str = "task", **settings: Any) -> Response:  # fmt: skip
+    async def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        lm: LMSpec | None = None,
+        replica: int = 0,
+        role: str = "task",
+        **settings: Any,
+    ) -> Response:
         """Ask the node's language model. Another replica is a fresh sample, where there is sampling."""
         ...
 
@@ -43,13 +51,21 @@ class NodeContext(Protocol):
         """Run a tool or another effect once for this place in this example; its result must be JSON."""
         ...
 
-    async def sandboxed(self, source: str, function: str, arguments: Mapping[str, Any], *,
-                        timeout: float = 5.0) -> dict[str, Any]:  # fmt: skip
+    async def sandboxed(
+        self, source: str, function: str, arguments: Mapping[str, Any], *, timeout: float = 5.0
+    ) -> dict[str, Any]:
         """Call a function of a source in the sandbox."""
         ...
 
-    async def run_child(self, node: NodeKind, name: str, inputs: Mapping[str, Any], replica: int = 0,
-                        agent: str | None = None, policy: PolicySpec | None = None) -> Mapping[str, Any]:  # fmt: skip
+    async def run_child(
+        self,
+        node: NodeKind,
+        name: str,
+        inputs: Mapping[str, Any],
+        replica: int = 0,
+        agent: str | None = None,
+        policy: PolicySpec | None = None,
+    ) -> Mapping[str, Any]:
         """Run a node inside this one."""
         ...
 
@@ -58,7 +74,8 @@ class NodeContext(Protocol):
         ...
 
     def step(self, state: str, earned: float) -> None:
-        """Say of the latest call that it was a step in an environment: the state it was taken in, and what it earned."""
+        """Say of the latest call that it was a step in an environment: the state it was taken in, and what it
+        earned."""
         ...
 
 
@@ -116,8 +133,8 @@ class NodeKind:
         return {}
 
     def referred(self) -> Any:
-        """What it has read from other workflow files and its settings do not hold, as plain JSON values; None for nothing. A
-        run in which that has changed is not resumed."""
+        """What it has read from other workflow files and its settings do not hold, as plain JSON values; None for
+        nothing. A run in which that has changed is not resumed."""
         return None
 
     def diagram(self) -> networkx.DiGraph | None:
@@ -141,8 +158,9 @@ class NodeKind:
         return None
 
     def demo(self, span: Span) -> dict[str, Any]:
-        """One of the node's `demos`, made from a run of it: the inputs and the outputs. A node that calls tools on the way adds
-        what was said in between, under the key EXCHANGE: without it the demo would teach to answer without them."""
+        """One of the node's `demos`, made from a run of it: the inputs and the outputs. A node that calls tools on the
+        way adds what was said in between, under the key EXCHANGE: without it the demo would teach to answer without
+        them."""
         return {**span.inputs, **span.outputs}
 
     async def run(self, inputs: Mapping[str, Any], ctx: NodeContext) -> Mapping[str, Any]:
@@ -151,7 +169,8 @@ class NodeKind:
 
 
 class SignatureNode(NodeKind):
-    """A node whose fields are those of its `signature`, which the subclass sets; with `lm` among its settings, maybe."""
+    """A node whose fields are those of its `signature`, which the subclass sets; with `lm` among its settings,
+    maybe."""
 
     signature: Signature
 

@@ -48,10 +48,14 @@ class Span:
         out: dict[str, Any] = {"node": self.node, "kind": self.kind, "seconds": round(self.seconds, 4)}
         out["outputs"] = dict(self.outputs)
         out["calls"] = [
-            {"role": c.role, "text": c.response.text, "finish": c.response.finish,
-             "tokens": [c.response.prompt_tokens, c.response.completion_tokens]}
+            {
+                "role": c.role,
+                "text": c.response.text,
+                "finish": c.response.finish,
+                "tokens": [c.response.prompt_tokens, c.response.completion_tokens],
+            }
             for c in self.calls
-        ]  # fmt: skip
+        ]
         for name in ("notes", "agent", "turn", "error"):
             if getattr(self, name):
                 out[name] = getattr(self, name)
@@ -60,8 +64,8 @@ class Span:
 
 @dataclass(slots=True)
 class Trace:
-    """One example through one workflow: its spans in the order of the nodes and, within a node, of replicas and of begin. So it
-    does not hang on who of several was faster, and a replay sees the same."""
+    """One example through one workflow: its spans in the order of the nodes and, within a node, of replicas and of
+    begin. So it does not hang on who of several was faster, and a replay sees the same."""
 
     example: str
     spans: list[Span] = field(default_factory=list)
@@ -80,12 +84,19 @@ class Trace:
         """The task's calls that were recorded at token level, one dict each, in order: what training learns from."""
         return [
             {
-                "agent": span.agent or span.node, "turn": span.turn or 0, "prompt_ids": c.response.prompt_ids,
-                "token_ids": c.response.token_ids, "logprobs": c.response.logprobs, "text": c.response.text,
-                "state": c.state, "earned": c.earned,
+                "agent": span.agent or span.node,
+                "turn": span.turn or 0,
+                "prompt_ids": c.response.prompt_ids,
+                "token_ids": c.response.token_ids,
+                "logprobs": c.response.logprobs,
+                "text": c.response.text,
+                "state": c.state,
+                "earned": c.earned,
             }
-            for span in self.spans for c in span.calls if c.role == "task" and c.response.token_ids is not None
-        ]  # fmt: skip
+            for span in self.spans
+            for c in span.calls
+            if c.role == "task" and c.response.token_ids is not None
+        ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,16 +71,17 @@ class Workflow:
     def hash(self) -> str:
         """Of everything but the name; of the order of nodes as far as it decides who reads what.
 
-        That order depends on what the node kinds read and write. So a node that cannot be made, for want of a plugin say, has
-        no hash: another one, of the tree alone, would make two workflows of one. Raises SpecError and PluginError.
+        That order depends on what the node kinds read and write. So a node that cannot be made, for want of a plugin
+        say, has no hash: another one, of the tree alone, would make two workflows of one. Raises SpecError and
+        PluginError.
         """
         content = {k: v for k, v in self.tree.items() if k != "name"}
         order = self._order()
         return digest([content, order] if order else content)
 
     def _order(self) -> list[list[str]]:
-        """Who writes and reads each field that several nodes write, in the order of the file, which settles who gets whose
-        value; and the order of nodes in sub-workflows, as it is."""
+        """Who writes and reads each field that several nodes write, in the order of the file, which settles who gets
+        whose value; and the order of nodes in sub-workflows, as it is."""
         trees = self.tree.get("nodes")
         if not trees:
             return []

@@ -61,7 +61,7 @@ def test_a_second_run_answers_from_the_journal(tmp_path: Path) -> None:
         ("def agent(task, inputs):\n    return open('/etc/passwd').read()\n", "code", "line 2"),
         ("def agent(task, inputs):\n    import socket\n    socket.create_connection(('127.0.0.1', 80))\n", "code", ""),
     ],
-)  # fmt: skip
+)
 def test_bad_programs_fail_their_example_and_nothing_else(source: str, kind: str, told: str, tmp_path: Path) -> None:
     outcome, script = run_node(program(source, timeout=1.0), {"question": "q"}, tmp_path, lambda r: "x")
     assert outcome.failure == kind and told in str(outcome.message)

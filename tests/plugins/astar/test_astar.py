@@ -95,8 +95,13 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-NODE = {"astar": "question -> answer", "tools": [f"python:letters.py:add_{c}" for c in "abcdef"], "samples": 6,
-        "nodes": 20, "depth": 5}  # fmt: skip
+NODE = {
+    "astar": "question -> answer",
+    "tools": [f"python:letters.py:add_{c}" for c in "abcdef"],
+    "samples": 6,
+    "nodes": 20,
+    "depth": 5,
+}
 ROW = {"question": "kind 0: begin with x"}
 
 
@@ -260,8 +265,12 @@ def test_tools_that_take_nothing_are_named_and_some_of_them_end_a_plan(folder: P
     assert outcome.prediction["answer"] == "zb" and len(outcome.prediction["plan"]) == 2, outcome.message
     assert outcome.trace.spans[0].notes["cost"] == 0.0
     plans = [{"tools": ["add_b"]}]
-    outcome, _ = run_node({**node, "imagine": False, "plans": plans}, {**ROW, "word": "z"}, folder,
-                          lambda request: "add_b" if request.replica == 4 else "add_a")  # fmt: skip
+    outcome, _ = run_node(
+        {**node, "imagine": False, "plans": plans},
+        {**ROW, "word": "z"},
+        folder,
+        lambda request: "add_b" if request.replica == 4 else "add_a",
+    )
     assert [c["tool"] for c in outcome.prediction["plan"]] == ["add_b"], "a remembered plan of one call"
 
 
@@ -330,16 +339,31 @@ def run_world(
             rows.append({"question": f"kind {i % 4}: begin with {start}", "answer": start + word})
         (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     rng = random.Random(seed)
-    sets = [[{"task": f"question: kind {k}", "tools": [f"add_{rng.choice('abcdef')}" for _ in range(3)]}
-             for k in range(4)] for _ in range(6)]  # fmt: skip
+    sets = [
+        [{"task": f"question: kind {k}", "tools": [f"add_{rng.choice('abcdef')}" for _ in range(3)]} for k in range(4)]
+        for _ in range(6)
+    ]
     file = folder / "workflow.yaml"
-    file.write_text(json.dumps({
-        "name": "plans", "lm": {"model": "openai/simulated", "api_base": "http://127.0.0.1:9/v1"}, "seed": seed,
-        "data": {s: f"{s}.jsonl" for s in ("train", "val", "test")}, "metric": "exact_match(answer)",
-        "nodes": {"n": {**NODE, "samples": 5, "nodes": 8}}, "optimize": [optimizer], "budget": {"calls": calls},
-        "search": {"nodes.n.alpha": {"float": [0.0, 1.0]}, "nodes.n.beta": {"float": [0.0, 1.0]},
-                   "nodes.n.plans": [[], *sets], "nodes.n.branching": [2, 4]},
-    }))  # fmt: skip
+    file.write_text(
+        json.dumps(
+            {
+                "name": "plans",
+                "lm": {"model": "openai/simulated", "api_base": "http://127.0.0.1:9/v1"},
+                "seed": seed,
+                "data": {s: f"{s}.jsonl" for s in ("train", "val", "test")},
+                "metric": "exact_match(answer)",
+                "nodes": {"n": {**NODE, "samples": 5, "nodes": 8}},
+                "optimize": [optimizer],
+                "budget": {"calls": calls},
+                "search": {
+                    "nodes.n.alpha": {"float": [0.0, 1.0]},
+                    "nodes.n.beta": {"float": [0.0, 1.0]},
+                    "nodes.n.plans": [[], *sets],
+                    "nodes.n.branching": [2, 4],
+                },
+            }
+        )
+    )
     asked: list[Request] = []
 
     def say(request: Request) -> str:

@@ -35,8 +35,9 @@ def test_nothing_is_better_than_the_best(name: str) -> None:
     world = WORLDS[name]
     found = [
         world.skill(request(instruction, [0] * same + [1] * (count - same)))
-        for instruction, count in itertools.product(INSTRUCTIONS, range(9)) for same in range(count + 1)
-    ]  # fmt: skip
+        for instruction, count in itertools.product(INSTRUCTIONS, range(9))
+        for same in range(count + 1)
+    ]
     assert max(found) == pytest.approx(world.best) and min(found) > 0 and max(found) <= 1
 
 
@@ -84,8 +85,21 @@ def test_several_processes_give_what_one_gives() -> None:
 
 def test_the_command_compares_with_random_and_draws(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    flags = ["--world", "retrieval", "--optimizers", "bootstrap", "--budget", "250,400", "--seeds", "2", "--json",
-             "--jobs", "1", "--plot", str(tmp_path / "plot.svg")]  # fmt: skip
+    flags = [
+        "--world",
+        "retrieval",
+        "--optimizers",
+        "bootstrap",
+        "--budget",
+        "250,400",
+        "--seeds",
+        "2",
+        "--json",
+        "--jobs",
+        "1",
+        "--plot",
+        str(tmp_path / "plot.svg"),
+    ]
     done = CliRunner().invoke(cli, ["bench", *flags])
     assert done.exit_code == 0, done.output
     first, second = [json.loads(line) for line in done.stdout.splitlines()]
@@ -107,8 +121,10 @@ def test_a_bench_that_was_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.Mo
     lines = kept.read_text().splitlines()
     kept.write_text(f"{lines[0]}\n{lines[1][:40]}")
     ran: list[Any] = []
-    monkeypatch.setattr("workbench_bench.run_world._run_job", lambda job: ran.append(job) or run_world(
-        WORLDS[job[0]], job[1], calls=job[2], seed=job[3]))  # fmt: skip
+    monkeypatch.setattr(
+        "workbench_bench.run_world._run_job",
+        lambda job: ran.append(job) or run_world(WORLDS[job[0]], job[1], calls=job[2], seed=job[3]),
+    )
     assert run_many(jobs, keep=kept) == whole and ran == jobs[1:]
     assert run_many(jobs, keep=kept) == whole and ran == jobs[1:], "and the file has both now"
 
@@ -160,17 +176,27 @@ def test_optimizers_may_have_parameters(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("flags", "message"),
-    [(["--world", "facet"], "Did you mean 'facets'?"), (["--optimizers", "optna"], "Did you mean 'optuna'?"),
-     (["--budget", "many"], "'many' is no budget"), (["--budget", "100"], "160 calls"), (["--plot", "a.xyz"], "Known: "),
-     (["--optimizers", "{optuna: {sampler: x}}"], "sampler: Input should be 'tpe'"), (["--optimizers", "{optuna: "], "--optimizers"),
-     (["--plot", "/nowhere/a.svg"], "no folder /nowhere"), (["--budget", ""], "--budget 200,400")],
-)  # fmt: skip
+    [
+        (["--world", "facet"], "Did you mean 'facets'?"),
+        (["--optimizers", "optna"], "Did you mean 'optuna'?"),
+        (["--budget", "many"], "'many' is no budget"),
+        (["--budget", "100"], "160 calls"),
+        (["--plot", "a.xyz"], "Known: "),
+        (["--optimizers", "{optuna: {sampler: x}}"], "sampler: Input should be 'tpe'"),
+        (["--optimizers", "{optuna: "], "--optimizers"),
+        (["--plot", "/nowhere/a.svg"], "no folder /nowhere"),
+        (["--budget", ""], "--budget 200,400"),
+    ],
+)
 def test_wrong_words_are_named(flags: list[str], message: str) -> None:
     import subprocess
     import sys
 
-    done = subprocess.run([sys.executable, "-c", "from workbench.cli import main; main()", "bench", *flags],
-                          capture_output=True, text=True)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", "from workbench.cli import main; main()", "bench", *flags],
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 2 and message in done.stderr
 
 
@@ -307,8 +333,21 @@ def test_a_ceiling_holds_and_costs_accuracy(tmp_path: Path) -> None:
 def test_what_measured_nothing_is_marked_in_table_json_and_plot(tmp_path: Path) -> None:
     """`grpo` finds no weights in a simulated model: the baseline's figures would pass for its own."""
     pytest.importorskip("matplotlib")
-    flags = ["bench", "--world", "null", "--optimizers", "grpo", "--budget", "200", "--seeds", "2", "--jobs", "1",
-             "--keep", str(tmp_path / "kept.jsonl")]  # fmt: skip
+    flags = [
+        "bench",
+        "--world",
+        "null",
+        "--optimizers",
+        "grpo",
+        "--budget",
+        "200",
+        "--seeds",
+        "2",
+        "--jobs",
+        "1",
+        "--keep",
+        str(tmp_path / "kept.jsonl"),
+    ]
     table = CliRunner().invoke(cli, [*flags, "--plot", str(tmp_path / "plot.svg")])
     (line,) = [line for line in table.stdout.splitlines() if line.startswith("grpo")]
     assert line.endswith("nothing was measured") and "0." not in line

@@ -24,8 +24,14 @@ def test_it_beats_random_demos_at_the_same_number_of_calls(tmp_path: Path) -> No
     for seed in range(6):
         found = []
         for name in ("random", "bootstrap"):
-            report, _ = plant(tmp_path / f"{name}{seed}", by_relevance, {name: {"trials": 500}}, calls=700, seed=seed,
-                              search={"nodes.sort.demos": {"demos": 8, "nearest": False}})  # fmt: skip
+            report, _ = plant(
+                tmp_path / f"{name}{seed}",
+                by_relevance,
+                {name: {"trials": 500}},
+                calls=700,
+                seed=seed,
+                search={"nodes.sort.demos": {"demos": 8, "nearest": False}},
+            )
             found.append(true_skill(report, by_relevance, seed))
         differences.append(found[1] - found[0])
     assert statistics.mean(differences) > 0.05 and lower_bound(differences) > 0, differences
@@ -70,8 +76,14 @@ def test_a_pass_over_train_is_made_only_where_it_is_asked_for(tmp_path: Path) ->
 
 
 def test_without_train_rows_the_workflow_stays(tmp_path: Path) -> None:
-    report, lm = plant(tmp_path, by_relevance, {"bootstrap": {}}, calls=300, rows=(1, 12, 20), data={
-        "val": "val.jsonl", "test": "test.jsonl"})  # fmt: skip
+    report, lm = plant(
+        tmp_path,
+        by_relevance,
+        {"bootstrap": {}},
+        calls=300,
+        rows=(1, 12, 20),
+        data={"val": "val.jsonl", "test": "test.jsonl"},
+    )
     assert not report.changes and lm.requests == 12 + 20
 
 

@@ -1,4 +1,5 @@
-"""The node `reflect` on planted problems: an answer is a row of o (right) and x (faults), and its true score is known."""
+"""The node `reflect` on planted problems: an answer is a row of o (right) and x (faults), and its true score is
+known."""
 
 from __future__ import annotations
 
@@ -225,7 +226,8 @@ def drawn(request: Request) -> str:
 
 
 def player(request: Request) -> str:
-    """First answers by chance; an improvement mends the place that is named, and draws the others' luck again in part."""
+    """First answers by chance; an improvement mends the place that is named, and draws the others' luck again in
+    part."""
     if "earlier_answer: " not in last(request):
         return drawn(request)
     draw = random.Random(hashlib.sha256(request.key("luck").encode()).digest())
@@ -279,9 +281,13 @@ def test_what_cannot_work_is_said_when_the_file_is_read(settings: dict[str, Any]
 
 @pytest.mark.parametrize(
     ("found", "expected"),
-    [({"score": True}, (1.0, "")), ({"score": 0.5, "feedback": "so"}, (0.5, "so")), ({"verdict": [0, "no"]}, (0.0, "no")),
-     ({"score": {"score": 1, "feedback": "fine"}}, (1.0, "fine"))],
-)  # fmt: skip
+    [
+        ({"score": True}, (1.0, "")),
+        ({"score": 0.5, "feedback": "so"}, (0.5, "so")),
+        ({"verdict": [0, "no"]}, (0.0, "no")),
+        ({"score": {"score": 1, "feedback": "fine"}}, (1.0, "fine")),
+    ],
+)
 def test_scores_are_read(found: dict[str, Any], expected: tuple[float, str]) -> None:
     assert read_score(found) == expected
 

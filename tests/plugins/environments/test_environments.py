@@ -26,16 +26,26 @@ THINGS = {"cat": ["alive", "furry"], "stone": [], "fern": ["alive"], "rug": ["fu
 SCRIPT = "create table t (a int, b text); insert into t values (1, 'x'), (2, 'y'), (3, 'y');"
 WORLDS: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
     "grid": ({}, {"map": MAP}, ["south", "south", "north", "east", "up", "west"]),
-    "web": ({}, {"pages": PAGES, "start": "home", "goal": "cart"}, ["click shop", "back", "click nowhere", "click news"]),
+    "web": (
+        {},
+        {"pages": PAGES, "start": "home", "goal": "cart"},
+        ["click shop", "back", "click nowhere", "click news"],
+    ),
     "twenty_questions": ({}, {"things": THINGS, "secret": "cat"}, ["ask alive", "ask furry", "ask what", "guess fern"]),
     "sql": (
         {},
         {"schema": SCRIPT, "gold_sql": "select count(*) from t"},
-        ["select * from t", "delete from t where a = 1", "select nonsense", "create table u (z)", "select count(*) from t"],
+        [
+            "select * from t",
+            "delete from t where a = 1",
+            "select nonsense",
+            "create table u (z)",
+            "select count(*) from t",
+        ],
     ),
     "gymnasium": ({"id": "FrozenLake-v1", "settings": {"is_slippery": True}}, {"seed": 3}, ["1", "2", "0", "up"]),
     "python:coin.py:Coin": ({}, {}, ["flip", "flip", "flip"]),
-}  # fmt: skip
+}
 
 
 @pytest.fixture
@@ -276,13 +286,23 @@ def test_a_database_is_scored_by_rows_or_by_effect_and_never_by_emptying_it(base
         ("insert into t values (RANDOM(), 'z')", "not allowed here"),
         ("select zeroblob(2000000)", "too big"),
         ("select hex(zeroblob(600000))", "too big"),
-        ("with recursive n(i) as (select 1 union all select i + 1 from n) select zeroblob(900000) from n", "more than 10000000"),
-        ("insert into t with recursive n(i) as (select 1 union all select i + 1 from n limit 20) "
-         "select 1, zeroblob(900000) from n returning b", "more than 10000000"),
-        ("insert into t with recursive n(i) as (select 1 union all select i + 1 from n) select 1, zeroblob(900000) from n", "too many"),
+        (
+            "with recursive n(i) as (select 1 union all select i + 1 from n) select zeroblob(900000) from n",
+            "more than 10000000",
+        ),
+        (
+            "insert into t with recursive n(i) as (select 1 union all select i + 1 from n limit 20) "
+            "select 1, zeroblob(900000) from n returning b",
+            "more than 10000000",
+        ),
+        (
+            "insert into t with recursive n(i) as (select 1 union all select i + 1 from n) select 1, "
+            "zeroblob(900000) from n",
+            "too many",
+        ),
         ("create temp table u as select zeroblob(900000) from t a, t b, t c, t d, t e", "full"),
     ],
-)  # fmt: skip
+)
 def test_a_statement_neither_exhausts_the_process_nor_draws(statement: str, told: str, base: Path) -> None:
     world = made("sql", base)
     world.reset({"schema": SCRIPT, "gold_sql": "select 1"})
@@ -306,7 +326,8 @@ MANY = "with recursive n(i) as (select 1 union all select i + 1 from n limit 900
         "with recursive n(i, b) as (select 1, zeroblob(900000) union select i + 1, zeroblob(900000) from n limit 900) "
         "select count(*) from n",
         MANY
-        + "insert into t select i, length(h) from (select i, hex(zeroblob(400000)) as h from n order by h, i limit 899)",
+        + "insert into t select i, length(h) from (select i, hex(zeroblob(400000)) as h from n order by h, i limit "
+        "899)",
     ],
     ids=["order by", "materialized", "union", "insert"],
 )
@@ -352,8 +373,9 @@ def test_an_observation_is_cut_and_a_large_value_is_still_compared(base: Path) -
 def test_gymnasium_is_played_again_from_its_seed(base: Path) -> None:
     pytest.importorskip("gymnasium")
     names = ["west", "south", "east", "north"]
-    positions = play("gymnasium", base, ["south", "south", "east"], actions_named=names, show="ansi",
-                     settings={"is_slippery": False})  # fmt: skip
+    positions = play(
+        "gymnasium", base, ["south", "south", "east"], actions_named=names, show="ansi", settings={"is_slippery": False}
+    )
     assert positions[0].hints == tuple(names)
     assert [p.observation.split("\n")[0] for p in positions] == ["0", "4", "8", "9"]
     assert "[S]FFF" in positions[0].observation and positions[0].snapshot is None
@@ -381,10 +403,13 @@ def test_the_clock_of_a_database_stands_still(base: Path) -> None:
     game.reset({"schema": script, "gold_sql": "select 1"})
     game.step("insert into t (a) values (2)")
     assert game.step("select at from t").observation.count("'2024-01-01 00:00:00'") == 2
-    seen = game.step("select current_date, current_time, date('now', '+1 day'), datetime(), time('NOW'), "
-                     "strftime('%Y'), unixepoch(), julianday('now')").observation  # fmt: skip
-    assert seen == repr(("2024-01-01", "00:00:00", "2024-01-02", "2024-01-01 00:00:00", "00:00:00", "2024",
-                         1704067200, 2460310.5))  # fmt: skip
+    seen = game.step(
+        "select current_date, current_time, date('now', '+1 day'), datetime(), time('NOW'), "
+        "strftime('%Y'), unixepoch(), julianday('now')"
+    ).observation
+    assert seen == repr(
+        ("2024-01-01", "00:00:00", "2024-01-02", "2024-01-01 00:00:00", "00:00:00", "2024", 1704067200, 2460310.5)
+    )
     assert game.step("select date('1999-12-31', '+1 day'), strftime('%d', 0.5)").observation == "('2000-01-01', '25')"
     assert game.step("select date('nonsense')").observation == "(None,)"
     game.close()
@@ -397,9 +422,19 @@ def test_functions_whose_work_is_a_product_of_lengths_are_bounded_and_mean_the_s
     game.step("select instr(zeroblob(400000), zeroblob(200000) || x'01')")  # 20 s by SQLite's own
     assert time.monotonic() - begun < 5
     plain = sqlite3.connect(":memory:")
-    for what in ("instr('hello', 'l')", "instr(x'0102', x'02')", "instr(12345, '3')", "instr(null, 'a')", "instr('a', '')",
-                 "replace('aXbX', 'X', 'yy')", "replace('a', '', 'b')", "replace(123, 2, 'z')", "replace(1.5, '.', ',')",
-                 "replace(null, 'a', 'b')", "'abc' like 'A%'"):  # fmt: skip
+    for what in (
+        "instr('hello', 'l')",
+        "instr(x'0102', x'02')",
+        "instr(12345, '3')",
+        "instr(null, 'a')",
+        "instr('a', '')",
+        "replace('aXbX', 'X', 'yy')",
+        "replace('a', '', 'b')",
+        "replace(123, 2, 'z')",
+        "replace(1.5, '.', ',')",
+        "replace(null, 'a', 'b')",
+        "'abc' like 'A%'",
+    ):
         assert str(plain.execute(f"select {what}").fetchone()) in game.step(f"select {what}").observation, what
     assert "error" in game.step(f"select 'a' like '{'%a' * 1000}'").observation.lower()
 

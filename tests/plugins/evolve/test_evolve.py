@@ -47,8 +47,14 @@ def test_an_island_keeps_its_fittest_and_each_once() -> None:
 def test_the_archive_keeps_the_best_of_each_kind() -> None:
     archive = Archive()
     few, many = [{"x": "1", "y": "2"}], [{"x": str(i), "y": "2"} for i in range(8)]
-    for found in (individual(0.5), individual(0.4, demos=few), individual(0.2, demos=many), individual(0.6, samples=3),
-                  individual(0.3, instructions="Other."), individual(0.45, demos=many)):  # fmt: skip
+    for found in (
+        individual(0.5),
+        individual(0.4, demos=few),
+        individual(0.2, demos=many),
+        individual(0.6, samples=3),
+        individual(0.3, instructions="Other."),
+        individual(0.45, demos=many),
+    ):
         archive.add(found)
     assert sorted(i.fitness for i in archive.cells.values()) == [0.4, 0.45, 0.5, 0.6]
     assert niche(individual(0, instructions="Plain!").workflow) == niche(BASE)
@@ -91,8 +97,9 @@ def test_claims_nothing_where_nothing_helps(world: str) -> None:
 
 def test_the_lineage_can_be_shown_and_a_candidate_checked_out(tmp_path: Path) -> None:
     search = {"nodes.sort.instructions": ["Plain.", "One.", "Two.", "Three."], "nodes.sort.demos": {"demos": 4}}
-    report, _ = plant(tmp_path, lambda r: 0.2 + 0.1 * len(r.messages), {"evolve": {"proposals": False}}, calls=400,
-                      search=search)  # fmt: skip
+    report, _ = plant(
+        tmp_path, lambda r: 0.2 + 0.1 * len(r.messages), {"evolve": {"proposals": False}}, calls=400, search=search
+    )
     shown = CliRunner().invoke(cli, ["show", "--json", "--db", str(tmp_path / "run.db")])
     assert shown.exit_code == 0, shown.output
     candidates = json.loads(shown.output)["candidates"]

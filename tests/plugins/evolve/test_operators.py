@@ -224,8 +224,13 @@ def test_the_best_migrates_though_the_turn_itself_made_no_child(
 
     monkeypatch.setattr(evolve, "operators", operators)
     settings = {"migrate": 2, "islands": 2, "explore": 0.0, "children": 24, "proposals": False}
-    plant(tmp_path, lambda r: 0.95 if "Good." in str(r.messages) else 0.05, {"evolve": settings}, calls=400,
-          search={"nodes.sort.instructions": ["Plain.", "Good."]})  # fmt: skip
+    plant(
+        tmp_path,
+        lambda r: 0.95 if "Good." in str(r.messages) else 0.05,
+        {"evolve": settings},
+        calls=400,
+        search={"nodes.sort.instructions": ["Plain.", "Good."]},
+    )
     second = parents[1::2]
     assert second[0] == "Plain." and "Good." in second[1:], "what one island found reaches the other one"
 

@@ -153,8 +153,10 @@ def test_a_merge_that_loses_what_was_learned_is_not_kept(tmp_path: Path, merge: 
 
         async def optimize(self, study: Study) -> Workflow:
             start = study.workflow
-            group = [Module(start.patched({"nodes.sort.instructions": t}), list(study.train[i::2]))
-                     for i, t in enumerate(("Right.", "Wrong."))]  # fmt: skip
+            group = [
+                Module(start.patched({"nodes.sort.instructions": t}), list(study.train[i::2]))
+                for i, t in enumerate(("Right.", "Wrong."))
+            ]
             fgo_optimizer.Proposer = lambda *a, **k: Lossy(merge)
             found.append(await Fgo(guard_rows=16)._merge(study, start, group))
             return start
@@ -178,8 +180,11 @@ def test_where_calls_are_short_the_one_that_gained_most_goes_on_and_the_loss_is_
 
         async def optimize(self, study: Study) -> Workflow:
             start = study.workflow
-            made = [(start, 0.0), (start.patched({"nodes.sort.instructions": "Right."}), 0.5),
-                    (start.patched({"nodes.sort.instructions": "Wrong."}), 0.1)]  # fmt: skip
+            made = [
+                (start, 0.0),
+                (start.patched({"nodes.sort.instructions": "Right."}), 0.5),
+                (start.patched({"nodes.sort.instructions": "Wrong."}), 0.1),
+            ]
             group = [Module(made[i][0], list(study.train[i::3]), made[i][1]) for i in order]
             assert study.remaining() < 4 * 40
             study.progress.on_note = lambda *note: told.append(note)
@@ -192,9 +197,14 @@ def test_where_calls_are_short_the_one_that_gained_most_goes_on_and_the_loss_is_
     assert [(note[2]["dropped"], note[2]["gain"]) for note in told] == [(2, 0.5)] and "too few calls" in told[0][1]
 
 
-@pytest.mark.parametrize(("calls", "said"), [
-    (150, ["2 of 4 parts are left out"]), (120, ["4 of 4 parts are left out"]), (400, []),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("calls", "said"),
+    [
+        (150, ["2 of 4 parts are left out"]),
+        (120, ["4 of 4 parts are left out"]),
+        (400, []),
+    ],
+)
 def test_parts_that_are_not_paid_for_are_told(calls: int, said: list[str], tmp_path: Path) -> None:
     """Four parts of ten rows share six tenths of what baseline and proof leave."""
     told = list[str]()
@@ -270,8 +280,13 @@ def plant_with(folder: Path, skill: Any, optimizer: Optimizer, calls: int = 600,
 
     plant(folder, skill, "random", calls=130, **spec)
     pool = PlantedLM(skill)
-    report = optimize(folder / "workflow.yaml", database=folder / "own.db", pool=pool, optimizers=[("own", optimizer)],
-                      options=Options([("budget.calls", calls)], str(folder / "o.yaml")))  # fmt: skip
+    report = optimize(
+        folder / "workflow.yaml",
+        database=folder / "own.db",
+        pool=pool,
+        optimizers=[("own", optimizer)],
+        options=Options([("budget.calls", calls)], str(folder / "o.yaml")),
+    )
     assert report.status == "finished", report.error
 
 
@@ -279,15 +294,23 @@ def test_rewrite_begins_where_train_is_larger_than_the_budget(tmp_path: Path) ->
     def skill(request: Any) -> float:
         return 0.9 if "allowed values" in str(request.messages[0]["content"]) else 0.3
 
-    report, _ = plant(tmp_path, skill, "rewrite", calls=200, rows=(300, 24, 24),
-                      roles={"proposer": "templates/instructions"})  # fmt: skip
+    report, _ = plant(
+        tmp_path, skill, "rewrite", calls=200, rows=(300, 24, 24), roles={"proposer": "templates/instructions"}
+    )
     assert report.spent["by_role"]["proposer"]["calls"] > 0
 
 
 def test_a_share_of_tokens_leaves_room_for_the_merge(tmp_path: Path) -> None:
     """No ceiling of calls: the parts may not use all tokens up, so that what they made gets its turn on val."""
-    report, _ = plant(tmp_path, lambda r: 0.3, "fgo", calls=100_000, rows=(48, 16, 16),
-                      budget={"tokens": 60_000}, roles={"proposer": "templates/instructions"})  # fmt: skip
+    report, _ = plant(
+        tmp_path,
+        lambda r: 0.3,
+        "fgo",
+        calls=100_000,
+        rows=(48, 16, 16),
+        budget={"tokens": 60_000},
+        roles={"proposer": "templates/instructions"},
+    )
     store = Store(tmp_path / "run.db")
     on_val = list(store.rows("select candidate from evaluations where split = 'val' and n > 0"))
     store.close()

@@ -19,21 +19,37 @@ from workbench.errors import SpecError
 from workbench_forge.serve import called, tool_names
 
 pytestmark = needs_kernel
-DOUBLE = {"name": "double", "description": "twice", "source": "def double(x):\n    return 2 * x",
-          "parameters": {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]},
-          "example": {"arguments": {"x": 2}, "result": 4}}  # fmt: skip
+DOUBLE = {
+    "name": "double",
+    "description": "twice",
+    "source": "def double(x):\n    return 2 * x",
+    "parameters": {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]},
+    "example": {"arguments": {"x": 2}, "result": 4},
+}
 SHOUT = {"name": "shout", "source": "def shout(text):\n    return {'said': text.upper() + '!'}"}
 PEEK = {"name": "peek", "source": "def peek():\n    return open('/etc/passwd').read()"}
-TOTAL = {"code": "numbers: list[int] -> sum: int", "source": "def total(numbers):\n    return sum(numbers)", "timeout": 2.0,
-         "example": {"arguments": {"numbers": [1, 2]}, "result": 3}}  # fmt: skip
+TOTAL = {
+    "code": "numbers: list[int] -> sum: int",
+    "source": "def total(numbers):\n    return sum(numbers)",
+    "timeout": 2.0,
+    "example": {"arguments": {"numbers": [1, 2]}, "result": 3},
+}
 
 
 def write(folder: Path, name: str, nodes: dict[str, Any]) -> Path:
     (folder / "rows.jsonl").write_text('{"question": "a", "numbers": [1], "answer": "b"}\n' * 6)
-    (folder / name).write_text(json.dumps({
-        "name": "w", "lm": {"model": "openai/none", "api_base": "http://127.0.0.1:9/v1"},
-        "data": {"file": "rows.jsonl"}, "metric": "exact_match(answer)", "nodes": nodes,
-    }, indent=1))  # fmt: skip
+    (folder / name).write_text(
+        json.dumps(
+            {
+                "name": "w",
+                "lm": {"model": "openai/none", "api_base": "http://127.0.0.1:9/v1"},
+                "data": {"file": "rows.jsonl"},
+                "metric": "exact_match(answer)",
+                "nodes": nodes,
+            },
+            indent=1,
+        )
+    )
     return folder / name
 
 
@@ -151,8 +167,10 @@ def test_the_policies_of_a_file_and_of_its_library_hold_for_what_is_served(libra
         file.write_text(json.dumps(json.loads(file.read_text()) | {"policy": {"rules": rules}}))
 
     ruled(library, {"deny": "double", "when": {"x": {"min": 100}}, "why": "small numbers only"})
-    nodes = {"solve": {"agent": "question -> answer", "functions": ["library.yaml#nodes.solve"]},
-             "other": {"agent": "question -> answer", "functions": [DOUBLE]}}  # fmt: skip
+    nodes = {
+        "solve": {"agent": "question -> answer", "functions": ["library.yaml#nodes.solve"]},
+        "other": {"agent": "question -> answer", "functions": [DOUBLE]},
+    }
     served = write(library.parent, "served.yaml", nodes)
     ruled(served, {"ask": "shout"})
 

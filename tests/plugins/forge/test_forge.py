@@ -30,9 +30,13 @@ def text_of(request: Request) -> str:
 
 
 def write(
-    folder: Path, nodes: dict[str, Any], optimizer: Any, calls: int, seed: int = 0,
+    folder: Path,
+    nodes: dict[str, Any],
+    optimizer: Any,
+    calls: int,
+    seed: int = 0,
     rows: tuple[int, int, int] = (20, 20, 30),
-) -> Path:  # fmt: skip
+) -> Path:
     """The task as a workflow file with its data: count the vowels of a word."""
     folder.mkdir(exist_ok=True)
     draw = random.Random(f"rows {seed}")
@@ -41,18 +45,32 @@ def write(
         lines = [{"text": w, "answer": sum(c in "aeiou" for c in w)} for w in words]
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     file = folder / "workflow.yaml"
-    file.write_text(json.dumps({
-        "name": "planted", "lm": {"model": "openai/planted", "api_base": "http://127.0.0.1:9/v1", "attempts": 1},
-        "data": {n: f"{n}.jsonl" for n in ("train", "val", "test")}, "metric": "numeric(answer)", "nodes": nodes,
-        "optimize": [optimizer], "budget": {"calls": calls}, "seed": seed,
-    }))  # fmt: skip
+    file.write_text(
+        json.dumps(
+            {
+                "name": "planted",
+                "lm": {"model": "openai/planted", "api_base": "http://127.0.0.1:9/v1", "attempts": 1},
+                "data": {n: f"{n}.jsonl" for n in ("train", "val", "test")},
+                "metric": "numeric(answer)",
+                "nodes": nodes,
+                "optimize": [optimizer],
+                "budget": {"calls": calls},
+                "seed": seed,
+            }
+        )
+    )
     return file
 
 
 def run(
-    folder: Path, nodes: dict[str, Any], say: Any, optimizer: Any, calls: int = 2000, seed: int = 0,
+    folder: Path,
+    nodes: dict[str, Any],
+    say: Any,
+    optimizer: Any,
+    calls: int = 2000,
+    seed: int = 0,
     rows: tuple[int, int, int] = (20, 20, 30),
-) -> tuple[Report, Script]:  # fmt: skip
+) -> tuple[Report, Script]:
     file, script = write(folder, nodes, optimizer, calls, seed, rows), Script(say)
     report = optimize(file, database=folder / "run.db", pool=script, options=Options(out=str(folder / "out.yaml")))
     assert report.status in ("finished", "budget"), report.error
@@ -146,8 +164,15 @@ AGENT = {"solve": {"agent": "text -> answer: int", "instructions": "Apply the ru
 
 
 def function(name: str, body: str, result: int) -> str:
-    return json.dumps({"action": "add", "name": name, "description": "counts", "source": f"def {name}(text):\n    {body}",
-                       "example": {"arguments": {"text": "abe"}, "result": result}})  # fmt: skip
+    return json.dumps(
+        {
+            "action": "add",
+            "name": name,
+            "description": "counts",
+            "source": f"def {name}(text):\n    {body}",
+            "example": {"arguments": {"text": "abe"}, "result": result},
+        }
+    )
 
 
 GOOD = function("vowels", "return sum(c in 'aeiou' for c in text)", 2)
@@ -179,11 +204,19 @@ def proposing(answers: list[str]) -> Any:
 
 def test_a_right_function_is_kept_and_wrong_ones_are_rolled_back(tmp_path: Path) -> None:
     answers = [
-        function("wrong", "return 99", 99), '{"action": "terminate"}',
-        GOOD, '{"action": "terminate"}',
-        json.dumps({"action": "revise", "name": "vowels", "source": "def vowels(text):\n    return 7",
-                    "example": {"arguments": {"text": "abe"}, "result": 7}}),
-    ]  # fmt: skip
+        function("wrong", "return 99", 99),
+        '{"action": "terminate"}',
+        GOOD,
+        '{"action": "terminate"}',
+        json.dumps(
+            {
+                "action": "revise",
+                "name": "vowels",
+                "source": "def vowels(text):\n    return 7",
+                "example": {"arguments": {"text": "abe"}, "result": 7},
+            }
+        ),
+    ]
     report, _ = run(tmp_path, AGENT, proposing(answers), {"forge": {"steps": 4, "actions": 2, "batch": 8}})
     functions = report.winner.get("nodes.solve.functions")
     assert [f["name"] for f in functions] == ["vowels"] and "aeiou" in functions[0]["source"]
@@ -247,8 +280,10 @@ def test_two_functions_keep_their_own_code(tmp_path: Path) -> None:
     """The original bound every name to the last function's code."""
     from tests.helpers.scripted import run_node
 
-    functions = [{"name": n, "description": "", "parameters": {}, "source": f"def {n}(text):\n    return '{n}!'"}
-                 for n in ("one", "two")]  # fmt: skip
+    functions = [
+        {"name": n, "description": "", "parameters": {}, "source": f"def {n}(text):\n    return '{n}!'"}
+        for n in ("one", "two")
+    ]
     for name in ("one", "two"):
 
         def say(request: Request, name: str = name) -> str:
@@ -316,9 +351,10 @@ def test_a_schema_is_read_from_the_annotations_where_none_is_given() -> None:
     text = json.dumps({"action": "add", "name": "f", "source": source, "example": {"arguments": {}, "result": 1}})
     parameters = read_action(text, [], 8).function["parameters"]
     assert parameters == {
-        "type": "object", "required": ["a", "b", "c", "d"],
+        "type": "object",
+        "required": ["a", "b", "c", "d"],
         "properties": {"a": {"type": "integer"}, "b": {"type": "array"}, "c": {}, "d": {"type": "boolean"}, "e": {}},
-    }  # fmt: skip
+    }
 
 
 def test_what_may_be_imported_can_be_changed_and_the_proposer_is_told(tmp_path: Path) -> None:
@@ -334,8 +370,9 @@ def test_what_may_be_imported_can_be_changed_and_the_proposer_is_told(tmp_path: 
 BOTH = {**{"sum": {"code": "text -> other: int", "source": WRONG}}, **AGENT}
 
 
-@pytest.mark.parametrize(("kind", "functions", "programs"),
-                         [("auto", True, True), ("functions", True, False), ("heuristic", False, True)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "functions", "programs"), [("auto", True, True), ("functions", True, False), ("heuristic", False, True)]
+)
 def test_kind_says_which_nodes_are_forged(kind: str, functions: bool, programs: bool, tmp_path: Path) -> None:
     asked: list[str] = []
 

@@ -75,8 +75,12 @@ def test_a_prompt_holds_no_more_than_shown(shown: int, tmp_path: Path) -> None:
     for i in range(6):
         bad = {**json.loads(function(f"bad{i}", "return 99", 99)), "description": "d" * 400}
         answers += [f"nonsense {'n' * 3000}", json.dumps(bad | {"source": bad["source"] + f"\n# {'y' * 6000}"}), END]
-    _, script = run(tmp_path, nodes, proposing(answers),
-                    {"forge": {"steps": 6, "patience": 6, "actions": 2, "batch": 8, "shown": shown}})  # fmt: skip
+    _, script = run(
+        tmp_path,
+        nodes,
+        proposing(answers),
+        {"forge": {"steps": 6, "patience": 6, "actions": 2, "batch": 8, "shown": shown}},
+    )
     asked = [r for r in script.requests if proposer_asked(r)]
     assert len(asked) == 18 and sum(len(r.messages) > 2 for r in asked) == 6
     for request in asked:
@@ -129,8 +133,8 @@ SKILL, WORSE, BETTER = 0.5, 0.2, 0.95
 
 
 def noisy(good: float) -> Any:
-    """An agent that is right by chance: less often with a bad function, more often with a good one. Of what the proposer
-    adds the share `good` is good. All follows from the request."""
+    """An agent that is right by chance: less often with a bad function, more often with a good one. Of what the
+    proposer adds the share `good` is good. All follows from the request."""
 
     def say(request: Request) -> str:
         draw = random.Random(request.key("noisy"))
@@ -188,8 +192,11 @@ class Killing(Script):
 
 def forged(folder: Path, kill_at: int | None = None, again: bool = False) -> tuple[Any, Killing]:
     script = Killing(noisy(0.5), kill_at)
-    settings: dict[str, Any] = {"database": folder / "run.db", "pool": script,
-                                "options": Options(out=str(folder / "out.yaml"))}  # fmt: skip
+    settings: dict[str, Any] = {
+        "database": folder / "run.db",
+        "pool": script,
+        "options": Options(out=str(folder / "out.yaml")),
+    }
     file = write(folder, AGENT, NOISY, 900, 1, (40, 40, 40))
     return (resume("last", **settings) if again else optimize(file, **settings)), script
 

@@ -42,7 +42,8 @@ CUT = 0.6  # seconds that a program may take
 
 @pytest.fixture
 def trap(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Hostile]]:
-    """Canaries in a file that everyone may read and in the environment, and the hostile functions that are after them."""
+    """Canaries in a file that everyone may read and in the environment, and the hostile functions that are after
+    them."""
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
         secret = Path(folder, "secret")
@@ -67,17 +68,29 @@ def rows_of(name: str, split: str) -> list[dict[str, Any]]:
 
 
 def forge(
-    folder: Path, node: dict[str, Any], splits: dict[str, list[dict[str, Any]]], say: Callable[[Request], str],
-    parameters: dict[str, Any], metric: str = "exact_match(answer)",
-) -> tuple[Report, Script]:  # fmt: skip
+    folder: Path,
+    node: dict[str, Any],
+    splits: dict[str, list[dict[str, Any]]],
+    say: Callable[[Request], str],
+    parameters: dict[str, Any],
+    metric: str = "exact_match(answer)",
+) -> tuple[Report, Script]:
     for name, rows in splits.items():
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
     file = folder / "workflow.yaml"
-    file.write_text(json.dumps({
-        "name": "forged", "lm": {"model": "openai/none", "api_base": "http://127.0.0.1:9/v1", "attempts": 1},
-        "data": {n: f"{n}.jsonl" for n in splits}, "metric": metric, "nodes": {"solve": node},
-        "optimize": [{"forge": parameters}], "budget": {"calls": 5000},
-    }))  # fmt: skip
+    file.write_text(
+        json.dumps(
+            {
+                "name": "forged",
+                "lm": {"model": "openai/none", "api_base": "http://127.0.0.1:9/v1", "attempts": 1},
+                "data": {n: f"{n}.jsonl" for n in splits},
+                "metric": metric,
+                "nodes": {"solve": node},
+                "optimize": [{"forge": parameters}],
+                "budget": {"calls": 5000},
+            }
+        )
+    )
     script = Script(say)
     report = optimize(file, database=folder / "run.db", pool=script, options=Options(out=str(folder / "out.yaml")))
     assert report.status == "finished", report.error
@@ -94,9 +107,16 @@ def outcomes(folder: Path) -> dict[str, set[str]]:
 
 
 def check_programs(
-    folder: Path, trap: dict[str, Hostile], signature: str, function: str, splits: dict[str, list[dict[str, Any]]],
-    right: str, wrong: Sequence[str] = (), metric: str = "exact_match(answer)", least: float = 1.0,
-) -> None:  # fmt: skip
+    folder: Path,
+    trap: dict[str, Hostile],
+    signature: str,
+    function: str,
+    splits: dict[str, list[dict[str, Any]]],
+    right: str,
+    wrong: Sequence[str] = (),
+    metric: str = "exact_match(answer)",
+    least: float = 1.0,
+) -> None:
     """Forge one program from a pool: the right one wins, each hostile one is recorded as what it was, nothing leaks."""
     parameters = ", ".join(re.findall(r"(\w+)(?:\s*:[^,]*)?(?:,|$)", signature.split("->")[0].strip()))
     enemies = {h.source(function, parameters): h for h in trap.values()}
@@ -106,8 +126,14 @@ def check_programs(
     start = f"def {function}({parameters}):\n    return None\n"
     node = {"code": signature, "source": start, "function": function, "timeout": CUT}
     begun = time.monotonic()
-    report, _ = forge(folder, node, splits, lambda r: f"```python\n{next(left)}\n```",
-                      {"programs": len(pool), "finalists": 3, "tries": 1}, metric)  # fmt: skip
+    report, _ = forge(
+        folder,
+        node,
+        splits,
+        lambda r: f"```python\n{next(left)}\n```",
+        {"programs": len(pool), "finalists": 3, "tries": 1},
+        metric,
+    )
     seconds = time.monotonic() - begun
     assert report.winner.get("nodes.solve.source").strip() == right.strip()
     assert report.best["test"]["score"] >= least
@@ -198,8 +224,14 @@ def test_bbh_keeps_the_program_that_generalises(
     task: str, right: str, wrong: str, least: float, tmp_path: Path, trap: dict[str, Hostile]
 ) -> None:
     """object_counting also asks for the vegetables among other things: that program is not right for all rows."""
-    rows = {s: [{"input": r["inputs"]["input"], "answer": r["labels"]["target"]} for r in rows_of("bbh", s)
-                if r["meta"]["task"] == task] for s in ("train", "dev")}  # fmt: skip
+    rows = {
+        s: [
+            {"input": r["inputs"]["input"], "answer": r["labels"]["target"]}
+            for r in rows_of("bbh", s)
+            if r["meta"]["task"] == task
+        ]
+        for s in ("train", "dev")
+    }
     splits = {"train": rows["train"][:4], "val": rows["train"][10:40], "test": rows["dev"]}
     check_programs(
         tmp_path, trap, "input -> answer", "solve", splits, right, [wrong], "normalized_match(answer)", least
@@ -227,8 +259,15 @@ def test_made_data_keep_the_right_program(tmp_path: Path, trap: dict[str, Hostil
 def test_hostile_programs_alone_change_nothing(tmp_path: Path, trap: dict[str, Hostile]) -> None:
     """The negative control: nothing in the pool helps, so nothing is claimed."""
     splits = {"train": made_rows(1, 2), "val": made_rows(2, 6), "test": made_rows(3, 6)}
-    check_programs(tmp_path, trap, "text, factor: int -> answer", "solve", splits,
-                   "def solve(text, factor):\n    return None", least=0.0)  # fmt: skip
+    check_programs(
+        tmp_path,
+        trap,
+        "text, factor: int -> answer",
+        "solve",
+        splits,
+        "def solve(text, factor):\n    return None",
+        least=0.0,
+    )
 
 
 def test_the_hostile_programs_do_find_the_canary_where_nothing_holds_them(trap: dict[str, Hostile]) -> None:
@@ -247,7 +286,8 @@ def test_the_hostile_programs_do_find_the_canary_where_nothing_holds_them(trap: 
 
 
 def test_labels_never_enter_the_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither on the way in, nor anywhere that the child can reach: it tells all that it finds, and a label is not there."""
+    """Neither on the way in, nor anywhere that the child can reach: it tells all that it finds, and a label is not
+    there."""
     sent: list[dict[str, Any]] = []
     told: list[str] = []
     call = LinuxSandbox.call
@@ -295,8 +335,15 @@ def calculate(expression):
 
 
 def added(name: str, source: str, result: Any = 12, example: str = "3*4") -> str:
-    return json.dumps({"action": "add", "name": name, "description": "arithmetic", "source": source,
-                       "example": {"arguments": {"expression": example}, "result": result}})  # fmt: skip
+    return json.dumps(
+        {
+            "action": "add",
+            "name": name,
+            "description": "arithmetic",
+            "source": source,
+            "example": {"arguments": {"expression": example}, "result": result},
+        }
+    )
 
 
 def reading_agent(plans: dict[str, str], proposals: Sequence[str]) -> Callable[[Request], str]:
@@ -331,10 +378,13 @@ def check_functions(
     pool = [*bad[::2], imports, wrong, '{"action": "terminate"}', *bad[1::2], right]
     begun = time.monotonic()
     report, script = forge(
-        folder, {"agent": "question -> answer: float", "instructions": "Solve it.", "max_steps": 3}, splits,
-        reading_agent(plans, pool), {"steps": 3, "actions": 20, "tries": 1, "batch": 5, "patience": 3},
+        folder,
+        {"agent": "question -> answer: float", "instructions": "Solve it.", "max_steps": 3},
+        splits,
+        reading_agent(plans, pool),
+        {"steps": 3, "actions": 20, "tries": 1, "batch": 5, "patience": 3},
         "numeric(answer)",
-    )  # fmt: skip
+    )
     functions = report.winner.get("nodes.solve.functions")
     assert [f["name"] for f in functions] == ["calculate"] and functions[0]["source"].strip() == CALCULATE.strip()
     assert report.best["test"]["score"] == 1.0

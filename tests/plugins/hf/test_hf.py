@@ -37,10 +37,17 @@ def checkpoint(tmp_path_factory):
     tokenizer.chat_template = TEMPLATE
     torch.manual_seed(0)
     config = transformers.LlamaConfig(
-        vocab_size=len(WORDS), hidden_size=32, intermediate_size=48, num_hidden_layers=2,
-        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64,
-        eos_token_id=1, pad_token_id=0, initializer_range=0.3,
-    )  # fmt: skip
+        vocab_size=len(WORDS),
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=64,
+        eos_token_id=1,
+        pad_token_id=0,
+        initializer_range=0.3,
+    )
     transformers.LlamaForCausalLM(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder

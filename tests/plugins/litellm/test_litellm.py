@@ -67,11 +67,24 @@ def test_answers_once(engine):
 
 
 FAULTS = {
-    "429": "rate_limit", "500": "server", "503": "server", "400": "bad_request", "404": "bad_request",
-    "422": "bad_request", "401": "auth", "403": "auth", "reset": "broken", "drop": "broken",
-    "truncated": "bad_body", "html": "bad_body", "badutf8": "bad_body", "list": "bad_body",
-    "error200": "server", "gateway": "server", "deep": "bad_body",
-}  # fmt: skip
+    "429": "rate_limit",
+    "500": "server",
+    "503": "server",
+    "400": "bad_request",
+    "404": "bad_request",
+    "422": "bad_request",
+    "401": "auth",
+    "403": "auth",
+    "reset": "broken",
+    "drop": "broken",
+    "truncated": "bad_body",
+    "html": "bad_body",
+    "badutf8": "bad_body",
+    "list": "bad_body",
+    "error200": "server",
+    "gateway": "server",
+    "deep": "bad_body",
+}
 #: LiteLLM makes a 500 of an answer that is no object, a 422 of an error sent with status 200.
 LITELLM = {"list": "server", "error200": "bad_request", "gateway": "rate_limit"}
 
@@ -97,9 +110,15 @@ def test_a_refused_connection_is_none_that_broke_off(engine):
 @pytest.mark.parametrize("engine", ["lm15", "litellm"])
 @pytest.mark.parametrize(
     ("fault", "finish", "text"),
-    [("empty", "empty", ""), ("null", "empty", ""), ("blank", "empty", " \n"), ("length", "length", "cut sh"),
-     ("filter", "refusal", ""), ("surrogate", "stop", "bad ? half")],
-)  # fmt: skip
+    [
+        ("empty", "empty", ""),
+        ("null", "empty", ""),
+        ("blank", "empty", " \n"),
+        ("length", "length", "cut sh"),
+        ("filter", "refusal", ""),
+        ("surrogate", "stop", "bad ? half"),
+    ],
+)
 def test_typed_outcomes(fault, finish, text, engine):
     with ChatServer(fault) as server:
         response = ask(server, engine)
@@ -128,10 +147,9 @@ def test_refusals_are_seen_by_the_native_engine():
 
 @pytest.mark.parametrize(
     ("value", "low", "high"),
-    [("2", 2, 2), ("3600", 3600, 3600), ("soon", None, None), ("-5", None, None),
-     ("in 300 s", 250, 301)],
+    [("2", 2, 2), ("3600", 3600, 3600), ("soon", None, None), ("-5", None, None), ("in 300 s", 250, 301)],
     ids=["seconds", "hour", "words", "negative", "date"],
-)  # fmt: skip
+)
 def test_retry_after(value, low, high):
     if value == "in 300 s":  # counted from here: other tests come first
         value = email.utils.formatdate(time.time() + 300, usegmt=True)

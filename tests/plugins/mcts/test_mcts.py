@@ -1,4 +1,5 @@
-"""mcts: the rules that it is made of, and planted worlds of structure in which it needs fewer evaluations than random."""
+"""mcts: the rules that it is made of, and planted worlds of structure in which it needs fewer evaluations than
+random."""
 
 from __future__ import annotations
 
@@ -189,8 +190,11 @@ def test_candidates_that_do_the_same_have_one_key() -> None:
 
 
 def test_mutations_change_one_thing_each() -> None:
-    made = design(nodes__n__samples={"int": [1, 3]}, nodes__n__reasoning={"choice": [True, False]},
-                  nodes__n__decoding__temperature={"float": [0.0, 1.0]})  # fmt: skip
+    made = design(
+        nodes__n__samples={"int": [1, 3]},
+        nodes__n__reasoning={"choice": [True, False]},
+        nodes__n__decoding__temperature={"float": [0.0, 1.0]},
+    )
     genome = Genome(made.root.genome.picks, (edit("refine", node="nodes.n"),))
     found = [g for g, _ in made.mutations(genome)]
     assert len(found) == 2 + 1 + 1 + 1
@@ -200,8 +204,10 @@ def test_mutations_change_one_thing_each() -> None:
 
 
 def test_choices_that_other_choices_open_are_known() -> None:
-    made = design(nodes__n={"any_of": {"team": {"ensemble": {"predict": "q -> a"}}}},
-                  nodes__n__samples={"choice": [2, 3], "when": {"nodes.n": "team"}})  # fmt: skip
+    made = design(
+        nodes__n={"any_of": {"team": {"ensemble": {"predict": "q -> a"}}}},
+        nodes__n__samples={"choice": [2, 3], "when": {"nodes.n": "team"}},
+    )
     assert list(made.options) == ["nodes.n", "nodes.n.samples"] and list(made.root.genome.picks) == ["nodes.n"]
 
 
@@ -209,8 +215,13 @@ def test_the_root_describes_the_start_also_outside_the_space() -> None:
     """The start has samples and a temperature that are in no domain: they stay until they are picked."""
     nodes = {"n": {"predict": "q -> a", "samples": 9, "decoding": {"temperature": 1.5}}, "m": {"predict": "a -> b"}}
     for seed in range(5):
-        made = design(seed, nodes, nodes__n__samples={"int": [1, 3]}, nodes__n__reasoning={"choice": [True, False]},
-                      nodes__n__decoding__temperature={"float": [0.0, 1.0]})  # fmt: skip
+        made = design(
+            seed,
+            nodes,
+            nodes__n__samples={"int": [1, 3]},
+            nodes__n__reasoning={"choice": [True, False]},
+            nodes__n__decoding__temperature={"float": [0.0, 1.0]},
+        )
         assert made.root.genome.picks == {"nodes.n.reasoning": False} and made.root.workflow is made.start
         assert made.made(made.root.genome).key == made.root.key
         step = made.made(Genome(made.root.genome.picks, (edit("refine", node="nodes.m"),))).workflow
@@ -232,7 +243,7 @@ def test_features_tell_structures_apart() -> None:
 
 
 def test_objects_are_found_in_any_words() -> None:
-    said = 'I would {think}: {"edit": "refine", "node": "nodes.n"} or ```json\n{"pick": "x", "value": {"a": [1]}}\n``` {"cut": '
+    said = 'I would {think}: {"edit": "refine", "node": "nodes.n"} or ```json\n{"pick": "x", "value": {"a": [1]}}\n``` {"cut": '  # noqa: E501
     assert list(objects_in('{"a": 1' + "0" * 5000 + '} {"b": NaN} {"c": 1}')) == [{"c": 1}]
     assert list(objects_in(said)) == [{"edit": "refine", "node": "nodes.n"}, {"pick": "x", "value": {"a": [1]}}]
 
@@ -244,7 +255,8 @@ ASKED = "You improve the structure"
 
 
 def answers(request: Request) -> str:
-    """A label, right by chance: 30%, 30 points more with a plan in the question, 20 more where reasons are asked for."""
+    """A label, right by chance: 30%, 30 points more with a plan in the question, 20 more where reasons are asked
+    for."""
     system, question = (str(request.messages[i]["content"]) for i in (0, -1))
     if "plan" in system.split("\n")[0]:
         return "think first"
@@ -256,21 +268,36 @@ def answers(request: Request) -> str:
 
 
 def solve(
-    folder: Path, parameters: dict[str, Any], *, calls: int = 4000, seed: int = 0, said: Sequence[str] = (), val: int = 40,
+    folder: Path,
+    parameters: dict[str, Any],
+    *,
+    calls: int = 4000,
+    seed: int = 0,
+    said: Sequence[str] = (),
+    val: int = 40,
     **spec: Any,
-) -> tuple[Report, Script]:  # fmt: skip
+) -> tuple[Report, Script]:
     """said: what the proposer answers, one after the other; the last one again and again."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, count in (("train", 12), ("val", val), ("test", 40)):
         rows = [{"text": f"{name}{seed} {i}: a {LABELS[i % 4]}-thing", "label": LABELS[i % 4]} for i in range(count)]
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     file = folder / "workflow.yaml"
-    file.write_text(json.dumps({
-        "name": "planted", "lm": {"model": "openai/planted", "api_base": "http://127.0.0.1:9/v1"},
-        "data": {name: f"{name}.jsonl" for name in ("train", "val", "test")}, "metric": "exact_match(label)",
-        "nodes": {"sort": {"predict": f"text -> label: Literal{list(LABELS)}", "instructions": "Label it."}},
-        "optimize": [{"mcts": parameters}], "budget": {"calls": calls}, "seed": seed, **spec,
-    }))  # fmt: skip
+    file.write_text(
+        json.dumps(
+            {
+                "name": "planted",
+                "lm": {"model": "openai/planted", "api_base": "http://127.0.0.1:9/v1"},
+                "data": {name: f"{name}.jsonl" for name in ("train", "val", "test")},
+                "metric": "exact_match(label)",
+                "nodes": {"sort": {"predict": f"text -> label: Literal{list(LABELS)}", "instructions": "Label it."}},
+                "optimize": [{"mcts": parameters}],
+                "budget": {"calls": calls},
+                "seed": seed,
+                **spec,
+            }
+        )
+    )
     replies = iter(said)
     last = [""]
 
@@ -315,9 +342,16 @@ def test_edits_alone_find_the_structure_that_pays(tmp_path: Path) -> None:
 def test_broken_proposals_cost_no_evaluation_and_become_experience(tmp_path: Path) -> None:
     """Of eight answers four are no workflow; each round asks twice at most before operators have to do."""
     insert = '{"edit": "insert", "node": "nodes.sort", "field": "plan", "instructions": "Write a plan."}'
-    said = ["no JSON here", '{"edit": "remove", "node": "nodes.sort"}',
-            '{"edit": "insrt", "node": "nodes.sort"}', f"Well: {insert}", insert, '{"pick": "nodes.x", "value": 3}',
-            '{"edit": "rewire", "node": "nodes.sort", "field": "label"}', '{"edit": "reason", "node": "nodes.sort"}']  # fmt: skip
+    said = [
+        "no JSON here",
+        '{"edit": "remove", "node": "nodes.sort"}',
+        '{"edit": "insrt", "node": "nodes.sort"}',
+        f"Well: {insert}",
+        insert,
+        '{"pick": "nodes.x", "value": 3}',
+        '{"edit": "rewire", "node": "nodes.sort", "field": "label"}',
+        '{"edit": "reason", "node": "nodes.sort"}',
+    ]
     report, script = solve(tmp_path, {"rounds": 4, "proposals": "lm", "surrogate": "none", "sample": 1}, said=said)
     texts, rows, found = asked(script), evaluations(tmp_path), told(tmp_path)
     assert len(texts) == 8 and found["broken"] >= 4
@@ -346,8 +380,12 @@ def test_a_proposer_brings_in_nothing_that_is_not_on_the_menu(tmp_path: Path) ->
 
 def test_it_ends_when_the_best_stay_the_same(tmp_path: Path) -> None:
     """Nothing here changes an answer's chance but by luck; the run ends before its rounds are over."""
-    solve(tmp_path, {"rounds": 200, "patience": 4, "edits": ["insert", "rewire", "split", "merge", "remove", "refine"]},
-          calls=20000, val=16)  # fmt: skip
+    solve(
+        tmp_path,
+        {"rounds": 200, "patience": 4, "edits": ["insert", "rewire", "split", "merge", "remove", "refine"]},
+        calls=20000,
+        val=16,
+    )
     assert told(tmp_path)["ended"] in ("converged", "exhausted") and told(tmp_path)["evaluated"] < 100
 
 
@@ -400,7 +438,12 @@ def test_what_search_names_is_all_that_is_changed(edits: dict[str, Any], only: b
     from tests.helpers.planted import candidates, plant
 
     address = "nodes.sort.instructions"
-    plant(tmp_path, lambda r: 0.5, {"mcts": {"rounds": 6, "initial": 2, **edits}}, calls=700,
-          search={address: ["Plain.", "One.", "Two.", "Three."]})  # fmt: skip
+    plant(
+        tmp_path,
+        lambda r: 0.5,
+        {"mcts": {"rounds": 6, "initial": 2, **edits}},
+        calls=700,
+        search={address: ["Plain.", "One.", "Two.", "Three."]},
+    )
     changed = {name for values in candidates(tmp_path) for name in values}
     assert address in changed and (changed == {address}) is only

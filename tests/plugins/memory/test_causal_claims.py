@@ -29,8 +29,14 @@ def test_a_statement_that_is_contradicted_is_weakened_and_then_dropped_though_th
     lists: dict[float, list[list[str]]] = {}
     for p in (0.0, 0.05):
         told.clear()
-        run_world(tmp_path / str(p), plain_rows(0, (40, 40, 20)), World(skill, propose),
-                  {"memory": {"kinds": ["insights"], "trials": 4, "quarantine": p}}, nodes=RECALL, calls=1500)  # fmt: skip
+        run_world(
+            tmp_path / str(p),
+            plain_rows(0, (40, 40, 20)),
+            World(skill, propose),
+            {"memory": {"kinds": ["insights"], "trials": 4, "quarantine": p}},
+            nodes=RECALL,
+            calls=1500,
+        )
         stores = [[e["text"] for e in values["nodes.look.entries"]] for values in candidates(tmp_path / str(p))]
         lists[p] = [store for i, store in enumerate(stores) if store not in stores[:i]]
     certain, size = "Colour is necessary for the label", "The size does not contribute to the label"
@@ -49,7 +55,9 @@ def test_what_the_figures_do_not_speak_against_may_be_said_as_before() -> None:
         doubts.contradict(line)
     assert doubts.settle(lines) == ["Heat may help with steam", lines[3]]
     doubts.contradict("Heat may help with steam")
-    assert doubts.settle(["Heat is needed for steam", "Salt does not contribute to taste"]) == ["Salt does not contribute to taste"]  # fmt: skip
+    assert doubts.settle(["Heat is needed for steam", "Salt does not contribute to taste"]) == [
+        "Salt does not contribute to taste"
+    ]
     assert chance_of_no_harm([-1, -1, -1, -1, -1, 0]) == 1 / 32 and chance_of_no_harm([1, -1, 0]) == 0.75
     assert chance_of_no_harm([0, 0]) == 1
 

@@ -63,8 +63,9 @@ def test_it_beats_random_search_at_the_same_number_of_calls(skill: Any, make: An
     for seed in range(8):
         found = []
         for name in ("random", "memory"):
-            report = run_world(tmp_path / f"{name}{seed}", make(seed), World(skill), name, nodes=PREDICT, calls=calls,
-                               seed=seed)  # fmt: skip
+            report = run_world(
+                tmp_path / f"{name}{seed}", make(seed), World(skill), name, nodes=PREDICT, calls=calls, seed=seed
+            )
             found.append(true_accuracy(report, skill, make(1000 + seed)["test"]))
         differences.append(found[1] - found[0])
     assert statistics.mean(differences) > 0.05 and lower_bound(differences) > 0, differences
@@ -74,16 +75,18 @@ def test_it_beats_random_search_at_the_same_number_of_calls(skill: Any, make: An
 def test_where_nothing_helps_no_gain_is_claimed(nodes: dict[str, Any], tmp_path: Path) -> None:
     claimed = 0
     for seed in range(8):
-        report = run_world(tmp_path / str(seed), plain_rows(seed), World(lambda r: 0.5), "memory", nodes=nodes,
-                           calls=300, seed=seed)  # fmt: skip
+        report = run_world(
+            tmp_path / str(seed), plain_rows(seed), World(lambda r: 0.5), "memory", nodes=nodes, calls=300, seed=seed
+        )
         claimed += report.gain_shown
     assert claimed == 0
 
 
 @pytest.mark.parametrize("nodes", [PREDICT, RECALL], ids=["demos", "recall"])
 def test_where_memories_hurt_the_baseline_stays(nodes: dict[str, Any], tmp_path: Path) -> None:
-    report = run_world(tmp_path, plain_rows(0), World(lambda r: 0.1 if memories(r) else 0.9), "memory", nodes=nodes,
-                       calls=600)  # fmt: skip
+    report = run_world(
+        tmp_path, plain_rows(0), World(lambda r: 0.1 if memories(r) else 0.9), "memory", nodes=nodes, calls=600
+    )
     assert not report.changes and not report.gain_shown
 
 
@@ -93,9 +96,14 @@ def test_learned_retrieval_beats_words_where_words_mislead(tmp_path: Path) -> No
         found = []
         for policies in (["lexical"], ["lexical", "learned"]):
             report = run_world(
-                tmp_path / f"{len(policies)}{seed}", misleading_rows(seed), World(one_on_topic),
-                {"memory": {"k": 4, "policies": policies, "kinds": ["examples"]}}, nodes=RECALL, calls=600, seed=seed,
-            )  # fmt: skip
+                tmp_path / f"{len(policies)}{seed}",
+                misleading_rows(seed),
+                World(one_on_topic),
+                {"memory": {"k": 4, "policies": policies, "kinds": ["examples"]}},
+                nodes=RECALL,
+                calls=600,
+                seed=seed,
+            )
             found.append(true_accuracy(report, one_on_topic, misleading_rows(1000 + seed)["test"]))
         differences.append(found[1] - found[0])
     assert statistics.mean(differences) > 0.3 and lower_bound(differences) > 0.2, differences
@@ -120,9 +128,14 @@ def test_poison_is_set_aside_and_triggered_inputs_are_right_again(
         fresh = [row for row in poisoned_rows(1000 + seed)["test"] if TRIGGER in row["text"]]
         for p, found in accuracy.items():
             report = run_world(
-                tmp_path / f"{p}{seed}", rows, World(attacked),
-                {"memory": {"k": 4, "quarantine": p, "kinds": ["examples"]}}, nodes=nodes, calls=1200, seed=seed,
-            )  # fmt: skip
+                tmp_path / f"{p}{seed}",
+                rows,
+                World(attacked),
+                {"memory": {"k": 4, "quarantine": p, "kinds": ["examples"]}},
+                nodes=nodes,
+                calls=1200,
+                seed=seed,
+            )
             found.append(true_accuracy(report, attacked, fresh))
         bank = last[-1]
         aside = {bank.entries[key]["inputs"]["text"] for key in bank.quarantine}
@@ -207,10 +220,10 @@ def test_each_row_says_where_it_comes_from_and_what_it_was_worth(tmp_path: Path)
 def test_without_labels_its_own_successes_are_the_examples(tmp_path: Path) -> None:
     """The label is under another name than the node's output, and the metric alone knows it."""
     rows = {n: [{"text": r["text"], "gold": r["label"]} for r in lines] for n, lines in plain_rows(0).items()}
-    (tmp_path / "own.py").write_text("def right(example, prediction, trace):\n"
-                                     "    return float(prediction.get('label') == example['gold'])\n")  # fmt: skip
-    report = run_world(tmp_path, rows, World(on_topic), "memory", nodes=RECALL, calls=900,
-                       metric="python:own.py:right")  # fmt: skip
+    (tmp_path / "own.py").write_text(
+        "def right(example, prediction, trace):\n    return float(prediction.get('label') == example['gold'])\n"
+    )
+    report = run_world(tmp_path, rows, World(on_topic), "memory", nodes=RECALL, calls=900, metric="python:own.py:right")
     examples = [e for e in store(report) if e["kind"] == "example"]
     assert examples and all(e["source"].startswith("trial:") for e in examples)
     assert all(e["outputs"]["label"] == truth(e["inputs"]["text"]) for e in examples), "only successes"
@@ -227,14 +240,26 @@ def test_failures_are_remembered_as_cases_where_nothing_says_how_it_goes_right(t
         wrong = [note for note in notes.split("text: ")[1:] if "tried: label: " in note and "(score 0.00)" in note]
         return 0.95 if any(topic(note) == topic(question(request)) for note in wrong) else 0.1
 
-    report = run_world(tmp_path, plain_rows(0), World(warned), {"memory": {"kinds": ["cases"], "labelled": False, "k": 4}},
-                       nodes=RECALL, calls=900)  # fmt: skip
+    report = run_world(
+        tmp_path,
+        plain_rows(0),
+        World(warned),
+        {"memory": {"kinds": ["cases"], "labelled": False, "k": 4}},
+        nodes=RECALL,
+        calls=900,
+    )
     rows = store(report)
     assert report.gain_shown and rows and all(e["kind"] == "case" and not e["outputs"] for e in rows)
     inputs = [tuple(e["inputs"].items()) for e in rows]
     assert len(set(inputs)) == len(inputs), "one case for an input"
-    none = run_world(tmp_path / "none", plain_rows(0), World(warned), {"memory": {"kinds": ["examples"], "labelled": False}},
-                     nodes=RECALL, calls=900)  # fmt: skip
+    none = run_world(
+        tmp_path / "none",
+        plain_rows(0),
+        World(warned),
+        {"memory": {"kinds": ["examples"], "labelled": False}},
+        nodes=RECALL,
+        calls=900,
+    )
     assert not none.gain_shown, "examples do not help here"
 
 
@@ -276,8 +301,14 @@ def test_insights_are_rewritten_after_each_trial_and_kept_if_they_pay(tmp_path: 
         first = "- Colours may help with the label" if len(asked) == 1 else f"1. {RULE}"
         return f"My notes:\n{first}\n- ok\n" + "\n".join(f"- Statement number {i} may help" for i in range(20))
 
-    report = run_world(tmp_path, plain_rows(0), World(knows_rule, propose),
-                       {"memory": {"kinds": ["insights"], "insights": 3}}, nodes=RECALL, calls=1200)  # fmt: skip
+    report = run_world(
+        tmp_path,
+        plain_rows(0),
+        World(knows_rule, propose),
+        {"memory": {"kinds": ["insights"], "insights": 3}},
+        nodes=RECALL,
+        calls=1200,
+    )
     texts = [e["text"] for e in store(report)]
     assert RULE in texts and len(texts) == 3 and "ok" not in texts
     assert all(e["kind"] == "insight" and e["source"].startswith("trial:") for e in store(report))
@@ -298,9 +329,11 @@ def test_two_stores_learn_apart_and_what_the_user_wrote_stays(tmp_path: Path) ->
     def belief(name: str) -> list[dict[str, str]]:
         return [{"kind": "insight", "text": f"Belief {name} may help"}]
 
-    nodes = {"one": {"recall": "text -> hints", "entries": belief("one")},
-             "two": {"recall": "text -> notes", "entries": belief("two")},
-             "sort": {"predict": f"hints, notes, text -> {LABEL}"}}  # fmt: skip
+    nodes = {
+        "one": {"recall": "text -> hints", "entries": belief("one")},
+        "two": {"recall": "text -> notes", "entries": belief("two")},
+        "sort": {"predict": f"hints, notes, text -> {LABEL}"},
+    }
     lm = World(lambda r: 0.9 if "Statement" in str(r.messages[-1]["content"]) else 0.3, propose)
     report = run_world(tmp_path, plain_rows(0), lm, {"memory": {"kinds": ["insights"]}}, nodes=nodes, calls=900)
     for name in ("one", "two"):
@@ -312,8 +345,14 @@ def test_insights_that_do_harm_are_not_kept(tmp_path: Path) -> None:
     def skill(request: Request) -> float:
         return 0.1 if "always wrong" in str(request.messages[-1]["content"]) else on_topic(request)
 
-    report = run_world(tmp_path, plain_rows(0), World(skill, lambda r: "- Saying d is never always wrong"), "memory",
-                       nodes=RECALL, calls=1200)  # fmt: skip
+    report = run_world(
+        tmp_path,
+        plain_rows(0),
+        World(skill, lambda r: "- Saying d is never always wrong"),
+        "memory",
+        nodes=RECALL,
+        calls=1200,
+    )
     assert report.gain_shown and not any(e["kind"] == "insight" for e in store(report))
 
 
@@ -333,8 +372,14 @@ def test_preferences_come_from_edits_one_call_each(tmp_path: Path) -> None:
     def skill(request: Request) -> float:
         return 0.9 if "The user prefers: Loud" in str(request.messages[-1]["content"]) else 0.3
 
-    report = run_world(tmp_path, rows, World(skill, propose),
-                       {"memory": {"kinds": ["preferences"], "edited": "mine", "edits": 5}}, nodes=RECALL, calls=1200)  # fmt: skip
+    report = run_world(
+        tmp_path,
+        rows,
+        World(skill, propose),
+        {"memory": {"kinds": ["preferences"], "edited": "mine", "edits": 5}},
+        nodes=RECALL,
+        calls=1200,
+    )
     assert len(asked) == 5 and all("After:" in prompt and "!" in prompt for prompt in asked)
     found = store(report)
     assert found and all(e["kind"] == "preference" and e["source"].startswith("user:") for e in found)
@@ -344,8 +389,9 @@ def test_preferences_come_from_edits_one_call_each(tmp_path: Path) -> None:
 def test_answers_of_the_proposer_that_are_no_list_change_nothing() -> None:
     assert read_insights("I think that all is well.\n---\n-short", 5) == []
     assert read_insights("* A is necessary for B\n2) A is necessary for B\n  - C may help with D", 5) == [
-        "A is necessary for B", "C may help with D",
-    ]  # fmt: skip
+        "A is necessary for B",
+        "C may help with D",
+    ]
     assert read_insights("- " + "x" * 500, 5) == [] and read_preference("\n\n- \n") == ""
 
 
@@ -423,8 +469,12 @@ def test_a_recall_run_that_was_killed_ends_with_the_same_winner(kill_at: int, tm
         run_world(
             tmp_path / "killed", misleading_rows(3, (40, 24, 24)), Mortal(one_on_topic, propose), optimizer, **settings
         )
-    again = resume("last", database=tmp_path / "killed" / "run.db", pool=World(one_on_topic, propose),
-                   options=Options(out=str(tmp_path / "out.yaml")))  # fmt: skip
+    again = resume(
+        "last",
+        database=tmp_path / "killed" / "run.db",
+        pool=World(one_on_topic, propose),
+        options=Options(out=str(tmp_path / "out.yaml")),
+    )
     assert again.winner == whole.winner and again.best["val"] == whole.best["val"]
     assert again.best["test"] == whole.best["test"]
     assert whole.changes and not whole.warnings, "a store of training rows is no prompt that has memorised them"

@@ -1,4 +1,5 @@
-"""Poison in the store of `memory` whose trigger is rare, or does not occur in val: the harm that is left has a bound."""
+"""Poison in the store of `memory` whose trigger is rare, or does not occur in val: the harm that is left has a
+bound."""
 
 from __future__ import annotations
 

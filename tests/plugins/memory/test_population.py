@@ -1,4 +1,5 @@
-"""Whole stores of `memory` as a population: the best ones are kept, and copies of the best take the place of the worst."""
+"""Whole stores of `memory` as a population: the best ones are kept, and copies of the best take the place of the
+worst."""
 
 from __future__ import annotations
 
@@ -23,8 +24,9 @@ GOOD, POOR = 12, 6
 def search(folder: Path, nodes: dict[str, Any] = RECALL, seed: int = 0, **settings: Any) -> _Search:
     """A search with a bank of good entries, poor ones, and one statement; keys are in that order."""
     workflow = make_workflow(nodes, folder)
-    study: Any = SimpleNamespace(workflow=workflow, rng=random.Random(seed), affords=lambda w: True,
-                                 best_evaluation=None, best=workflow)  # fmt: skip
+    study: Any = SimpleNamespace(
+        workflow=workflow, rng=random.Random(seed), affords=lambda w: True, best_evaluation=None, best=workflow
+    )
     banks = [Bank(site) for site in find_sites(workflow)]
     for bank in banks:
         for i in range(GOOD + POOR):
@@ -118,14 +120,17 @@ def test_a_generation_is_what_is_known_then_copies_of_the_best(tmp_path: Path) -
     found.population = [(True, 0.8, (Plan(tuple(every[:2]), "utility", 3),))]
     stores = [store[0] for store in found._generation()]
     assert [(len(s.keys), s.policy, s.k) for s in stores[:3]] == [
-        (len(every), "lexical", 3), (len(every), "utility", 3), (len(every) - 1, "lexical", 3),
-    ], "by each policy, then without the statement"  # fmt: skip
+        (len(every), "lexical", 3),
+        (len(every), "utility", 3),
+        (len(every) - 1, "lexical", 3),
+    ], "by each policy, then without the statement"
     assert len(stores) == 3 + 8 and all(set(every[:2]) <= set(s.keys) for s in stores[3:])
 
 
 def test_selecting_whole_stores_finds_what_no_utility_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Eight demos that all inputs see, of 40 of the same utility, half of them good. From generation to generation the best
-    never falls, and after a hundred copies it is higher than after as many of the first store. (After 24 it was not.)"""
+    """Eight demos that all inputs see, of 40 of the same utility, half of them good. From generation to generation the
+    best never falls, and after a hundred copies it is higher than after as many of the first store. (After 24 it was
+    not.)"""
     nodes = {"sort": {"agent": f"text -> {LABEL}", "max_steps": 1}}
 
     generations = 25

@@ -55,8 +55,11 @@ def test_an_input_never_gets_its_own_answer_and_quarantine_holds(policy: str, tm
 
 
 def test_what_holds_for_every_input_comes_first_and_on_top_of_k(tmp_path: Path) -> None:
-    rows = [*entries(*ROWS), {"kind": "insight", "text": "Fish may be red."},
-            {"kind": "insight", "text": "Never.", "quarantined": True}]  # fmt: skip
+    rows = [
+        *entries(*ROWS),
+        {"kind": "insight", "text": "Fish may be red."},
+        {"kind": "insight", "text": "Never.", "quarantined": True},
+    ]
     text, shown = recall(rows, "a blue fish", tmp_path, k=1)
     assert shown == [4, 1] and text.startswith("- Fish may be red.\nq: the blue fish")
 

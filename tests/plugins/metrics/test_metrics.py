@@ -58,12 +58,24 @@ def test_target_names_another_field():
 @pytest.mark.parametrize(
     ("given", "wanted", "right"),
     [
-        ("tech", "tech", True), (" tech\n", "tech", True), ("Tech", "tech", False), ("b", ["a", "b"], True),
-        ("c", ["a", "b"], False), ("1", 1, True), (1.0, 1, True), ("True", True, True), (False, "false", True),
-        (True, 1, False), ([1, 2], [1, 2], True), ([2, 1], [1, 2], False), (None, None, True), (None, "x", False),
-        ({"a": 1}, {"a": 1}, True), ("", [], False),
+        ("tech", "tech", True),
+        (" tech\n", "tech", True),
+        ("Tech", "tech", False),
+        ("b", ["a", "b"], True),
+        ("c", ["a", "b"], False),
+        ("1", 1, True),
+        (1.0, 1, True),
+        ("True", True, True),
+        (False, "false", True),
+        (True, 1, False),
+        ([1, 2], [1, 2], True),
+        ([2, 1], [1, 2], False),
+        (None, None, True),
+        (None, "x", False),
+        ({"a": 1}, {"a": 1}, True),
+        ("", [], False),
     ],
-)  # fmt: skip
+)
 def test_exact_match(given, wanted, right):
     assert value("exact_match", given, wanted) == right
 
@@ -76,11 +88,18 @@ def test_feedback_is_short_and_says_what_was_expected():
 @pytest.mark.parametrize(
     ("given", "wanted", "right"),
     [
-        ("The answer is Paris.", "paris", True), ("comparison", "paris", False), ("3.14", "3", False),
-        ("1,300", "300", False), ("It is 3.", "3", True), ("use C++ here", "c++", True), ("_yes_", "yes", True),
-        ("我在巴黎吃饭", "巴黎", True), ("nothing", ["no", "nothing"], True), ("a (b) c", "(b)", True),
+        ("The answer is Paris.", "paris", True),
+        ("comparison", "paris", False),
+        ("3.14", "3", False),
+        ("1,300", "300", False),
+        ("It is 3.", "3", True),
+        ("use C++ here", "c++", True),
+        ("_yes_", "yes", True),
+        ("我在巴黎吃饭", "巴黎", True),
+        ("nothing", ["no", "nothing"], True),
+        ("a (b) c", "(b)", True),
     ],
-)  # fmt: skip
+)
 def test_contains(given, wanted, right):
     assert value("contains", given, wanted) == right
 
@@ -128,13 +147,41 @@ def test_f1_takes_the_best_of_several_answers():
 @pytest.mark.parametrize(
     ("text", "number"),
     [
-        ("The answer is 42.", 42), ("#### 1,234,567", 1234567), ("-$3.50", -3.5), ("$-3.50", -3.5), ("a = −7", -7),
-        ("3/4", 0.75), ("3 / 4", 0.75), ("12%", 12), ("1e3", 1000), (".5", 0.5), ("5-10", 10), ("1, 2, 3", 3),
-        ("1,2,3", 3), ("4 of CO2", 4), ("7 in v1.2", 7), ("\\boxed{8}", 8), ("**9**", 9), ("_6_", 6), ("so...5", 5),
-        ("10kg", 10), ("none", None), ("", None), ("1/0", None), (True, None), (3, 3), (2.5, 2.5), ("x=-5", -5),
-        ("12,3456", 3456), ("9 3/45.5", 45.5), ("+4", 4), (10**400, None), (None, None), ("is.5", 5),
+        ("The answer is 42.", 42),
+        ("#### 1,234,567", 1234567),
+        ("-$3.50", -3.5),
+        ("$-3.50", -3.5),
+        ("a = −7", -7),
+        ("3/4", 0.75),
+        ("3 / 4", 0.75),
+        ("12%", 12),
+        ("1e3", 1000),
+        (".5", 0.5),
+        ("5-10", 10),
+        ("1, 2, 3", 3),
+        ("1,2,3", 3),
+        ("4 of CO2", 4),
+        ("7 in v1.2", 7),
+        ("\\boxed{8}", 8),
+        ("**9**", 9),
+        ("_6_", 6),
+        ("so...5", 5),
+        ("10kg", 10),
+        ("none", None),
+        ("", None),
+        ("1/0", None),
+        (True, None),
+        (3, 3),
+        (2.5, 2.5),
+        ("x=-5", -5),
+        ("12,3456", 3456),
+        ("9 3/45.5", 45.5),
+        ("+4", 4),
+        (10**400, None),
+        (None, None),
+        ("is.5", 5),
     ],
-)  # fmt: skip
+)
 def test_the_last_number(text, number):
     assert last_number(text) == number
 

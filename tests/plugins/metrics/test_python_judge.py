@@ -133,12 +133,18 @@ def test_arguments_by_name_or_by_position(function, expected):
 @pytest.mark.parametrize(
     ("returned", "expected"),
     [
-        (True, Score(1.0)), (0.25, Score(0.25)), (np.float32(0.5), Score(0.5)), (np.bool_(True), Score(1.0)),
-        ((0.5, "half"), Score(0.5, "half")), ((1, None), Score(1.0)), (Score(0.1, "x"), Score(0.1, "x")),
-        ({"score": 1, "feedback": "good"}, Score(1.0, "good")), ({"score": 0}, Score(0.0)),
+        (True, Score(1.0)),
+        (0.25, Score(0.25)),
+        (np.float32(0.5), Score(0.5)),
+        (np.bool_(True), Score(1.0)),
+        ((0.5, "half"), Score(0.5, "half")),
+        ((1, None), Score(1.0)),
+        (Score(0.1, "x"), Score(0.1, "x")),
+        ({"score": 1, "feedback": "good"}, Score(1.0, "good")),
+        ({"score": 0}, Score(0.0)),
         (SimpleNamespace(score=0.5, feedback="dspy"), Score(0.5, "dspy")),
     ],
-)  # fmt: skip
+)
 def test_what_a_function_may_return(returned, expected):
     assert FunctionMetric(lambda example: returned, "m:f")(ROW, {}) == expected
 

@@ -75,8 +75,14 @@ def test_import_needs_no_numpy():
 def test_weights_are_small_and_complete():
     files = {path.name: path.stat().st_size for path in WEIGHTS.iterdir()}
     assert sum(files.values()) <= 12 * 2**20
-    assert {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
-            "generation_config.json", "README.md"} <= set(files)  # fmt: skip
+    assert {
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "generation_config.json",
+        "README.md",
+    } <= set(files)
 
 
 def test_logits_equal_the_golden_ones_of_transformers(nano: Nano):

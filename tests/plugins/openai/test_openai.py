@@ -69,13 +69,34 @@ def test_answers_and_is_an_lm():
 
 @pytest.mark.parametrize(
     ("fault", "kind"),
-    [("429", "rate_limit"), ("500", "server"), ("503", "server"), ("529", "server"), ("400", "bad_request"),
-     ("404", "bad_request"), ("422", "bad_request"), ("401", "auth"), ("403", "auth"), ("402", "auth"),
-     ("408", "timeout"), ("413", "too_long"), ("reset", "broken"), ("drop", "broken"),
-     ("truncated", "bad_body"), ("html", "bad_body"), ("badutf8", "bad_body"), ("list", "bad_body"),
-     ("nochoices", "bad_body"), ("error200", "bad_body"), ("gateway", "rate_limit"), ("deep", "bad_body"),
-     ("huge", "bad_body"), ("hugechunked", "bad_body"), ("redirect", "bad_request")],
-)  # fmt: skip
+    [
+        ("429", "rate_limit"),
+        ("500", "server"),
+        ("503", "server"),
+        ("529", "server"),
+        ("400", "bad_request"),
+        ("404", "bad_request"),
+        ("422", "bad_request"),
+        ("401", "auth"),
+        ("403", "auth"),
+        ("402", "auth"),
+        ("408", "timeout"),
+        ("413", "too_long"),
+        ("reset", "broken"),
+        ("drop", "broken"),
+        ("truncated", "bad_body"),
+        ("html", "bad_body"),
+        ("badutf8", "bad_body"),
+        ("list", "bad_body"),
+        ("nochoices", "bad_body"),
+        ("error200", "bad_body"),
+        ("gateway", "rate_limit"),
+        ("deep", "bad_body"),
+        ("huge", "bad_body"),
+        ("hugechunked", "bad_body"),
+        ("redirect", "bad_request"),
+    ],
+)
 def test_every_fault_is_one_typed_error(fault, kind):
     with ChatServer(fault) as server:
         error = fail(server)
@@ -87,10 +108,17 @@ def test_every_fault_is_one_typed_error(fault, kind):
 
 @pytest.mark.parametrize(
     ("fault", "finish", "text"),
-    [("empty", "empty", ""), ("null", "empty", ""), ("blank", "empty", " \n"), ("length", "length", "cut sh"),
-     ("refusal", "refusal", "I can't help with that."), ("filter", "refusal", ""),
-     ("parts", "stop", "one two"), ("surrogate", "stop", "bad ? half")],
-)  # fmt: skip
+    [
+        ("empty", "empty", ""),
+        ("null", "empty", ""),
+        ("blank", "empty", " \n"),
+        ("length", "length", "cut sh"),
+        ("refusal", "refusal", "I can't help with that."),
+        ("filter", "refusal", ""),
+        ("parts", "stop", "one two"),
+        ("surrogate", "stop", "bad ? half"),
+    ],
+)
 def test_typed_outcomes(fault, finish, text):
     with ChatServer(fault) as server:
         response = ask(server)
@@ -100,12 +128,22 @@ def test_typed_outcomes(fault, finish, text):
 
 @pytest.mark.parametrize(
     ("value", "low", "high"),
-    [("2", 2, 2), ("0.5", 0.5, 0.5), ("3600", 3600, 3600), ("1e300", 86400, 86400), ("inf", 86400, 86400),
-     ("in 300 s", 250, 301),
-     (email.utils.formatdate(time.time() - 300, usegmt=True), 0, 0),
-     ("soon", None, None), ("-5", None, None), ("nan", None, None), ("", None, None), (None, None, None)],
+    [
+        ("2", 2, 2),
+        ("0.5", 0.5, 0.5),
+        ("3600", 3600, 3600),
+        ("1e300", 86400, 86400),
+        ("inf", 86400, 86400),
+        ("in 300 s", 250, 301),
+        (email.utils.formatdate(time.time() - 300, usegmt=True), 0, 0),
+        ("soon", None, None),
+        ("-5", None, None),
+        ("nan", None, None),
+        ("", None, None),
+        (None, None, None),
+    ],
     ids=["seconds", "parts", "hour", "huge", "inf", "date", "past", "words", "negative", "nan", "empty", "none"],
-)  # fmt: skip
+)
 def test_retry_after(value, low, high):
     if value == "in 300 s":  # counted from here: other tests come first
         value = email.utils.formatdate(time.time() + 300, usegmt=True)

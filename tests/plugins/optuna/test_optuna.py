@@ -29,9 +29,13 @@ def skill(request: Request) -> float:
     system = str(request.messages[0]["content"])
     hidden = 0.0 if "one of" in system else 0.15
     return (
-        0.25 + GAINS[system.split("\n")[0]] + 0.03 * min(len(demos_of(request)), 8) - hidden
-        - 0.5 * (request.temperature - 0.3) ** 2 - 0.5 * (request.top_p - 0.7) ** 2
-    )  # fmt: skip
+        0.25
+        + GAINS[system.split("\n")[0]]
+        + 0.03 * min(len(demos_of(request)), 8)
+        - hidden
+        - 0.5 * (request.temperature - 0.3) ** 2
+        - 0.5 * (request.top_p - 0.7) ** 2
+    )
 
 
 def test_it_beats_random_at_the_same_number_of_calls(tmp_path: Path) -> None:
@@ -57,8 +61,15 @@ def test_it_beats_random_at_the_same_number_of_calls(tmp_path: Path) -> None:
 def test_where_nothing_helps_no_gain_is_claimed(tmp_path: Path) -> None:
     claimed = 0
     for seed in range(5):
-        report, _ = plant(tmp_path / str(seed), lambda r: 0.5, {"optuna": {"dashboard": False}}, calls=300, seed=seed,
-                          search=SPACE, rows=(40, 16, 40))  # fmt: skip
+        report, _ = plant(
+            tmp_path / str(seed),
+            lambda r: 0.5,
+            {"optuna": {"dashboard": False}},
+            calls=300,
+            seed=seed,
+            search=SPACE,
+            rows=(40, 16, 40),
+        )
         claimed += report.gain_shown
     assert claimed == 0
 
@@ -84,8 +95,14 @@ def test_losers_are_stopped_early_and_never_win(prune: str, tmp_path: Path) -> N
     def planted(request: Request) -> float:
         return good[str(request.messages[0]["content"]).split("\n")[0]]
 
-    report, lm = plant(tmp_path, planted, {"optuna": {"prune": prune, "trials": 60}}, calls=900,
-                       search={"nodes.sort.instructions": list(good)}, rows=(8, 40, 20))  # fmt: skip
+    report, lm = plant(
+        tmp_path,
+        planted,
+        {"optuna": {"prune": prune, "trials": 60}},
+        calls=900,
+        search={"nodes.sort.instructions": list(good)},
+        rows=(8, 40, 20),
+    )
     assert report.winner.get("nodes.sort.instructions") == "Best." and report.gain_shown
     stopped = [e for e in evaluations(tmp_path) if not e["complete"]]
     assert all(e["n"] < 40 and e["score"] < 0.6 for e in stopped)
@@ -135,8 +152,15 @@ def test_several_objectives_give_a_pareto_set_and_a_pick(sampler: str, pick: str
     def by_demos(request: Request) -> float:
         return 0.3 + 0.08 * min(len(demos_of(request)), 8)
 
-    report, _ = plant(tmp_path, by_demos, {"optuna": {"sampler": sampler, "trials": 16, "dashboard": False}},
-                      calls=700, objectives=["score", "tokens"], pick=pick, rows=(24, 24, 24))  # fmt: skip
+    report, _ = plant(
+        tmp_path,
+        by_demos,
+        {"optuna": {"sampler": sampler, "trials": 16, "dashboard": False}},
+        calls=700,
+        objectives=["score", "tokens"],
+        pick=pick,
+        rows=(24, 24, 24),
+    )
     front = [(p["score"], -p["tokens"]) for p in report.pareto]
     assert len(front) > 1 and report.winner.hash in {p["workflow"] for p in report.pareto}
     for a in front:

@@ -65,8 +65,9 @@ def test_every_sampler_gives_a_front_of_several_objectives(sampler: str, objecti
         return 0.25 + 0.09 * min(len(demos_of(request)), 8)
 
     settings: dict[str, Any] = {"sampler": sampler, "trials": 12, "startup": 4, "dashboard": False}
-    report, _ = plant(tmp_path, by_demos, {"optuna": settings}, calls=600, objectives=objectives, pick="cheapest",
-                      rows=(24, 24, 24))  # fmt: skip
+    report, _ = plant(
+        tmp_path, by_demos, {"optuna": settings}, calls=600, objectives=objectives, pick="cheapest", rows=(24, 24, 24)
+    )
     front = [tuple(sign(o) * p[o] for o in objectives) for p in report.pareto]
     assert len(front) > 1 and len(set(front)) == len(front)
     assert not any(a != b and all(x >= y for x, y in zip(a, b, strict=True)) for a in front for b in front)
@@ -93,5 +94,6 @@ def test_the_same_seed_gives_the_same_run(tmp_path: Path) -> None:
 def test_one_objective_is_all_that_cmaes_takes(tmp_path: Path) -> None:
     needed("cmaes")
     with pytest.raises(SpecError, match="takes one objective\n.*nsga2 or tpe"):
-        plant(tmp_path, skill, {"optuna": {"sampler": "cmaes"}}, calls=300, search=SPACE,
-              objectives=["score", "tokens"])  # fmt: skip
+        plant(
+            tmp_path, skill, {"optuna": {"sampler": "cmaes"}}, calls=300, search=SPACE, objectives=["score", "tokens"]
+        )

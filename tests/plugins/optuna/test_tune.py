@@ -1,4 +1,5 @@
-"""`tune`: another optimizer's settings are searched, trials that fall behind are stopped, what they leave goes to others."""
+"""`tune`: another optimizer's settings are searched, trials that fall behind are stopped, what they leave goes to
+others."""
 
 from __future__ import annotations
 
@@ -79,8 +80,12 @@ def test_trials_that_fall_behind_are_stopped_and_what_they_leave_goes_to_others(
     spent = []
     for prune in (False, True):
         folder = tmp_path / str(prune)
-        tune = {"optimizer": {"climb": {"style": "bold", "weight": 2.0}}, "trials": 8, "prune": prune,
-                "search": {"style": ["plain", "odd"], "weight": {"float": [0.0, 3.0]}}}  # fmt: skip
+        tune = {
+            "optimizer": {"climb": {"style": "bold", "weight": 2.0}},
+            "trials": 8,
+            "prune": prune,
+            "search": {"style": ["plain", "odd"], "weight": {"float": [0.0, 3.0]}},
+        }
         report, _ = plant(folder, skill, {"tune": tune}, calls=4000)
         found = [line for line in told(folder) if line.startswith("trial")]
         assert len(found) == 8 and "as written" in found[0]
@@ -139,17 +144,31 @@ def test_settings_of_training_are_tuned(tmp_path: Path) -> None:
 
     base = save(tmp_path / "base", 1, positions=512)
     plant(tmp_path / "rows", lambda r: 0.3, "random", calls=300, rows=(6, 4, 4))
-    grpo = {"rewards": [{"kind": "length", "tokens": 3}], "guards": {"truncated": "keep", "repeated": 1.0}, "device": "cpu",
-            "course": {"steps": 2, "tasks": 2, "rollouts": 2, "evaluate_every": 1}, "learning": {"rate": 1e-3}}  # fmt: skip
+    grpo = {
+        "rewards": [{"kind": "length", "tokens": 3}],
+        "guards": {"truncated": "keep", "repeated": 1.0},
+        "device": "cpu",
+        "course": {"steps": 2, "tasks": 2, "rollouts": 2, "evaluate_every": 1},
+        "learning": {"rate": 1e-3},
+    }
     spec = json.loads((tmp_path / "rows" / "workflow.yaml").read_text()) | {
-        "lm": f"hf:{base}", "budget": {"calls": 900},
+        "lm": f"hf:{base}",
+        "budget": {"calls": 900},
         "nodes": {"sort": {"predict": "text -> label", "decoding": {"max_tokens": 6}}},
-        "optimize": [{"tune": {"optimizer": {"grpo": grpo}, "trials": 2,
-                               "search": {"learning.rate": {"float": [1e-5, 1e-2], "log": True}}}}],
-    }  # fmt: skip
+        "optimize": [
+            {
+                "tune": {
+                    "optimizer": {"grpo": grpo},
+                    "trials": 2,
+                    "search": {"learning.rate": {"float": [1e-5, 1e-2], "log": True}},
+                }
+            }
+        ],
+    }
     (tmp_path / "rows" / "tuned.yaml").write_text(json.dumps(spec))
-    report = optimize(tmp_path / "rows" / "tuned.yaml", database=tmp_path / "run.db",
-                      options=Options(out=str(tmp_path / "o.yaml")))  # fmt: skip
+    report = optimize(
+        tmp_path / "rows" / "tuned.yaml", database=tmp_path / "run.db", options=Options(out=str(tmp_path / "o.yaml"))
+    )
     assert report.status == "finished", report.error
     (first, second) = (line for line in told(tmp_path) if line.startswith("trial"))
     assert "as written" in first and "learning.rate" in second

@@ -23,10 +23,13 @@ def test_allowed_values_can_be_kept_from_the_model(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("response", "kind"),
     [
-        (Response("I cannot", "refusal"), "refused"), (Response("", "empty"), "empty"), (Response(" \n"), "empty"),
-        (Response("maybe"), "unparsed"), (Response("", "length"), "empty"),
+        (Response("I cannot", "refusal"), "refused"),
+        (Response("", "empty"), "empty"),
+        (Response(" \n"), "empty"),
+        (Response("maybe"), "unparsed"),
+        (Response("", "length"), "empty"),
     ],
-)  # fmt: skip
+)
 def test_no_answer_is_a_failure_of_its_own_kind(response: Response, kind: str, tmp_path: Path) -> None:
     outcome, _ = run_node(YESNO, {"text": "x"}, tmp_path, lambda r: response)
     assert outcome.failure == kind and outcome.message and outcome.message.startswith("node 'n': ")
@@ -110,11 +113,16 @@ def test_reasoning_is_asked_for_first_and_given_as_a_field(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("node", "tokens"),
     [
-        ({}, 16), ({"adapter": "chat"}, 512), ({"adapter": "json"}, 512), ({"reasoning": True}, 512),
-        ({"decoding": {"max_tokens": 3}}, 3), ({"predict": "text -> label"}, 512), ({"predict": "text -> n: int"}, 16),
+        ({}, 16),
+        ({"adapter": "chat"}, 512),
+        ({"adapter": "json"}, 512),
+        ({"reasoning": True}, 512),
+        ({"decoding": {"max_tokens": 3}}, 3),
+        ({"predict": "text -> label"}, 512),
+        ({"predict": "text -> n: int"}, 16),
         ({"predict": f"text -> label: Literal['{'long ' * 20}', 'b']"}, 58),
     ],
-)  # fmt: skip
+)
 def test_short_typed_answers_get_few_tokens(node: dict[str, Any], tokens: int, tmp_path: Path) -> None:
     workflow = make_workflow({"n": {**YESNO, **node}}, tmp_path)
     assert (enabled(workflow)["n"].settings["max_tokens"] or 512) == tokens  # type: ignore[attr-defined]
@@ -137,9 +145,11 @@ ADAPTERS = {
 @pytest.mark.parametrize("adapter", sorted(ADAPTERS))
 def test_dspys_adapters_show_demos_and_read_their_own_form(adapter: str, tmp_path: Path) -> None:
     node = {
-        "predict": "text -> label: Literal['yes', 'no'], n: int", "adapter": adapter, "instructions": "Decide.",
+        "predict": "text -> label: Literal['yes', 'no'], n: int",
+        "adapter": adapter,
+        "instructions": "Decide.",
         "demos": [{"text": "seen before", "label": "yes", "n": 1}],
-    }  # fmt: skip
+    }
     outcome, script = run_node(node, {"text": "new"}, tmp_path, lambda r: ADAPTERS[adapter])
     assert outcome.prediction == {"label": "no", "n": 3} and not outcome.trace.spans[0].notes
     texts = [str(m["content"]) for m in script.requests[0].messages]

@@ -17,8 +17,12 @@ ROW = {"text": "my bill\nis wrong", "why": "it names a bill", "label": "billing"
 def test_a_worked_example_is_what_the_node_asks_and_reads(tmp_path: Path, adapter: str) -> None:
     if adapter != "plain":
         pytest.importorskip("dspy")
-    predict = {"predict": "text -> why, label: Literal['billing', 'other']", "instructions": "Sort.", "adapter": adapter,
-               "demos": [{"text": "t", "why": "w", "label": "other"}]}  # fmt: skip
+    predict = {
+        "predict": "text -> why, label: Literal['billing', 'other']",
+        "instructions": "Sort.",
+        "adapter": adapter,
+        "demos": [{"text": "t", "why": "w", "label": "other"}],
+    }
     workflow = make_workflow({"sort": predict}, tmp_path)
     chat = enabled(workflow)["sort"].worked(ROW)
     assert chat is not None and chat[-1]["role"] == "assistant"

@@ -45,16 +45,27 @@ def search(
 ) -> tuple[Any, Script]:
     folder.mkdir(exist_ok=True)
     for name, count in (("train", 32), ("val", 16), ("test", 16)):
-        rows = [{"text": f"{name} {i} wants {WORDS[i // 4 % 4]}: a {LABELS[i % 4]}-thing", "label": LABELS[i % 4]}
-                for i in range(count)]  # fmt: skip
+        rows = [
+            {"text": f"{name} {i} wants {WORDS[i // 4 % 4]}: a {LABELS[i % 4]}-thing", "label": LABELS[i % 4]}
+            for i in range(count)
+        ]
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
     file = folder / "workflow.yaml"
-    file.write_text(json.dumps({
-        "name": "planted", "lm": {"model": "openai/planted", "api_base": "http://127.0.0.1:9/v1"},
-        "data": {n: f"{n}.jsonl" for n in ("train", "val", "test")}, "metric": "exact_match(label)",
-        "nodes": nodes or {"sort": {"predict": f"text -> label: Literal{list(LABELS)}", "instructions": "Label."}},
-        "optimize": [{"prompt_mcts": settings}], "budget": budget or {"calls": 600}, "concurrency": concurrency,
-    }))  # fmt: skip
+    file.write_text(
+        json.dumps(
+            {
+                "name": "planted",
+                "lm": {"model": "openai/planted", "api_base": "http://127.0.0.1:9/v1"},
+                "data": {n: f"{n}.jsonl" for n in ("train", "val", "test")},
+                "metric": "exact_match(label)",
+                "nodes": nodes
+                or {"sort": {"predict": f"text -> label: Literal{list(LABELS)}", "instructions": "Label."}},
+                "optimize": [{"prompt_mcts": settings}],
+                "budget": budget or {"calls": 600},
+                "concurrency": concurrency,
+            }
+        )
+    )
     script = Script(say)
     report = optimize(file, database=folder / "run.db", pool=script, options=Options(out=str(folder / "out.yaml")))
     assert report.status in ("finished", "budget"), report.error

@@ -183,7 +183,9 @@ def test_parquet(tmp_path, file):
     assert "no rows" in refusal(read_parquet, parquet_file(tmp_path, {"a": []}, "e.parquet")).message
 
 
-@pytest.mark.parametrize(("reader", "module", "extra"), [(read_parquet, "pyarrow", "parquet"), (read_hf, "datasets", "datasets")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("reader", "module", "extra"), [(read_parquet, "pyarrow", "parquet"), (read_hf, "datasets", "datasets")]
+)
 def test_a_missing_extra_is_named(monkeypatch, file, reader, module, extra):
     monkeypatch.setitem(sys.modules, module, None)
     assert f"pip install -e '.[{extra}]'" in (refusal(reader, file("x")).hint or "")

@@ -53,8 +53,11 @@ def _kernel_features() -> str:
     return "" if version >= 1 else "this kernel has no Landlock"
 
 
-LEVELS = [pytest.param(level, marks=pytest.mark.skipif(bool(why), reason=why))
-          for level in ("strong", "kernel") if (why := usable(level)) is not None]  # fmt: skip
+LEVELS = [
+    pytest.param(level, marks=pytest.mark.skipif(bool(why), reason=why))
+    for level in ("strong", "kernel")
+    if (why := usable(level)) is not None
+]
 
 
 needs_kernel = pytest.mark.skipif(bool(_kernel_features()), reason=_kernel_features() or "-")
@@ -108,7 +111,8 @@ def test_an_attack_that_is_not_stopped_fails_a_test_and_skips_none(
 
 
 def test_most_attacks_get_through_without_the_walls(tmp_path: Path) -> None:
-    """The attacks are real: with resource limits alone they succeed. (Those that would harm this machine are left out.)"""
+    """The attacks are real: with resource limits alone they succeed. (Those that would harm this machine are left
+    out.)"""
     secret = tmp_path / "secret"
     secret.write_text("secret")
     harmless = {"reading /etc/passwd", "reading the user's files", "new processes", "UDP", "signals to others"}
@@ -175,10 +179,12 @@ def test_an_error_has_the_line_of_the_source() -> None:
 def test_many_calls_at_once_all_come_back_right() -> None:
     async def job(sandbox: LinuxSandbox) -> list[Any]:
         sources = ["def f(i): return i * i", "def f(i):\n    while True: pass", "def f(i): raise ValueError(i)"]
-        return await asyncio.gather(*(
-            sandbox.call(sources[0 if i % 10 else 1 + i // 10 % 2], "f", {"i": i}, timeout=5 if i % 20 else 0.3)
-            for i in range(400)
-        ))  # fmt: skip
+        return await asyncio.gather(
+            *(
+                sandbox.call(sources[0 if i % 10 else 1 + i // 10 % 2], "f", {"i": i}, timeout=5 if i % 20 else 0.3)
+                for i in range(400)
+            )
+        )
 
     for i, found in enumerate(inside("kernel", job)):
         if i % 10:
@@ -240,11 +246,23 @@ def test_nothing_is_left_behind() -> None:
 
 @pytest.mark.parametrize(
     "answer",
-    [b"[" * 100_000, b"nonsense", b"[]", b'{"kind": "great"}', b"{}", b'{"kind": ["ok"]}', b'{"kind": "ok", "value": NaN}',
-     b'{"kind": "ok", "value": 1e999}', b'{"kind": "ok", "value": [-1e999]}',
-     b'{"kind": "ok", "value": "\xff"}', b'{"kind": "ok", "value": "\\uD800"}', b'{"kind": "error", "message": "\\udfff"}',
-     b'{"kind": "ok", "value": ' + b"[" * 101 + b"]" * 101 + b"}", b'{"kind": "ok", "value": ' + b"9" * 5000 + b"}"],
-)  # fmt: skip
+    [
+        b"[" * 100_000,
+        b"nonsense",
+        b"[]",
+        b'{"kind": "great"}',
+        b"{}",
+        b'{"kind": ["ok"]}',
+        b'{"kind": "ok", "value": NaN}',
+        b'{"kind": "ok", "value": 1e999}',
+        b'{"kind": "ok", "value": [-1e999]}',
+        b'{"kind": "ok", "value": "\xff"}',
+        b'{"kind": "ok", "value": "\\uD800"}',
+        b'{"kind": "error", "message": "\\udfff"}',
+        b'{"kind": "ok", "value": ' + b"[" * 101 + b"]" * 101 + b"}",
+        b'{"kind": "ok", "value": ' + b"9" * 5000 + b"}",
+    ],
+)
 def test_an_answer_of_another_form_is_a_bad_result(answer: bytes) -> None:
     found = read_answer(answer)
     assert found.kind == "bad_result" and len(found.message) <= 200

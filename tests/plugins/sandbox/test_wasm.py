@@ -262,16 +262,19 @@ def serve(body: str, timeout: float = 30.0, monkeypatch: pytest.MonkeyPatch | No
 
 
 @needs_posix
-@pytest.mark.parametrize("body, kind, message", [
-    ("print(json.dumps({'kind': 'ok', 'value': request['arguments']}))", "ok", ""),
-    ("print('forged', file=sys.stderr)", "crashed", "code 0 and no result"),
-    ("sys.exit(3)", "crashed", "code 3 and no result"),
-    ("os.kill(os.getpid(), 9)", "crashed", "signal 9"),
-    ("print('nonsense')", "bad_result", "form"),
-    ("while True: print('x' * 1000)", "bad_result", "more than 10000 bytes"),
-    ("while True: print('x' * 1000, file=sys.stderr)", "output", "more than 10000 bytes"),
-    ("kept = []\nwhile True: kept.append(b'x' * (1 << 24))", "memory", "MB"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "body, kind, message",
+    [
+        ("print(json.dumps({'kind': 'ok', 'value': request['arguments']}))", "ok", ""),
+        ("print('forged', file=sys.stderr)", "crashed", "code 0 and no result"),
+        ("sys.exit(3)", "crashed", "code 3 and no result"),
+        ("os.kill(os.getpid(), 9)", "crashed", "signal 9"),
+        ("print('nonsense')", "bad_result", "form"),
+        ("while True: print('x' * 1000)", "bad_result", "more than 10000 bytes"),
+        ("while True: print('x' * 1000, file=sys.stderr)", "output", "more than 10000 bytes"),
+        ("kept = []\nwhile True: kept.append(b'x' * (1 << 24))", "memory", "MB"),
+    ],
+)
 def test_a_process_is_held_by_the_workbench_itself(body: str, kind: str, message: str) -> None:
     found = serve(body)
     assert (found.kind, message in found.message) == (kind, True), found
@@ -285,9 +288,13 @@ def test_a_process_that_gives_nothing_is_ended_in_time() -> None:
 
 
 @needs_posix
-@pytest.mark.parametrize("source, message", [
-    ("raise ValueError('no WebAssembly here')", "ValueError: no WebAssembly here"), ("print('hello')", "it said nothing"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "source, message",
+    [
+        ("raise ValueError('no WebAssembly here')", "ValueError: no WebAssembly here"),
+        ("print('hello')", "it said nothing"),
+    ],
+)
 def test_a_process_that_does_not_get_ready_is_an_error(source: str, message: str) -> None:
     with pytest.raises(SandboxError, match=f"does not start: {message}"):
         asyncio.run(Guest.begin([sys.executable, "-I", "-S", "-c", source]))

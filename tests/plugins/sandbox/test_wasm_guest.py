@@ -115,8 +115,14 @@ def test_code_of_javascript_would_be_held_by_the_permissions(tmp_path: Path) -> 
     (tmp_path / "readable").mkdir()
     script = tmp_path / "enemy.mjs"
     script.write_text(ENEMY.replace("SECRET", json.dumps(str(secret))))
-    done = subprocess.run(wasm.command(pyodide.find_deno(), tmp_path / "readable", script), env=wasm.ENVIRONMENT, cwd="/",
-                          capture_output=True, text=True, timeout=120)  # fmt: skip
+    done = subprocess.run(
+        wasm.command(pyodide.find_deno(), tmp_path / "readable", script),
+        env=wasm.ENVIRONMENT,
+        cwd="/",
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     told = json.loads(done.stdout)
     assert len(told) == ENEMY.count("async () =>") and told.pop("alive") == "yes"
     assert {name: what for name, what in told.items() if not what.startswith("no: ")} == {}

@@ -25,10 +25,15 @@ pytestmark = pytest.mark.skipif(not (SHARED / "intercode_sql").is_dir(), reason=
 
 def shared_rows(split: str) -> list[dict[str, Any]]:
     return [
-        {"question": r["inputs"]["query"], "tables": r["inputs"]["db_tables"], "db": r["inputs"]["db"],
-         "gold_sql": r["labels"]["gold_sql"], "id": r["id"]}
+        {
+            "question": r["inputs"]["query"],
+            "tables": r["inputs"]["db_tables"],
+            "db": r["inputs"]["db"],
+            "gold_sql": r["labels"]["gold_sql"],
+            "id": r["id"],
+        }
         for r in read_rows(SHARED / f"intercode_sql/{split}.jsonl")
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize("split", ["dev", "train"])
@@ -50,11 +55,20 @@ def test_the_gallery_file_runs_on_intercode_data_by_its_data_block_alone(tmp_pat
 
 
 ACT = {
-    "signature": "question, tables -> sql", "arguments": {"db": "db"}, "start": "act", "max_turns": 12,
-    "states": {"act": {"run": "python:intercode_sql.py:execute", "next": [
-        {"when": {"outcome": {"statement": "submit"}}, "to": "end"},
-        {"when": {"outcome": {"statement": "select"}}, "keep": "sql", "to": "act"}]}},
-}  # fmt: skip
+    "signature": "question, tables -> sql",
+    "arguments": {"db": "db"},
+    "start": "act",
+    "max_turns": 12,
+    "states": {
+        "act": {
+            "run": "python:intercode_sql.py:execute",
+            "next": [
+                {"when": {"outcome": {"statement": "submit"}}, "to": "end"},
+                {"when": {"outcome": {"statement": "select"}}, "keep": "sql", "to": "act"},
+            ],
+        }
+    },
+}
 
 
 def recorded(split: str) -> Iterator[tuple[tuple[str, str], dict[str, Any], dict[str, Any]]]:
@@ -146,8 +160,13 @@ def test_recorded_runs_have_their_success_rate_to_the_row_in_the_recorded_enviro
     (tmp_path / "record.py").write_text(RECORD_TOOL, encoding="utf-8")
     steps = [{"when": "error", "to": "error"}, {"when": {"outcome": {"last": True}}, "keep": "sql", "to": "end"}, "act"]
     state = {"run": f"python:{tmp_path}/record.py:step", "next": steps}
-    node = {"signature": "question, tables -> sql", "arguments": {"run": "id"}, "start": "act", "max_turns": 12,
-            "states": {"act": state, "error": state}}  # fmt: skip
+    node = {
+        "signature": "question, tables -> sql",
+        "arguments": {"run": "id"},
+        "start": "act",
+        "max_turns": 12,
+        "states": {"act": state, "error": state},
+    }
     _, found, outcomes = replay(node, player, tmp_path, lambda turn, action: f"{turn} {action}")
     success = [
         json.loads(o.trace.spans[-1].outputs["observation"].removeprefix("result: "))["reward"] == 1 for o in outcomes

@@ -27,11 +27,18 @@ TABLE = {
 WAYS = {"observe": [], "select": ["DESC books"], "verify": ["DESC books", "SELECT 1"], "error": ["SELECT x FROM books"]}
 SAYINGS = {
     "failure": ["SELECT x FROM books", "please help", "DROP TABLE books", "DESCRIBE nothing"],
-    "query": ["SELECT 1", "select title from books;", "WITH a AS (SELECT 1) SELECT * FROM a", "```sql\nSELECT 1\n```",
-              "-- the titles\nselect 1", "sql: SELECT 1", "/* all */ VALUES (1)"],
+    "query": [
+        "SELECT 1",
+        "select title from books;",
+        "WITH a AS (SELECT 1) SELECT * FROM a",
+        "```sql\nSELECT 1\n```",
+        "-- the titles\nselect 1",
+        "sql: SELECT 1",
+        "/* all */ VALUES (1)",
+    ],
     "other": ["SHOW TABLES", "describe books", "desc Books;"],
     "submit": ["submit", "Submit.", "SUBMIT"],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("state", TABLE)
@@ -50,20 +57,41 @@ def test_the_machine_takes_the_transitions_of_the_paper(state: str, tmp_path: Pa
                 assert sql.keyword(outcome.prediction["sql"]) in ("select", "values")
 
 
-@pytest.mark.parametrize(("statement", "word"), [
-    ("select 1", "select"), ("  SELECT 1", "select"), ("WITH a AS (SELECT ')' ) SELECT * FROM a", "select"),
-    ("with recursive a(x) as (values (1)) select x from a", "select"), ("WITH a AS (SELECT 1) DELETE FROM b", "delete"),
-    ('with "select" as (select 1) update b set c = 1', "update"), ("-- x\n/* y */ ( select 1)", "select"),
-    ("Selection of books", "selection"), ("", ""), ("42", ""), ("with nothing", "with"), ("submit", "submit"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("statement", "word"),
+    [
+        ("select 1", "select"),
+        ("  SELECT 1", "select"),
+        ("WITH a AS (SELECT ')' ) SELECT * FROM a", "select"),
+        ("with recursive a(x) as (values (1)) select x from a", "select"),
+        ("WITH a AS (SELECT 1) DELETE FROM b", "delete"),
+        ('with "select" as (select 1) update b set c = 1', "update"),
+        ("-- x\n/* y */ ( select 1)", "select"),
+        ("Selection of books", "selection"),
+        ("", ""),
+        ("42", ""),
+        ("with nothing", "with"),
+        ("submit", "submit"),
+    ],
+)
 def test_a_statement_is_known_by_its_main_keyword(statement: str, word: str) -> None:
     assert sql.keyword(statement) == word
 
 
-@pytest.mark.parametrize("statement", [
-    "DELETE FROM books", "WITH a AS (SELECT 1) DELETE FROM books", "ATTACH 'x.db' AS x", "VACUUM INTO 'x.db'", "PRAGMA user_version = 3",
-    "SELECT load_extension('x')", "SELECT 1; DROP TABLE books", "CREATE TABLE x (y)", "SELECT zeroblob(1000000000)",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM books",
+        "WITH a AS (SELECT 1) DELETE FROM books",
+        "ATTACH 'x.db' AS x",
+        "VACUUM INTO 'x.db'",
+        "PRAGMA user_version = 3",
+        "SELECT load_extension('x')",
+        "SELECT 1; DROP TABLE books",
+        "CREATE TABLE x (y)",
+        "SELECT zeroblob(1000000000)",
+    ],
+)
 def test_nothing_can_be_written_loaded_or_blown_up(
     statement: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,15 +120,20 @@ def test_the_tool_says_what_a_model_needs() -> None:
             sql.execute("SELECT 1", db)
 
 
-@pytest.mark.parametrize(("gold", "query", "right"), [
-    ("SELECT title FROM books", "SELECT title FROM books ORDER BY title", 1),
-    ("SELECT title FROM books ORDER BY title", "SELECT title FROM books ORDER BY title DESC", 0),
-    ("SELECT DISTINCT country FROM authors", "SELECT country FROM authors", 0),
-    ("SELECT name, born FROM authors", "SELECT born, name FROM authors", 0),
-    ("SELECT AVG(pages) FROM books", "SELECT SUM(pages) * 1.0 / COUNT(*) FROM books", 1),
-    ("SELECT COUNT(*) FROM books", "SELECT '24'", 0), ("SELECT COUNT(*) FROM books", "", 0),
-    ("SELECT COUNT(*) FROM books", "SELECT nothing", 0), ("SELECT NULL", "SELECT NULL", 1),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("gold", "query", "right"),
+    [
+        ("SELECT title FROM books", "SELECT title FROM books ORDER BY title", 1),
+        ("SELECT title FROM books ORDER BY title", "SELECT title FROM books ORDER BY title DESC", 0),
+        ("SELECT DISTINCT country FROM authors", "SELECT country FROM authors", 0),
+        ("SELECT name, born FROM authors", "SELECT born, name FROM authors", 0),
+        ("SELECT AVG(pages) FROM books", "SELECT SUM(pages) * 1.0 / COUNT(*) FROM books", 1),
+        ("SELECT COUNT(*) FROM books", "SELECT '24'", 0),
+        ("SELECT COUNT(*) FROM books", "", 0),
+        ("SELECT COUNT(*) FROM books", "SELECT nothing", 0),
+        ("SELECT NULL", "SELECT NULL", 1),
+    ],
+)
 def test_the_metric_compares_rows(gold: str, query: str, right: int) -> None:
     value, words = sql.score({"gold_sql": gold, "db": "library"}, {"sql": query})
     assert value == right and words

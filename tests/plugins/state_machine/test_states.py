@@ -44,14 +44,25 @@ def machine(**changes: Any) -> dict[str, Any]:
     node = {
         "states": {
             "search": {
-                "instructions": "SEARCH", "run": "python:mytools.py:look",
-                "next": [{"when": "error", "to": "fix"}, {"when": {"outcome": {"kind": "book"}}, "keep": "found", "to": "check"}, "search"],
+                "instructions": "SEARCH",
+                "run": "python:mytools.py:look",
+                "next": [
+                    {"when": "error", "to": "fix"},
+                    {"when": {"outcome": {"kind": "book"}}, "keep": "found", "to": "check"},
+                    "search",
+                ],
             },
-            "check": {"instructions": "CHECK", "next": [{"when": {"regex": "(?i)^done", "of": "action"}, "to": "end"}, "search"]},
+            "check": {
+                "instructions": "CHECK",
+                "next": [{"when": {"regex": "(?i)^done", "of": "action"}, "to": "end"}, "search"],
+            },
             "fix": {"instructions": "FIX", "next": "search"},
         },
-        "signature": "wish -> found", "start": "search", "arguments": {"shelf": "shelf"}, "instructions": "ALL",
-    }  # fmt: skip
+        "signature": "wish -> found",
+        "start": "search",
+        "arguments": {"shelf": "shelf"},
+        "instructions": "ALL",
+    }
     return {**node, **changes}
 
 
@@ -100,13 +111,32 @@ def test_the_same_action_in_a_later_turn_is_done_again_and_a_replay_does_nothing
 
 
 def test_tools_are_called_by_name_and_hidden_arguments_are_not_the_models_to_set(folder: Path) -> None:
-    node = machine(states={"go": {"tools": ["python:mytools.py:look", "python:mytools.py:shout"],
-                                  "next": [{"when": {"contains": "LOOK", "of": "action"}, "to": "go"},
-                                           {"when": {"regex": "^error"}, "to": "go"}, "end"]}}, start="go")  # fmt: skip
+    node = machine(
+        states={
+            "go": {
+                "tools": ["python:mytools.py:look", "python:mytools.py:shout"],
+                "next": [
+                    {"when": {"contains": "LOOK", "of": "action"}, "to": "go"},
+                    {"when": {"regex": "^error"}, "to": "go"},
+                    "end",
+                ],
+            }
+        },
+        start="go",
+    )
     call = 'call: {"tool": "%s", "arguments": %s}'
-    outcome, script = run_node(node, ROW, folder, says(
-        call % ("look", '{"name": "bible", "shelf": "B2"}'), call % ("lock", "{}"), call % ("shout", "[1]"),
-        'call: {"tool": ["look"]}', "found: it"))  # fmt: skip
+    outcome, script = run_node(
+        node,
+        ROW,
+        folder,
+        says(
+            call % ("look", '{"name": "bible", "shelf": "B2"}'),
+            call % ("lock", "{}"),
+            call % ("shout", "[1]"),
+            'call: {"tool": ["look"]}',
+            "found: it",
+        ),
+    )
     assert outcome.prediction == {"found": "it"}, outcome
     assert '- look({"name": "string"})' in script.requests[0].messages[0]["content"]
     told = [m["content"] for m in script.requests[-1].messages if m["role"] == "user"][1:]
@@ -115,8 +145,10 @@ def test_tools_are_called_by_name_and_hidden_arguments_are_not_the_models_to_set
 
 
 def test_the_model_may_decide_a_transition(folder: Path) -> None:
-    node = machine(states={
-        "draft": {"next": [{"when": {"lm": "Is it good?"}, "keep": "found", "to": "end"}, "draft"]}}, start="draft")  # fmt: skip
+    node = machine(
+        states={"draft": {"next": [{"when": {"lm": "Is it good?"}, "keep": "found", "to": "end"}, "draft"]}},
+        start="draft",
+    )
 
     def say(request: Request) -> str:
         text = request.messages[-1]["content"]
@@ -138,17 +170,25 @@ def test_answers_are_read_as_their_types_and_what_cannot_be_read_is_a_failed_act
     outcome, script = run_node(node, ROW, folder, says("n: seven", "ok", "n: 7\nsure: true"))
     assert outcome.prediction == {"n": 7, "sure": True} and path_of(outcome) == ["go", "help", "go"]
     assert "form:\nn: ...\nsure: ..." in script.requests[0].messages[0]["content"]
-    kept = {"states": {"go": {"next": [{"keep": "mood", "to": "end"}]}}, "signature": "wish -> mood: Literal['good', 'bad']",
-            "start": "go"}  # fmt: skip
+    kept = {
+        "states": {"go": {"next": [{"keep": "mood", "to": "end"}]}},
+        "signature": "wish -> mood: Literal['good', 'bad']",
+        "start": "go",
+    }
     outcome, script = run_node(kept, ROW, folder, says("none", "Good"))
     assert (
         outcome.prediction == {"mood": "good"} and "mood: one of good, bad" in script.requests[0].messages[0]["content"]
     )
 
 
-@pytest.mark.parametrize(("answer", "kind"), [
-    (Response("", "stop", 1, 0, 0.0), None), (Response("found: bi", "length", 1, 1, 0.0), None),
-    (Response("I will not", "refusal", 1, 1, 0.0), "refused")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (Response("", "stop", 1, 0, 0.0), None),
+        (Response("found: bi", "length", 1, 1, 0.0), None),
+        (Response("I will not", "refusal", 1, 1, 0.0), "refused"),
+    ],
+)
 def test_empty_and_cut_answers_are_failed_actions_and_a_refusal_ends_it(
     folder: Path, answer: Response, kind: str | None
 ) -> None:
@@ -204,32 +244,45 @@ nodes:
 """
 
 
-@pytest.mark.parametrize(("old", "new", "place", "words"), [
-    ("to: fix}", "to: fxi}", "12:27", "there is no state 'fxi'\n  Did you mean 'fix'?"),
-    ("next: search", "next: serach", "15:9", "no state 'serach'\n  Did you mean 'search'?"),
-    ("to: end}", "to: submit}", "13:48", "there is no state 'submit'"),
-    ("start: search", "start: searhc", "7:5", "no state 'searhc' to start in\n  Did you mean 'search'?"),
-    ("start: search\n", "max_turns: 3\n", "5:3", "'start' is missing"),
-    ("to: end}", "to: fix}", "8:5", "no transition leads to the end\n  Add a transition to the end"),
-    ("to: fix}", "to: end}", "14:7", "no path leads from 'search' to the state 'fix'\n  Add a transition to it"),
-    ("when: error, to: fix", "to: fix", "13:13", "this transition is never taken"),
-    ("keep: found", "keep: fund", "13:35", "'fund' is no output of the signature\n  Did you mean 'found'?"),
-    ("when: error,", "when: eror,", "12:14", "'eror' is no condition. Write error, always, or"),
-    ("contains: x", "contians: x", "13:21", "unknown key 'contians'"),
-    ("contains: x", "regex: '('", "13:21", "'(' is no regular expression"),
-    ("contains: x", "contains: x, lm: y", "13:14", "exactly one of error, always"),
-    ("contains: x", "lm: x, of: action", "13:14", "'of' belongs to contains and regex"),
-    ("py:shout", "py:shuot", "10:9", "mytools.py has no function 'shuot'\n  Did you mean 'shout'?"),
-    ("py:shout", "py:look", "10:9", "the tool of 'run' must need one argument besides none: the answer; look needs name, shelf"),
-    ("start: search\n", "start: search\n    arguments: {shelf: wish}\n", "8:17", "no tool takes the argument 'shelf'"),
-    ("next: search", "next: search\n        tols: []", "16:9", "unknown key 'tols'"),
-    ("next: search", "next: []", "15:9", "at least 1 item"),
-    ("next: search", "next: fix", "15:9", "from the state 'fix' no path leads to the end"),
-    ("wish -> found", "wish ->", "6:5", "at least one output"),
-    ("wish -> found", "wish found", "6:5", "a signature has one '->'"),
-    ("      fix:", "      end:", "14:7", "'end' cannot name a state"),
-    ("      fix:", "      a.b:", "14:7", "'a.b' cannot name a state"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("old", "new", "place", "words"),
+    [
+        ("to: fix}", "to: fxi}", "12:27", "there is no state 'fxi'\n  Did you mean 'fix'?"),
+        ("next: search", "next: serach", "15:9", "no state 'serach'\n  Did you mean 'search'?"),
+        ("to: end}", "to: submit}", "13:48", "there is no state 'submit'"),
+        ("start: search", "start: searhc", "7:5", "no state 'searhc' to start in\n  Did you mean 'search'?"),
+        ("start: search\n", "max_turns: 3\n", "5:3", "'start' is missing"),
+        ("to: end}", "to: fix}", "8:5", "no transition leads to the end\n  Add a transition to the end"),
+        ("to: fix}", "to: end}", "14:7", "no path leads from 'search' to the state 'fix'\n  Add a transition to it"),
+        ("when: error, to: fix", "to: fix", "13:13", "this transition is never taken"),
+        ("keep: found", "keep: fund", "13:35", "'fund' is no output of the signature\n  Did you mean 'found'?"),
+        ("when: error,", "when: eror,", "12:14", "'eror' is no condition. Write error, always, or"),
+        ("contains: x", "contians: x", "13:21", "unknown key 'contians'"),
+        ("contains: x", "regex: '('", "13:21", "'(' is no regular expression"),
+        ("contains: x", "contains: x, lm: y", "13:14", "exactly one of error, always"),
+        ("contains: x", "lm: x, of: action", "13:14", "'of' belongs to contains and regex"),
+        ("py:shout", "py:shuot", "10:9", "mytools.py has no function 'shuot'\n  Did you mean 'shout'?"),
+        (
+            "py:shout",
+            "py:look",
+            "10:9",
+            "the tool of 'run' must need one argument besides none: the answer; look needs name, shelf",
+        ),
+        (
+            "start: search\n",
+            "start: search\n    arguments: {shelf: wish}\n",
+            "8:17",
+            "no tool takes the argument 'shelf'",
+        ),
+        ("next: search", "next: search\n        tols: []", "16:9", "unknown key 'tols'"),
+        ("next: search", "next: []", "15:9", "at least 1 item"),
+        ("next: search", "next: fix", "15:9", "from the state 'fix' no path leads to the end"),
+        ("wish -> found", "wish ->", "6:5", "at least one output"),
+        ("wish -> found", "wish found", "6:5", "a signature has one '->'"),
+        ("      fix:", "      end:", "14:7", "'end' cannot name a state"),
+        ("      fix:", "      a.b:", "14:7", "'a.b' cannot name a state"),
+    ],
+)
 def test_faulty_machines_are_refused_with_line_column_and_a_suggestion(
     folder: Path, old: str, new: str, place: str, words: str
 ) -> None:
@@ -260,8 +313,9 @@ def test_the_schema_for_editors_knows_the_short_forms_too() -> None:
 
 
 NAMES = ["a", "b", "c", "d"]
-CONDITIONS = st.sampled_from(["error", {"contains": "x"}, {"regex": "y|z", "of": "action"}, {"lm": "Good?"},
-                              {"outcome": {"kind": "book"}}])  # fmt: skip
+CONDITIONS = st.sampled_from(
+    ["error", {"contains": "x"}, {"regex": "y|z", "of": "action"}, {"lm": "Good?"}, {"outcome": {"kind": "book"}}]
+)
 DOES = [{"run": "python:mytools.py:look"}, {"tools": ["python:mytools.py:look"]}, {}]
 
 
@@ -277,14 +331,40 @@ def machines(draw: Any) -> dict[str, Any]:
         for step in steps:
             step |= draw(st.sampled_from([{}, {"keep": "found"}]))
         states[name] = {"next": steps, **draw(st.sampled_from(DOES))}
-    return {"states": states, "signature": "wish -> found", "start": draw(st.sampled_from([names[0], *names])),
-            "arguments": {"shelf": "shelf"}, "max_turns": draw(st.integers(1, 12))}  # fmt: skip
+    return {
+        "states": states,
+        "signature": "wish -> found",
+        "start": draw(st.sampled_from([names[0], *names])),
+        "arguments": {"shelf": "shelf"},
+        "max_turns": draw(st.integers(1, 12)),
+    }
 
 
-ANSWERS = st.lists(st.sampled_from(["x", "y", "book", "nothing", "yes", "no", "", "found: z", "```\nbook\n```",
-                                    'call: {"tool": "look", "arguments": {"name": "book"}}', "call: {}"]), min_size=1, max_size=8)  # fmt: skip
-PROPERTY = settings(max_examples=100, deadline=None, derandomize=True,
-                    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])  # fmt: skip
+ANSWERS = st.lists(
+    st.sampled_from(
+        [
+            "x",
+            "y",
+            "book",
+            "nothing",
+            "yes",
+            "no",
+            "",
+            "found: z",
+            "```\nbook\n```",
+            'call: {"tool": "look", "arguments": {"name": "book"}}',
+            "call: {}",
+        ]
+    ),
+    min_size=1,
+    max_size=8,
+)
+PROPERTY = settings(
+    max_examples=100,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 
 
 @PROPERTY

@@ -30,8 +30,11 @@ def link(**documents: Any) -> Links:
 
 def test_tools_are_linked_by_documents_and_by_what_was_seen() -> None:
     text, number = {"type": "string"}, {"type": "integer"}
-    links = link(login=({"password": text}, {"properties": {"token": text}}), pay=({"token": text, "sum": number}, None),
-                 rain=({"city": text}, {"properties": {"forecast": text}}))  # fmt: skip
+    links = link(
+        login=({"password": text}, {"properties": {"token": text}}),
+        pay=({"token": text, "sum": number}, None),
+        rain=({"city": text}, {"properties": {"forecast": text}}),
+    )
     assert links.rank("login", "pay") == 2 and links.rank("login", "rain") == 0 and links.rank("pay", "rain") == 1
     assert {links.pair("pay", random.Random(s)) for s in range(20)} == {("login", "pay")}
     links.see("login", {"session": "s", "user_city": "rome"})  # results go before the document
@@ -62,8 +65,13 @@ def test_references_are_looked_up_in_results() -> None:
 
 
 def test_results_of_the_documents_are_read(tmp_path: Path) -> None:
-    forms = {"a": {"returns": {"type": "str"}}, "b": {"response": {"properties": {"id": {"type": "int"}}}},
-             "c": {"output_parameters": {"token": {"type": "str"}}}, "d": {"returns": "a number"}, "e": {}}  # fmt: skip
+    forms = {
+        "a": {"returns": {"type": "str"}},
+        "b": {"response": {"properties": {"id": {"type": "int"}}}},
+        "c": {"output_parameters": {"token": {"type": "str"}}},
+        "d": {"returns": "a number"},
+        "e": {},
+    }
     (tmp_path / "apis.json").write_text(json.dumps(forms))
     read = {api.name: api.returns for api in load_apis("apis.json", [], tmp_path)}
     assert read["a"] == {"type": "string"} and read["b"] == {"properties": {"id": {"type": "integer"}}}

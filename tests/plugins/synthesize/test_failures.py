@@ -1,4 +1,5 @@
-"""`workbench synthesize --failures`: rows like the train rows that a run failed, and never like those of val and test."""
+"""`workbench synthesize --failures`: rows like the train rows that a run failed, and never like those of val and
+test."""
 
 from __future__ import annotations
 
@@ -24,8 +25,12 @@ from workbench.study import Optimizer, Study
 from workbench.workflow import Workflow
 from workbench_synthesize.synthesize import synthesize
 
-APIS = {"pay": {"parameters": {"sum": {"type": "int"}}}, "rain": {"parameters": {"city": {"type": "str"}}},
-        "sing": {"parameters": {"song": {"type": "str"}}}, "nap": {"parameters": {"minutes": {"type": "int"}}}}  # fmt: skip
+APIS = {
+    "pay": {"parameters": {"sum": {"type": "int"}}},
+    "rain": {"parameters": {"city": {"type": "str"}}},
+    "sing": {"parameters": {"song": {"type": "str"}}},
+    "nap": {"parameters": {"minutes": {"type": "int"}}},
+}
 
 
 class Looks(Optimizer):
@@ -62,16 +67,25 @@ def earlier(folder: Path, shared: bool = False, tools: tuple[str, ...] = ("pay",
         rows = [row(split, n, tools[n % len(tools)], **values[tools[n % len(tools)]]) for n in range(9)]
         rows += [row("shared", 0, "pay", sum=9)] if shared and split != "val" else []
         (folder / f"{split}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
-    spec = {"data": {s: f"{s}.jsonl" for s in ("train", "val", "test")}, "metric": "tool_call_match(calls)",
-            "lm": {"model": "openai/scripted", "attempts": 1, "temperature": 1.0}, "budget": {"calls": 200},
-            "nodes": {"call": {"predict": "question -> calls"}}}  # fmt: skip
+    spec = {
+        "data": {s: f"{s}.jsonl" for s in ("train", "val", "test")},
+        "metric": "tool_call_match(calls)",
+        "lm": {"model": "openai/scripted", "attempts": 1, "temperature": 1.0},
+        "budget": {"calls": 200},
+        "nodes": {"call": {"predict": "question -> calls"}},
+    }
     (folder / "workflow.yaml").write_text(json.dumps(spec))
     return folder / "workflow.yaml"
 
 
 def run(folder: Path, **how: Any) -> str:
-    report = optimize(earlier(folder, **how), options=Options(out=str(folder / "out.yaml")), database=folder / "a.db",
-                      optimizers=[("looks", Looks())], pool=Script(answer))  # fmt: skip
+    report = optimize(
+        earlier(folder, **how),
+        options=Options(out=str(folder / "out.yaml")),
+        database=folder / "a.db",
+        optimizers=[("looks", Looks())],
+        pool=Script(answer),
+    )
     return report.run
 
 
@@ -133,7 +147,11 @@ def test_a_copy_of_a_failed_row_is_a_duplicate(tmp_path: Path) -> None:
         shown = re.findall(
             r'"question":"(trainmark\d is about (\w+) [^}]*\})', str(request.messages[1]["content"]).replace("\\", "")
         )
-        return json.dumps({"question": "trainmark0 is about pay {\"sum\": 3}", "name": "pay", "arguments": {"sum": 3}}) if shown else ""  # fmt: skip
+        return (
+            json.dumps({"question": 'trainmark0 is about pay {"sum": 3}', "name": "pay", "arguments": {"sum": 3}})
+            if shown
+            else ""
+        )
 
     path = write(tmp_path, failures=run(tmp_path), shown=4, budget={"calls": 6})
     found = synthesize(path, database=str(tmp_path / "a.db"), pool=Script(copies))
@@ -146,8 +164,13 @@ def test_kinds_are_shown_failures_of_their_kind(tmp_path: Path) -> None:
     with (tmp_path / "train.jsonl").open("a") as file:
         file.write(json.dumps({"question": "severalmark1 is about pay {}", "calls": several}) + "\n")
         file.write(json.dumps({"question": "nonemark1 is about pay {}", "calls": []}) + "\n")
-    name = optimize(path, options=Options(out=str(tmp_path / "out.yaml")), database=tmp_path / "a.db",
-                    optimizers=[("looks", Looks())], pool=Script(answer)).run  # fmt: skip
+    name = optimize(
+        path,
+        options=Options(out=str(tmp_path / "out.yaml")),
+        database=tmp_path / "a.db",
+        optimizers=[("looks", Looks())],
+        pool=Script(answer),
+    ).run
     script = Script(lambda request: "")
     settings = {"failures": name, "judge": True, "kinds": ["simple", "parallel", "none"], "budget": {"calls": 60}}
     synthesize(write(tmp_path, **settings), database=str(tmp_path / "a.db"), pool=script)
@@ -230,7 +253,15 @@ def test_the_command_takes_a_run_of_eval(tmp_path: Path, monkeypatch: pytest.Mon
     scripts: list[Script] = []
 
     def made(spec: Any) -> Script:
-        scripts.append(Script(lambda request: answer(request) if "mark" in str(request.messages[-1]["content"]).split("Tools:")[0] else rows(request)))  # fmt: skip
+        scripts.append(
+            Script(
+                lambda request: (
+                    answer(request)
+                    if "mark" in str(request.messages[-1]["content"]).split("Tools:")[0]
+                    else rows(request)
+                )
+            )
+        )
         return scripts[-1]
 
     monkeypatch.setattr("workbench.lm.pool.make_lm", made)

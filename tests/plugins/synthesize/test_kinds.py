@@ -39,8 +39,16 @@ def weather(city: str) -> str:
 def write(folder: Path, **settings: Any) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "tools.py").write_text(TOOLS)
-    spec = {"name": "orders", "tools": [f"python:tools.{n}" for n in ("find_order", "cancel", "weather")], "rows": 50,
-            "each": 4, "concurrency": 1, "budget": {"calls": 1}, "policy": {"default": "allow"}, **settings}  # fmt: skip
+    spec = {
+        "name": "orders",
+        "tools": [f"python:tools.{n}" for n in ("find_order", "cancel", "weather")],
+        "rows": 50,
+        "each": 4,
+        "concurrency": 1,
+        "budget": {"calls": 1},
+        "policy": {"default": "allow"},
+        **settings,
+    }
     (folder / "spec.yaml").write_text(json.dumps(spec))
     return folder / "spec.yaml"
 
@@ -71,8 +79,11 @@ def found_in(folder: Path, *lines: str, verdict: str = "yes", **settings: Any) -
     return synthesize(path, database=str(folder / "a.db"), pool=script), script
 
 
-CANCEL = said("cancel what anna bought, it broke", call("find_order", name="anna"),
-              call("cancel", order_id=ref("1.order.id"), reason="broke"))  # fmt: skip
+CANCEL = said(
+    "cancel what anna bought, it broke",
+    call("find_order", name="anna"),
+    call("cancel", order_id=ref("1.order.id"), reason="broke"),
+)
 
 
 def test_a_chain_keeps_its_calls_with_values_and_with_references(tmp_path: Path) -> None:
@@ -89,35 +100,117 @@ def test_a_chain_keeps_its_calls_with_values_and_with_references(tmp_path: Path)
     ("line", "reason", "why"),
     [
         (said("cancel order of anna", call("find_order", name="anna")), "format", "two to 3 calls, not 1"),
-        (said("cancel order of anna", call("find_order", name="anna"), {"name": "cancel"}), "format", "call 2: the arguments are no object"),
+        (
+            said("cancel order of anna", call("find_order", name="anna"), {"name": "cancel"}),
+            "format",
+            "call 2: the arguments are no object",
+        ),
         (said("cancel order of anna", call("find_order", name="anna"), "cancel"), "format", "no list of calls"),
-        (said("cancel order of anna", call("find_order", name="anna"), call("pay", id=ref("1"))), "format", "call 2: the call names \"pay\""),
-        (said("cancel order 4 of anna", call("find_order", name="anna"), call("cancel", order_id=4, reason="anna")),
-         "format", "no call takes a value"),
-        (said("anna", call("find_order", name="anna"), call("cancel", order_id=ref("1.order.id"), reason=3)), "format", "of type string"),
-        (said("anna", call("cancel", order_id=ref("2.order.id"), reason="anna"), call("find_order", name=ref("1"))), "format",
-         "call 1 refers to call 2, which is none before it"),
-        (said("anna", call("find_order", name=ref("1")), call("cancel", order_id=ref("1.order.id"), reason="anna")), "format",
-         "call 1 refers to call 1"),
-        (said("anna", call("find_order", name="anna"), call("cancel", order_id=ref("9.id"), reason="anna")), "format", "refers to call 9"),
-        (said("anna", call("find_order", name="anna"), call("cancel", order_id=ref("order.id"), reason="anna")), "format", "a reference is written"),
-        (said("anna", call("find_order", name="anna"), call("cancel", order_id=ref(1), reason="anna")), "format", "a reference is written"),
-        (said("anna in rome", call("find_order", name="anna"), call("cancel", order_id=ref("1.order.id"), reason="anna"), call("weather", city="rome")),
-         "format", "call 3 has nothing to do"),
-        (said("anna", call("find_order", name="anna"), call("cancel", order_id=ref("1.order.number"), reason="anna")), "reference",
-         "call 1 returned no order.number"),
-        (said("anna", call("find_order", name="anna"), call("cancel", order_id=ref("1.items.1.sku"), reason="anna")), "reference", "no items.1.sku"),
-        (said("anna", call("find_order", name="anna"), call("cancel", order_id=ref("1.items.0.sku"), reason="anna")), "reference",
-         "order_id must be of type integer, not \"ANNA\""),
-        (said("anna", call("find_order", name="anna"), call("cancel", order_id=4, reason=ref("1.items.0.sku"))), "reference",
-         "order_id is 4, which the question does not say: write {\"$ref\": \"1.order.id\"}"),
-        (said("anna", call("find_order", name="anna"), call("weather", city=ref("1.items.0.sku")), call("cancel", order_id=ref("1.order.id"), reason="rain in ANNA")),
-         "reference", "which the question does not say: write {\"$ref\": \"2\"}"),
-        (said("a" * 91, call("find_order", name="a" * 91), call("cancel", order_id=ref("1.order.id"), reason="a")), "failed", "call 2, .*too late"),
-        (said("nobody", call("find_order", name="nobody"), call("cancel", order_id=ref("1.order.id"), reason="nobody")), "failed", "call 1, .*no such person"),
-        (said("too deep", call("find_order", name="anna"), call("cancel", order_id=ref("1"), reason=json.loads("[" * 60 + "]" * 60))), "format", "nested too deeply"),
+        (
+            said("cancel order of anna", call("find_order", name="anna"), call("pay", id=ref("1"))),
+            "format",
+            'call 2: the call names "pay"',
+        ),
+        (
+            said("cancel order 4 of anna", call("find_order", name="anna"), call("cancel", order_id=4, reason="anna")),
+            "format",
+            "no call takes a value",
+        ),
+        (
+            said("anna", call("find_order", name="anna"), call("cancel", order_id=ref("1.order.id"), reason=3)),
+            "format",
+            "of type string",
+        ),
+        (
+            said("anna", call("cancel", order_id=ref("2.order.id"), reason="anna"), call("find_order", name=ref("1"))),
+            "format",
+            "call 1 refers to call 2, which is none before it",
+        ),
+        (
+            said("anna", call("find_order", name=ref("1")), call("cancel", order_id=ref("1.order.id"), reason="anna")),
+            "format",
+            "call 1 refers to call 1",
+        ),
+        (
+            said("anna", call("find_order", name="anna"), call("cancel", order_id=ref("9.id"), reason="anna")),
+            "format",
+            "refers to call 9",
+        ),
+        (
+            said("anna", call("find_order", name="anna"), call("cancel", order_id=ref("order.id"), reason="anna")),
+            "format",
+            "a reference is written",
+        ),
+        (
+            said("anna", call("find_order", name="anna"), call("cancel", order_id=ref(1), reason="anna")),
+            "format",
+            "a reference is written",
+        ),
+        (
+            said(
+                "anna in rome",
+                call("find_order", name="anna"),
+                call("cancel", order_id=ref("1.order.id"), reason="anna"),
+                call("weather", city="rome"),
+            ),
+            "format",
+            "call 3 has nothing to do",
+        ),
+        (
+            said(
+                "anna", call("find_order", name="anna"), call("cancel", order_id=ref("1.order.number"), reason="anna")
+            ),
+            "reference",
+            "call 1 returned no order.number",
+        ),
+        (
+            said("anna", call("find_order", name="anna"), call("cancel", order_id=ref("1.items.1.sku"), reason="anna")),
+            "reference",
+            "no items.1.sku",
+        ),
+        (
+            said("anna", call("find_order", name="anna"), call("cancel", order_id=ref("1.items.0.sku"), reason="anna")),
+            "reference",
+            'order_id must be of type integer, not "ANNA"',
+        ),
+        (
+            said("anna", call("find_order", name="anna"), call("cancel", order_id=4, reason=ref("1.items.0.sku"))),
+            "reference",
+            'order_id is 4, which the question does not say: write {"$ref": "1.order.id"}',
+        ),
+        (
+            said(
+                "anna",
+                call("find_order", name="anna"),
+                call("weather", city=ref("1.items.0.sku")),
+                call("cancel", order_id=ref("1.order.id"), reason="rain in ANNA"),
+            ),
+            "reference",
+            'which the question does not say: write {"$ref": "2"}',
+        ),
+        (
+            said("a" * 91, call("find_order", name="a" * 91), call("cancel", order_id=ref("1.order.id"), reason="a")),
+            "failed",
+            "call 2, .*too late",
+        ),
+        (
+            said(
+                "nobody", call("find_order", name="nobody"), call("cancel", order_id=ref("1.order.id"), reason="nobody")
+            ),
+            "failed",
+            "call 1, .*no such person",
+        ),
+        (
+            said(
+                "too deep",
+                call("find_order", name="anna"),
+                call("cancel", order_id=ref("1"), reason=json.loads("[" * 60 + "]" * 60)),
+            ),
+            "format",
+            "nested too deeply",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_with_a_chain_is_said(tmp_path: Path, line: str, reason: str, why: str) -> None:
     found, _ = found_in(tmp_path, line, CANCEL, kinds=["chain"])
     assert len(found.rows) == 1, "the right one after it is kept"
@@ -127,11 +220,17 @@ def test_what_is_wrong_with_a_chain_is_said(tmp_path: Path, line: str, reason: s
 
 def test_duplicates_are_whole_lists_of_calls(tmp_path: Path) -> None:
     same = said("please stop the parcel for anna since it broke", *json.loads(CANCEL)["calls"])
-    written = said("void purchase of otto due to rain, as wished", call("find_order", name="otto"),
-                   call("weather", city=ref("1.items.0.sku")))  # fmt: skip
+    written = said(
+        "void purchase of otto due to rain, as wished",
+        call("find_order", name="otto"),
+        call("weather", city=ref("1.items.0.sku")),
+    )
     # The first call alone is known, the list is not.
-    other = said("anna wonders about skies where her parcel lies", call("find_order", name="anna"),
-                 call("weather", city=ref("1.items.0.sku")))  # fmt: skip
+    other = said(
+        "anna wonders about skies where her parcel lies",
+        call("find_order", name="anna"),
+        call("weather", city=ref("1.items.0.sku")),
+    )
     found, _ = found_in(tmp_path, CANCEL, same, written, other, kinds={"chain": 2.0}, rows=9)
     assert [r["calls"][0]["arguments"]["name"] for r in found.rows] == ["anna", "otto", "anna"]
     assert found.rejected["duplicate"] == 1 and found.examples["duplicate"].startswith("please stop")
@@ -140,11 +239,16 @@ def test_duplicates_are_whole_lists_of_calls(tmp_path: Path) -> None:
 def test_parallel_calls_answer_one_question(tmp_path: Path) -> None:
     rome, oslo = call("weather", city="rome"), call("weather", city="oslo")
     found, script = found_in(
-        tmp_path, said("weather of rome and of oslo", rome, oslo), said("is it nicer up north or down south", oslo, rome),
-        said("both twice", rome, rome), said("one and what follows", rome, call("weather", city=ref("1"))), said("just one", rome),
+        tmp_path,
+        said("weather of rome and of oslo", rome, oslo),
+        said("is it nicer up north or down south", oslo, rome),
+        said("both twice", rome, rome),
+        said("one and what follows", rome, call("weather", city=ref("1"))),
+        said("just one", rome),
         said("rome and somebody's things", rome, call("find_order", name="nobody")),
-        said("skies over rome, and the things of ed", rome, call("find_order", name="ed")), kinds=["parallel"],
-    )  # fmt: skip
+        said("skies over rome, and the things of ed", rome, call("find_order", name="ed")),
+        kinds=["parallel"],
+    )
     assert [row["calls"] for row in found.rows] == [[rome, oslo], [rome, call("find_order", name="ed")]]
     assert found.rows[0]["results"] == ["rain in rome", "rain in oslo"] and "template" not in found.rows[0]
     assert {r: n for r, n in found.rejected.items() if n} == {"duplicate": 1, "format": 3, "failed": 1}
@@ -200,7 +304,8 @@ def test_what_cannot_be_checked_is_refused_before_a_call(tmp_path: Path, setting
 
 
 def chatter(request: Request) -> str:
-    """Rows of the kind and about the tools that a request names, by its number: right ones, wrong ones, one that fails."""
+    """Rows of the kind and about the tools that a request names, by its number: right ones, wrong ones, one that
+    fails."""
     system, n = str(request.messages[0]["content"]), request.replica
     if "verdict:" in system:
         return "verdict: no" if "Can it be answered" in system else "verdict: yes"
@@ -208,8 +313,13 @@ def chatter(request: Request) -> str:
     find, skies = call("find_order", name=name), call("weather", city=own)
     stop = call("cancel", order_id=ref("1.order.id"), reason=own)
     if "one after the other" in system:
-        return "\n".join([said(f"stop {name} {own}", find, stop), said(f"drop {name} {own} q{n}", find, {**stop, "arguments": {"order_id": n, "reason": own}}),
-                          said(f"check {name} w{n} v{n}", find, call("weather", city=ref("1.order")))])  # fmt: skip
+        return "\n".join(
+            [
+                said(f"stop {name} {own}", find, stop),
+                said(f"drop {name} {own} q{n}", find, {**stop, "arguments": {"order_id": n, "reason": own}}),
+                said(f"check {name} w{n} v{n}", find, call("weather", city=ref("1.order"))),
+            ]
+        )
     if "answer together" in system:
         return said(f"both {name} and {own}", find, skies)
     if "no tool helps" in system:
@@ -238,8 +348,11 @@ def test_kinds_share_the_requests_by_their_weights(tmp_path: Path) -> None:
         "none": 2,
     }
     write_rows(found.rows, tmp_path / "rows.jsonl")
-    spec = {"data": {"file": "rows.jsonl", "split": {"train": 4, "val": 3, "test": 3}}, "metric": "tool_call_match(calls)",
-            "nodes": {"call": {"predict": "question, tools -> calls"}}}  # fmt: skip
+    spec = {
+        "data": {"file": "rows.jsonl", "split": {"train": 4, "val": 3, "test": 3}},
+        "metric": "tool_call_match(calls)",
+        "nodes": {"call": {"predict": "question, tools -> calls"}},
+    }
     (tmp_path / "workflow.yaml").write_text(json.dumps(spec))
     from workbench.run import prepare
 
@@ -277,8 +390,16 @@ def test_killed_with_several_kinds_it_ends_with_the_same_rows(tmp_path: Path, af
 
 
 def test_a_chain_runs_in_the_sandbox(tmp_path: Path) -> None:
-    apis = {"find_order": {"parameters": {"name": {"type": "str"}}, "source": "def find_order(name): return {'order': {'id': len(name)}}"},
-            "cancel": {"parameters": {"order_id": {"type": "int"}, "reason": {"type": "str"}}, "source": "def cancel(order_id, reason): return order_id + 1"}}  # fmt: skip
+    apis = {
+        "find_order": {
+            "parameters": {"name": {"type": "str"}},
+            "source": "def find_order(name): return {'order': {'id': len(name)}}",
+        },
+        "cancel": {
+            "parameters": {"order_id": {"type": "int"}, "reason": {"type": "str"}},
+            "source": "def cancel(order_id, reason): return order_id + 1",
+        },
+    }
     (tmp_path / "apis.json").write_text(json.dumps(apis))
     found, _ = found_in(tmp_path, CANCEL, kinds=["chain"], apis="apis.json", tools=[])
     assert found.rows[0]["results"] == [{"order": {"id": 4}}, 5]
@@ -311,10 +432,17 @@ def test_a_chain_that_passed_proves_its_tools(tmp_path: Path) -> None:
 def test_chains_whose_values_were_met_before_are_duplicates(tmp_path: Path) -> None:
     """Other references, the same calls once they are run."""
     one = said("skies where anna lives", call("find_order", name="anna"), call("weather", city=ref("1.items.0.sku")))
-    two = said("tell me more about ANNA rather than order", call("find_order", name="anna"), call("weather", city="ANNA"),
-               call("weather", city=ref("2")))  # fmt: skip
-    three = said("whatever there may be for who bought it", call("find_order", name="anna"),
-                 call("weather", city=ref("1.items.0.tag")))  # fmt: skip
+    two = said(
+        "tell me more about ANNA rather than order",
+        call("find_order", name="anna"),
+        call("weather", city="ANNA"),
+        call("weather", city=ref("2")),
+    )
+    three = said(
+        "whatever there may be for who bought it",
+        call("find_order", name="anna"),
+        call("weather", city=ref("1.items.0.tag")),
+    )
     tools = TOOLS.replace('"sku": name.upper()', '"sku": name.upper(), "tag": name.upper()')
     path = write(tmp_path, kinds=["chain"])
     (tmp_path / "tools.py").write_text(tools)

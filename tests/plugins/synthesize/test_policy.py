@@ -42,8 +42,13 @@ SMALL, LARGE = written("pay me 5 now", ("pay", {"sum": 5})), written("give 500 t
 
 def spec_in(folder: Path, **settings: Any) -> Path:
     (folder / "tools.py").write_text(TOOLS)
-    spec = {"tools": ["python:tools.pay", "python:tools.py:send"], "rows": 9, "concurrency": 1, "budget": {"calls": 1},
-            **settings}  # fmt: skip
+    spec = {
+        "tools": ["python:tools.pay", "python:tools.py:send"],
+        "rows": 9,
+        "concurrency": 1,
+        "budget": {"calls": 1},
+        **settings,
+    }
     (folder / "spec.yaml").write_text(json.dumps(spec))
     return folder / "spec.yaml"
 
@@ -77,8 +82,9 @@ RULES = [{"allow": "pay", "when": {"sum": {"max": 100}}}, {"ask": "send", "why":
 @pytest.mark.parametrize("run_tools", [False, True])
 def test_the_policy_decides_over_each_call_and_the_flag_does_not_lift_it(run_tools: bool, tmp_path: Path) -> None:
     send = written("send the receipt r1", ("send", {"receipt": "r1"}))
-    found = found_in(tmp_path, SMALL, LARGE, send, settings={"policy": {"default": "deny", "rules": RULES}},
-                     run_tools=run_tools)  # fmt: skip
+    found = found_in(
+        tmp_path, SMALL, LARGE, send, settings={"policy": {"default": "deny", "rules": RULES}}, run_tools=run_tools
+    )
     assert [row["calls"][0]["arguments"] for row in found.rows] == [{"sum": 5}] and effects(tmp_path) == ["pay 5"]
     assert found.rejected["policy"] == 2 and found.as_dict()["rejected"]["policy"] == 2
     assert "pay is not allowed here" in found.examples["policy"]
@@ -114,8 +120,12 @@ def test_rows_about_tools_that_are_only_described_obey_it_too(tmp_path: Path) ->
     (tmp_path / "apis.json").write_text(
         json.dumps({"pay": {"parameters": {"properties": {"sum": {"type": "integer"}}}}})
     )
-    found = found_in(tmp_path, SMALL, LARGE, settings={"tools": [], "apis": "apis.json", "policy": {"rules": RULES[:1],
-                                                       "default": "deny"}})  # fmt: skip
+    found = found_in(
+        tmp_path,
+        SMALL,
+        LARGE,
+        settings={"tools": [], "apis": "apis.json", "policy": {"rules": RULES[:1], "default": "deny"}},
+    )
     assert [row["calls"][0]["arguments"] for row in found.rows] == [{"sum": 5}] and found.rejected["policy"] == 1
 
 
@@ -123,11 +133,18 @@ def test_the_policy_of_the_workflow_whose_failures_are_wanted_holds_too(tmp_path
     deny = {"policy": {"rules": [{"deny": "sing", "why": "it is late"}]}}
     file = test_synth_failures.earlier(tmp_path)
     file.write_text(json.dumps({**json.loads(file.read_text()), **deny}))
-    report = test_synth_failures.optimize(file, options=test_synth_failures.Options(out=str(tmp_path / "out.yaml")),
-                                          database=tmp_path / "a.db", optimizers=[("looks", test_synth_failures.Looks())],
-                                          pool=Script(test_synth_failures.answer))  # fmt: skip
-    found = synthesize(test_synth_failures.write(tmp_path, failures=report.run), database=str(tmp_path / "a.db"),
-                       pool=Script(test_synth_failures.rows))  # fmt: skip
+    report = test_synth_failures.optimize(
+        file,
+        options=test_synth_failures.Options(out=str(tmp_path / "out.yaml")),
+        database=tmp_path / "a.db",
+        optimizers=[("looks", test_synth_failures.Looks())],
+        pool=Script(test_synth_failures.answer),
+    )
+    found = synthesize(
+        test_synth_failures.write(tmp_path, failures=report.run),
+        database=str(tmp_path / "a.db"),
+        pool=Script(test_synth_failures.rows),
+    )
     names = {call["name"] for row in found.rows for call in row["calls"]}
     assert "sing" not in names and names and "it is late" in found.examples["policy"]
 

@@ -26,20 +26,32 @@ from workbench_synthesize.synthesize import Found, synthesize, write_rows
 APIS = {
     "add": {
         "description": "Add two numbers.",
-        "parameters": {"type": "object", "required": ["a", "b"],
-                       "properties": {"a": {"type": "int"}, "b": {"type": "integer"}}},
+        "parameters": {
+            "type": "object",
+            "required": ["a", "b"],
+            "properties": {"a": {"type": "int"}, "b": {"type": "integer"}},
+        },
     },
     "greet": {"description": "Greet somebody.", "input_parameters": {"name": {"type": "str", "description": "who"}}},
-}  # fmt: skip
-TOOLS = "def half(n: int) -> int:\n    'Half of an even number.'\n    if n % 2: raise ValueError('odd')\n    return n // 2\n"
+}
+TOOLS = "def half(n: int) -> int:\n    'Half of an even number.'\n    if n % 2: raise ValueError('odd')\n    return n // 2\n"  # noqa: E501
 
 
 def write(folder: Path, **settings: Any) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "apis.json").write_text(json.dumps(APIS))
     (folder / "tools.py").write_text(TOOLS)
-    spec = {"name": "sums", "apis": "apis.json", "tools": ["python:tools.half"], "rows": 12, "each": 4, "concurrency": 2,
-            "budget": {"calls": 40}, "policy": {"default": "allow"}, **settings}  # fmt: skip
+    spec = {
+        "name": "sums",
+        "apis": "apis.json",
+        "tools": ["python:tools.half"],
+        "rows": 12,
+        "each": 4,
+        "concurrency": 2,
+        "budget": {"calls": 40},
+        "policy": {"default": "allow"},
+        **settings,
+    }
     (folder / "spec.yaml").write_text(json.dumps(spec))
     return folder / "spec.yaml"
 
@@ -49,8 +61,8 @@ def row(question: str, name: str, /, **arguments: Any) -> str:
 
 
 class Writer:
-    """Four lines a request: a right row, a wrong one of each sort in turn, one that fails (half of an odd number), and a
-    duplicate of the right one. What is written depends on the request alone."""
+    """Four lines a request: a right row, a wrong one of each sort in turn, one that fails (half of an odd number), and
+    a duplicate of the right one. What is written depends on the request alone."""
 
     def __init__(self) -> None:
         self.script = Script(self)
@@ -66,11 +78,18 @@ class Writer:
             "half": row(f"divide number {2 * n} by two {other}", "half", n=2 * n),
             "greet": row(f"say hello to person {n} {other}", "greet", name=f"p{n}"),
         }[name]
-        wrong = [row("no such tool", "drop"), row("a word for a number", "add", a="x", b=1), row("b lacks", "add", a=1),
-                 row("one too much", "greet", name="x", age=2), row("", "greet", name="x")]  # fmt: skip
+        wrong = [
+            row("no such tool", "drop"),
+            row("a word for a number", "add", a="x", b=1),
+            row("b lacks", "add", a=1),
+            row("one too much", "greet", name="x", age=2),
+            row("", "greet", name="x"),
+        ]
         if n % 7 == 6:
             return "I am sorry, I cannot do this."
-        return "Sure:\n" + "\n".join([good, wrong[n % 5], row(f"halve the odd number {2 * n + 1} {other}", "half", n=2 * n + 1), good])  # fmt: skip
+        return "Sure:\n" + "\n".join(
+            [good, wrong[n % 5], row(f"halve the odd number {2 * n + 1} {other}", "half", n=2 * n + 1), good]
+        )
 
 
 def test_only_right_rows_are_kept_and_each_rejection_has_its_reason(tmp_path: Path) -> None:
@@ -87,7 +106,8 @@ def test_only_right_rows_are_kept_and_each_rejection_has_its_reason(tmp_path: Pa
     unreadable = sum(n % 7 == 6 for n in range(1, found.requests + 1))
     assert counts["unreadable"] == unreadable and counts["failed"] > 0 and counts["judge"] == 0
     read = found.requests - unreadable
-    # One wrong row and one that fails in each answer, one duplicate; the last answer is read only until there are enough.
+    # One wrong row and one that fails in each answer, one duplicate; the last answer is read only until there are
+    # enough.
     assert read - 1 <= counts["format"] <= read and read - 1 <= counts["failed"] <= read
     assert read - 1 <= counts["duplicate"] <= read
     assert "odd" in found.examples["failed"]
@@ -188,7 +208,11 @@ def test_a_source_of_a_tool_runs_in_the_sandbox(tmp_path: Path) -> None:
         ({"a": 1}, {"properties": {"a": {"type": "integer"}}}, None),
         ({"a": True}, {"properties": {"a": {"type": "integer"}}}, "arguments.a must be of type integer, not true"),
         ({"a": 1}, {"properties": {"a": {"type": "number"}}}, None),
-        ({"a": ["x", 1]}, {"properties": {"a": {"type": "array", "items": {"type": "string"}}}}, "arguments.a[1] must be"),
+        (
+            {"a": ["x", 1]},
+            {"properties": {"a": {"type": "array", "items": {"type": "string"}}}},
+            "arguments.a[1] must be",
+        ),
         ({"a": "c"}, {"properties": {"a": {"enum": ["a", "b"]}}}, "must be one of"),
         ({}, {"properties": {"a": {}}, "required": ["a"]}, "arguments lacks 'a'"),
         ({"b": 1}, {"properties": {"a": {}}}, "arguments has an unknown 'b'"),
@@ -196,7 +220,7 @@ def test_a_source_of_a_tool_runs_in_the_sandbox(tmp_path: Path) -> None:
         ({"a": 2}, {"properties": {"a": {"anyOf": [{"type": "string"}, {"type": "null"}]}}}, "of type string"),
         ({"a": {"b": 1}}, {"properties": {"a": {"properties": {"b": {"type": "string"}}}}}, "arguments.a.b"),
     ],
-)  # fmt: skip
+)
 def test_arguments_are_checked_against_the_schema(value: Any, schema: Any, reason: str | None) -> None:
     found = misfit(value, schema)
     assert (found is None) == (reason is None) and (reason or "") in (found or "")
@@ -208,8 +232,12 @@ def test_objects_are_found_in_prose() -> None:
 
 @pytest.mark.parametrize(
     ("settings", "message"),
-    [({"apis": None, "tools": []}, "no tool is named"), ({"apis": "none.json"}, "cannot read"), ({"row": 3}, "unknown key 'row'")],
-)  # fmt: skip
+    [
+        ({"apis": None, "tools": []}, "no tool is named"),
+        ({"apis": "none.json"}, "cannot read"),
+        ({"row": 3}, "unknown key 'row'"),
+    ],
+)
 def test_what_is_wrong_with_the_file_is_said(tmp_path: Path, settings: Any, message: str) -> None:
     with pytest.raises(SpecError, match=message):
         synthesize(write(tmp_path, **settings), database=str(tmp_path / "a.db"), pool=Writer().script)
@@ -250,8 +278,11 @@ def test_the_rows_are_data_of_a_workflow(tmp_path: Path) -> None:
     found = synthesize(write(tmp_path), database=str(tmp_path / "a.db"), pool=Writer().script)
     assert isinstance(found, Found)
     write_rows(found.rows, tmp_path / "rows.jsonl")
-    spec = {"data": {"file": "rows.jsonl", "split": {"train": 4, "val": 4, "test": 4}}, "metric": "tool_call_match(calls)",
-            "nodes": {"call": {"predict": "question, tools -> calls"}}}  # fmt: skip
+    spec = {
+        "data": {"file": "rows.jsonl", "split": {"train": 4, "val": 4, "test": 4}},
+        "metric": "tool_call_match(calls)",
+        "nodes": {"call": {"predict": "question, tools -> calls"}},
+    }
     (tmp_path / "workflow.yaml").write_text(json.dumps(spec))
     from workbench.run import prepare
 
@@ -264,12 +295,15 @@ def test_the_rows_are_data_of_a_workflow(tmp_path: Path) -> None:
     [
         ('[{"name": "add"},\n {"name": "add"}]', None, "a second tool is named 'add'"),
         ('{"add": {},\n "add": {}}', (2, 2), "a second time"),
-        ('{"add": {"parameters": {"a": {"type": "int"}}},\n "sub": {"parameters": {"a": {"type": "strnig"}}}}', (2, 2),
-         "'sub': parameters.a has the unknown type 'strnig'"),
+        (
+            '{"add": {"parameters": {"a": {"type": "int"}}},\n "sub": {"parameters": {"a": {"type": "strnig"}}}}',
+            (2, 2),
+            "'sub': parameters.a has the unknown type 'strnig'",
+        ),
         ('{"add": {"source": "def plus(a): return a"}}', (1, 2), "'add': its source defines no function of that name"),
         ('{"add": {"source": "def add(a) return a"}}', (1, 2), "'add': its source is no Python"),
     ],
-)  # fmt: skip
+)
 def test_wrong_descriptions_of_tools_are_refused_at_their_place(
     text: str, place: tuple[int, int] | None, message: str, tmp_path: Path
 ) -> None:

@@ -191,8 +191,14 @@ def test_the_approximation_ranks_like_exact_shapley() -> None:
 
 
 def test_outliers_hear_the_majority_and_join_it(tmp_path: Path) -> None:
-    said = says({"ann": "the answer is 7", "bob": "the answer is 7", "cid": ["is it 9", "the answer is 7"],
-                 "dan": ["is it 1", "the answer is 7"]})  # fmt: skip
+    said = says(
+        {
+            "ann": "the answer is 7",
+            "bob": "the answer is 7",
+            "cid": ["is it 9", "the answer is 7"],
+            "dan": ["is it 1", "the answer is 7"],
+        }
+    )
     outcome, script = run_node(team("selforg"), {"question": "q"}, tmp_path, said)
     assert outcome.prediction["answer"] == "the answer is 7"
     again = [r for r in script.requests if "answers_of_others" in str(r.messages)]
@@ -263,8 +269,16 @@ def _plant(folder: Path, skill: Any, optimizer: Any, seed: int, kind: str) -> An
     node = {kind: {"predict": "text -> label: Literal['a', 'b', 'c', 'd']"}, "members": MEMBERS}
     names = list(MEMBERS)
     outs = [[n for i, n in enumerate(names) if mask >> i & 1] for mask in range(15)]
-    report, _ = plant(folder, skill, optimizer, calls=900 if kind == "contest" else 1800, seed=seed, rows=(24, 24, 40), nodes={"sort": node},
-                      search={"nodes.sort.left_out": outs})  # fmt: skip
+    report, _ = plant(
+        folder,
+        skill,
+        optimizer,
+        calls=900 if kind == "contest" else 1800,
+        seed=seed,
+        rows=(24, 24, 40),
+        nodes={"sort": node},
+        search={"nodes.sort.left_out": outs},
+    )
     return report
 
 
@@ -302,8 +316,13 @@ LIBRARY = {
 class Play:
     """Scripts of the captain's parts, told apart by what they are asked; keeps what each part was shown."""
 
-    def __init__(self, captain: Sequence[Any], mapping: Sequence[str] = (), talk: str = "done TERMINATE",
-                 review: str = "result: 42\nerrors: none\ncheck: no"):  # fmt: skip
+    def __init__(
+        self,
+        captain: Sequence[Any],
+        mapping: Sequence[str] = (),
+        talk: str = "done TERMINATE",
+        review: str = "result: 42\nerrors: none\ncheck: no",
+    ):
         self.captain, self.mapping, self.talk, self.review = list(captain), list(mapping), talk, review
         self.seen: dict[str, list[str]] = {"captain": [], "map": [], "write": [], "talk": [], "review": []}
 
@@ -355,8 +374,11 @@ def test_written_experts_of_one_name_are_all_in_the_team(tmp_path: Path) -> None
     class OneName(Play):
         def __call__(self, request: Request) -> str:
             said = super().__call__(request)
-            return said.replace("poet", "py_dev").replace("Rhyme.", next(written)) if "Write an expert" in str(
-                request.messages[0]["content"]) else said  # fmt: skip
+            return (
+                said.replace("poet", "py_dev").replace("Rhyme.", next(written))
+                if "Write an expert" in str(request.messages[0]["content"])
+                else said
+            )
 
     step = {"group": "g", "roles": ["solver", "checker", "doubter"], "task": "t"}
     play = OneName([step, "answer: a"], ['{"solver": null, "checker": null, "doubter": null}'])
@@ -364,8 +386,9 @@ def test_written_experts_of_one_name_are_all_in_the_team(tmp_path: Path) -> None
     outcome, _ = run_node({**CAPTAIN, "talk": 3}, {"question": "q"}, tmp_path, play)
     assert notes(outcome)["groups"] == {"g": ["py_dev_2", "py_dev_3", "py_dev_4"]}, "the library has a py_dev"
     assert len(play.seen["write"]) == 3
-    for system, (name, told) in zip(play.seen["talk"], [("py_dev_2", "Solve."), ("py_dev_3", "Check."), ("py_dev_4", "Doubt.")],
-                                    strict=True):  # fmt: skip
+    for system, (name, told) in zip(
+        play.seen["talk"], [("py_dev_2", "Solve."), ("py_dev_3", "Check."), ("py_dev_4", "Doubt.")], strict=True
+    ):
         assert system.startswith(f"You are {name}, ") and told in system
 
 
@@ -417,8 +440,11 @@ def test_tools_go_to_the_expert_that_names_them(tmp_path: Path) -> None:
     }
     node = {"captain": "question -> answer", "library": library, "tools": ["python:roots.py:sqrt"], "talk": 2}
     step = {"group": "g", "roles": ["arithmetic", "words"], "task": "root of 49"}
-    play = Play([step, "answer: 7"], ['{"arithmetic": "solver", "words": "talker"}'],
-                talk='call: {"tool": "sqrt", "arguments": {"x": 49}}')  # fmt: skip
+    play = Play(
+        [step, "answer: 7"],
+        ['{"arithmetic": "solver", "words": "talker"}'],
+        talk='call: {"tool": "sqrt", "arguments": {"x": 49}}',
+    )
     run_node(node, {"question": "q"}, tmp_path, play)
     assert "sqrt" in play.seen["talk"][0] and "sqrt" not in play.seen["talk"][1]
     assert "result: 7.0" in play.seen["review"][0] and "no tool 'sqrt'" in play.seen["review"][0]

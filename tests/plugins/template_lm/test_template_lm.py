@@ -67,6 +67,11 @@ def test_a_run_with_it_is_paid_under_the_proposers_role(tmp_path: Path) -> None:
     def skill(request: Any) -> float:
         return 0.9 if RULES[4] in str(request.messages[0]["content"]) else 0.3
 
-    report, _ = plant(tmp_path, skill, {"rewrite": {"rounds": 20, "patience": 20}}, calls=1200,
-                      roles={"proposer": "templates/instructions"})  # fmt: skip
+    report, _ = plant(
+        tmp_path,
+        skill,
+        {"rewrite": {"rounds": 20, "patience": 20}},
+        calls=1200,
+        roles={"proposer": "templates/instructions"},
+    )
     assert report.spent["by_role"]["proposer"]["calls"] > 3

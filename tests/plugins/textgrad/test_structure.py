@@ -26,8 +26,14 @@ def messages(folder: Path) -> list[str]:
 
 
 def test_an_optional_node_that_spoils_the_answer_is_switched_off(tmp_path: Path) -> None:
-    nodes = {**ONE, "polish": {"predict": f"label, text -> label: Literal{list(LABELS)}", "instructions": "Polish.",
-                               "optional": True}}  # fmt: skip
+    nodes = {
+        **ONE,
+        "polish": {
+            "predict": f"label, text -> label: Literal{list(LABELS)}",
+            "instructions": "Polish.",
+            "optional": True,
+        },
+    }
 
     def say(request: Request) -> str:
         text = text_of(request)
@@ -48,8 +54,15 @@ def test_an_optional_node_that_spoils_the_answer_is_switched_off(tmp_path: Path)
 
 @pytest.mark.parametrize(("helps", "on"), [(True, True), (False, False)])
 def test_a_node_that_is_off_comes_on_only_if_the_same_batch_gains(helps: bool, on: bool, tmp_path: Path) -> None:
-    nodes = {**ONE, "mend": {"predict": f"label, text -> label: Literal{list(LABELS)}", "instructions": "Mend.",
-                             "optional": True, "enabled": False}}  # fmt: skip
+    nodes = {
+        **ONE,
+        "mend": {
+            "predict": f"label, text -> label: Literal{list(LABELS)}",
+            "instructions": "Mend.",
+            "optional": True,
+            "enabled": False,
+        },
+    }
 
     def say(request: Request) -> str:
         text = text_of(request)
@@ -95,8 +108,10 @@ def test_an_edit_of_the_structure_is_kept_only_if_the_same_batch_gains(helps: bo
 
 
 def test_what_was_written_for_a_prompt_that_an_edit_takes_away_is_lost_with_it(tmp_path: Path) -> None:
-    nodes = {"hint": {"predict": "text -> hint", "instructions": "Mislead."},
-             "sort": {"predict": f"text, hint -> label: Literal{list(LABELS)}", "instructions": "Sort it."}}  # fmt: skip
+    nodes = {
+        "hint": {"predict": "text -> hint", "instructions": "Mislead."},
+        "sort": {"predict": f"text, hint -> label: Literal{list(LABELS)}", "instructions": "Sort it."},
+    }
 
     def say(request: Request) -> str:
         text = text_of(request)

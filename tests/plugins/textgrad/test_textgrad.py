@@ -104,8 +104,12 @@ def test_the_backward_order_is_the_reverse_of_the_graphs(tmp_path: Path) -> None
 
 
 def test_prompts_of_nodes_inside_nodes_are_learned_and_a_judge_that_was_not_asked_is_not(tmp_path: Path) -> None:
-    nodes = {"team": {"ensemble": {"predict": f"text -> label: Literal{list(LABELS)}", "instructions": "Name it."},
-                      "samples": 2}}  # fmt: skip
+    nodes = {
+        "team": {
+            "ensemble": {"predict": f"text -> label: Literal{list(LABELS)}", "instructions": "Name it."},
+            "samples": 2,
+        }
+    }
 
     def say(request: Request) -> str:
         text = text_of(request)
@@ -196,8 +200,14 @@ def test_the_newest_solution_is_tried_on_val_where_the_budget_ends_the_search(tm
 # Tools
 def test_descriptions_of_functions_are_learned(tmp_path: Path) -> None:
     source = "def look(text):\n    return text"
-    nodes = {"solve": {"agent": "text -> label", "instructions": "Solve it.", "max_steps": 1, "functions": [
-        {"name": "look", "description": "vague", "parameters": {}, "source": source}]}}  # fmt: skip
+    nodes = {
+        "solve": {
+            "agent": "text -> label",
+            "instructions": "Solve it.",
+            "max_steps": 1,
+            "functions": [{"name": "look", "description": "vague", "parameters": {}, "source": source}],
+        }
+    }
 
     def say(request: Request) -> str:
         text = text_of(request)

@@ -24,7 +24,7 @@ def look(key: str) -> str:
 
 COLOURS = ["red", "green", "blue"]
 '''
-GOOD = "import re\ndef wrap(result, arguments):\n    return (re.findall('colour=[a-z]+', str(result)) or ['begin keys with k'])[0]"
+GOOD = "import re\ndef wrap(result, arguments):\n    return (re.findall('colour=[a-z]+', str(result)) or ['begin keys with k'])[0]"  # noqa: E501
 FAILS = "def wrap(result, arguments):\n    return result['nothing']"
 EMPTY = "def wrap(result, arguments):\n    return ''"
 WRONG = "def wrap(result, arguments):\n    return 'colour=red'"
@@ -64,15 +64,20 @@ def run(folder: Path, proposals: list[str], seed: int = 0, calls: int = 900, **s
         rows = [{"question": f"Which colour has key k{k}?", "answer": colours[k % 3]} for k in keys]
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
     spec = {
-        "name": "align", "lm": {"model": "openai/scripted", "api_base": "http://127.0.0.1:9/v1"},
-        "data": {n: f"{n}.jsonl" for n in ("train", "val", "test")}, "metric": "exact_match(answer)",
+        "name": "align",
+        "lm": {"model": "openai/scripted", "api_base": "http://127.0.0.1:9/v1"},
+        "data": {n: f"{n}.jsonl" for n in ("train", "val", "test")},
+        "metric": "exact_match(answer)",
         "nodes": {"solve": {"agent": "question -> answer", "tools": ["python:tools.py:look"], "max_steps": 3}},
-        "optimize": [{"align": settings}], "budget": {"calls": calls}, "seed": seed,
-    }  # fmt: skip
+        "optimize": [{"align": settings}],
+        "budget": {"calls": calls},
+        "seed": seed,
+    }
     (folder / "w.yaml").write_text(json.dumps(spec))
     say, asked = plays(list(proposals))
-    report = optimize(folder / "w.yaml", database=folder / "run.db", pool=Script(say),
-                      options=Options(out=str(folder / "out.yaml")))  # fmt: skip
+    report = optimize(
+        folder / "w.yaml", database=folder / "run.db", pool=Script(say), options=Options(out=str(folder / "out.yaml"))
+    )
     assert report.status in ("finished", "budget"), report.error
     return report, asked
 
@@ -86,16 +91,22 @@ def test_a_wrapper_that_helps_is_kept_with_proof(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("bad", "told"),
-    [(FAILS, "wrapper fails"), (EMPTY, "gives nothing"), (HOSTILE, "wrapper fails"), ("x = 1", "fails"),
-     ("def wrap(", "fails")],
-)  # fmt: skip
+    [
+        (FAILS, "wrapper fails"),
+        (EMPTY, "gives nothing"),
+        (HOSTILE, "wrapper fails"),
+        ("x = 1", "fails"),
+        ("def wrap(", "fails"),
+    ],
+)
 def test_a_wrapper_that_does_not_work_is_sent_back_before_it_costs_a_row(bad: str, told: str, tmp_path: Path) -> None:
     report, asked = run(tmp_path, [proposal(wrapper=bad), proposal(wrapper=GOOD)], rounds=1)
     assert told in asked[1] and report.winner.get("nodes.solve.wrappers.look") == GOOD
 
 
 def test_what_does_not_help_is_not_kept(tmp_path: Path) -> None:
-    """The negative control: an answer that cannot be read, a wrapper that misleads, a description that says nothing new."""
+    """The negative control: an answer that cannot be read, a wrapper that misleads, a description that says nothing
+    new."""
     for i, what in enumerate(["no thanks", proposal(wrapper=FAILS), proposal(description="Looks up.")]):
         report, _ = run(tmp_path / str(i), [what], seed=i)
         assert not report.gain_shown and "wrappers" not in report.winner.nodes["solve"]

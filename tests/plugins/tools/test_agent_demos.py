@@ -25,8 +25,10 @@ def look(key: str) -> str:
     return {"a": "red", "b": "blue", "c": "green", "d": "black"}[key[0]]
 """
 AGENT = {"agent": "question -> answer", "tools": ["python:things.py:look"], "max_steps": 3}
-EXCHANGED = [{"role": "assistant", "content": 'I look.\ncall: {"tool": "look", "arguments": {"key": "b1"}}'},
-             {"role": "user", "content": "result: blue"}]  # fmt: skip
+EXCHANGED = [
+    {"role": "assistant", "content": 'I look.\ncall: {"tool": "look", "arguments": {"key": "b1"}}'},
+    {"role": "user", "content": "result: blue"},
+]
 DEMO = {"question": "colour of b1?", "answer": "blue"}
 
 
@@ -64,21 +66,30 @@ def course(folder: Path, optimizer: Any) -> Report:
         ]
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     file = folder / "workflow.yaml"
-    file.write_text(json.dumps({
-        "name": "look", "lm": {"model": "openai/planted", "api_base": "http://127.0.0.1:9/v1"},
-        "data": {name: f"{name}.jsonl" for name in ("train", "val", "test")}, "metric": "exact_match(answer)",
-        "nodes": {"n": AGENT}, "optimize": [optimizer], "budget": {"calls": 1500},
-    }))  # fmt: skip
+    file.write_text(
+        json.dumps(
+            {
+                "name": "look",
+                "lm": {"model": "openai/planted", "api_base": "http://127.0.0.1:9/v1"},
+                "data": {name: f"{name}.jsonl" for name in ("train", "val", "test")},
+                "metric": "exact_match(answer)",
+                "nodes": {"n": AGENT},
+                "optimize": [optimizer],
+                "budget": {"calls": 1500},
+            }
+        )
+    )
     return optimize(
         file, database=folder / "run.db", pool=Copier(lambda r: 0.0), options=Options(out=str(folder / "out.yaml"))
     )
 
 
 OPTIMIZERS = {
-    "bootstrap": {"bootstrap": {"trials": 8}}, "memory": {"memory": {"labelled": False, "trials": 2}},
+    "bootstrap": {"bootstrap": {"trials": 8}},
+    "memory": {"memory": {"labelled": False, "trials": 2}},
     "memory with labels": {"memory": {"trials": 2}},
     "dspy": {"dspy_bootstrap": {"candidates": 4, "max_labeled_demos": 0}},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=OPTIMIZERS)
@@ -121,15 +132,17 @@ def test_an_exchange_is_shown_as_it_happened(tmp_path: Path) -> None:
     asked = {"role": "user", "content": "question: colour of a9?"}
     bare = [{"role": "user", "content": "question: colour of b1?"}, {"role": "assistant", "content": "answer: blue"}]
     assert list(first_request(tmp_path, demos=[DEMO])) == [*bare, asked], "as ever, without one"
-    assert list(first_request(tmp_path, demos=[{**DEMO, EXCHANGE: EXCHANGED}])) == [
-        bare[0], *EXCHANGED, bare[1], asked]  # fmt: skip
+    assert list(first_request(tmp_path, demos=[{**DEMO, EXCHANGE: EXCHANGED}])) == [bare[0], *EXCHANGED, bare[1], asked]
 
 
 NATIVE = [
-    {"role": "assistant", "content": "", "tool_calls": [
-        {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"key": "b1"}'}}]},
+    {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"key": "b1"}'}}],
+    },
     {"role": "tool", "tool_call_id": "c1", "content": "result: blue"},
-]  # fmt: skip
+]
 
 
 def test_native_calls_are_shown_as_such_or_as_text(tmp_path: Path) -> None:
@@ -144,11 +157,17 @@ def test_native_calls_are_shown_as_such_or_as_text(tmp_path: Path) -> None:
 def test_a_demo_is_made_of_the_last_run_of_a_question_that_a_demo_asks_too(tmp_path: Path) -> None:
     (tmp_path / "things.py").write_text(TOOL)
     node = {**AGENT, "demos": [{**DEMO, EXCHANGE: EXCHANGED}]}
-    outcome, _ = run_node(node, {"question": "colour of b1?"}, tmp_path,
-                          lambda r: "answer: blue" if len(asked(r)) > 1 else 'call: look("b1")')  # fmt: skip
+    outcome, _ = run_node(
+        node,
+        {"question": "colour of b1?"},
+        tmp_path,
+        lambda r: "answer: blue" if len(asked(r)) > 1 else 'call: look("b1")',
+    )
     made = enabled(make_workflow({"n": node}, tmp_path))["n"].demo(outcome.trace.spans[0])
-    assert made == {**DEMO, EXCHANGE: [{"role": "assistant", "content": 'call: look("b1")'},
-                                       {"role": "user", "content": "result: blue"}]}  # fmt: skip
+    assert made == {
+        **DEMO,
+        EXCHANGE: [{"role": "assistant", "content": 'call: look("b1")'}, {"role": "user", "content": "result: blue"}],
+    }
 
 
 @pytest.mark.parametrize("wrong", ["call: look", [{"role": "system", "content": "x"}], [{"role": "user"}], [1]])

@@ -211,8 +211,13 @@ def test_ensemble_may_ask_a_judge_and_survives_failing_members(folder: Path) -> 
 
 
 def test_branch_runs_the_case_of_the_value(folder: Path) -> None:
-    nodes = {"b": {"branch": "kind", "cases": {"sum": {"tool": "python:mytools.add", "arguments": {"a": "a"}}},
-                   "default": {"tool": "python:mytools.slow", "arguments": {"text": "kind"}}}}  # fmt: skip
+    nodes = {
+        "b": {
+            "branch": "kind",
+            "cases": {"sum": {"tool": "python:mytools.add", "arguments": {"a": "a"}}},
+            "default": {"tool": "python:mytools.slow", "arguments": {"text": "kind"}},
+        }
+    }
     assert run(nodes, {"kind": "sum", "a": 1}, folder)[0].prediction == {"result": 2}
     assert run(nodes, {"kind": "other", "a": 1}, folder)[0].prediction == {"result": {"said": "OTHER"}}
     del nodes["b"]["default"]
@@ -231,10 +236,11 @@ def test_a_workflow_is_a_node_in_another_one(folder: Path) -> None:
 
 def test_independent_nodes_run_at_the_same_time_and_optional_ones_may_fail(folder: Path) -> None:
     nodes = {
-        "a": {"predict": "text -> one"}, "b": {"predict": "text -> two"},
+        "a": {"predict": "text -> one"},
+        "b": {"predict": "text -> two"},
         "c": {"tool": "python:mytools.broken", "optional": True, "output": "three"},
         "d": {"predict": "one, two -> label: Literal['yes', 'no']"},
-    }  # fmt: skip
+    }
     outcome, _, _ = run(nodes, {"text": "x"}, folder)
     assert outcome.failure is None and outcome.prediction["label"] == "yes" and "three" not in outcome.prediction
 
@@ -251,12 +257,21 @@ def test_votes_drop_refusals_and_all_refused_is_a_typed_failure(folder: Path) ->
 
 @pytest.mark.parametrize(
     ("answer", "finish", "wanted"),
-    [("Yes.", "stop", ("yes", {})), ("I would say no, really", "stop", ("no", {"fallback": 1})),
-     ("maybe", "stop", "unparsed"), ("", "empty", "empty"), ("label: no", "length", ("no", {"cut": 1}))],
-)  # fmt: skip
+    [
+        ("Yes.", "stop", ("yes", {})),
+        ("I would say no, really", "stop", ("no", {"fallback": 1})),
+        ("maybe", "stop", "unparsed"),
+        ("", "empty", "empty"),
+        ("label: no", "length", ("no", {"cut": 1})),
+    ],
+)
 def test_answers_are_read_or_fail_by_kind(answer: str, finish: str, wanted: Any, folder: Path) -> None:
-    outcome, _, _ = run({"p": {"predict": "text -> label: Literal['yes', 'no']"}}, {"text": "x"}, folder,
-                        lambda r: Response(answer, finish))  # fmt: skip
+    outcome, _, _ = run(
+        {"p": {"predict": "text -> label: Literal['yes', 'no']"}},
+        {"text": "x"},
+        folder,
+        lambda r: Response(answer, finish),
+    )
     if isinstance(wanted, str):
         assert outcome.failure == wanted
     else:

@@ -36,8 +36,16 @@ def as_tokens(text: str) -> tuple[int, ...]:
 def spoken(request: Request, text: str) -> Response:
     """An answer with token ids that begin with all that was said before, as a policy's do."""
     prompt = "".join(f"<{m['role']}>{m['content']}" for m in request.messages) + "<assistant>"
-    return Response(text, "stop", len(prompt), len(text), 0.0, prompt_ids=as_tokens(prompt), token_ids=as_tokens(text),
-                    logprobs=(-0.5,) * len(text))  # fmt: skip
+    return Response(
+        text,
+        "stop",
+        len(prompt),
+        len(text),
+        0.0,
+        prompt_ids=as_tokens(prompt),
+        token_ids=as_tokens(text),
+        logprobs=(-0.5,) * len(text),
+    )
 
 
 def talk(folder: Path, say: Callable[[Request], Any], node: dict[str, Any] = NODE) -> tuple[Outcome, Script, Ledger]:

@@ -99,12 +99,18 @@ def test_the_crossover_is_where_the_advice_turns(tmp_path: Path) -> None:
 
 
 def test_what_is_not_registered_is_refused_and_wrong_names_are_mended(tmp_path: Path) -> None:
-    steps = iter([
-        {"tool": "thing1", "arguments": {"unit": "m"}}, {"tool": "register", "arguments": {"tool": "thng1"}},
-        {"tool": "register", "arguments": {"tool": "thing1"}}, {"tool": "register", "arguments": {"tool": "thing1"}},
-        {"tool": "nothing", "arguments": {}}, {"tool": "register", "arguments": "thing1"},
-        {"tool": ["thing1"], "arguments": {}}, {"tool": "register", "arguments": {"tool": ["thing1"]}},
-    ])  # fmt: skip
+    steps = iter(
+        [
+            {"tool": "thing1", "arguments": {"unit": "m"}},
+            {"tool": "register", "arguments": {"tool": "thng1"}},
+            {"tool": "register", "arguments": {"tool": "thing1"}},
+            {"tool": "register", "arguments": {"tool": "thing1"}},
+            {"tool": "nothing", "arguments": {}},
+            {"tool": "register", "arguments": "thing1"},
+            {"tool": ["thing1"], "arguments": {}},
+            {"tool": "register", "arguments": {"tool": ["thing1"]}},
+        ]
+    )
     told: list[str] = []
 
     def say(request: Request) -> str:
@@ -176,9 +182,12 @@ def test_natively_too(tmp_path: Path) -> None:
     [
         ({"queries": 2}, "say how many"),
         ({"asked": {"thng1": ["?"]}}, "no tool 'thng1'"),
-        ({"functions": [{"name": "register", "source": "def register(): pass"}], "register": "lazy"}, "named 'register'"),
+        (
+            {"functions": [{"name": "register", "source": "def register(): pass"}], "register": "lazy"},
+            "named 'register'",
+        ),
     ],
-)  # fmt: skip
+)
 def test_settings_that_make_no_sense_are_refused(tmp_path: Path, settings: dict[str, Any], told: str) -> None:
     with pytest.raises(SpecError) as raised:
         made(tmp_path, 3, **settings)

@@ -20,8 +20,12 @@ def colour(key: str) -> str:
     return {"a": "blue"}[key]
 """
 PRETTY = 'I look it up.\ncall: {\n  "tool": "colour",\n  "arguments": {"key": "a"}\n}'
-SHAPES = [PRETTY, 'call: colour(key="a")', 'call: {"tool": "colour", "arguments": {"key": "a"}} to know the colour',
-          '```json\n{"tool": "colour", "arguments": {"key": "a"}}\n```']  # fmt: skip
+SHAPES = [
+    PRETTY,
+    'call: colour(key="a")',
+    'call: {"tool": "colour", "arguments": {"key": "a"}} to know the colour',
+    '```json\n{"tool": "colour", "arguments": {"key": "a"}}\n```',
+]
 BROKEN = "call: colour key=a"
 ROW = {"question": "what colour is a?"}
 
@@ -43,10 +47,16 @@ def unreadable(outcome: Outcome) -> int:
 
 AGENT = {"agent": "question -> answer", "tools": ["python:things.py:colour"], "max_steps": 4}
 MACHINE = {
-    "states": {"go": {"tools": ["python:things.py:colour"],
-                      "next": [{"when": {"regex": "^(result|error)"}, "to": "go"}, "end"]}},
-    "signature": "question -> answer", "start": "go", "max_turns": 4,
-}  # fmt: skip
+    "states": {
+        "go": {
+            "tools": ["python:things.py:colour"],
+            "next": [{"when": {"regex": "^(result|error)"}, "to": "go"}, "end"],
+        }
+    },
+    "signature": "question -> answer",
+    "start": "go",
+    "max_turns": 4,
+}
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -90,8 +100,9 @@ def test_an_answer_that_mentions_a_call_is_the_answer(node: dict[str, Any], fold
 
 
 def test_a_registration_may_have_another_shape_too(folder: Path) -> None:
-    outcome, script = run_node({**AGENT, "register": "lazy"}, ROW, folder,
-                               in_turn('call: register("colour")', PRETTY, "answer: blue"))  # fmt: skip
+    outcome, script = run_node(
+        {**AGENT, "register": "lazy"}, ROW, folder, in_turn('call: register("colour")', PRETTY, "answer: blue")
+    )
     assert outcome.prediction == {"answer": "blue"}
     assert script.requests[1].messages[-1]["content"].startswith("registered. - colour(")
 
@@ -124,8 +135,12 @@ def test_a_call_that_is_quoted_to_the_user_is_said(folder: Path) -> None:
     assert heard == [quoted.removeprefix("say: ")] and "tools" not in outcome.trace.spans[0].notes
 
 
-CAPTAIN = {"captain": "question -> answer", "library": {"painter": {"description": "colours"}},
-           "tools": ["python:things.py:colour"], "talk": 2}  # fmt: skip
+CAPTAIN = {
+    "captain": "question -> answer",
+    "library": {"painter": {"description": "colours"}},
+    "tools": ["python:things.py:colour"],
+    "talk": 2,
+}
 
 
 def captained(folder: Path, *steps: str, talk: str = "done. TERMINATE") -> tuple[Outcome, dict[str, list[str]]]:
@@ -147,10 +162,13 @@ def captained(folder: Path, *steps: str, talk: str = "done. TERMINATE") -> tuple
     return run_node(CAPTAIN, ROW, folder, say)[0], told
 
 
-@pytest.mark.parametrize("shape", [
-    'call: {\n  "tool": "seek_experts",\n  "arguments": {"group": "g", "roles": ["colours"], "task": "t"}\n}',
-    'call: seek_experts(group="g", roles=["colours"], task="t")',
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "shape",
+    [
+        'call: {\n  "tool": "seek_experts",\n  "arguments": {"group": "g", "roles": ["colours"], "task": "t"}\n}',
+        'call: seek_experts(group="g", roles=["colours"], task="t")',
+    ],
+)
 def test_a_captain_may_write_its_call_in_another_shape(folder: Path, shape: str) -> None:
     outcome, told = captained(folder, shape, "answer: blue", talk=PRETTY)
     assert outcome.prediction["answer"] == "blue" and told["captain"][1].startswith("report of g (painter)")
@@ -165,8 +183,9 @@ def test_a_captain_is_told_what_cannot_be_read_and_then_taken_at_its_word(folder
 
 
 def test_a_member_is_told_what_cannot_be_read(folder: Path) -> None:
-    outcome, told = captained(folder, 'call: seek_experts(group="g", roles=["colours"], task="t")', "answer: blue",
-                              talk=BROKEN)  # fmt: skip
+    outcome, told = captained(
+        folder, 'call: seek_experts(group="g", roles=["colours"], task="t")', "answer: blue", talk=BROKEN
+    )
     assert "error: this looks like the call of a tool" in told["review"][0] and unreadable(outcome) == 2
 
 
@@ -174,11 +193,19 @@ def test_a_report_says_that_calls_could_not_be_read(folder: Path) -> None:
     rows = [{"question": f"what colour is a? {i}", "answer": "blue"} for i in range(30)]
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     file = folder / "workflow.yaml"
-    file.write_text(json.dumps({
-        "name": "colours", "lm": {"model": "openai/scripted", "attempts": 1}, "metric": "exact_match(answer)",
-        "data": {"file": "rows.jsonl", "split": {"train": 10, "val": 10, "test": 10}}, "nodes": {"n": AGENT},
-        "optimize": ["random"], "budget": {"calls": 200},
-    }))  # fmt: skip
+    file.write_text(
+        json.dumps(
+            {
+                "name": "colours",
+                "lm": {"model": "openai/scripted", "attempts": 1},
+                "metric": "exact_match(answer)",
+                "data": {"file": "rows.jsonl", "split": {"train": 10, "val": 10, "test": 10}},
+                "nodes": {"n": AGENT},
+                "optimize": ["random"],
+                "budget": {"calls": 200},
+            }
+        )
+    )
 
     def say(request: Request) -> str:
         return "answer: blue" if str(request.messages[-1]["content"]).startswith("error: ") else BROKEN

@@ -48,14 +48,25 @@ def test_advantages_equal_those_of_a_training_step_of_trl(tmp_path: Any, scale: 
             return super()._compute_loss(model, inputs)
 
     config = GRPOConfig(
-        output_dir=str(tmp_path), per_device_train_batch_size=12, num_generations=4, max_completion_length=3,
-        max_steps=1, use_cpu=True, bf16=False, report_to=[], disable_tqdm=True, scale_rewards=scale,
+        output_dir=str(tmp_path),
+        per_device_train_batch_size=12,
+        num_generations=4,
+        max_completion_length=3,
+        max_steps=1,
+        use_cpu=True,
+        bf16=False,
+        report_to=[],
+        disable_tqdm=True,
+        scale_rewards=scale,
         shuffle_dataset=False,
-    )  # fmt: skip
+    )
     Watched(
-        model=str(save(tmp_path / "model")), reward_funcs=lambda completions, **_: given, args=config,
-        train_dataset=datasets.Dataset.from_dict({"prompt": ["a", "b", "c"]}), processing_class=make_tokenizer(),
-    ).train()  # fmt: skip
+        model=str(save(tmp_path / "model")),
+        reward_funcs=lambda completions, **_: given,
+        args=config,
+        train_dataset=datasets.Dataset.from_dict({"prompt": ["a", "b", "c"]}),
+        processing_class=make_tokenizer(),
+    ).train()
     rows = [r for i, task in enumerate("abc") for r in group(*given[4 * i : 4 * i + 4], task=task)]
     found = advantages(rows, Objective(scale=name, eps=1e-4))  # type: ignore[arg-type]
     order = sorted(range(12), key=lambda i: (found[i], i))
@@ -80,7 +91,8 @@ def test_scales_by_hand() -> None:
     centred = np.std([-1, 1, 0, 0], ddof=1)
     assert advantages(rows, Objective(scale="batch_std", eps=0)).tolist() == pytest.approx([-1 / raw, 1 / raw, 0, 0])
     assert advantages(rows, Objective(scale="batch_centred_std", eps=0)).tolist() == pytest.approx(
-        [-1 / centred, 1 / centred, 0, 0])  # fmt: skip
+        [-1 / centred, 1 / centred, 0, 0]
+    )
     assert advantages(group(1.0, 2.0, 6.0), make_objective("rloo")).tolist() == pytest.approx([-3.0, -1.5, 4.5])
     whole = advantages(rows, make_objective("reinforce++", {"eps": 0.0}))
     assert whole.tolist() == pytest.approx([(r - 3) / raw for r in (0, 2, 5, 5)])
@@ -89,9 +101,11 @@ def test_scales_by_hand() -> None:
 def test_gigpo_by_hand() -> None:
     """Two rollouts of two steps; both begin in state x, then the one is in y and the other in z."""
     steps = [
-        row(1.0, rollout=0, turn=0, anchor="x"), row(1.0, rollout=0, turn=1, anchor="y"),
-        row(0.0, rollout=1, turn=0, anchor="x"), row(0.0, rollout=1, turn=1, anchor="z"),
-    ]  # fmt: skip
+        row(1.0, rollout=0, turn=0, anchor="x"),
+        row(1.0, rollout=0, turn=1, anchor="y"),
+        row(0.0, rollout=1, turn=0, anchor="x"),
+        row(0.0, rollout=1, turn=1, anchor="z"),
+    ]
     objective = make_objective("gigpo", {"gamma": 0.5})
     assert step_returns(steps, 0.5).tolist() == [0.5, 1.0, 0.0, 0.0]
     # Episode: 1 and 0 around 0.5. Step: in x, 0.5 and 0 around 0.25; y and z were seen once: 0, not their returns.
@@ -110,8 +124,13 @@ def test_long_rollouts_have_one_vote() -> None:
 
 def test_dr_mas_by_hand() -> None:
     """Two agents whose rewards differ in scale: compared by agent, the small scale counts as much as the large one."""
-    rows = [row(0.0, rollout=0, agent="a"), row(0.1, rollout=1, agent="a"), row(5.0, rollout=0, agent="b"),
-            row(15.0, rollout=1, agent="b"), row(15.0, rollout=1, agent="b", turn=1)]  # fmt: skip
+    rows = [
+        row(0.0, rollout=0, agent="a"),
+        row(0.1, rollout=1, agent="a"),
+        row(5.0, rollout=0, agent="b"),
+        row(15.0, rollout=1, agent="b"),
+        row(15.0, rollout=1, agent="b", turn=1),
+    ]
     found = advantages(rows, make_objective("dr_mas", {"eps": 0.0}))
     s = math.sqrt(100 / 3)  # of 5, 15, 15: an agent that acts twice has two votes
     h = math.sqrt(0.5)
@@ -138,8 +157,17 @@ def test_with_one_agent_and_one_step_dr_mas_is_grpo_and_the_step_term_the_episod
 
 def test_shift_scale_and_order_of_rewards() -> None:
     rng = random.Random(0)
-    for algorithm in ("grpo", "dr_grpo", "dapo", "lite_ppo", "rloo", "gigpo", "dr_mas", "reinforce++",
-                      "reinforce++_baseline"):  # fmt: skip
+    for algorithm in (
+        "grpo",
+        "dr_grpo",
+        "dapo",
+        "lite_ppo",
+        "rloo",
+        "gigpo",
+        "dr_mas",
+        "reinforce++",
+        "reinforce++_baseline",
+    ):
         objective = make_objective(algorithm, {"eps": 1e-9})
         rows = [row(rng.random(), rng.choice("tuv"), i, rng.choice("ab"), anchor="x") for i in range(24)]
         before = advantages(rows, objective)
@@ -189,8 +217,14 @@ def test_a_divergence_in_the_reward_falls_on_the_tokens_before_it() -> None:
 
 
 def step(agent: str, turn: int, prompt: list[int], tokens: list[int]) -> dict[str, Any]:
-    return {"agent": agent, "turn": turn, "prompt_ids": prompt, "token_ids": tokens, "logprobs": [-0.5] * len(tokens),
-            "text": "x"}  # fmt: skip
+    return {
+        "agent": agent,
+        "turn": turn,
+        "prompt_ids": prompt,
+        "token_ids": tokens,
+        "logprobs": [-0.5] * len(tokens),
+        "text": "x",
+    }
 
 
 def test_turns_that_continue_are_one_row_with_the_tools_masked() -> None:
@@ -221,8 +255,8 @@ def test_rows_survive_json_and_refuse_ragged_fields() -> None:
 
 
 def test_all_pairs_of_a_group_in_p3os_gradient_are_rloo() -> None:
-    """The pairwise gradient that P3O starts from (arXiv 2310.00212) weighs the two log-probabilities of a pair with half
-    the difference of their rewards. Averaged over the pairs of a group that is the leave-one-out advantage."""
+    """The pairwise gradient that P3O starts from (arXiv 2310.00212) weighs the two log-probabilities of a pair with
+    half the difference of their rewards. Averaged over the pairs of a group that is the leave-one-out advantage."""
     rewards = [0.0, 1.0, 4.0, 2.0]
     by_pairs = np.zeros(4)
     for i in range(4):

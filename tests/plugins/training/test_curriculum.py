@@ -60,9 +60,14 @@ def test_stages_change_rewards_rate_and_horizon() -> None:
     """Of the stage that a step is in; what a stage leaves out is as without stages."""
     from workbench_training.study_rollouts import StudySource
 
-    made = GRPO.model_validate({"stages": [
-        {"start": 2, "rate": 1e-4, "max_steps": 3}, {"start": 5, "rewards": [{"kind": "format"}]},
-    ]})  # fmt: skip
+    made = GRPO.model_validate(
+        {
+            "stages": [
+                {"start": 2, "rate": 1e-4, "max_steps": 3},
+                {"start": 5, "rewards": [{"kind": "format"}]},
+            ]
+        }
+    )
     source = StudySource.__new__(StudySource)
     source.stages = made.stages
     assert [source.at(step, "rate") for step in (0, 1, 2, 4, 5, 9)] == [None, None, 1e-4, 1e-4, None, None]
@@ -106,8 +111,17 @@ def test_less_is_spent_on_rows_that_teach_nothing_and_as_much_is_learned(tmp_pat
     world, shares, late = half_impossible(), {}, {}
     for name, course in (("uniform", {}), ("curriculum", {"curriculum": {}})):
         for seed in range(3):
-            made = bandit(tmp_path, sevens, seed=seed, steps=24, texts="abcdefgh", world=world, course=course, tasks=2,
-                          checkpoints=f"{name}{seed}")  # fmt: skip
+            made = bandit(
+                tmp_path,
+                sevens,
+                seed=seed,
+                steps=24,
+                texts="abcdefgh",
+                world=world,
+                course=course,
+                tasks=2,
+                checkpoints=f"{name}{seed}",
+            )
             source: Any = made.source
             wasted = sum(n for text, n in source.visits.items() if text in "efgh")
             shares.setdefault(name, []).append(wasted / source.visits.total())
@@ -126,8 +140,14 @@ def test_a_curriculum_and_stages_survive_a_kill(tmp_path: Path) -> None:
     from tests.helpers.grpo_worlds import bandit, sevens
 
     world = half_impossible()
-    settings: dict[str, Any] = {"course": {"save_every": 2, "curriculum": {}, "refill": 1}, "steps": 7, "tasks": 2,
-                                "texts": "abcdefgh", "world": world, "rate": 3e-3}  # fmt: skip
+    settings: dict[str, Any] = {
+        "course": {"save_every": 2, "curriculum": {}, "refill": 1},
+        "steps": 7,
+        "tasks": 2,
+        "texts": "abcdefgh",
+        "world": world,
+        "rate": 3e-3,
+    }
     whole = bandit(tmp_path, sevens, checkpoints="whole", **settings)
     with pytest.raises(KeyboardInterrupt):
         bandit(tmp_path, sevens, crash=6, **settings)

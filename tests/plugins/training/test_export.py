@@ -24,8 +24,12 @@ def task_of(folder: Path, grpo: dict[str, Any] | None = None, **settings: Any) -
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "rows.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
     given = {"rewards": [{"kind": "tool_n1", "target": "calls"}], **(grpo or {})}
-    spec = {"data": {"file": "rows.jsonl", "split": {"train": 6, "val": 3, "test": 3}, "label_as_input": True},
-            "metric": "tool_n1(call, target=calls)", "nodes": {"route": {"predict": "text -> call"}}, **settings}  # fmt: skip
+    spec = {
+        "data": {"file": "rows.jsonl", "split": {"train": 6, "val": 3, "test": 3}, "label_as_input": True},
+        "metric": "tool_n1(call, target=calls)",
+        "nodes": {"route": {"predict": "text -> call"}},
+        **settings,
+    }
     return prepare(write(folder, optimizers=[{"grpo": given}], **spec))[2]
 
 
@@ -156,8 +160,11 @@ def test_guards_are_part_of_what_a_cluster_computes(tmp_path: Path) -> None:
     for truncated, earned in zeroed.items():
         folder = tmp_path / truncated
         guards = {"truncated": truncated, "repeated": 0.5}
-        task = task_of(folder, {"rewards": parts, "guards": guards, "objective": {"scale": "none"}},
-                       lm={"model": "bundled/nano", "max_tokens": 8})  # fmt: skip
+        task = task_of(
+            folder,
+            {"rewards": parts, "guards": guards, "objective": {"scale": "none"}},
+            lm={"model": "bundled/nano", "max_tokens": 8},
+        )
         verl(task.workflow, folder / "out", task=task)
         space, registered = loaded(folder / "out")
         assert space["compute_score"]("workbench", SAID, **truths) == -1.0
@@ -178,8 +185,8 @@ def test_guards_are_part_of_what_a_cluster_computes(tmp_path: Path) -> None:
     [("grpo", {}), ("grpo", {"delta": 1.5}), ("dapo", {}), ("cispo", {}), ("cispo", {"clip_high": 2.0})],
 )
 def test_exported_clips_mean_in_verl_what_they_mean_here(algorithm: str, objective: dict[str, Any]) -> None:
-    """verl's plain and cispo losses at b178a3c, written out: the same values and gradients with the exported bounds, for
-    ratios far outside of all of them."""
+    """verl's plain and cispo losses at b178a3c, written out: the same values and gradients with the exported bounds,
+    for ratios far outside of all of them."""
     needs_torch()
     import torch
 
@@ -220,17 +227,31 @@ def test_exported_clips_mean_in_verl_what_they_mean_here(algorithm: str, objecti
         ({"objective": {"beta": 0.1, "kl_corrected": True}}, {}, "no place for a divergence times the ratio"),
         ({"algorithm": "gspo", "objective": {"delta": 2.0}}, {}, "no place for a cap of the ratio"),
         ({"guards": {"duplicates": "zero"}}, {}, "cannot be told the guard against duplicates"),
-        ({"rewards": [{"kind": "metric"}]}, {"metric": "exact_match(call, target=calls)"}, "lists several right values"),
-        ({"rewards": [{"kind": "metric"}]}, {"metric": "exact_match(call, target=text)", "nodes": {"route": {
-            "predict": "text -> call", "reasoning": True}}}, "verl the whole answer, in which more stands"),
+        (
+            {"rewards": [{"kind": "metric"}]},
+            {"metric": "exact_match(call, target=calls)"},
+            "lists several right values",
+        ),
+        (
+            {"rewards": [{"kind": "metric"}]},
+            {
+                "metric": "exact_match(call, target=text)",
+                "nodes": {"route": {"predict": "text -> call", "reasoning": True}},
+            },
+            "verl the whole answer, in which more stands",
+        ),
         ({"algorithm": "trpa"}, {}, "no loss for the algorithm trpa"),
         ({"algorithm": "p3o"}, {}, "no loss for the algorithm p3o"),
         ({"algorithm": "gigpo"}, {}, "no loss for the algorithm gigpo"),
         ({"rewards": [{"kind": "metric"}]}, {"metric": "f1(call, target=text)"}, "cannot be told the metric f1"),
-        ({}, {"nodes": {"a": {"predict": "text -> hint"}, "b": {"predict": "hint -> call"}}}, "must be a single predict node"),
+        (
+            {},
+            {"nodes": {"a": {"predict": "text -> hint"}, "b": {"predict": "hint -> call"}}},
+            "must be a single predict node",
+        ),
         ({}, {"lm": "openai/x"}, "the weights of openai/x are not here"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_exported_is_said(tmp_path: Path, grpo: Any, settings: Any, message: str) -> None:
     needs_torch()
     pytest.importorskip("pyarrow")

@@ -106,8 +106,11 @@ def weigh(made: Learner, step: Callable[[], Any]) -> dict[str, int]:
         found["weights"] = size(made.policy.trained.values())
         found["gradients"] = size(p.grad for p in made.policy.trained.values())
         found["memory"] = size(t for s in made.optimizer.state.values() for t in s.values() if t.dim())
-        alive = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in gc.get_objects()
-                 if type(t) in (torch.Tensor, torch.nn.Parameter) and t.is_floating_point()}  # fmt: skip
+        alive = {
+            t.untyped_storage().data_ptr(): t.untyped_storage().nbytes()
+            for t in gc.get_objects()
+            if type(t) in (torch.Tensor, torch.nn.Parameter) and t.is_floating_point()
+        }
         found["alive"] = sum(alive.values())
         return result
 
@@ -194,12 +197,23 @@ def two(*command: str, **more: Any) -> list[subprocess.Popen[str]]:
     with socket.socket() as found:
         found.bind(("localhost", 0))
         port = found.getsockname()[1]
-    common = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}  # fmt: skip
+    common = {
+        **os.environ,
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "localhost",
+        "MASTER_PORT": str(port),
+        "OMP_NUM_THREADS": "1",
+    }
     return [
-        subprocess.Popen([sys.executable, "-W", "ignore", *command], text=True, stdout=subprocess.PIPE,
-                         stderr=subprocess.PIPE, env={**common, "RANK": str(rank), **more.get("env", {})})
+        subprocess.Popen(
+            [sys.executable, "-W", "ignore", *command],
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**common, "RANK": str(rank), **more.get("env", {})},
+        )
         for rank in (0, 1)
-    ]  # fmt: skip
+    ]
 
 
 def end(job: subprocess.Popen[str]) -> tuple[int, str, str]:
@@ -222,7 +236,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def out(base: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("two")
-    code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from tests.plugins.training.test_fsdp import worker; worker({base!r}, {str(folder)!r})"  # fmt: skip
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from tests.plugins.training.test_fsdp import worker; worker({base!r}, {str(folder)!r})"  # noqa: E501
     jobs = two("-c", code, env={"SEEN": str(folder)})
     ends = [end(job) for job in jobs]
     assert ends[0][0] == 0, ends[0][2][-3000:]
@@ -313,9 +327,14 @@ def test_a_run_on_two_processes_is_that_of_one_and_survives_kill_9(tmp_path: Pat
     """One run as a whole; one whose first process is killed in its last step, and which is resumed."""
     torch.set_num_threads(1)
     nodes = {"sort": {"predict": "text -> label: Literal['billing', 'technical']", "decoding": {"max_tokens": 6}}}
-    grpo = {"course": {"steps": 3, "tasks": 2, "rollouts": 4, "evaluate_every": 2, "save_every": 1}, "device": "cpu",
-            "guards": {"truncated": "keep"}, "rewards": [{"kind": "length", "tokens": 8}], "objective": {"beta": 0.01},
-            "learning": {"rate": 1e-3, "minibatches": 2}}  # fmt: skip
+    grpo = {
+        "course": {"steps": 3, "tasks": 2, "rollouts": 4, "evaluate_every": 2, "save_every": 1},
+        "device": "cpu",
+        "guards": {"truncated": "keep"},
+        "rewards": [{"kind": "length", "tokens": 8}],
+        "objective": {"beta": 0.01},
+        "learning": {"rate": 1e-3, "minibatches": 2},
+    }
     lm = f"hf:{save(tmp_path / 'base', 0, positions=512)}"
     common: dict[str, Any] = {"lm": lm, "nodes": nodes, "rows": (8, 3, 3)}
     spread = {**grpo, "learning": {**grpo["learning"], "fsdp": True}}
@@ -338,8 +357,10 @@ def test_a_run_on_two_processes_is_that_of_one_and_survives_kill_9(tmp_path: Pat
     assert whole["spent"]["calls"] == one["spent"]["calls"] and whole["best"]["val"] == one["best"]["val"]
     assert ends[1][1] == ""  # one process reports
     # Candidates are named by their bits.
-    found = {name: sorted((tmp_path / name / "run-weights").glob("[0-9a-f]*"), key=lambda p: p.stat().st_mtime)
-             for name in ("one", "whole", "killed")}  # fmt: skip
+    found = {
+        name: sorted((tmp_path / name / "run-weights").glob("[0-9a-f]*"), key=lambda p: p.stat().st_mtime)
+        for name in ("one", "whole", "killed")
+    }
     names = {name: [folder.name for folder in folders] for name, folders in found.items()}
     assert len(names["whole"]) == len(names["one"]) == 2 and names["killed"] == names["whole"] != names["one"]
     assert resumed["best"]["test"] == whole["best"]["test"]

@@ -1,7 +1,7 @@
 """Rows of val and test are never learned from: checked on the tokens that the learner is given, with real weights.
 
-`workbench.testing` checks this of every optimizer by what is asked; a simulated LM has no weights, so there `grpo`, `sft`
-and `dpo` have nothing to train.
+`workbench.testing` checks this of every optimizer by what is asked; a simulated LM has no weights, so there `grpo`,
+`sft` and `dpo` have nothing to train.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def learned(folder: Path, name: str, patch: pytest.MonkeyPatch) -> dict[str, set
     assert run(folder, optimizers=[OPTIMIZERS[name]], rows=(8, 6, 6)).status == "finished"
     seen = [tokenizer.decode([*row.prompt_ids, *row.token_ids], skip_special_tokens=False) for row in rows]
     data = prepare(folder / "workflow.yaml")[2].dataset
-    splits = {"train": data.train, "val": data.val, "test": data.test}
+    splits = {"train": data.train, "val": data.val, "test": data.test.open()}
     texts = {split: {row["text"] for row in part} for split, part in splits.items()}
     held_out = texts["val"] | texts["test"]
     assert len(held_out) == 12 and not any(text in other for text in held_out for other in texts["train"])

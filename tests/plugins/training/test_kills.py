@@ -1,4 +1,5 @@
-"""Trainings that are killed at any time and in any phase, and resumed: they end with the weights of one that was not."""
+"""Trainings that are killed at any time and in any phase, and resumed: they end with the weights of one that was
+not."""
 
 from __future__ import annotations
 

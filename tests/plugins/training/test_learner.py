@@ -47,22 +47,33 @@ def some_rows(n: int = 8, seed: int = 0, version: int = 0) -> list[Row]:
         prompt = tuple(rng.randrange(5, 40) for _ in range(rng.randrange(2, 9)))
         answer = tuple(rng.randrange(5, 40) for _ in range(rng.randrange(1, 9)))
         mask = tuple(int(rng.random() < 0.8 or j == 0) for j in range(len(answer)))
-        made.append(Row(prompt, answer, mask, tuple(-3.0 * m for m in mask), float(i % 2), str(i // 4), i % 4, version=version))  # fmt: skip
+        made.append(
+            Row(prompt, answer, mask, tuple(-3.0 * m for m in mask), float(i % 2), str(i // 4), i % 4, version=version)
+        )
     return made
 
 
 ADVANTAGES = [1.0, -1.0, 0.5, -0.5, 2.0, 0.0, -1.0, 1.0]
 
 
-def learner(base: str, algorithm: str = "dapo", lora: Lora | None = None, changes: dict[str, Any] | None = None,
-            shared: bool = False, **learning: Any) -> Learner:  # fmt: skip
+def learner(
+    base: str,
+    algorithm: str = "dapo",
+    lora: Lora | None = None,
+    changes: dict[str, Any] | None = None,
+    shared: bool = False,
+    **learning: Any,
+) -> Learner:
     made = Policy(base, device="cpu", lora=lora, seed=0)
     settings = Learning.model_validate({"rate": 1e-2, **learning})
     return Learner(made, make_objective(algorithm, changes), settings, shared=shared)
 
 
 def moved(a: Learner, b: Learner) -> float:
-    return max(float((p - q).abs().max()) for p, q in zip(a.policy.snapshot().values(), b.policy.snapshot().values(), strict=True))  # fmt: skip
+    return max(
+        float((p - q).abs().max())
+        for p, q in zip(a.policy.snapshot().values(), b.policy.snapshot().values(), strict=True)
+    )
 
 
 # A step
@@ -176,7 +187,7 @@ import sys
 import torch
 import torch.distributed as dist
 sys.path.insert(0, {str(Path(__file__).parents[3])!r})
-from tests.plugins.test_grpo_learner import ADVANTAGES, learner, some_rows
+from tests.plugins.training.test_learner import ADVANTAGES, learner, some_rows
 rank, base, out = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 dist.init_process_group("gloo", init_method=f"file://{{out}}/meet", rank=rank, world_size=2)
 made = learner(base, shared=True)
@@ -270,8 +281,13 @@ def test_a_conversation_goes_on_from_the_very_tokens_that_were_drawn() -> None:
     words = {"<pad>": 0, "<end>": 1, "<unk>": 2, "<u>": 3, "<a>": 4, "a": 5, "b": 6, "ab": 7}
     made = Tokenizer(models.BPE(words, [("a", "b")], unk_token="<unk>"))
     made.decoder = decoders.Fuse()
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=made, eos_token="<end>", pad_token="<pad>", unk_token="<unk>",
-                                        additional_special_tokens=["<u>", "<a>"])  # fmt: skip
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=made,
+        eos_token="<end>",
+        pad_token="<pad>",
+        unk_token="<unk>",
+        additional_special_tokens=["<u>", "<a>"],
+    )
     tokenizer.chat_template = TEMPLATE
     encode = Generator(make_model(), tokenizer).encode
     talk = serve.Conversations(tokenizer, {1}, encode)
@@ -310,8 +326,10 @@ def test_without_reward_nothing_is_learned(tmp_path: Path) -> None:
 
 
 def test_killed_and_resumed_from_a_checkpoint_it_ends_with_the_same_bits(tmp_path: Path) -> None:
-    settings: dict[str, Any] = {"course": {"save_every": 3, "replay": 2, "evaluate_every": 4, "reset_after": 3,
-                                           "reset_patience": 1}, "steps": 10}  # fmt: skip
+    settings: dict[str, Any] = {
+        "course": {"save_every": 3, "replay": 2, "evaluate_every": 4, "reset_after": 3, "reset_patience": 1},
+        "steps": 10,
+    }
     objective = make_objective("grpo", {"beta": 0.01})
     whole = bandit(tmp_path, sevens, objective=objective, checkpoints="whole", **settings)
     with pytest.raises(KeyboardInterrupt):
@@ -336,8 +354,13 @@ def test_a_run_whose_weights_are_gone_says_so(tmp_path: Path) -> None:
 
 
 def test_a_stalled_policy_becomes_its_own_reference(tmp_path: Path) -> None:
-    made = bandit(tmp_path, lambda text: float(len(set(text))), steps=8, objective=make_objective("prorl"),
-                  course={"evaluate_every": 1, "reset_after": 3, "reset_patience": 2})  # fmt: skip
+    made = bandit(
+        tmp_path,
+        lambda text: float(len(set(text))),
+        steps=8,
+        objective=make_objective("prorl"),
+        course={"evaluate_every": 1, "reset_after": 3, "reset_patience": 2},
+    )
     resets = [text for text in made.told if "reference is reset" in text]  # type: ignore[attr-defined]
     # Every candidate scores 0.0: the first is the best, and two in a row that are no better are a stall.
     assert len(resets) == 2 and made.state.last_reset == 6
@@ -361,8 +384,13 @@ def test_alarms_are_told_and_stop_or_roll_back(tmp_path: Path) -> None:
     assert len(stopped.log) == 1 and any("alarm at step 1: entropy" in t for t in stopped.told)  # type: ignore[attr-defined]
     resumed = bandit(tmp_path, sevens, steps=5, course=band)
     assert resumed.log == []  # what an alarm ended stays ended
-    back = bandit(tmp_path, sevens, steps=4, checkpoints="back",
-                  course={"entropy": (0.0, 0.1), "on_alarm": "rollback", "evaluate_every": 2})  # fmt: skip
+    back = bandit(
+        tmp_path,
+        sevens,
+        steps=4,
+        checkpoints="back",
+        course={"entropy": (0.0, 0.1), "on_alarm": "rollback", "evaluate_every": 2},
+    )
     assert sum("back to the best" in t for t in back.told) == 2  # type: ignore[attr-defined]
 
 

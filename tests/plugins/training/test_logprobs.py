@@ -28,7 +28,11 @@ def rows_with_shared_prompts(seed: int = 0) -> list[Row]:
     for i in range(10):
         n = [1, 30, 2, 7, 29, 12, 1, 28, 5, 8][i]
         mask = tuple(int(j != 2) for j in range(n))
-        made.append(Row(prompts[rng.randrange(3)], tuple(rng.randrange(5, 40) for _ in range(n)), mask, (-1.0,) * n, 1.0, "t", i))  # fmt: skip
+        made.append(
+            Row(
+                prompts[rng.randrange(3)], tuple(rng.randrange(5, 40) for _ in range(n)), mask, (-1.0,) * n, 1.0, "t", i
+            )
+        )
     return made
 
 
@@ -89,7 +93,7 @@ def test_passes_hold_every_row_once_and_cost_least(monkeypatch: pytest.MonkeyPat
         cuts = [c for n in range(len(ranked)) for c in itertools.combinations(range(1, len(ranked)), n)]
         costs = [
             sum(ranked[b - 1] * (b - a) + 10 for a, b in itertools.pairwise((0, *cut, len(ranked)))) for cut in cuts
-        ]  # fmt: skip
+        ]
         assert sum(max(lengths[i] for i in part) * len(part) + 10 for part in found) == min(costs)
 
 

@@ -31,11 +31,12 @@ def tensors(seed: int, rows: int = 6, width: int = 9) -> dict[str, Any]:
     mask *= (torch.arange(width) < lengths[:, None]).float()
     mask[:, 0] = 1
     return {
-        "logp": logp, "mask": mask,
+        "logp": logp,
+        "mask": mask,
         "old": logp + torch.randn(rows, width, generator=generator) * 0.5,
         "ref": logp + torch.randn(rows, width, generator=generator) * 0.5,
         "advantage": torch.randn(rows, generator=generator),
-    }  # fmt: skip
+    }
 
 
 @pytest.fixture(scope="module")
@@ -48,13 +49,23 @@ def trl_trainer(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
     folder = tmp_path_factory.mktemp("trl")
     config = GRPOConfig(
-        output_dir=str(folder / "out"), per_device_train_batch_size=2, num_generations=2, max_completion_length=9,
-        use_cpu=True, bf16=False, report_to=[], beta=0.0, disable_tqdm=True,
-    )  # fmt: skip
+        output_dir=str(folder / "out"),
+        per_device_train_batch_size=2,
+        num_generations=2,
+        max_completion_length=9,
+        use_cpu=True,
+        bf16=False,
+        report_to=[],
+        beta=0.0,
+        disable_tqdm=True,
+    )
     made = GRPOTrainer(
-        model=str(save(folder / "model")), reward_funcs=lambda completions, **_: [0.0] * len(completions), args=config,
-        train_dataset=Dataset.from_dict({"prompt": ["a"] * 2}), processing_class=make_tokenizer(),
-    )  # fmt: skip
+        model=str(save(folder / "model")),
+        reward_funcs=lambda completions, **_: [0.0] * len(completions),
+        args=config,
+        train_dataset=Dataset.from_dict({"prompt": ["a"] * 2}),
+        processing_class=make_tokenizer(),
+    )
     made.current_gradient_accumulation_steps = 1
     made.args.steps_per_generation = 1
     return made
@@ -70,10 +81,15 @@ def theirs(trainer: Any, data: dict[str, Any], loss_type: str, objective: Object
     rows, width = logp.shape
     long = torch.ones(rows, width, dtype=torch.long)
     inputs = {
-        "prompt_ids": long[:, :1], "prompt_mask": long[:, :1], "completion_ids": long, "completion_mask": data["mask"],
-        "advantages": data["advantage"], "old_per_token_logps": data["old"], "ref_per_token_logps": data["ref"],
+        "prompt_ids": long[:, :1],
+        "prompt_mask": long[:, :1],
+        "completion_ids": long,
+        "completion_mask": data["mask"],
+        "advantages": data["advantage"],
+        "old_per_token_logps": data["old"],
+        "ref_per_token_logps": data["ref"],
         "num_items_in_batch": data["mask"].sum(),
-    }  # fmt: skip
+    }
     trainer.model.train()
     loss = trainer._compute_loss(trainer.model, inputs)
     loss.backward()
@@ -102,10 +118,16 @@ LOSSES = {
 def test_loss_and_gradient_equal_trls(trl_trainer: Any, loss_type: str, ratio: str) -> None:
     cases = itertools.product((0.0, 0.05), (False, True), (0.2, 0.28, 5.0), (None, 1.5), range(3))
     for beta, corrected, high, delta, seed in cases:
-        objective = Objective.model_validate({
-            **LOSSES[loss_type], "ratio": ratio, "beta": beta, "kl_corrected": corrected, "clip_high": high,
-            "delta": delta,
-        })  # fmt: skip
+        objective = Objective.model_validate(
+            {
+                **LOSSES[loss_type],
+                "ratio": ratio,
+                "beta": beta,
+                "kl_corrected": corrected,
+                "clip_high": high,
+                "delta": delta,
+            }
+        )
         data = tensors(seed)
         value, gradient = ours(data, objective, max_tokens=9)
         expected, wanted = theirs(trl_trainer, data, loss_type, objective)
@@ -176,10 +198,14 @@ def test_gradient_of_the_weights_equals_trls(trl_trainer: Any, shared: bool) -> 
     trl_trainer.args.delta = None
     trl_trainer._get_per_token_logps_and_entropies = GRPOTrainer._get_per_token_logps_and_entropies.__get__(trl_trainer)
     inputs = {
-        "prompt_ids": prompts, "prompt_mask": (prompts > 0).long(), "completion_ids": answers,
-        "completion_mask": (answers > 0).long(), "tool_mask": tool_mask, "advantages": advantage,
+        "prompt_ids": prompts,
+        "prompt_mask": (prompts > 0).long(),
+        "completion_ids": answers,
+        "completion_mask": (answers > 0).long(),
+        "tool_mask": tool_mask,
+        "advantages": advantage,
         "num_items_in_batch": tool_mask.sum(),
-    }  # fmt: skip
+    }
     trl_trainer._compute_loss(their_model, inputs).backward()
     for (name, a), (_, b) in zip(ours_model.named_parameters(), their_model.named_parameters(), strict=True):
         assert a.grad is not None and b.grad is not None
@@ -196,8 +222,10 @@ def whole_gradient(data: dict[str, Any], objective: Objective, parts: list[list[
     for part in parts:
         piece = {k: v[part] for k, v in data.items()}
         if pad:
-            piece = {k: torch.nn.functional.pad(v, (0, pad), value=-77.0 if k != "mask" else 0.0) if v.dim() == 2 else v
-                     for k, v in piece.items()}  # fmt: skip
+            piece = {
+                k: torch.nn.functional.pad(v, (0, pad), value=-77.0 if k != "mask" else 0.0) if v.dim() == 2 else v
+                for k, v in piece.items()
+            }
         _, gradient = ours(piece, objective, rows=6, tokens=float(data["mask"].sum()), max_tokens=9)
         assert not gradient[:, 9:].any()
         total[part] = gradient[:, :9]

@@ -33,9 +33,11 @@ def test_a_cost_that_nobody_counts_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("settings", "place"),
-    [({"course": {"horizon": [2, 4]}}, ("course", "horizon")),
-     ({"stages": [{"start": 0}, {"start": 4, "max_steps": 3}]}, ("stages", 1, "max_steps"))],
-)  # fmt: skip
+    [
+        ({"course": {"horizon": [2, 4]}}, ("course", "horizon")),
+        ({"stages": [{"start": 0}, {"start": 4, "max_steps": 3}]}, ("stages", 1, "max_steps")),
+    ],
+)
 def test_a_horizon_that_no_node_takes_is_refused(settings: Any, place: tuple[Any, ...], tmp_path: Path) -> None:
     pytest.importorskip("torch")
     error = refused(tmp_path, settings)
@@ -57,7 +59,7 @@ def test_a_horizon_that_a_node_cannot_take_is_refused(tmp_path: Path) -> None:
         ({"tree_search": "web", "show": ["text"]}, "nodes.n.steps"),
         ({"ensemble": {"agent": "text -> label"}, "samples": 2}, "nodes.n.of.max_steps"),
     ],
-)  # fmt: skip
+)
 def test_a_horizon_reaches_every_node_that_takes_steps(node: Any, address: str, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     from tests.helpers.scripted import make_workflow

@@ -87,7 +87,8 @@ def test_clips_by_hand(clip: str, ratios: Any, rewards: Any, value: float, slope
 
 
 def test_the_bounds_may_differ() -> None:
-    """A joint clip looks at the better answer's gain, so only the upper bound acts on it, in whatever order rows come."""
+    """A joint clip looks at the better answer's gain, so only the upper bound acts on it, in whatever order rows
+    come."""
     objective = make_objective("p3o", {"beta": 0.0, "clip_low": 0.1, "clip_high": 0.3})
     for ratios, rewards, moves in [((0.25, 0.0), (1.0, 0.0), True), ((0.35, 0.0), (1.0, 0.0), False)]:
         for order in ([0, 1], [1, 0]):
@@ -117,8 +118,8 @@ REWARDS = [0.0, 1.0, 0.25, -2.0, 3.0, 1.0]
 
 @pytest.mark.parametrize("clip", ["joint", "separate"])
 def test_it_is_the_policy_gradient(clip: str) -> None:
-    """Theorem 1: under any old policy the pairwise gradient is the gradient of the expected reward. The old policy draws
-    each of six answers with 1/6, so the mean over all distinct pairs is 6/5 of the expectation over two draws."""
+    """Theorem 1: under any old policy the pairwise gradient is the gradient of the expected reward. The old policy
+    draws each of six answers with 1/6, so the mean over all distinct pairs is 6/5 of the expectation over two draws."""
     torch.manual_seed(0)
     objective = make_objective("p3o", {"beta": 0.0, "pair_clip": clip, **WIDE})
     theta = torch.randn(8, dtype=torch.double, requires_grad=True)
@@ -137,10 +138,13 @@ def test_within_the_band_it_is_the_textbook_formula() -> None:
     logs = policy(theta).sum(-1)
     slopes = [torch.autograd.grad(log, theta, retain_graph=True)[0] for log in logs]
     rho = (logs - old.sum(-1)).exp().detach()
-    wanted = sum(
-        (REWARDS[i] - REWARDS[j]) * rho[i] * rho[j] * (slopes[i] - slopes[j]) / 2
-        for i, j in itertools.permutations(range(6), 2)
-    ) / 30  # fmt: skip
+    wanted = (
+        sum(
+            (REWARDS[i] - REWARDS[j]) * rho[i] * rho[j] * (slopes[i] - slopes[j]) / 2
+            for i, j in itertools.permutations(range(6), 2)
+        )
+        / 30
+    )
     for clip in ("joint", "separate"):
         objective = make_objective("p3o", {"beta": 0.0, "pair_clip": clip})
         (found,) = torch.autograd.grad(-loss_of(policy(theta), REWARDS, objective, old)[0], theta)
@@ -244,8 +248,14 @@ def test_what_was_not_scored_makes_no_pair() -> None:
 # Steps
 
 
-def step_of(base: str, algorithm: str, rows: list[Row], values: list[float], changes: dict[str, Any] | None = None,
-            **learning: Any) -> tuple[Learner, dict[str, float]]:  # fmt: skip
+def step_of(
+    base: str,
+    algorithm: str,
+    rows: list[Row],
+    values: list[float],
+    changes: dict[str, Any] | None = None,
+    **learning: Any,
+) -> tuple[Learner, dict[str, float]]:
     made = learner(base, algorithm, changes={"beta": 0.0, **(changes or {})}, **learning)
     made.optimizer = torch.optim.SGD(list(made.policy.trained.values()), lr=0.1)
     made.rate = 0.1
@@ -294,8 +304,9 @@ def test_answers_that_could_not_be_scored_teach_trpa_nothing(base: str) -> None:
     _, figures = step_of(base, "trpa", rows, [0.0] * 8, {"beta": 1e-3})
     expected = pairs_of([r.reward for r in GROUPS if r.rollout % 4], [r.task for r in GROUPS if r.rollout % 4])  # type: ignore[misc]
     assert figures["pairs"] == len(expected) / 2
-    with_nan, _ = preference_loss(torch.zeros(2, 1), torch.zeros(2, 1), torch.ones(2, 1), [1.0, float("nan")], ["t"] * 2,
-                                  make_objective("trpa"))  # fmt: skip
+    with_nan, _ = preference_loss(
+        torch.zeros(2, 1), torch.zeros(2, 1), torch.ones(2, 1), [1.0, float("nan")], ["t"] * 2, make_objective("trpa")
+    )
     assert float(with_nan) == 0.0
 
 
@@ -306,8 +317,8 @@ def test_answers_that_could_not_be_scored_teach_trpa_nothing(base: str) -> None:
 def test_it_learns_to_emit_a_digit(tmp_path: Path, clip: str, epochs: int, steps: int) -> None:
     """As the other algorithms: share of 7 in eight characters, chance at first, at least 0.9 over the last four steps.
 
-    With the preset's own beta of 0.05 a certain 7 would cost more than it earns: the divergence is that of the whole answer,
-    eight times the logarithm of some 50 characters. So the best policy there draws a 7 with about 0.2.
+    With the preset's own beta of 0.05 a certain 7 would cost more than it earns: the divergence is that of the whole
+    answer, eight times the logarithm of some 50 characters. So the best policy there draws a 7 with about 0.2.
     """
     objective = make_objective("p3o", {"pair_clip": clip, "beta": 1e-3})
     log = bandit(tmp_path, sevens, steps=steps, objective=objective, learning={"epochs": epochs}).log

@@ -1,4 +1,5 @@
-"""Several policies in one training: credit, separate weights, one candidate, kills; and one training on two processes."""
+"""Several policies in one training: credit, separate weights, one candidate, kills; and one training on two
+processes."""
 
 from __future__ import annotations
 
@@ -31,13 +32,22 @@ COURSE = {"steps": 3, "tasks": 2, "rollouts": 4, "evaluate_every": 2, "save_ever
 def settings(lora: bool, **more: Any) -> dict[str, Any]:
     extra = {"lora": {"rank": 2, "alpha": 4}} if lora else {}
     return {
-        "course": COURSE, "device": "cpu", "learning": {"rate": 1e-2}, "guards": {"truncated": "keep"},
-        "rewards": [{"kind": "length", "tokens": 8}], "policies": {
+        "course": COURSE,
+        "device": "cpu",
+        "learning": {"rate": 1e-2},
+        "guards": {"truncated": "keep"},
+        "rewards": [{"kind": "length", "tokens": 8}],
+        "policies": {
             "first": {"address": "nodes.hint.lm", **extra},
-            "second": {"address": "nodes.sort.lm", "rewards": [{"kind": "length", "tokens": 4, "weight": -1.0}],
-                       "learning": {"rate": 5e-3}, **extra},
-        }, **more,
-    }  # fmt: skip
+            "second": {
+                "address": "nodes.sort.lm",
+                "rewards": [{"kind": "length", "tokens": 4, "weight": -1.0}],
+                "learning": {"rate": 5e-3},
+                **extra,
+            },
+        },
+        **more,
+    }
 
 
 def base(folder: Path) -> str:
@@ -51,12 +61,17 @@ def trained(folder: Path) -> list[dict[str, Any]]:
     import sqlite3
 
     with sqlite3.connect(folder / "run.db") as db:
-        trees = [json.loads(text) for (text,) in db.execute(
-            "select c.tree from candidates c join evaluations e on e.run_id = c.run_id and e.candidate = c.hash "
-            "and e.split = 'val' order by c.seq"
-        )]  # fmt: skip
-    return [{name: Path((node.get("lm") or {"model": ""})["model"]).name for name, node in tree["nodes"].items()}
-            for tree in trees[1:]]  # fmt: skip
+        trees = [
+            json.loads(text)
+            for (text,) in db.execute(
+                "select c.tree from candidates c join evaluations e on e.run_id = c.run_id and e.candidate = c.hash "
+                "and e.split = 'val' order by c.seq"
+            )
+        ]
+    return [
+        {name: Path((node.get("lm") or {"model": ""})["model"]).name for name, node in tree["nodes"].items()}
+        for tree in trees[1:]
+    ]
 
 
 def test_wrong_policies_are_refused() -> None:
@@ -99,8 +114,9 @@ def test_one_candidate_changes_all_policies_and_each_learns_from_its_own_rows(
 
     monkeypatch.setattr(Learner, "step", watched)
     heard: list[Any] = []
-    report = run(tmp_path, lm=base(tmp_path), nodes=NODES, optimizers=[{"grpo": settings(lora)}], rows=(8, 3, 3),
-                 heard=heard)  # fmt: skip
+    report = run(
+        tmp_path, lm=base(tmp_path), nodes=NODES, optimizers=[{"grpo": settings(lora)}], rows=(8, 3, 3), heard=heard
+    )
     assert report.status == "finished"
     agents = {name: {(r.agent, r.policy) for r in rows} for name, rows in seen.items()}
     assert sorted(next(iter(found)) for found in agents.values()) == [("hint", "first"), ("sort", "second")]
@@ -135,7 +151,12 @@ run(folder, again={again}, lm=base(folder.parent), nodes=NODES, optimizers=[{{"g
 @pytest.mark.timeout(1200)  # it starts Python and torch several times
 def test_two_policies_that_were_killed_end_with_the_same_weights(tmp_path: Path) -> None:
     needs_torch()
-    common: dict[str, Any] = {"lm": base(tmp_path), "nodes": NODES, "optimizers": [{"grpo": settings(True)}], "rows": (8, 3, 3)}  # fmt: skip
+    common: dict[str, Any] = {
+        "lm": base(tmp_path),
+        "nodes": NODES,
+        "optimizers": [{"grpo": settings(True)}],
+        "rows": (8, 3, 3),
+    }
     run(tmp_path / "whole", **common)
     killed, again = tmp_path / "killed", False
     for calls in (5, 40):  # 16 to a step: within the first and the last
@@ -154,21 +175,47 @@ def test_two_processes_train_as_one_does(tmp_path: Path) -> None:
     from safetensors.torch import load_file
     from tests.helpers.grpo_runs import write
 
-    grpo = {"course": COURSE, "device": "cpu", "learning": {"rate": 1e-3}, "guards": {"truncated": "keep"},
-            "rewards": [{"kind": "length", "tokens": 8}]}  # fmt: skip
+    grpo = {
+        "course": COURSE,
+        "device": "cpu",
+        "learning": {"rate": 1e-3},
+        "guards": {"truncated": "keep"},
+        "rewards": [{"kind": "length", "tokens": 8}],
+    }
     common: dict[str, Any] = {"lm": base(tmp_path), "nodes": NODES, "optimizers": [{"grpo": grpo}], "rows": (8, 3, 3)}
     file = write(tmp_path / "two", **common)
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--rdzv-backend", "c10d",
-               "--rdzv-endpoint", "localhost:0", "-m", "workbench", "optimize", str(file), "--db",
-               str(tmp_path / "two/run.db"), "--out", str(tmp_path / "two/out.yaml"), "--json"]  # fmt: skip
-    job = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=tmp_path,
-                         env={**os.environ, "OMP_NUM_THREADS": "1"})  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node",
+        "2",
+        "--rdzv-backend",
+        "c10d",
+        "--rdzv-endpoint",
+        "localhost:0",
+        "-m",
+        "workbench",
+        "optimize",
+        str(file),
+        "--db",
+        str(tmp_path / "two/run.db"),
+        "--out",
+        str(tmp_path / "two/out.yaml"),
+        "--json",
+    ]
+    job = subprocess.run(
+        command, capture_output=True, text=True, timeout=600, cwd=tmp_path, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    )
     assert job.returncode == 0, job.stderr[-3000:]
     two = json.loads(job.stdout.strip().splitlines()[-1])
     one = run(tmp_path / "one", **common).as_dict()
     assert two["spent"]["calls"] == one["spent"]["calls"] and two["best"]["val"] == one["best"]["val"]
     assert len(job.stdout.strip().splitlines()) == 1  # one process reports
-    found = [sorted((f / "run-weights").glob("[0-9a-f]*"), key=lambda p: p.stat().st_mtime) for f in (tmp_path / "one", tmp_path / "two")]  # fmt: skip
+    found = [
+        sorted((f / "run-weights").glob("[0-9a-f]*"), key=lambda p: p.stat().st_mtime)
+        for f in (tmp_path / "one", tmp_path / "two")
+    ]
     assert len(found[0]) == len(found[1]) == 2
     start = load_file(tmp_path / "base/model.safetensors")
     for a, b in zip(*found, strict=True):

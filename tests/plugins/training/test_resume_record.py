@@ -18,8 +18,14 @@ from tests.helpers.grpo_runs import WORKFLOWS, candidates, needs_torch, run
 
 from workbench.proof import Report
 
-SETTINGS: dict[str, Any] = {"tasks": 8, "rollouts": 4, "epochs": 2, "rounds": 2, "race": False,
-                            "learning": {"rate": 5e-4, "warmup": 4}}  # fmt: skip
+SETTINGS: dict[str, Any] = {
+    "tasks": 8,
+    "rollouts": 4,
+    "epochs": 2,
+    "rounds": 2,
+    "race": False,
+    "learning": {"rate": 5e-4, "warmup": 4},
+}
 
 
 class Killed(BaseException):
@@ -71,7 +77,8 @@ def winner(report: Report) -> Any:
 def test_what_was_trained_is_not_trained_again(
     tmp_path: Path, steps: list[int], name: str, kill: int, trained: int
 ) -> None:
-    """Four epochs in two rounds; of those before the kill nothing is computed, the others are to the bit what they were."""
+    """Four epochs in two rounds; of those before the kill nothing is computed, the others are to the bit what they
+    were."""
     whole = learn(tmp_path / "whole", name)
     updates, expected = steps.copy(), candidates(tmp_path / "whole")
     assert updates == list(range(len(updates))) and len(expected) == 5  # the warm-up counts on from epoch to epoch

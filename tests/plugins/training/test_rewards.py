@@ -73,8 +73,14 @@ def test_tool_n1_truth_table(text: str, wanted: Any, earned: int) -> None:
     assert tool_n1(text, json.dumps(json.dumps(wanted))) == earned
 
 
-def rollout(text: str, value: float | None = 1.0, finish: str = "stop", failure: str | None = None,
-            notes: dict[str, Any] | None = None, tokens: int = 5) -> Rollout:  # fmt: skip
+def rollout(
+    text: str,
+    value: float | None = 1.0,
+    finish: str = "stop",
+    failure: str | None = None,
+    notes: dict[str, Any] | None = None,
+    tokens: int = 5,
+) -> Rollout:
     response = Response(text, finish, 3, tokens, 0.0)
     span = Span("n", "Predict", {}, {"label": text}, [CallRecord((), response, "task", "m", False, 0.0)], notes or {})
     example = Example("1", {"label": "yes"})
@@ -89,8 +95,12 @@ def earned(made: Rollout, *parts: Part, guards: Guards | None = None, judge: Any
 
 def test_parts_are_weighted_and_kept() -> None:
     made = rollout("yes", 0.5, tokens=64)
-    parts = [Part(kind="metric"), Part(kind="exact_match", weight=2.0), Part(kind="length", weight=-0.1, tokens=32),
-             Part(kind="format", weight=0.2)]  # fmt: skip
+    parts = [
+        Part(kind="metric"),
+        Part(kind="exact_match", weight=2.0),
+        Part(kind="length", weight=-0.1, tokens=32),
+        Part(kind="format", weight=0.2),
+    ]
     assert earned(made, *parts) == pytest.approx(0.5 + 2.0 - 0.1 * 2 + 0.2)
     assert made.parts == {"metric": 0.5, "exact_match": 1.0, "length": 2.0, "format": 1.0}
     assert made.costs == {"tokens": 64.0, "calls": 1.0, "tools": 0.0, "latency": 0.5}

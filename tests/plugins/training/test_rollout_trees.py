@@ -98,14 +98,18 @@ def test_turns_of_an_agent_are_places_of_their_own(tmp_path: Path) -> None:
 
 def row(agent: str, prompt: str, answer: str, reward: float | None, leaf: int = 0) -> Row:
     prompt_ids, ids = tuple(map(ord, prompt)), tuple(map(ord, answer))
-    return Row(prompt_ids, ids, (1,) * len(ids), (-0.5,) * len(ids), reward, "t", leaf, agent,
-               anchor=anchor_of(prompt_ids))  # fmt: skip
+    return Row(
+        prompt_ids, ids, (1,) * len(ids), (-0.5,) * len(ids), reward, "t", leaf, agent, anchor=anchor_of(prompt_ids)
+    )
 
 
 #: MALT's case: the first answer decides, the second is good or bad only after a good first one.
 LEAVES = [("a", "x", 1.0), ("a", "y", 0.0), ("b", "x", 0.0), ("b", "y", 0.0)]
-ROWS = [r for leaf, (first, second, reward) in enumerate(LEAVES)
-        for r in (row("gen", "q", first, reward, leaf), row("ver", f"q{first}", second, reward, leaf))]  # fmt: skip
+ROWS = [
+    r
+    for leaf, (first, second, reward) in enumerate(LEAVES)
+    for r in (row("gen", "q", first, reward, leaf), row("ver", f"q{first}", second, reward, leaf))
+]
 
 
 def told(rows: list[Row]) -> list[tuple[str, str, float | None]]:
@@ -115,17 +119,25 @@ def told(rows: list[Row]) -> list[tuple[str, str, float | None]]:
 def test_an_answer_is_worth_what_the_runs_through_it_earned() -> None:
     found = valued(ROWS)
     assert sorted(told(found)) == [
-        ("q", "a", 0.5), ("q", "b", 0.0), ("qa", "x", 1.0), ("qa", "y", 0.0), ("qb", "x", 0.0), ("qb", "y", 0.0)
-    ]  # fmt: skip
+        ("q", "a", 0.5),
+        ("q", "b", 0.0),
+        ("qa", "x", 1.0),
+        ("qa", "y", 0.0),
+        ("qb", "x", 0.0),
+        ("qb", "y", 0.0),
+    ]
     assert len({r.task for r in found}) == 3, "each state is compared by itself"
     assert valued([row("gen", "q", "a", None), row("gen", "q", "b", float("nan"))]) == []
 
 
 def test_pairs_are_of_one_state_and_far_enough_apart() -> None:
     found = valued(ROWS)
-    assert told(DPO.model_validate({'tree': tree_of(2, 2)}).choose(found)) == [
-        ("q", "a", 0.5), ("q", "b", 0.0), ("qa", "x", 1.0), ("qa", "y", 0.0)
-    ]  # fmt: skip
+    assert told(DPO.model_validate({"tree": tree_of(2, 2)}).choose(found)) == [
+        ("q", "a", 0.5),
+        ("q", "b", 0.0),
+        ("qa", "x", 1.0),
+        ("qa", "y", 0.0),
+    ]
     assert told(DPO.model_validate({"tree": tree_of(2, 2, 0.6)}).choose(found)) == [("qa", "x", 1.0), ("qa", "y", 0.0)]
     equal = [replace(r, reward=1.0) for r in ROWS]
     assert DPO.model_validate({"tree": tree_of(2, 2, 0.0)}).choose(valued(equal)) == []

@@ -99,8 +99,9 @@ def test_labels_become_the_answers_of_their_nodes(tmp_path: Path) -> None:
     row = Example("r", {"q": "who", "hint": "x", "gold": "me"})
     found = labelled(workflow, row, {"label": "gold"}, ["first", "second"])
     assert [(x.agent, x.messages[-1]["content"], sorted(x.learned)) for x in found] == [
-        ("first", "x", [2]), ("second", "me", [2])
-    ]  # fmt: skip
+        ("first", "x", [2]),
+        ("second", "me", [2]),
+    ]
     assert "hint: x" in found[1].messages[1]["content"]  # the label of the first is what the second reads
     assert [
         x.agent for x in labelled(workflow, Example("r", {"q": "who", "gold": "me"}), {"label": "gold"}, ["second"])
@@ -120,8 +121,16 @@ def agent_runs(folder: Path, *answers: list[str]) -> list[Any]:
         def say(request: Any, left: Any = left) -> Response:
             text = next(left)
             prompt = tuple(range(len(str(request.messages))))
-            return Response(text, "stop", 5, len(text), 0.0, prompt_ids=prompt, token_ids=tuple(map(ord, text)),
-                            logprobs=(-0.5,) * len(text))  # fmt: skip
+            return Response(
+                text,
+                "stop",
+                5,
+                len(text),
+                0.0,
+                prompt_ids=prompt,
+                token_ids=tuple(map(ord, text)),
+                logprobs=(-0.5,) * len(text),
+            )
 
         found.append(run_rows(workflow, [{"q": "8"}], Script(say), folder / f"{i}.db")[0].trace)
     return found
@@ -190,12 +199,24 @@ def test_labels_teach_the_form_that_the_workflow_asks_for(tmp_path: Path) -> Non
         "def form(example, prediction, trace):\n    return float(prediction['label'].startswith('xx '))\n"
     )
     (tmp_path / "general.jsonl").write_text(json.dumps({"messages": chat("hi", "A")}) + "\n")
-    sft = {"source": "labels", "labels": {"label": "gold"}, "epochs": 4, "evaluate_every": 4, "falling": True,
-           "learning": {"rate": 2e-3}, "mixture": {"file": "general.jsonl", "share": 0.8}}  # fmt: skip
+    sft = {
+        "source": "labels",
+        "labels": {"label": "gold"},
+        "epochs": 4,
+        "evaluate_every": 4,
+        "falling": True,
+        "learning": {"rate": 2e-3},
+        "mixture": {"file": "general.jsonl", "share": 0.8},
+    }
     with pytest.MonkeyPatch.context() as patch:
         seen = learned_rows(patch)
-        run(tmp_path, optimizers=[{"sft": sft}], metric="python:metric.py:form", nodes={"sort": {"predict": "text -> label", "decoding": {"max_tokens": 8}}},
-            data={"file": "rows.jsonl", "split": {"train": 16, "val": 12, "test": 12}})  # fmt: skip
+        run(
+            tmp_path,
+            optimizers=[{"sft": sft}],
+            metric="python:metric.py:form",
+            nodes={"sort": {"predict": "text -> label", "decoding": {"max_tokens": 8}}},
+            data={"file": "rows.jsonl", "split": {"train": 16, "val": 12, "test": 12}},
+        )
     from workbench_nano.model import Nano
 
     texts = [Nano.load().tokenizer.decode(list(r.token_ids), skip_special_tokens=False) for r in seen]
@@ -273,9 +294,13 @@ def test_what_the_file_says_of_errors_reaches_the_trainer(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(StudySource, "rollouts", rollouts)
         seen = learned_rows(patch)
-        run(tmp_path, optimizers=[{"sft": sft}], metric="exact_match(answer)",
+        run(
+            tmp_path,
+            optimizers=[{"sft": sft}],
+            metric="exact_match(answer)",
             nodes={"solve": {"agent": "q -> answer", "tools": ["python:tools.half"], "max_tokens": 8, "max_steps": 1}},
-            data={"file": "rows.jsonl", "split": {"train": 4, "val": 4, "test": 4}})  # fmt: skip
+            data={"file": "rows.jsonl", "split": {"train": 4, "val": 4, "test": 4}},
+        )
     drawn = ["".join(chr(t) for t, m in zip(r.token_ids, r.mask, strict=True) if m) for r in seen if any(r.logprobs)]
     assert "".join(drawn) == (CALL % 7 if calls else "") + CALL % 8 + "answer: 4"
     decode = Nano.load().tokenizer.decode
@@ -289,12 +314,26 @@ def test_a_teacher_is_learned_from_where_it_earned_enough(tmp_path: Path) -> Non
     from tests.helpers.tiny_lm import save
 
     base, other = save(tmp_path / "base", 0, positions=512), save(tmp_path / "teacher", 1, positions=512)
-    sft = {"source": "teacher", "rollouts": 1, "tasks": 4, "rewards": [{"kind": "length", "tokens": 1}], "device": "cpu",
-           "guards": {"truncated": "keep", "repeated": 1.0}, "epochs": 1}  # fmt: skip
+    sft = {
+        "source": "teacher",
+        "rollouts": 1,
+        "tasks": 4,
+        "rewards": [{"kind": "length", "tokens": 1}],
+        "device": "cpu",
+        "guards": {"truncated": "keep", "repeated": 1.0},
+        "epochs": 1,
+    }
     nodes = {"sort": {"predict": "text -> label", "decoding": {"max_tokens": 6, "temperature": 1.0}}}
     heard: list[Any] = []
-    report = run(tmp_path / "a", heard=heard, lm=f"hf:{base}", roles={"teacher": f"hf:{other}"}, nodes=nodes,
-                 optimizers=[{"sft": sft}], rows=(6, 4, 4))  # fmt: skip
+    report = run(
+        tmp_path / "a",
+        heard=heard,
+        lm=f"hf:{base}",
+        roles={"teacher": f"hf:{other}"},
+        nodes=nodes,
+        optimizers=[{"sft": sft}],
+        rows=(6, 4, 4),
+    )
     assert report.status == "finished"
     counts = [figures["rows"] for message, figures in heard if message.startswith("round 1")]
     assert counts and counts[0] > 0 and len(candidates(tmp_path / "a")) == 2

@@ -52,12 +52,24 @@ def test_steps_in_an_environment_earn_what_they_changed_and_are_compared_in_its_
 
     (tmp_path / "door.py").write_text(DOOR)
     seen = learned_rows(monkeypatch)
-    walk = {"tree_search": "python:door.py:Door", "order": "greedy", "samples": 1, "steps": 6, "max_tokens": 4,
-            "history": 2}  # fmt: skip
+    walk = {
+        "tree_search": "python:door.py:Door",
+        "order": "greedy",
+        "samples": 1,
+        "steps": 6,
+        "max_tokens": 4,
+        "history": 2,
+    }
     course = {**SMALL["course"], "steps": 2, "tasks": 1, "rollouts": 12}
     grpo = {"algorithm": "gigpo", "course": course, "device": "cpu", "learning": {"rate": 1e-3}}
-    report = run(tmp_path, lm=f"hf:{save_taught(tmp_path / 'base', list('abcd'))}", nodes={"walk": walk}, rows=(2, 2, 2),
-                 metric="python:door.py:reached", optimizers=[{"grpo": grpo}])  # fmt: skip
+    report = run(
+        tmp_path,
+        lm=f"hf:{save_taught(tmp_path / 'base', list('abcd'))}",
+        nodes={"walk": walk},
+        rows=(2, 2, 2),
+        metric="python:door.py:reached",
+        optimizers=[{"grpo": grpo}],
+    )
     assert report.status == "finished" and seen
     walks: dict[Any, list[Row]] = defaultdict(list)
     for row in seen:
@@ -65,7 +77,8 @@ def test_steps_in_an_environment_earn_what_they_changed_and_are_compared_in_its_
     whole: list[Row] = []
     for rows in walks.values():
         earned = [row.step_reward for row in sorted(rows, key=lambda r: r.turn)]
-        # What is drawn depends on the machine's rounding: an answer may name no action. That ends the walk with nothing.
+        # What is drawn depends on the machine's rounding: an answer may name no action. That ends the walk with
+        # nothing.
         if None in earned:
             assert set(earned) == {None} and rows[0].reward == 0.0
             continue
@@ -84,7 +97,11 @@ def test_returns_begin_at_the_step_that_earned() -> None:
         return Row((1,), (2,), (1,), (-1.0,), 1.0, "t", turn=turn, step_reward=earned)
 
     assert step_returns([row(0, 0.0), row(1, 0.5), row(2, 0.0), row(3, 0.5)], 0.5).tolist() == [
-        0.3125, 0.625, 0.25, 0.5]  # fmt: skip
+        0.3125,
+        0.625,
+        0.25,
+        0.5,
+    ]
     assert step_returns([row(0, None), row(1, None)], 0.5).tolist() == [0.5, 1.0], "without: the rollout's, at its end"
 
 
@@ -108,10 +125,22 @@ def test_a_walk_that_was_not_scored_counts_for_none_and_a_guarded_one_earns_noth
     beside = advantages([row(0, 0.0, 0.0), row(1, 1.0, 1.0), row(2, None, 5.0)], objective)
     assert beside.tolist() == [*alone.tolist(), 0.0]
 
-    source = StudySource(SimpleNamespace(), {"": SimpleNamespace(key="k", rewards=None)}, [],  # type: ignore[arg-type,dict-item]
-                         Guards.model_validate({}), merge=False)  # fmt: skip
-    call = CallRecord(({"role": "user", "content": "go"},), Response("x", prompt_ids=(1,), token_ids=(2,), logprobs=(-1.0,)),
-                      "task", "policy:k@0", False, 0.0, earned=1.0)  # fmt: skip
+    source = StudySource(
+        SimpleNamespace(),
+        {"": SimpleNamespace(key="k", rewards=None)},
+        [],  # type: ignore[arg-type,dict-item]
+        Guards.model_validate({}),
+        merge=False,
+    )
+    call = CallRecord(
+        ({"role": "user", "content": "go"},),
+        Response("x", prompt_ids=(1,), token_ids=(2,), logprobs=(-1.0,)),
+        "task",
+        "policy:k@0",
+        False,
+        0.0,
+        earned=1.0,
+    )
     task = Example("t", {})
     result = Result(task, 1.0, trace=Trace("t", [Span("n", "N", {}, calls=[call])]))
     assert source.rows(Rollout(task, result, 0, 1.0), 0)[0].step_reward == 1.0
@@ -128,12 +157,28 @@ def test_a_training_with_a_simulated_user_learns_from_the_agent_alone(
     seen = learned_rows(monkeypatch)
     base = save_taught(tmp_path / "base", ["say: a", "say: bc", "label: d"])
     other = save_taught(tmp_path / "user", ["yes", "no"], 1)
-    agent = {"agent": "text -> label", "user": {"knows": ["label"]}, "max_steps": 3, "max_tokens": 40,
-             "temperature": 1.0}  # fmt: skip
-    grpo = {"course": {**SMALL["course"], "steps": 2, "tasks": 2}, "device": "cpu", "guards": {"truncated": "keep"},
-            "rewards": [{"kind": "length", "tokens": 40}], "learning": {"rate": 1e-3}}  # fmt: skip
-    report = run(tmp_path, lm=f"hf:{base}", roles={"user": f"hf:{other}"}, nodes={"help": agent}, rows=(4, 2, 2),
-                 optimizers=[{"grpo": grpo}])  # fmt: skip
+    agent = {
+        "agent": "text -> label",
+        "user": {"knows": ["label"]},
+        "max_steps": 3,
+        "max_tokens": 40,
+        "temperature": 1.0,
+    }
+    grpo = {
+        "course": {**SMALL["course"], "steps": 2, "tasks": 2},
+        "device": "cpu",
+        "guards": {"truncated": "keep"},
+        "rewards": [{"kind": "length", "tokens": 40}],
+        "learning": {"rate": 1e-3},
+    }
+    report = run(
+        tmp_path,
+        lm=f"hf:{base}",
+        roles={"user": f"hf:{other}"},
+        nodes={"help": agent},
+        rows=(4, 2, 2),
+        optimizers=[{"grpo": grpo}],
+    )
     assert report.status == "finished" and seen and {r.agent for r in seen} == {"help"}
     assert any(0 in r.mask for r in seen), "no conversation went on from its own tokens"
     assert report.spent["by_role"]["user"]["calls"] > 0

@@ -21,11 +21,22 @@ pytestmark = pytest.mark.timeout(900)  # one cold start for both tests, on a mac
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The runs of workflows/tool_calls.yaml, one optimizer after the other: cold start, GRPO from there, and its control."""
+    """The runs of workflows/tool_calls.yaml, one optimizer after the other: cold start, GRPO from there, and its
+    control."""
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
-    command = [sys.executable, "contrib/bench/training/tool_calls.py", "--seeds", "1", "--steps", "20", "--threads", "1",
-               "--work", str(tmp_path_factory.mktemp("tool_calls") / "work")]  # fmt: skip
+    command = [
+        sys.executable,
+        "contrib/bench/training/tool_calls.py",
+        "--seeds",
+        "1",
+        "--steps",
+        "20",
+        "--threads",
+        "1",
+        "--work",
+        str(tmp_path_factory.mktemp("tool_calls") / "work"),
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=840)
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout)

@@ -23,8 +23,19 @@ def run(*command: str) -> str:
 @pytest.mark.skipif(DATA is None, reason="the shared data are not here")
 @pytest.mark.parametrize(("task", "flags"), [("bfcl", []), ("gsm8k", ["--resets"]), ("bfcl", ["--minutes", "0.05"])])
 def test_both_sides_train_and_are_scored(task: str, flags: list[str], tmp_path: Path) -> None:
-    run("contrib/bench/training/train_real.py", "--toy", "--data", str(DATA), "--out", str(tmp_path / "out.jsonl"), "--work",
-        str(tmp_path / "work"), "--tasks", task, *flags)  # fmt: skip
+    run(
+        "contrib/bench/training/train_real.py",
+        "--toy",
+        "--data",
+        str(DATA),
+        "--out",
+        str(tmp_path / "out.jsonl"),
+        "--work",
+        str(tmp_path / "work"),
+        "--tasks",
+        task,
+        *flags,
+    )
     row = json.loads((tmp_path / "out.jsonl").read_text())
     assert {name: len(scores) for name, scores in row["scores"].items()} == dict.fromkeys(
         ("base", "sft", "ours", "trl"), 4

@@ -68,9 +68,12 @@ def test_horizons_and_rewards_of_stages_reach_the_rollouts(tmp_path: Path, monke
     report = run(tmp_path, lm=f"hf:{base}", nodes={"solve": agent}, optimizers=[{"grpo": settings}], rows=(4, 2, 2))
     assert report.status == "finished"
     assert drawn == {
-        0: {(1, ("metric",))}, 1: {(1, ("metric",))}, 2: {(2, ("metric",))}, 3: {(2, ("length",))},
+        0: {(1, ("metric",))},
+        1: {(1, ("metric",))},
+        2: {(2, ("metric",))},
+        3: {(2, ("length",))},
         4: {(3, ("metric",))},  # the last stage gives no rewards: they are as without stages
-    }  # fmt: skip
+    }
 
 
 # Alarms
@@ -80,8 +83,13 @@ def test_a_rollback_restores_the_best_weights_and_forgets_the_optimizer(tmp_path
     """Every step raises an alarm. The candidate after step 2 is the best, so what later steps learn is taken back."""
     ends = {}
     for on_alarm in ("rollback", "tell"):
-        made = bandit(tmp_path, sevens, steps=4, checkpoints=on_alarm,
-                      course={"entropy": (0.0, 0.1), "on_alarm": on_alarm, "evaluate_every": 2})  # fmt: skip
+        made = bandit(
+            tmp_path,
+            sevens,
+            steps=4,
+            checkpoints=on_alarm,
+            course={"entropy": (0.0, 0.1), "on_alarm": on_alarm, "evaluate_every": 2},
+        )
         learner = made.learners[""]
         first, last = (folder.name for _, folder in made.source.offers)  # type: ignore[attr-defined]
         best = made.best_weights[""]
@@ -180,8 +188,8 @@ def test_multipliers_survive_a_kill(tmp_path: Path) -> None:
 
 
 def test_a_budget_of_tokens_is_met(tmp_path: Path) -> None:
-    """Each 7 of eight earns, so that answers want to be long: the multiplier holds their mean within 10% of the budget, and
-    what fits into it is still learned."""
+    """Each 7 of eight earns, so that answers want to be long: the multiplier holds their mean within 10% of the budget,
+    and what fits into it is still learned."""
     made = bandit(tmp_path, sevens, steps=60, objective=constrained(), world=Costly)
     lengths = made.source.lengths  # type: ignore[attr-defined]
     assert lengths[0] > 6.0

@@ -44,12 +44,20 @@ def test_every_algorithm_makes_an_objective_and_wrong_ones_are_refused() -> None
     assert caught.value.errors()[0]["loc"] == ("objective",)
 
 
-@pytest.mark.parametrize(("settings", "place"), [
-    ({"rewards": [{}, {"kind": "exact_match", "target": "lable"}]}, ("rewards", 1, "target")),
-    ({"stages": [{"start": 2, "rewards": [{"kind": "tool_n1", "target": "lable"}]}]}, ("stages", 0, "rewards", 0, "target")),
-    ({"policies": {"a": {"address": "lm", "rewards": [{"kind": "exact_match", "target": "lable"}]}}},
-     ("policies", "a", "rewards", 0, "target")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("settings", "place"),
+    [
+        ({"rewards": [{}, {"kind": "exact_match", "target": "lable"}]}, ("rewards", 1, "target")),
+        (
+            {"stages": [{"start": 2, "rewards": [{"kind": "tool_n1", "target": "lable"}]}]},
+            ("stages", 0, "rewards", 0, "target"),
+        ),
+        (
+            {"policies": {"a": {"address": "lm", "rewards": [{"kind": "exact_match", "target": "lable"}]}}},
+            ("policies", "a", "rewards", 0, "target"),
+        ),
+    ],
+)
 def test_a_field_that_a_reward_compares_with_and_a_row_lacks_is_found_before_the_first_call(
     tmp_path: Path, settings: Any, place: tuple[Any, ...]
 ) -> None:
@@ -70,8 +78,10 @@ def test_a_label_that_is_no_list_of_calls_is_found_before_the_first_call(tmp_pat
 
 def test_a_judge_needs_no_field_and_labels_no_reward(tmp_path: Path) -> None:
     needs_torch()
-    for optimizer in ({"grpo": {"rewards": [{"kind": "judge", "target": "none"}]}},
-                      {"sft": {"source": "labels", "rewards": [{"kind": "exact_match", "target": "none"}]}}):  # fmt: skip
+    for optimizer in (
+        {"grpo": {"rewards": [{"kind": "judge", "target": "none"}]}},
+        {"sft": {"source": "labels", "rewards": [{"kind": "exact_match", "target": "none"}]}},
+    ):
         _, _, task, optimizers = prepare(write(tmp_path, optimizers=[optimizer]))
         assert not obstacles(task, optimizers)
 
@@ -108,10 +118,21 @@ def test_a_trained_model_is_proved_on_sealed_rows(tmp_path: Path) -> None:
     assert len(steps) == 24 and all(f["gap"] < 1e-3 for f in steps if "gap" in f)  # drawing and training agree
     # The result file is whole: it scores what the report says, without torch.
     scored = subprocess.run(
-        [sys.executable, "-c", "import sys; sys.modules['torch'] = None\nfrom workbench.cli import main; main()",
-         "eval", str(tmp_path / "out.yaml"), "--split", "val", "--json"],
-        capture_output=True, text=True, timeout=200, cwd=tmp_path,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-c",
+            "import sys; sys.modules['torch'] = None\nfrom workbench.cli import main; main()",
+            "eval",
+            str(tmp_path / "out.yaml"),
+            "--split",
+            "val",
+            "--json",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        cwd=tmp_path,
+    )
     assert scored.returncode == 0, scored.stderr
     assert json.loads(scored.stdout)["score"] == pytest.approx(report.as_dict()["best"]["val"])
 
@@ -205,8 +226,14 @@ def test_turns_of_an_agent_become_rows_of_exactly_the_tokens_that_were_drawn(
         },
     }
     base = save(tmp_path / "base", 0, positions=2048)
-    settings = {**SMALL, "course": {**SMALL["course"], "steps": 2, "tasks": 2}, "guards": {"truncated": "keep"},
-                "rewards": [{"kind": "length", "tokens": 8}], "algorithm": "dr_mas", "device": "cpu"}  # fmt: skip
+    settings = {
+        **SMALL,
+        "course": {**SMALL["course"], "steps": 2, "tasks": 2},
+        "guards": {"truncated": "keep"},
+        "rewards": [{"kind": "length", "tokens": 8}],
+        "algorithm": "dr_mas",
+        "device": "cpu",
+    }
     report = run(tmp_path, lm=f"hf:{base}", nodes=nodes, optimizers=[{"grpo": settings}], rows=(8, 4, 4))
     assert report.status == "finished" and {r.agent for r in seen} == {"think", "solve"}
     long = [r for r in seen if 0 in r.mask]
@@ -218,7 +245,8 @@ def test_turns_of_an_agent_become_rows_of_exactly_the_tokens_that_were_drawn(
 
 
 def test_gigpo_compares_steps_after_the_same_observation_whatever_was_said_before() -> None:
-    """Two rollouts come to one observation by different ways; only where credit is given by steps are they one state."""
+    """Two rollouts come to one observation by different ways; only where credit is given by steps are they one
+    state."""
     from types import SimpleNamespace
 
     from workbench.lm import Response

@@ -28,7 +28,8 @@ PLAIN: dict[str, Any] = {"use_cpu": True, "bf16": False, "report_to": [], "disab
 
 
 class Step:
-    """What a step of TRL's RLOOTrainer computes, whose reference is not its policy, and whose last reward is missing."""
+    """What a step of TRL's RLOOTrainer computes, whose reference is not its policy, and whose last reward is
+    missing."""
 
     def __init__(self, folder: Path):
         from trl import RLOOConfig, RLOOTrainer
@@ -47,12 +48,22 @@ class Step:
             self.rewards.update(zip(map(tuple, completion_ids), found, strict=True))
             return found
 
-        config = RLOOConfig(output_dir=str(folder / "out"), per_device_train_batch_size=12, num_generations=4,
-                            max_completion_length=5, max_steps=1, beta=0.05, **PLAIN)  # fmt: skip
+        config = RLOOConfig(
+            output_dir=str(folder / "out"),
+            per_device_train_batch_size=12,
+            num_generations=4,
+            max_completion_length=5,
+            max_steps=1,
+            beta=0.05,
+            **PLAIN,
+        )
         self.trainer: Any = Watched(
-            model=str(save(folder / "model", 4)), reward_funcs=reward, args=config, processing_class=make_tokenizer(),
+            model=str(save(folder / "model", 4)),
+            reward_funcs=reward,
+            args=config,
+            processing_class=make_tokenizer(),
             train_dataset=datasets.Dataset.from_dict({"prompt": ["ab", "c", "def"]}),
-        )  # fmt: skip
+        )
         self.trainer.model.load_state_dict(make_model(5).state_dict())  # the reference keeps those of 4
         self.trainer.train()
 
@@ -72,7 +83,8 @@ def step(tmp_path_factory: pytest.TempPathFactory) -> Step:
 
 
 def test_advantages_loss_and_gradient_of_rloo_equal_those_of_a_step_of_trl(step: Step) -> None:
-    """The divergence is taken off the reward before the baseline, and an answer that could not be scored gets nothing."""
+    """The divergence is taken off the reward before the baseline, and an answer that could not be scored gets
+    nothing."""
     objective, rows, policy = make_objective("rloo"), step.rows(), make_model(5)
     batch, expected = collate(rows), step.inputs["advantages"]
     logp, _ = log_probabilities(policy, batch)
@@ -103,10 +115,13 @@ def test_loss_of_rloo_equals_trls_where_clips_act(step: Step) -> None:
         trainer._get_per_token_logps_and_entropies = lambda *a, logp=logp, **k: (logp, torch.zeros_like(logp), None)
         long = torch.ones(logp.shape, dtype=torch.long)
         inputs = {
-            "prompt_ids": long[:, :1], "prompt_mask": long[:, :1], "completion_ids": long,
-            "completion_mask": data["mask"], "advantages": data["advantage"],
+            "prompt_ids": long[:, :1],
+            "prompt_mask": long[:, :1],
+            "completion_ids": long,
+            "completion_mask": data["mask"],
+            "advantages": data["advantage"],
             "old_logps": (data["old"] * data["mask"]).sum(1),
-        }  # fmt: skip
+        }
         expected = super(type(trainer), trainer)._compute_loss(trainer.model, inputs)
         expected.backward()
         assert logp.grad is not None and logp.grad.abs().max() > 1e-3
@@ -121,10 +136,12 @@ def test_loss_and_gradient_of_dpo_equal_trls(tmp_path: Path, beta: float) -> Non
 
     text = {"prompt": ["ab"], "chosen": ["c"], "rejected": ["d"]}
     trainer: Any = DPOTrainer(
-        model=str(save(tmp_path / "model", 4)), ref_model=make_model(5),
+        model=str(save(tmp_path / "model", 4)),
+        ref_model=make_model(5),
         args=DPOConfig(output_dir=str(tmp_path / "out"), beta=beta, per_device_train_batch_size=2, **PLAIN),
-        train_dataset=datasets.Dataset.from_dict(text), processing_class=make_tokenizer(),
-    )  # fmt: skip
+        train_dataset=datasets.Dataset.from_dict(text),
+        processing_class=make_tokenizer(),
+    )
     rng = random.Random(0)
 
     def ids(n: int) -> list[int]:

@@ -131,9 +131,13 @@ def test_a_server_that_refuses_or_stalls_is_told_in_its_own_words_and_in_time(tm
 
 @pytest.mark.parametrize(
     ("field", "value", "kind"),
-    [("model", "p-v7", "bad_body"), ("token_ids", [5], "bad_body"), ("prompt_token_ids", [1], "bad_body"),
-     ("logprobs", None, "bad_body")],
-)  # fmt: skip
+    [
+        ("model", "p-v7", "bad_body"),
+        ("token_ids", [5], "bad_body"),
+        ("prompt_token_ids", [1], "bad_body"),
+        ("logprobs", None, "bad_body"),
+    ],
+)
 def test_an_answer_of_another_version_or_with_other_tokens_is_refused(
     tmp_path: Path, field: str, value: Any, kind: str
 ) -> None:
@@ -196,19 +200,31 @@ def optimized(folder: Path, **server: Any) -> tuple[Any, list[str]]:
         rows = [{"text": f"{name} {i}", "label": "ab"[i % 2]} for i in range(4)]
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     grpo = {
-        "rewards": [{"kind": "length", "tokens": 1}], "guards": {"truncated": "keep", "repeated": 1.0}, "lora": {"rank": 2},
-        "course": {"steps": 2, "tasks": 2, "rollouts": 2, "evaluate_every": 2}, "learning": {"rate": 1e-2},
-        "device": "cpu", "server": {"command": STAND_IN, "start": 120, **server},
-    }  # fmt: skip
+        "rewards": [{"kind": "length", "tokens": 1}],
+        "guards": {"truncated": "keep", "repeated": 1.0},
+        "lora": {"rank": 2},
+        "course": {"steps": 2, "tasks": 2, "rollouts": 2, "evaluate_every": 2},
+        "learning": {"rate": 1e-2},
+        "device": "cpu",
+        "server": {"command": STAND_IN, "start": 120, **server},
+    }
     spec = {
-        "name": "t", "lm": f"hf:{base}", "metric": "exact_match(label)", "optimize": [{"grpo": grpo}], "budget": {"calls": 500},
+        "name": "t",
+        "lm": f"hf:{base}",
+        "metric": "exact_match(label)",
+        "optimize": [{"grpo": grpo}],
+        "budget": {"calls": 500},
         "data": {name: f"{name}.jsonl" for name in ("train", "val", "test")},
         "nodes": {"sort": {"predict": "text -> label", "decoding": {"max_tokens": 6}}},
-    }  # fmt: skip
+    }
     (folder / "w.yaml").write_text(json.dumps(spec))
     told: list[str] = []
-    report = optimize(folder / "w.yaml", database=folder / "run.db", options=Options(out=str(folder / "o.yaml")),
-                      listener=lambda event, data: told.append(data["message"]) if event == "optimizer_told" else None)  # fmt: skip
+    report = optimize(
+        folder / "w.yaml",
+        database=folder / "run.db",
+        options=Options(out=str(folder / "o.yaml")),
+        listener=lambda event, data: told.append(data["message"]) if event == "optimizer_told" else None,
+    )
     return report, told
 
 
@@ -227,9 +243,20 @@ def test_a_run_starts_a_server_draws_from_it_and_stops_it(tmp_path: Path, monkey
     assert report.status == "finished", report.error
     first, *others = log_of(tmp_path).splitlines()
     found = json.loads(first)
-    assert found == {"updating": "True", "arguments": [
-        "--enable-lora", "--max-lora-rank", "8", "--max-loras", "2", "--gpu-memory-utilization", "0.45", "--max-model-len", "512",
-    ]}  # fmt: skip
+    assert found == {
+        "updating": "True",
+        "arguments": [
+            "--enable-lora",
+            "--max-lora-rank",
+            "8",
+            "--max-loras",
+            "2",
+            "--gpu-memory-utilization",
+            "0.45",
+            "--max-model-len",
+            "512",
+        ],
+    }
     steps = [message for message in told if message.startswith("step ")]
     assert len(steps) == 2 and any("starting a server" in message for message in told)
     assert not running(tmp_path)
@@ -267,7 +294,7 @@ async def main():
     await server.start()
     os.kill(os.getpid(), 9)
 asyncio.run(main())
-"""
+"""  # noqa: E501
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, timeout=200
     )

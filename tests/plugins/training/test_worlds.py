@@ -1,5 +1,5 @@
-"""Credit for agents and for steps: Dr. MAS and GiGPO beside plain GRPO on two small worlds, five seeds each. The tables in
-the plugin's README come from the same script."""
+"""Credit for agents and for steps: Dr. MAS and GiGPO beside plain GRPO on two small worlds, five seeds each. The tables
+in the plugin's README come from the same script."""
 
 from __future__ import annotations
 

@@ -17,10 +17,24 @@ from workbench.lm import Request, Response
 from workbench.store import Store
 
 LETTERS = "".join(f"def add_{c}(text: str) -> str:\n    return text + '{c}'\n" for c in "abc")
-ASTAR = {"astar": "question -> answer", "tools": [f"python:letters.py:add_{c}" for c in "abc"], "samples": 6,
-         "arguments": {"text": "question"}, "temperature": 1.0}  # fmt: skip
-TREE = {"tree_search": "web", "task": {"pages": "pages", "start": "start", "goal": "goal"}, "show": ["question"],
-        "samples": 4, "branching": 2, "steps": 3, "depth": 3, "evaluations": 6, "value_samples": 3}  # fmt: skip
+ASTAR = {
+    "astar": "question -> answer",
+    "tools": [f"python:letters.py:add_{c}" for c in "abc"],
+    "samples": 6,
+    "arguments": {"text": "question"},
+    "temperature": 1.0,
+}
+TREE = {
+    "tree_search": "web",
+    "task": {"pages": "pages", "start": "start", "goal": "goal"},
+    "show": ["question"],
+    "samples": 4,
+    "branching": 2,
+    "steps": 3,
+    "depth": 3,
+    "evaluations": 6,
+    "value_samples": 3,
+}
 
 
 def planner(request: Request) -> str:

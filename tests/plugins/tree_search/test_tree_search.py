@@ -24,9 +24,16 @@ from workbench_tree_search import learned_value as learned
 from workbench_tree_search.prompts import most_frequent, read_action, read_verdict
 
 WALK: dict[str, Any] = {
-    "tree_search": "web", "task": {"pages": "pages", "start": "start", "goal": "goal"}, "show": ["question"],
-    "samples": 4, "branching": 2, "steps": 3, "depth": 3, "evaluations": 8, "value": "python:judges.py:overlap",
-}  # fmt: skip
+    "tree_search": "web",
+    "task": {"pages": "pages", "start": "start", "goal": "goal"},
+    "show": ["question"],
+    "samples": 4,
+    "branching": 2,
+    "steps": 3,
+    "depth": 3,
+    "evaluations": 8,
+    "value": "python:judges.py:overlap",
+}
 JUDGES = '''
 import hashlib
 from tests.helpers.webs import overlap  # noqa: F401
@@ -106,8 +113,14 @@ def test_evaluations_and_calls_stay_within_what_was_promised(order: str, folder:
         return rng.choice(text.rpartition("You can: ")[2].partition("\n")[0].split(", "))
 
     for seed in range(5):
-        sizes = {"branching": rng.randint(1, 3), "depth": rng.randint(1, 3), "evaluations": rng.randint(1, 9),
-                 "samples": rng.randint(1, 5), "value_samples": rng.randint(1, 3), "steps": rng.randint(1, 3)}  # fmt: skip
+        sizes = {
+            "branching": rng.randint(1, 3),
+            "depth": rng.randint(1, 3),
+            "evaluations": rng.randint(1, 9),
+            "samples": rng.randint(1, 5),
+            "value_samples": rng.randint(1, 3),
+            "steps": rng.randint(1, 3),
+        }
         node = {**WALK, **sizes, "order": order, "value": "lm"}
         outcome, script = run_node(node, make(seed), folder, say)
         kind = {"kind": "tree_search", "environment": "web", **{k: v for k, v in node.items() if k != "tree_search"}}
@@ -135,12 +148,27 @@ def test_the_ceiling_of_calls_is_reached_so_it_is_no_mere_guess(folder: Path) ->
         hints = text.rpartition("You can: ")[2].partition("\n")[0].split(", ")
         return hints[request.replica % 2]
 
-    _, script, _ = walk(folder, say=say, row=row, order="bfs", value="lm", value_samples=3, steps=1, depth=3,
-                        evaluations=20, branching=2, samples=4)  # fmt: skip
+    _, script, _ = walk(
+        folder,
+        say=say,
+        row=row,
+        order="bfs",
+        value="lm",
+        value_samples=3,
+        steps=1,
+        depth=3,
+        evaluations=20,
+        branching=2,
+        samples=4,
+    )
     assert len(script.requests) == (1 + 2 + 4) * 4 + (2 + 4 + 8) * 3
     settings = {k: v for k, v in WALK.items() if k != "tree_search"} | {
-        "value": "lm", "value_samples": 3, "steps": 1, "depth": 3, "evaluations": 20,
-    }  # fmt: skip
+        "value": "lm",
+        "value_samples": 3,
+        "steps": 1,
+        "depth": 3,
+        "evaluations": 20,
+    }
     node = make_node("n", {"kind": "tree_search", "environment": "web", **settings}, folder)
     assert node.max_calls == len(script.requests)
 
@@ -324,13 +352,26 @@ def fitted(folder: Path, seed: int, optimizer: Any, *, told: bool = True, kill_a
     (folder / "metric.py").write_text("def reached(example, prediction):\n    return prediction['score']\n")
     node = {**WALK, "value": "lm", "value_samples": 1, "samples": 4, "steps": 1, "evaluations": 5}
     file = folder / "workflow.yaml"
-    file.write_text(json.dumps({
-        "name": "webs", "lm": {"model": "openai/simulated", "api_base": "http://127.0.0.1:9/v1"}, "seed": seed,
-        "data": {s: f"{s}.jsonl" for s in ("train", "val", "test")}, "metric": "python:metric.py:reached",
-        "nodes": {"n": node}, "optimize": [optimizer], "budget": {"calls": 2500},
-        "search": {"nodes.n.order": ["best_first", "bfs", "dfs", "mcts"], "nodes.n.value_samples": [1, 2, 3],
-                   "nodes.n.depth": [2, 3], "nodes.n.history": [0, 2, 4]},
-    }))  # fmt: skip
+    file.write_text(
+        json.dumps(
+            {
+                "name": "webs",
+                "lm": {"model": "openai/simulated", "api_base": "http://127.0.0.1:9/v1"},
+                "seed": seed,
+                "data": {s: f"{s}.jsonl" for s in ("train", "val", "test")},
+                "metric": "python:metric.py:reached",
+                "nodes": {"n": node},
+                "optimize": [optimizer],
+                "budget": {"calls": 2500},
+                "search": {
+                    "nodes.n.order": ["best_first", "bfs", "dfs", "mcts"],
+                    "nodes.n.value_samples": [1, 2, 3],
+                    "nodes.n.depth": [2, 3],
+                    "nodes.n.history": [0, 2, 4],
+                },
+            }
+        )
+    )
 
     asked: list[Request] = []
 

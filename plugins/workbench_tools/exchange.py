@@ -1,0 +1,53 @@
+"""The messages between a question and its answer: as a model said them, as a demo keeps and shows them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from workbench.errors import SpecError
+from workbench.lm import Response
+from workbench.workflow import EXCHANGE
+
+
+def said_as_message(response: Response) -> dict[str, Any]:
+    """The model's own turn, as the server wants to see it again."""
+    message: dict[str, Any] = {"role": "assistant", "content": response.text}
+    if response.tool_calls:
+        message["tool_calls"] = [
+            {"id": c["id"], "type": "function", "function": {"name": c["name"], "arguments": _dumped(c["arguments"])}}
+            for c in response.tool_calls
+        ]
+    return message
+
+
+def check_exchange(exchange: Any, path: tuple[str | int, ...]) -> None:
+    """Raises SpecError for what is no list of messages."""
+    roles = ("assistant", "user", "tool")
+    messages = exchange if isinstance(exchange, list) else [exchange]
+    for message in messages:
+        if (
+            not isinstance(message, dict)
+            or message.get("role") not in roles
+            or not isinstance(message.get("content"), str)
+        ):
+            raise SpecError(
+                f"{EXCHANGE} is a list of messages, not {str(message)[:80]}",
+                path=path,
+                hint="Write e.g. {role: assistant, content: 'call: {...}'}, {role: user, content: 'result: 7'}.",
+            )
+
+
+def replayed(message: Mapping[str, Any], native: bool) -> dict[str, Any]:
+    """A message of a demo. Native calls and their results become text for an agent that calls by text."""
+    if native or (message["role"] != "tool" and not message.get("tool_calls")):
+        return dict(message)
+    functions = [call["function"] for call in message.get("tool_calls", ())]
+    lines = [f'call: {{"tool": {json.dumps(f["name"])}, "arguments": {f["arguments"]}}}' for f in functions]
+    role = "user" if message["role"] == "tool" else message["role"]
+    return {"role": role, "content": "\n".join(part for part in (message["content"], *lines) if part)}
+
+
+def _dumped(arguments: Any) -> str:
+    return arguments if isinstance(arguments, str) else json.dumps(arguments)

@@ -1,0 +1,185 @@
+"""What `sft` and `dpo` share: rounds of drawing or reading, choosing rows, and passes over what was chosen."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from pydantic import Field, model_validator
+
+from workbench import Study, Workflow
+from workbench.task import Example
+from workbench.workflow import calls_of
+from workbench_training.base import Trains
+from workbench_training.objective import Objective
+from workbench_training.rewards import Part, Rollout
+from workbench_training.rollout_trees import Tree, valued
+from workbench_training.settings import Course
+from workbench_training.study_rollouts import StudySource, left_out
+
+if TYPE_CHECKING:
+    from workbench_training.learner import Learner
+    from workbench_training.policy import Policy
+    from workbench_training.policy_lm import Engine
+    from workbench_training.token_rows import Row
+
+
+class Imitates(Trains):
+    """Base of `sft` and `dpo`: draw, choose, train, offer, and again."""
+
+    rounds: int = Field(1, ge=1, le=100, description="times to draw with the weights so far, choose and train")
+    rollouts: int = Field(8, ge=1, le=256, description="runs of the workflow on each training row in a round")
+    tasks: int = Field(100, ge=1, description="training rows in a round at most")
+    tree: Tree | None = Field(None, description="runs that share their first calls, in place of `rollouts`")
+    epochs: int = Field(2, ge=1, le=100, description="passes over what was chosen")
+    evaluate_every: int = Field(1, ge=1, description="epochs between two candidates; the last is always one")
+    batch: int = Field(4, ge=1, description="training rows whose chosen rollouts make one update")
+    falling: bool = Field(False, description="let the learning rate fall on a line to 0 over the updates of a round")
+
+    @model_validator(mode="after")
+    def _drawn_in_one_way(self) -> Self:
+        if self.tree is not None and "rollouts" in self.model_fields_set:
+            raise ValueError(f"give either `rollouts` or `tree`, which takes {self.tree.leaves} runs of each row")
+        return self
+
+    @model_validator(mode="after")
+    def _in_one_process(self) -> Self:
+        if self.learning.fsdp:
+            raise ValueError(
+                "sft and dpo learn in the first process alone, so there is nothing to spread: leave out fsdp"
+            )
+        return self
+
+    def most_calls(self, workflow: Workflow, train: Sequence[Example], val: Sequence[Example]) -> int:
+        tasks = self.rounds * min(self.tasks, len(train))
+        candidates = self.rounds * -(-self.epochs // self.evaluate_every)
+        if not self.draws:
+            return self._calls(workflow, val, 0, 0, candidates)
+        if self.tree is None:
+            runs = tasks * self.rollouts
+            return self._calls(workflow, val, runs, runs * calls_of(workflow), candidates)
+        return self._calls(workflow, val, tasks * self.tree.leaves, tasks * self.tree.calls_of(workflow), candidates)
+
+    @property
+    def draws(self) -> bool:
+        """Whether the workflow is run to learn from it."""
+        return True
+
+    def rewarded(self) -> Iterator[tuple[tuple[str | int, ...], Sequence[Part]]]:
+        return super().rewarded() if self.draws else iter(())
+
+    def objective(self) -> Objective:
+        raise NotImplementedError
+
+    def choose(self, rows: Sequence[Row]) -> list[Row]:
+        """What of the rollouts of one training row is learned from."""
+        raise NotImplementedError
+
+    async def chosen(
+        self, study: Study, policy: Policy, source: StudySource, tasks: Sequence[Example], course: Course, round_: int
+    ) -> list[list[Row]]:
+        """What is learned in a round: rows of tokens, by training row."""
+        groups = await source.rollouts(tasks, course, round_)
+        found = [_rows(source, group, round_) for group in groups]
+        chosen = [some for rows in found if (some := self.choose(valued(rows) if self.tree else drop_repeats(rows)))]
+        count = sum(map(len, chosen))
+        study.tell(f"round {round_ + 1}: {count} of {sum(map(len, groups))} rollouts to learn from", rows=count)
+        return chosen
+
+    def added(self, study: Study, policy: Policy) -> list[list[Row]]:
+        """Rows that are mixed in, as many as one epoch may need."""
+        return []
+
+    def mix(self, count: int, added: Sequence[list[Row]], rng: random.Random) -> list[list[Row]]:
+        return []
+
+    async def course_of(
+        self,
+        study: Study,
+        policy: Policy,
+        engine: Engine,
+        source: StudySource,
+        folder: Path,
+        weights: Path,
+        number: int,
+    ) -> None:
+        """A resumed run draws from the journal, and takes the epochs that the record holds in place of training
+        them."""
+        from workbench_training.learner import Learner
+        from workbench_training.resume_record import Record
+
+        learner, record = Learner(policy, self.objective(), self.learning), Record(folder / "epochs", weights)
+        added, updates = self.added(study, policy), 0
+        if record.epochs:
+            study.tell(f"{record.epochs} epochs were trained before and are not trained again", epochs=record.epochs)
+        held = True  # the weights are those that come after what was gone through so far
+        course = Course.model_validate(
+            {"tasks": self.tasks, "rollouts": self.tree.leaves if self.tree else self.rollouts}
+        )
+        if self.tree is not None:
+            source.tree, source.merge = self.tree, False
+        for round_ in range(self.rounds):
+            if not self.affords(study, source, course, round_):
+                return
+            # With other weights nothing may be drawn: then all answers are in the journal, or the policy refuses.
+            if held and (synced := engine.at(round_)) is not None:
+                await synced
+            tasks = random.Random(f"{number}: tasks {round_}").sample(
+                list(study.train), min(self.tasks, len(study.train))
+            )
+            chosen = await self.chosen(study, policy, source, tasks, course, round_)
+            if not chosen:
+                return
+            record.begin(round_, [*chosen, *added], held=held)
+            for epoch in range(self.epochs):
+                done = round_ * self.epochs + epoch + 1
+                computed = done > record.epochs
+                if computed:
+                    skipped = learner.skipped
+                    updates = await self._epoch(learner, chosen, added, round_, epoch, updates, number)
+                    if learner.skipped > skipped:
+                        study.tell(left_out(learner.skipped - skipped, f"epoch {done}"))
+                elif held := done == record.epochs:
+                    updates = record.load(learner)
+                if (epoch + 1) % self.evaluate_every == 0 or epoch + 1 == self.epochs:
+                    if computed:
+                        await asyncio.to_thread(record.write, learner, done, updates)
+                    await source.offer(record.candidate(done), done)
+
+    async def _epoch(
+        self,
+        learner: Learner,
+        chosen: Sequence[list[Row]],
+        added: Sequence[list[Row]],
+        round_: int,
+        epoch: int,
+        updates: int,
+        number: int,
+    ) -> int:
+        """One pass over what was chosen; returns the number of updates so far."""
+        more = self.mix(len(chosen), added, random.Random(f"{number}: mixture {round_} {epoch}"))
+        order = random.Random(f"{number}: order {round_} {epoch}").sample([*chosen, *more], len(chosen) + len(more))
+        for start in range(0, len(order), self.batch):
+            rows = [row for rows in order[start : start + self.batch] for row in rows]
+            rate = learner.rate * (1 - (epoch + start / len(order)) / self.epochs) if self.falling else None
+            await asyncio.to_thread(learner.step, rows, [1.0] * len(rows), round_, rate, updates)
+            updates += 1
+        return updates
+
+    def affords(self, study: Study, source: StudySource, course: Course, round_: int) -> bool:
+        return source.affords(course, round_)
+
+
+def _rows(source: StudySource, group: Sequence[Rollout], round_: int) -> list[Row]:
+    """Rows of all scored rollouts of a training row."""
+    return [row for rollout in group if rollout.reward is not None for row in source.rows(rollout, round_)]
+
+
+def drop_repeats(rows: Iterable[Row]) -> list[Row]:
+    found: dict[Any, Row] = {}
+    for row in rows:
+        found.setdefault((row.prompt_ids, row.token_ids, row.mask, row.reward), row)
+    return list(found.values())
