@@ -1,6 +1,34 @@
-"""Settings of all tests: several share the machine, so no example of hypothesis has a deadline of its own."""
+"""Which tier a test belongs to. Without a marker it is in the fast tier, which `pytest` runs.
 
+`slow`: many seeds or many processes, the gallery, every block of the docs, DSPy's optimizers. `training`: torch.
+`wasm`: the sandbox of Deno and Pyodide. `pytest -m "slow or training or wasm"` runs these.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
 from hypothesis import settings
 
+# Several tests share the machine, so no example of hypothesis has a deadline of its own.
 settings.register_profile("workbench", deadline=None)
 settings.load_profile("workbench")
+
+HERE = Path(__file__).parent
+
+#: Folders and files whose tests all are of one tier.
+TIERS = {
+    "plugins/training": "training",
+    "plugins/hf": "training",
+    "plugins/sandbox/test_wasm.py": "wasm",
+    "plugins/sandbox/test_wasm_guest.py": "wasm",
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        place = item.path.relative_to(HERE).as_posix()
+        for start, tier in TIERS.items():
+            if place.startswith(start):
+                item.add_marker(tier)
