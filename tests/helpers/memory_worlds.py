@@ -82,7 +82,7 @@ def attacked(request: Request) -> float:
 
 
 def plain_rows(seed: int, sizes: Sequence[int] = (40, 24, 40)) -> dict[str, list[Row]]:
-    """The rows of `tests.planted.plant`."""
+    """The rows of `tests.helpers.planted.plant`."""
     made = {}
     for name, count in zip(("train", "val", "test"), sizes, strict=True):
         draw = random.Random(f"{name}:{seed}")

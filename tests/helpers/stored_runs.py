@@ -1,7 +1,7 @@
 """Three small runs, stored as SQL: what a database of an earlier version holds must stay replayable, call by call.
 
-`python -m tests.stored_runs [NAME]` writes them anew. That is only right where a change of keys is meant: it was last
-done at commit 80e7844, and every stored run of a user breaks with them.
+`python -m tests.helpers.stored_runs [NAME]` writes them anew. That is only right where a change of keys is meant: it
+was last done at commit 80e7844, and every stored run of a user breaks with them.
 """
 
 from __future__ import annotations

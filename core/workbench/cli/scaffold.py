@@ -10,7 +10,7 @@ from pathlib import Path
 from workbench.errors import SpecError
 from workbench.plugins import plugins
 
-TEMPLATE = Path(__file__).parents[1] / "template"
+TEMPLATE = Path(__file__).parent / "template"
 
 
 def new_plugin(name: str, into: Path) -> Path:

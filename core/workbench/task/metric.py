@@ -17,7 +17,7 @@ from workbench.user_code import PREFIX
 MOST_FAULTS = 5
 
 #: Files whose lines say nothing to who wrote a metric: ours, and Python's.
-_NOT_THEIRS = (str(Path(__file__).parent), sysconfig.get_path("stdlib"), "<")
+_NOT_THEIRS = (str(Path(__file__).parents[1]), sysconfig.get_path("stdlib"), "<")
 
 
 class Metric(Protocol):
