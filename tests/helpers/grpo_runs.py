@@ -33,6 +33,7 @@ def write(
     optimizers: Any = None,
     budget: dict[str, Any] | None = None,
     rows: tuple[int, int, int] = (16, 12, 20),
+    data: dict[str, Any] | None = None,
     **settings: Any,
 ) -> Path:
     """The quickstart's task with few rows."""
@@ -43,7 +44,11 @@ def write(
         "lm": lm,
         "metric": "exact_match(label)",
         "seed": 1,
-        "data": {"file": str(WORKFLOWS / "data/tickets.jsonl"), "split": {"train": train, "val": val, "test": test}},
+        "data": {
+            "file": str(WORKFLOWS / "data/tickets.jsonl"),
+            "split": {"train": train, "val": val, "test": test},
+            **(data or {}),
+        },
         "nodes": {
             "sort": {
                 "predict": "text -> label: Literal['billing', 'technical', 'shipping', 'returns', 'account']",

@@ -55,8 +55,8 @@ def find_leaks(task: Task, winner: Workflow) -> list[Leak]:
     # What train says as well, the winner may have from there: rows that are alike are no leak.
     fair = [*old, *([token for text in texts_of(dict(row.fields)) for token in tokens(text)] for row in data.train)]
     found = [
-        _leak("test", data.test.open(), task.inputs, Repeats(_joined(new), fair)),
-        _leak("val", data.val, task.inputs, Repeats(_joined(new), fair)),
+        _leak("test", data.test.open(), task.inputs, Repeats(_joined(new, task.inputs), fair)),
+        _leak("val", data.val, task.inputs, Repeats(_joined(new, task.inputs), fair)),
         _leak("train", data.train, task.inputs, Repeats(prompts, old)),
     ]
     return [leak for leak in found if leak is not None]
@@ -78,13 +78,16 @@ def _leak(split: str, rows: Sequence[Example], inputs: Sequence[str], repeats: R
     return Leak(split, address, len(hits), example)
 
 
-def _joined(texts: dict[str, str]) -> dict[str, str]:
-    """The fields of one demo as one text, so that a row is found though its inputs stand apart."""
+def _joined(texts: dict[str, str], inputs: Sequence[str]) -> dict[str, str]:
+    """The inputs of one demo as one text, so that a row is found though its inputs stand apart. What else an entry says
+    of itself (where it comes from, what it was worth) is no text of a row."""
     found: dict[str, str] = {}
     for address, text in texts.items():
-        match = re.match(r"(.*\.(?:demos|entries)\.\d+)\.", address)
-        key = match.group(1) if match else address
-        found[key] = f"{found[key]} {text}" if key in found else text
+        match = re.match(r"(.*\.(?:demos\.\d+|entries\.\d+\.inputs))\.(\w+)", address)
+        if match is not None and match[2] in inputs:
+            found[match[1]] = f"{found.get(match[1], '')} {text}"
+        else:
+            found[address] = text
     return found
 
 

@@ -30,7 +30,9 @@ CANDIDATES = 20
 #: A text repeats a row if a stretch of it at most twice as long as the row has so many of the row's different tokens.
 COVERED = 0.85
 
-#: Rows with fewer different tokens are repeated only by the same tokens in the same order.
+#: A row with fewer different tokens must be there whole,
+WHOLE = 10
+#: and one with fewer than these with its tokens in their order.
 SHORT = 5
 _TOKEN = re.compile(r"\w+|[-+*/=<>^%$€£]")
 
@@ -173,7 +175,7 @@ class Repeats:
         from others of its kind; without them a template is repeated, and no row."""
         for address, text in self.texts.items():
             there = set(words) & self.vocabulary[address]
-            if not words or len(there) < COVERED * len(set(words)):
+            if not words or len(there) < _needed(set(words)):
                 continue
             if len(set(words)) >= SHORT:
                 found = _stretch(words, set(telling), text)
@@ -189,11 +191,16 @@ class Repeats:
         return any(found <= self.fair[number] for number in self._fair_with.get(rarest, ()))
 
 
+def _needed(words: Collection[str]) -> float:
+    """How many of a row's different tokens must be there."""
+    return len(words) if len(words) < WHOLE else COVERED * len(words)
+
+
 def _stretch(words: Sequence[str], telling: set[str], text: Sequence[str]) -> set[str] | None:
     """The tokens of a row that stand together in a text, if they are nearly all of the row and of what is telling in
     it."""
     wanted, length = set(words), 2 * len(words)
-    needed, needed_telling = COVERED * len(wanted), COVERED * len(telling)
+    needed, needed_telling = _needed(wanted), COVERED * len(telling)
     inside: Counter[str] = Counter()
     for i, word in enumerate(text):
         if word in wanted:

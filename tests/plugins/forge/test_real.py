@@ -92,7 +92,9 @@ def forge(
         )
     )
     script = Script(say)
-    report = optimize(file, database=folder / "run.db", pool=script, options=Options(out=str(folder / "out.yaml")))
+    report = optimize(
+        file, database=folder / "run.db", pool=script, options=Options(out=str(folder / "out.yaml"), keep_unproved=True)
+    )
     assert report.status == "finished", report.error
     return report, script
 

@@ -477,7 +477,7 @@ def test_a_recall_run_that_was_killed_ends_with_the_same_winner(kill_at: int, tm
     )
     assert again.winner == whole.winner and again.best["val"] == whole.best["val"]
     assert again.best["test"] == whole.best["test"]
-    assert whole.changes and not whole.warnings, "a store of training rows is no prompt that has memorised them"
+    assert whole.changes and not whole.leaks, "a store of training rows is no prompt that has memorised them"
     assert candidates(tmp_path / "killed") == candidates(tmp_path / "whole")
     assert json.dumps(again.winner.tree, sort_keys=True) == json.dumps(whole.winner.tree, sort_keys=True)
 

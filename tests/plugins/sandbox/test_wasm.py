@@ -103,7 +103,7 @@ def test_a_choice_does_not_open_the_door(opened: Any) -> None:
 
 def test_the_command_line_chooses(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     seen: list[str | None] = []
-    monkeypatch.setattr(core, "choose", seen.append)
+    monkeypatch.setattr("workbench.runtime.choose", seen.append)
     for arguments, variable in ((["--sandbox", "wasm"], None), ([], "linux"), ([], None)):
         CliRunner().invoke(cli, ["run", str(tmp_path / "none.yaml"), *arguments], env={"WORKBENCH_SANDBOX": variable})
     assert seen == ["wasm", "linux", None]

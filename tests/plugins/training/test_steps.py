@@ -177,6 +177,7 @@ def test_a_training_with_a_simulated_user_learns_from_the_agent_alone(
         roles={"user": f"hf:{other}"},
         nodes={"help": agent},
         rows=(4, 2, 2),
+        data={"label_as_input": True},  # the user knows it
         optimizers=[{"grpo": grpo}],
     )
     assert report.status == "finished" and seen and {r.agent for r in seen} == {"help"}

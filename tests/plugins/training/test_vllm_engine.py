@@ -189,7 +189,7 @@ def test_a_server_needs_an_adapter() -> None:
 # Servers of a run's own
 
 ROOT = Path(__file__).parents[3]
-STAND_IN = f"{sys.executable} -m tests.vllm_stand_in"
+STAND_IN = f"{sys.executable} -m tests.helpers.vllm_stand_in"
 
 
 def optimized(folder: Path, **server: Any) -> tuple[Any, list[str]]:
