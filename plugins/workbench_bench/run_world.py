@@ -200,12 +200,12 @@ def measured(world: World, workflow: Workflow, rows: Sequence[Mapping[str, Any]]
     from workbench.ledger import Ledger
     from workbench.runtime import Program, Runtime
     from workbench.spec import BudgetSpec, lm_spec
-    from workbench.store import Store
+    from workbench.store import Store, add_run
     from workbench.task import Example
 
-    async def course(store: Store) -> list[bool]:
+    async def course(store: Store, run_id: int) -> list[bool]:
         runtime = Runtime(
-            Ledger(store, 1, BudgetSpec.model_validate({})), lm_spec("openai/simulated"), {}, SimulatedPool(world)
+            Ledger(store, run_id, BudgetSpec.model_validate({})), lm_spec("openai/simulated"), {}, SimulatedPool(world)
         )
         program, right = Program(workflow, runtime), []
         try:
@@ -220,9 +220,9 @@ def measured(world: World, workflow: Workflow, rows: Sequence[Mapping[str, Any]]
 
     with tempfile.TemporaryDirectory() as folder:
         store = Store(Path(folder) / "measured.db")
-        store.execute("insert into runs (run, status, started, spec, options) values ('m', 'running', '', '', '')")
+        run_id = add_run(store, run="m", name="measured", status="running", spec="", options="")
         try:
-            return statistics.mean(asyncio.run(course(store)))
+            return statistics.mean(asyncio.run(course(store, run_id)))
         finally:
             store.close()
 

@@ -27,7 +27,7 @@ from workbench.ledger import Ledger
 from workbench.lm import LMPool
 from workbench.runtime import Runtime, make_request
 from workbench.spec import PolicySpec, Source
-from workbench.store import RunLock, Store, dumps, now
+from workbench.store import RunLock, RunRecord, Store, add_run, dumps, find_started_run
 from workbench.task import write_whole
 from workbench_synthesize.apis import Api, load_apis
 from workbench_synthesize.chains import Links
@@ -109,9 +109,7 @@ def synthesize(
             found = run_course(_Course(spec, apis, ledger, pool, failed, tell).go())
             if out is not None and found.rows:  # what a file holds is worth more than nothing
                 write_rows(found.rows, out)
-            store.execute(
-                "update runs set status = ?, finished = ? where id = ?", f"synthesized ({found.status})", now(), run_id
-            )
+            RunRecord(store, run_id).end(f"synthesized ({found.status})")
             return found
     finally:
         store.close()
@@ -135,25 +133,12 @@ def _changed(spec: Synthesis, changes: Mapping[str, Any]) -> Synthesis:
 
 def _run_of(store: Store, spec: Synthesis, text: str, settings: str) -> tuple[int, str, float]:
     """(row, name, seconds so far) of the synthesis with these settings that did not end, or of a new one."""
-    row = store.row(
-        "select id, run, seconds from runs where status = 'synthesizing' and spec = ? and options = ? order by id desc",
-        text,
-        settings,
-    )
+    row = find_started_run(store, "synthesizing", text, settings)
     if row is not None:
         return row["id"], row["run"], row["seconds"] or 0.0
     run = secrets.token_hex(4)
-    cursor = store.execute(
-        "insert into runs (run, name, status, started, spec, options, seed) values (?, ?, 'synthesizing', ?, ?, ?, ?)",
-        run,
-        spec.name,
-        now(),
-        text,
-        settings,
-        spec.seed,
-    )
-    assert cursor.lastrowid is not None
-    return cursor.lastrowid, run, 0.0
+    run_id = add_run(store, run=run, name=spec.name, status="synthesizing", spec=text, options=settings, seed=spec.seed)
+    return run_id, run, 0.0
 
 
 def _check_callables(spec: Synthesis, apis: Sequence[Api], source: Source) -> None:
@@ -217,9 +202,7 @@ class _Course:
                 answers = await asyncio.gather(
                     *(self._ask("proposer", r.messages, r.number) for r in requests), return_exceptions=True
                 )
-                self.ledger.store.write(
-                    "update runs set seconds = ? where id = ?", self.ledger.seconds, self.ledger.run_id
-                )
+                RunRecord(self.ledger.store, self.ledger.run_id).save_seconds(self.ledger.seconds)
                 for request, answer in zip(requests, answers, strict=True):
                     # What was paid for is read, whatever became of the others.
                     if not isinstance(answer, BaseException):

@@ -16,7 +16,7 @@ from workbench.cli import cli
 from workbench.errors import StoreError
 from workbench.lm import Request
 from workbench.run import Options, optimize, prepare, prepare_stored, resume, train_scores
-from workbench.run.train_rows import TrainRows
+from workbench.run.stored_scores import TrainRows
 from workbench.store import Store
 from workbench.study import Evaluation, Optimizer, Result, Study
 from workbench.task import Example

@@ -27,10 +27,11 @@ def _store(db: str) -> Any:
 def runs_command(db: str, as_json: bool) -> None:
     """List the runs, newest first."""
     from workbench.run import status_of
+    from workbench.store import list_runs
 
     store = _store(db)
     rows = []
-    for r in store.rows("select * from runs where file is not null or status = 'eval' order by id desc"):
+    for r in list_runs(store):
         report = json.loads(r["report"] or "{}")
         tested = r["status"] in ("finished", "budget")  # an interrupted run has a report, but no test yet
         rows.append(

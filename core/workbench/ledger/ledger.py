@@ -29,7 +29,7 @@ from workbench.ledger.request_log import Intents
 from workbench.ledger.spend import CallInfo, Settled, Spend, price_of, stored_response
 from workbench.lm import LM, MOST_TOKENS, Request, Response, estimate_tokens
 from workbench.spec import BudgetSpec, LMSpec
-from workbench.store import Store, dumps
+from workbench.store import Journal, Store, dumps
 
 #: A wait that a server asks for is honoured up to this many seconds.
 LONGEST_WAIT = 120.0
@@ -58,7 +58,8 @@ class Ledger:
 
     def __post_init__(self) -> None:
         self.started = time.monotonic()
-        self.bill = Bill(self.store, self.run_id)
+        self._journal = Journal(self.store, self.run_id)
+        self.bill = Bill(self.store, self._journal)
         self._hold = {"calls": 0.0, "tokens": 0.0, "usd": 0.0, "minutes": 0.0}
         self._reserved = Spend()
         self._flying: dict[str, asyncio.Future[Settled]] = {}
@@ -101,21 +102,10 @@ class Ledger:
         for process, key, role, tokens, usd in self._intents.read():
             left[process, key].append((role, tokens, usd))
         for (process, key), sent in left.items():
-            if self.store.row("select 1 from calls where run_id = ? and key = ?", self.run_id, key):
+            if self._journal.has_call(key):
                 continue  # settled: its row counts all attempts
-            known = self.store.row(
-                "select count(*) from attempts where run_id = ? and key = ? and process = ?", self.run_id, key, process
-            )
-            for role, tokens, usd in sent[known[0] if known else 0 :]:
-                self.store.execute(
-                    "insert into attempts (run_id, key, role, process, prompt_tokens, usd) values (?, ?, ?, ?, ?, ?)",
-                    self.run_id,
-                    key,
-                    role,
-                    process,
-                    tokens,
-                    usd,
-                )
+            for role, tokens, usd in sent[self._journal.count_attempts_of(process, key) :]:
+                self._journal.record_lost_attempt(key, role, process, tokens, usd)
         self._intents.remove()
 
     # Budget
@@ -187,20 +177,15 @@ class Ledger:
     def _replayed(self, key: str, role: str) -> Settled | None:
         if not self._resumed and bytes.fromhex(key[:16]) not in self._touched:
             return None
-        row = self.store.row("select * from calls where run_id = ? and key = ?", self.run_id, key)
+        row = self._journal.find_call(key)
         if row is None:
             return None
+        usd = row["usd"] or 0.0
+        paid = (row["attempts"], row["prompt_tokens"], row["completion_tokens"], usd, row["seconds"])
         first = self._touch(key)
         if first:
             self.retries += row["attempts"] - 1  # what is set aside for the proof depends on it, replayed or not
-            self._count(
-                row["role"],
-                row["attempts"],
-                row["prompt_tokens"],
-                row["completion_tokens"],
-                row["usd"] or 0.0,
-                row["seconds"],
-            )
+            self._count(row["role"], *paid)
         else:
             self.spent.cached += 1
             self.by_role[role].cached += 1
@@ -208,19 +193,8 @@ class Ledger:
         if row["outcome"] not in ("ok", "stop", "length", "refusal", "empty", "tool_calls"):
             error = LMError(row["outcome"], row["message"] or "")
         response = None if row["response"] is None else stored_response(row)
-        self._tell(
-            key,
-            row["role"],
-            row["lm"],
-            row["outcome"],
-            True,
-            row["attempts"],
-            row["prompt_tokens"],
-            row["completion_tokens"],
-            row["usd"] or 0.0,
-            row["seconds"],
-        )
-        return Settled(response, error, not first, row["attempts"], row["usd"] or 0.0, row["seconds"])
+        self._tell(key, row["role"], row["lm"], row["outcome"], True, *paid)
+        return Settled(response, error, not first, row["attempts"], usd, row["seconds"])
 
     def _touch(self, key: str) -> bool:
         """True the first time that this process meets a key. Half of each key is enough, and saves memory."""
@@ -264,11 +238,7 @@ class Ledger:
         """Attempts at a call that earlier processes made and did not settle; they are counted here."""
         if not self._resumed:
             return 0
-        row = self.store.row(
-            "select count(*) from attempts where run_id = ? and key = ? and outcome is not null", self.run_id, key
-        )
-        failed = row[0] if row else 0
-        if failed:
+        if failed := self._journal.count_failed_attempts(key):
             self.retries += failed
             self._count(role, failed, 0, 0, 0.0, 0.0)
         return failed
@@ -305,18 +275,8 @@ class Ledger:
         """One that gave no answer, with what it may cost at worst. error: None if its outcome is unknown."""
         self.sent.prompt_tokens += billed.tokens
         self.sent.usd += billed.usd
-        self.store.write(
-            "insert into attempts (run_id, key, role, process, outcome, message, prompt_tokens, usd) "
-            "values (?, ?, ?, ?, ?, ?, ?, ?)",
-            self.run_id,
-            key,
-            role,
-            self._process,
-            error.kind if error else None,
-            str(error)[:500] if error else None,
-            billed.tokens,
-            billed.usd,
-        )
+        kind, message = (error.kind, str(error)[:500]) if error else (None, None)
+        self._journal.add_attempt(key, role, self._process, kind, message, billed.tokens, billed.usd)
 
     async def _settle(
         self,
@@ -333,21 +293,19 @@ class Ledger:
         prompt = min(response.prompt_tokens, MOST_TOKENS) if response else 0
         completion = min(response.completion_tokens, MOST_TOKENS) if response else 0
         usd = response.usd if response and response.usd is not None else lm.price(prompt, completion) or 0.0
-        done = self.store.write(
-            "insert or replace into calls values (?, ?, 'lm', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            self.run_id,
+        done = self._journal.add_call(
             key,
-            role,
-            lm.identity,
-            self._request_text(request),
-            None if response is None else dumps(response.as_dict()),
-            outcome,
-            str(error)[:500] if error else None,
-            attempts,
-            prompt,
-            completion,
-            usd,
-            seconds,
+            role=role,
+            lm=lm.identity,
+            request=self._request_text(request),
+            response=None if response is None else dumps(response.as_dict()),
+            outcome=outcome,
+            message=str(error)[:500] if error else None,
+            attempts=attempts,
+            prompt_tokens=prompt,
+            completion_tokens=completion,
+            usd=usd,
+            seconds=seconds,
         )
         if response and not response.estimated and prompt > (expected := self._prompt_tokens(lm, request)):
             self._too_low[lm.identity] = self._too_low.get(lm.identity, 1.0) * prompt / expected
@@ -371,7 +329,7 @@ class Ledger:
             self.stopping = ServerDead(f"{DEAD_AFTER} calls in a row failed, the last with: {error}")
         if isinstance(self.stopping, ServerDead):
             for dead in self._dead_in_a_row:
-                self.store.write("delete from calls where run_id = ? and key = ?", self.run_id, dead)
+                self._journal.delete_call(dead)
             self._dead_in_a_row.clear()
             raise self.stopping
 
@@ -407,23 +365,14 @@ class Ledger:
         import hashlib
 
         key = hashlib.sha256(dumps([kind, content]).encode()).hexdigest()[:32]
-        row = self.store.row("select response from calls where run_id = ? and key = ?", self.run_id, key)
-        if row is not None:
-            return json.loads(row["response"])
+        if (known := self._journal.find_effect(key)) is not None:
+            return json.loads(known)
         if self.stopping is not None:
             raise self.stopping
         begun = time.monotonic()
         result = await run()
         text = dumps(result)
-        await self.store.write(
-            "insert or replace into calls values (?, ?, ?, 'task', '', ?, ?, 'ok', null, 0, 0, 0, 0, ?)",
-            self.run_id,
-            key,
-            kind,
-            dumps(content),
-            text,
-            time.monotonic() - begun,
-        )
+        await self._journal.add_effect(key, kind, dumps(content), text, time.monotonic() - begun)
         return json.loads(text)  # what a replay would give, byte for byte
 
     def summary(self) -> dict[str, Any]:

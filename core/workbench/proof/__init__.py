@@ -3,7 +3,8 @@
 This room reads, and decides nothing that a search sees.
 """
 
-from workbench.proof.report import Report, build_report, sealed_row_keys
+from workbench.proof.findings import build_report, sealed_row_keys
+from workbench.proof.report import Report
 from workbench.proof.reuse import level_after, record_test
 from workbench.proof.statistics import Proof, describe, interval, paired_proof, smallest_binary_gain
 

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from workbench.hashing import digest
-from workbench.ledger import Ledger
-from workbench.proof.leakage import Leak, find_leaks
-from workbench.proof.reuse import earlier_tests, level_after, looks_warning
-from workbench.proof.statistics import Proof, Saving, describe, paired_proof, paired_saving
+from workbench.proof.leakage import Leak
+from workbench.proof.statistics import Proof, Saving, describe
 from workbench.runtime import BOUNDARIES
-from workbench.study import Evaluation, Result, pareto_set
-from workbench.task import Example, Task, normalised_inputs
-from workbench.workflow import Workflow, setting
+from workbench.workflow import Workflow
 
 
 @dataclass
@@ -234,164 +227,6 @@ _STATUS = {
     "interrupted": "interrupted",
     "failed": "failed",
 }
-
-
-def build_report(
-    *,
-    run: str,
-    status: str,
-    task: Task,
-    winner: Workflow,
-    evaluations: Mapping[str, Evaluation],
-    pairs: Sequence[tuple[Result, Result]] | None,
-    ledger: Ledger,
-    database: str,
-    candidates: int,
-    warnings: Sequence[str],
-    error: str | None = None,
-) -> Report:
-    """Put a report together from what a run found. pairs: (baseline, winner) results of the sealed test rows."""
-    pairs = list(pairs or ())
-    proof = None
-    saving, looks = None, []
-    if winner != task.workflow:
-        keys = sealed_row_keys(task, [a.example for a, _ in pairs] or task.dataset.test.open())
-        looks = earlier_tests(ledger.store, ledger.run_id, winner.hash, task.workflow.hash, keys, task.test_hash)
-    if pairs:
-        clusters, alpha = [task.cluster_of(a.example) for a, _ in pairs], level_after(looks)
-        proof = paired_proof([a.score for a, _ in pairs], [b.score for _, b in pairs], clusters=clusters, alpha=alpha)
-        saving = _saving(task, pairs, alpha) if winner != task.workflow else None
-    warnings = list(warnings)
-    if pairs and len(pairs) < len(task.dataset.test):
-        warnings.append(f"the budget allowed only {len(pairs)} of the {len(task.dataset.test)} test rows")
-    if looks and proof is not None:
-        warnings.append(looks_warning(looks))
-    leaks = find_leaks(task, winner)
-    warnings += map(str, leaks)
-    roles = _asked(ledger)
-    warnings += [
-        f"{r['failed']} of {r['n']} calls of the {r['role']} failed ({r['kinds']}): {(r['message'] or '')[:200]}"
-        for r in roles
-        if r["failed"]
-    ]
-    if lost := [b.unreadable_calls for _, b in pairs if b.unreadable_calls]:
-        warnings.append(
-            f"in {len(lost)} of the {len(pairs)} test rows the winner's model seemed to call a tool in a form that "
-            f"could not be read ({sum(lost)} times): it was told the right form, but its scores may be too low"
-        )
-    failures = dict(Counter(b.failure for _, b in pairs if b.failure))
-    objectives = list(task.spec.objectives)
-    front = pareto_set(list(evaluations.values()), objectives) if len(objectives) > 1 else []
-    return Report(
-        run=run,
-        status=status,
-        winner=winner,
-        changes=_changes(task.workflow, winner),
-        baseline=_side(
-            evaluations.get(task.workflow.hash), [a for a, _ in pairs], task.workflow, proof and proof.baseline_mean
-        ),
-        best=_side(evaluations.get(winner.hash), [b for _, b in pairs], winner, proof and proof.winner_mean),
-        proof=proof,
-        spent=ledger.summary(),
-        budget=task.spec.budget.model_dump(exclude_none=True),
-        database=database,
-        candidates=candidates,
-        failures=failures,
-        pareto=[{"workflow": e.workflow.hash, **{o: e.objectives[o] for o in objectives}} for e in front],
-        warnings=warnings,
-        error=error,
-        test_rows=len(pairs),
-        sandbox=_sandbox(ledger),
-        untried=_untried(roles, status) if status in ("finished", "budget") and candidates < 2 else None,
-        looks=looks,
-        leaks=leaks,
-        saving=saving,
-        sealed_rows=len(task.dataset.test),
-    )
-
-
-def sealed_row_keys(task: Task, rows: Sequence[Example]) -> list[str]:
-    """What sealed rows are remembered by: a hash of their inputs, whatever else stands in them."""
-    return [digest(normalised_inputs(row, task.inputs)) for row in rows]
-
-
-#: The field of a result that holds an objective's cost.
-_COSTS = {"usd": "usd", "tokens": "tokens", "calls": "calls", "latency": "seconds"}
-
-
-def _saving(task: Task, pairs: Sequence[tuple[Result, Result]], alpha: float) -> Saving | None:
-    """The proof of the cost that decided the pick, if a cost did."""
-    objectives = task.spec.objectives
-    if len(objectives) < 2 or task.spec.pick == "score":
-        return None
-    considered = objectives if task.spec.pick == "cheapest" else objectives[:2]
-    cost = next((o for o in considered if o in _COSTS), None)
-    counted = [(a, b) for a, b in pairs if a.score is not None and b.score is not None]
-    if cost is None or not counted:
-        return None
-    baseline, winner = ([float(getattr(r, _COSTS[cost])) for r in side] for side in zip(*counted, strict=True))
-    return paired_saving(cost, baseline, winner, clusters=[task.cluster_of(a.example) for a, _ in counted], alpha=alpha)
-
-
-def _changes(before: Workflow, after: Workflow) -> list[tuple[str, Any, Any]]:
-    """Settings that differ, less those that only write out what is in force anyway."""
-
-    def in_force(address: str) -> Any:
-        try:
-            return setting(before, address)
-        except KeyError:
-            return None
-
-    return [c for c in before.diff(after) if c[1] is not None or c[2] not in ([], in_force(c[0]))]
-
-
-def _asked(ledger: Ledger) -> list[Any]:
-    """The calls of each role but the task, and how many of them got no answer: no row of data tells of these."""
-    ledger.store.flush()
-    return list(
-        ledger.store.rows(
-            "select role, count(*) as n, sum(response is null) as failed, group_concat(distinct case when response "
-            "is null "
-            "then outcome end) as kinds, max(message) as message from calls where run_id = ? and kind = 'lm' "
-            "and role != 'task' group by role",
-            ledger.run_id,
-        )
-    )
-
-
-def _untried(roles: Sequence[Any], status: str) -> str:
-    """Why no candidate was made."""
-    asked = next((r for r in roles if r["role"] == "proposer"), None)
-    if asked is not None and asked["failed"] < asked["n"] and status == "budget":
-        return "the budget ended before there was a candidate (workbench estimate)"
-    if asked is None:
-        return (
-            "either the optimizers find nothing here that they can change, or the budget is too small "
-            "(workbench estimate)"
-        )
-    if asked["failed"] == asked["n"]:
-        return f"the proposer gave no answer: all {asked['n']} of its calls failed ({asked['kinds']})"
-    failed = f", and {asked['failed']} more calls failed ({asked['kinds']})" if asked["failed"] else ""
-    return f"none of the proposer's {asked['n'] - asked['failed']} answers could be used{failed}"
-
-
-def _sandbox(ledger: Ledger) -> dict[str, str] | None:
-    ledger.store.flush()
-    row = ledger.store.row("select data from events where run_id = ? and kind = 'sandbox' order by id", ledger.run_id)
-    return json.loads(row["data"]) if row else None
-
-
-def _side(val: Evaluation | None, test: list[Result], workflow: Workflow, mean: float | None) -> dict[str, Any]:
-    """One side of the comparison. mean: its score as the proof counts it, clusters once."""
-    evaluation = Evaluation(workflow, "test", tuple(test), True)
-    counted = [r.score for r in test if r.score is not None]
-    cost = evaluation.objectives if test else val.objectives if val is not None else {}
-    return {
-        "workflow": workflow.hash,
-        "val": val.score if val is not None else None,
-        "test": {"score": mean if counted else None, "n": len(counted)},
-        "cost": {k: v for k, v in cost.items() if k != "score"},
-    }
 
 
 def _short(value: Any) -> str:

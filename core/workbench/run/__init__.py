@@ -18,7 +18,7 @@ from workbench.run.history import (
 from workbench.run.preflight import wrong_in_file
 from workbench.run.session import Options
 from workbench.run.start import obstacles, optimize, prepare, prepare_stored, resume
-from workbench.run.train_rows import train_scores
+from workbench.run.stored_scores import train_scores
 
 __all__ = [
     "Options",

@@ -12,10 +12,10 @@ from workbench.errors import BudgetSpent, SpecError, suggest
 from workbench.ledger import Ledger
 from workbench.proof import interval, record_test, sealed_row_keys
 from workbench.run.start import prepare
-from workbench.run.train_rows import TrainRows
+from workbench.run.stored_scores import TrainRows
 from workbench.runtime import Consent, Runtime
 from workbench.spec import kept_surroundings
-from workbench.store import Store, dumps, now
+from workbench.store import RunRecord, Store, add_run, dumps
 from workbench.study import Evaluation, Evaluator, Result, unanswered
 from workbench.task import Example, Task
 
@@ -66,8 +66,7 @@ def evaluate_file(path: Path, split: str, sets: Sequence[tuple[str, Any]], datab
 
     async def job(evaluator: Evaluator) -> dict[str, Any]:
         ledger, program = evaluator.runtime.ledger, evaluator.program(task.workflow)
-        run = ledger.store.row("select run from runs where id = ?", ledger.run_id)
-        assert run is not None
+        run = RunRecord(ledger.store, ledger.run_id).find_name()
         kept = TrainRows(ledger.store, ledger.run_id, rows if split == "train" else ())
         done = 0
 
@@ -82,7 +81,7 @@ def evaluate_file(path: Path, split: str, sets: Sequence[tuple[str, Any]], datab
             evaluation = Evaluation(task.workflow, split, tuple(await evaluator.gather(len(rows), scored)), True)
         except BudgetSpent as error:
             if split == "train" and done:
-                error.args = (f"{error}. The scores of {done} of {len(rows)} rows are kept as run {run['run']}",)
+                error.args = (f"{error}. The scores of {done} of {len(rows)} rows are kept as run {run}",)
             raise
         if (error := unanswered(evaluation)) is not None:
             raise error
@@ -90,7 +89,7 @@ def evaluate_file(path: Path, split: str, sets: Sequence[tuple[str, Any]], datab
             record_test(ledger.store, ledger.run_id, task.workflow.hash, sealed_row_keys(task, rows))
         objectives = evaluation.objectives
         return {
-            "run": run["run"],
+            "run": run,
             "split": split,
             "score": evaluation.score,
             "ci95": list(interval(evaluation.scores)),
@@ -126,20 +125,17 @@ def with_evaluator(
     async def course() -> dict[str, Any]:
         store = Store(database)
         try:
-            cursor = store.execute(
-                "insert into runs (run, name, status, started, spec, options, data_hash, seed) values (?, ?, ?, ?, "
-                "?, ?, ?, ?)",
-                secrets.token_hex(4),
-                task.spec.name,
-                kind,
-                now(),
-                task.source.text,
-                dumps(options or {"sets": []}),
-                task.data_hash,
-                task.spec.seed,
+            run_id = add_run(
+                store,
+                run=secrets.token_hex(4),
+                name=task.spec.name,
+                status=kind,
+                spec=task.source.text,
+                options=dumps(options or {"sets": []}),
+                data_hash=task.data_hash,
+                seed=task.spec.seed,
             )
-            assert cursor.lastrowid is not None
-            ledger = Ledger(store, cursor.lastrowid, task.spec.budget)
+            ledger = Ledger(store, run_id, task.spec.budget)
             runtime = Runtime(ledger, task.spec.lm, task.spec.roles, policy=task.spec.policy, consent=consent)
             try:
                 result = await job(Evaluator(runtime, task.metric, task.spec.concurrency, source=task.source))

@@ -11,7 +11,7 @@ from typing import Any
 from workbench.errors import StoreError, WorkbenchError
 from workbench.plugins import plugins
 from workbench.run.start import prepare_stored
-from workbench.store import RunLock, Store
+from workbench.store import Candidates, Evaluations, Journal, RunLock, Store
 from workbench.task import dump_yaml, workflow_tree, write_whole
 from workbench.workflow import Workflow
 
@@ -25,13 +25,7 @@ def status_of(store: Store, row: Any) -> str:
 
 def candidates(store: Store, run_id: int) -> list[dict[str, Any]]:
     """Every candidate with its score on val (None if it was never evaluated to the end)."""
-    rows = store.rows(
-        "select c.hash, c.parent, c.optimizer, c.note, e.score as val, e.failed, e.objectives from candidates c "
-        "left join evaluations e on e.run_id = c.run_id and e.candidate = c.hash and e.split = 'val' "
-        "and e.complete = 1 and e.replica = 0 where c.run_id = ? order by c.seq",
-        run_id,
-    )
-    return [dict(row) for row in rows]
+    return [dict(row) for row in Candidates(store, run_id).read_all()]
 
 
 def lineage(found: Sequence[Mapping[str, Any]]) -> list[tuple[int, Mapping[str, Any]]]:
@@ -51,13 +45,8 @@ def lineage(found: Sequence[Mapping[str, Any]]) -> list[tuple[int, Mapping[str, 
 
 def candidate_workflow(store: Store, run_id: int, hash_: str | None) -> Workflow | None:
     """A candidate by (a beginning of) its hash; None asks for the first one, the baseline."""
-    if hash_ is None:
-        row = store.row("select tree from candidates where run_id = ? order by seq limit 1", run_id)
-    else:
-        row = store.row(
-            "select tree from candidates where run_id = ? and hash like ? || '%' order by seq", run_id, hash_
-        )
-    return None if row is None else Workflow(json.loads(row["tree"]))
+    tree = Candidates(store, run_id).find_tree(hash_)
+    return None if tree is None else Workflow(tree)
 
 
 def worst_rows(store: Store, row: Any, report: dict[str, Any] | None) -> list[dict[str, Any]]:
@@ -65,15 +54,9 @@ def worst_rows(store: Store, row: Any, report: dict[str, Any] | None) -> list[di
     still those of the run."""
     if report is None:
         return []
-    found = store.rows(
-        "select r.example, r.score, r.failure, r.feedback, r.prediction from results r "
-        "join evaluations e on e.id = r.evaluation_id where e.run_id = ? and e.candidate = ? and e.split = 'test' "
-        "and (r.score is null or r.score < 1) order by r.score, r.position",
-        row["id"],
-        report["best"]["workflow"],
-    )
+    found = Evaluations(store, row["id"]).read_imperfect_test_rows(report["best"]["workflow"])
     inputs = _test_inputs(row)
-    return [{**dict(r), "inputs": inputs.get(r["example"])} for r in found]
+    return [{**r, "inputs": inputs.get(r["example"])} for r in found]
 
 
 def _test_inputs(row: Any) -> dict[str, dict[str, Any]]:
@@ -88,25 +71,16 @@ def _test_inputs(row: Any) -> dict[str, dict[str, Any]]:
 
 def call_texts(store: Store, run_id: int, n: int) -> list[dict[str, Any]]:
     """n calls of a run, in no order (the journal keeps none), with their texts put back."""
-    found = []
-    for row in store.rows("select * from calls where run_id = ? and kind = 'lm' limit ?", run_id, n):
-        request = json.loads(row["request"])
-        for message in request["messages"]:
-            content = message.get("content")
-            if isinstance(content, dict) and "text" in content:
-                text = store.row("select text from texts where hash = ?", content["text"])
-                message["content"] = text["text"] if text else "(missing)"
-        answer = json.loads(row["response"])["text"] if row["response"] else row["message"]
-        found.append(
-            {
-                "key": row["key"],
-                "role": row["role"],
-                "outcome": row["outcome"],
-                "messages": request["messages"],
-                "answer": answer,
-            }
-        )
-    return found
+    return [
+        {
+            "key": call["key"],
+            "role": call["role"],
+            "outcome": call["outcome"],
+            "messages": call["request"]["messages"],
+            "answer": json.loads(call["response"])["text"] if call["response"] else call["message"],
+        }
+        for call in Journal(store, run_id).read_calls(n)
+    ]
 
 
 def export_candidate(store: Store, run: str, candidate: str | None, form: str, out: Path | None) -> str | None:

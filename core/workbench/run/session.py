@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import os
 import random
 import traceback
@@ -20,15 +19,14 @@ from workbench.plugins import plugins
 from workbench.proof import Report, build_report, record_test, sealed_row_keys
 from workbench.run.cost_estimate import too_small
 from workbench.run.preflight import lms_not_ready, lms_of, not_ready, wrong_in_file
-from workbench.run.train_rows import TrainRows
+from workbench.run.proof_budget import hold_for_proof
+from workbench.run.stored_scores import TrainRows, store_evaluation
 from workbench.runtime import Runtime
-from workbench.store import RunLock, Store, dumps, now
-from workbench.study import Evaluation, Evaluator, Optimizer, Progress, Result, Study, needed_calls, pick, unanswered
+from workbench.store import Candidates, Evaluations, RunLock, RunRecord, Store, dumps
+from workbench.study import Evaluation, Evaluator, Optimizer, Progress, Result, Study, pick, unanswered
 from workbench.task import Example, Task, write_workflow
 from workbench.workflow import Workflow
 
-#: Search never takes more than this share of a ceiling away from the proof.
-LARGEST_HOLD = 0.5
 Listener = Callable[[str, dict[str, Any]], None]
 
 
@@ -81,6 +79,7 @@ class Session:
         pool: LMPool | None = None,
     ):
         self.store, self.run_id, self.run, self.task = store, run_id, run, task
+        self.record = RunRecord(store, run_id)
         self.optimizers, self.options = optimizers, options
         self.listener = listener or (lambda kind, data: None)
         self.info = RunInfo(run, task.spec.name, str(store.path), task.spec.budget.model_dump(exclude_none=True))
@@ -100,12 +99,7 @@ class Session:
     async def go(self) -> Report:
         """Run to the end, whatever end: the report says which. Errors of the tool itself are raised after saving."""
         with RunLock(self.store, self.run):
-            self.store.execute(
-                "update runs set status = 'running', pid = ?, host = ? where id = ?",
-                os.getpid(),
-                os.uname().nodename,
-                self.run_id,
-            )
+            self.record.mark_running(os.getpid(), os.uname().nodename)
             self._tell("run_started", run=self.info, warnings=[*self.task.dataset.warnings, *too_small(self.task)])
             course = asyncio.current_task()
             assert course is not None
@@ -175,7 +169,7 @@ class Session:
         weak one. The failures are forgotten, so that a resumed run asks again: the model may be there then."""
         if (error := unanswered(baseline)) is not None:
             self.ledger.bill.forget_unanswered()
-            self.store.execute("delete from evaluations where run_id = ? and split = 'val'", self.run_id)
+            Evaluations(self.store, self.run_id).delete_val()
             raise error
 
     async def _improve(self, study: Study, optimizer: Optimizer) -> None:
@@ -212,30 +206,7 @@ class Session:
         )
 
     def _hold_for_proof(self) -> None:
-        """Set aside what testing baseline and the best so far will take, with the retry rate seen so far."""
-        n, budget, judging = len(self.task.dataset.test), self.task.spec.budget, self.evaluator.judging
-        base = self.progress.complete.get(self.task.workflow.hash)
-        best = self.progress.best or base
-        calls, tokens, usd, minutes = 2.0 * n * judging.calls, math.inf, math.inf, math.inf
-        if base is None or best is None:
-            calls += 2 * n * self.evaluator.program(self.task.workflow).max_calls
-        else:
-            spent = self.ledger.spent
-            waste = spent.calls / max(1, spent.calls - self.ledger.retries)
-            runs = [base] if best is base else [base, best]
-            if best is base:
-                runs = [base, base]  # whatever wins later costs at least as much, or holds its own
-            calls = (calls + sum(needed_calls(e, n) for e in runs)) * waste * 1.02
-            tokens = sum(e.objectives["tokens"] + judging.tokens for e in runs) * n * waste * 1.1
-            usd = sum(e.objectives["usd"] + judging.usd for e in runs) * n * waste * 1.1
-            seconds = sum(e.objectives["latency"] + judging.seconds for e in runs) * n
-            minutes = seconds / max(1, min(n, self.evaluator.concurrency)) / 60 * waste * 1.5
-        self.ledger.hold(
-            calls=min(calls, (budget.calls or 0) * LARGEST_HOLD),
-            tokens=min(tokens, (budget.tokens or 0) * LARGEST_HOLD),
-            usd=min(usd, (budget.usd or 0) * LARGEST_HOLD),
-            minutes=min(minutes, (budget.minutes or 0) * LARGEST_HOLD),
-        )
+        hold_for_proof(self.task, self.evaluator, self.progress, self.ledger)
 
     def _pick(self) -> Workflow:
         """The winner: the best on val, or, with several objectives, the named pick of the Pareto set."""
@@ -266,7 +237,8 @@ class Session:
         sides = ((baseline, 0),) if winner == baseline else ((baseline, 0), (winner, 1))
         for workflow, side in sides:
             results = tuple(p[side] for p in done)
-            await self._store_evaluation(Evaluation(workflow, "test", results, len(done) == len(test)))
+            evaluation = Evaluation(workflow, "test", results, len(done) == len(test))
+            await store_evaluation(self.store, self.run_id, evaluation)
         if winner != baseline:
             keys = sealed_row_keys(self.task, [a.example for a, _ in done])
             record_test(self.store, self.run_id, winner.hash, keys)
@@ -292,9 +264,7 @@ class Session:
             return
         self._candidates.add(workflow.hash)
         patch = workflow.patch
-        self.store.write(
-            "insert or ignore into candidates values (?, ?, ?, ?, ?, ?, ?, ?)",
-            self.run_id,
+        Candidates(self.store, self.run_id).add(
             workflow.hash,
             len(self._candidates),
             workflow.parent,
@@ -309,55 +279,15 @@ class Session:
         self._tell("optimizer_told", optimizer=optimizer, message=message, figures=dict(figures))
 
     async def _on_evaluation(self, evaluation: Evaluation) -> None:
-        await self._store_evaluation(evaluation)
+        await store_evaluation(self.store, self.run_id, evaluation)
         self._hold_for_proof()
         self._tell("candidate_evaluated", candidate=evaluation.workflow, evaluation=evaluation)
         self._save_seconds()
 
-    async def _store_evaluation(self, evaluation: Evaluation) -> None:
-        """Rows for an evaluation; a replay finds them there already and writes nothing."""
-        key = (self.run_id, evaluation.workflow.hash, evaluation.split, evaluation.replica)
-        exists = self.store.row(
-            "select id, n, complete from evaluations where run_id = ? and candidate = ? and split = ? and replica = ?",
-            *key,
-        )
-        if exists is not None and exists["complete"] >= evaluation.complete and exists["n"] >= len(evaluation.results):
-            return
-        if exists is not None:
-            self.store.execute("delete from evaluations where id = ?", exists["id"])
-        write = self.store.write
-        write(
-            "insert into evaluations (run_id, candidate, split, replica, n, score, failed, complete, objectives) "
-            "values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            *key,
-            len(evaluation.results),
-            evaluation.score,
-            sum(evaluation.failures.values()),
-            int(evaluation.complete),
-            dumps(evaluation.objectives),
-        )
-        done = None
-        for position, r in enumerate(evaluation.results):
-            done = write(
-                "insert into results values ((select id from evaluations where run_id = ? and candidate = ? and "
-                "split = ? and replica = ?), ?, ?, ?, ?, ?, ?, ?, ?)",
-                *key,
-                position,
-                r.example.id,
-                r.score,
-                r.failure,
-                r.message,
-                r.feedback,
-                dumps(dict(r.prediction)),
-                dumps([s.as_dict() for s in r.trace.spans]) if r.trace else None,
-            )
-        if done is not None:
-            await done
-
     def _save_seconds(self) -> None:
         if self.ledger.seconds - self._saved_seconds > 2:
             self._saved_seconds = self.ledger.seconds
-            self.store.write("update runs set seconds = ? where id = ?", self.ledger.seconds, self.run_id)
+            self.record.save_seconds(self.ledger.seconds)
 
     def _report(
         self,
@@ -387,17 +317,13 @@ class Session:
         """Candidates of earlier processes that this one has not come to: the replay was stopped, or it took another
         way."""
         self.store.flush()
-        row = self.store.row("select count(*) from candidates where run_id = ?", self.run_id)
-        left = (row[0] if row else 0) - len(self._candidates)
-        return (
-            [
-                f"{left} candidates that were made before are not in this report, since this time the run did not "
-                "come to "
-                f"them (workbench show {self.run} lists them)"
-            ]
-            if left > 0
-            else []
-        )
+        left = Candidates(self.store, self.run_id).count() - len(self._candidates)
+        if left <= 0:
+            return []
+        return [
+            f"{left} candidates that were made before are not in this report, since this time the run did not come to "
+            f"them (workbench show {self.run} lists them)"
+        ]
 
     def _finish(self, report: Report) -> None:
         """Write the result files and the report. A file is made whole under another name first, then renamed.
@@ -411,14 +337,8 @@ class Session:
             if changed and not taken and not report.loss_shown:
                 report.unproved = self._write(report, report.winner, self.options.unproved_path)
             report.workflow = self._write(report, report.kept, self.options.path)
-        self.store.write(
-            "update runs set status = ?, finished = ?, report = ?, seconds = ? where id = ?",
-            report.status,
-            now(),
-            dumps({**report.as_dict(), "lines": report.lines()}),
-            self.ledger.seconds,
-            self.run_id,
-        )
+        stored = {**report.as_dict(), "lines": report.lines()}
+        self.record.end_with_report(report.status, stored, self.ledger.seconds)
         self._tell("run_finished", report=report)
         self.store.flush()
 
@@ -437,12 +357,7 @@ class Session:
                 f"{self.run} --db {self.store.path} --out FILE"
             )
             return None
-        self.store.write(
-            "insert into artifacts (run_id, name, path, sha256) values (?, 'workflow', ?, ?)",
-            self.run_id,
-            str(out.resolve()),
-            workflow.hash,
-        )
+        self.record.add_artifact(str(out.resolve()), workflow.hash)
         return str(out)
 
     def _catch_signals(self, course: asyncio.Task[Any]) -> None:

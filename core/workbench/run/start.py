@@ -34,7 +34,7 @@ from workbench.spec import (
     load_yaml_file,
     spec_error,
 )
-from workbench.store import Store, dumps, now
+from workbench.store import Candidates, RunRecord, Store, add_run, dumps
 from workbench.study import Optimizer
 from workbench.task import Task, check_space, check_writable, load_task, sections
 
@@ -60,15 +60,14 @@ def optimize(
     store = Store(database)
     try:
         run = secrets.token_hex(4)
-        cursor = store.execute(
-            "insert into runs (run, name, status, started, file, spec, options, data_hash, seed, host, pid, version) "
-            "values (?, ?, 'running', ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            run,
-            spec.name,
-            now(),
-            str(Path(path).resolve()),
-            source.text,
-            dumps(
+        run_id = add_run(
+            store,
+            run=run,
+            name=spec.name,
+            status="running",
+            file=str(Path(path).resolve()),
+            spec=source.text,
+            options=dumps(
                 {
                     **options.as_dict(),
                     "referred": task.referred_hash,
@@ -77,15 +76,14 @@ def optimize(
                     "outside": kept_surroundings(source),
                 }
             ),
-            task.data_hash,
-            spec.seed,
-            os.uname().nodename,
-            os.getpid(),
-            __version__,
+            data_hash=task.data_hash,
+            seed=spec.seed,
+            host=os.uname().nodename,
+            pid=os.getpid(),
+            version=__version__,
         )
-        assert cursor.lastrowid is not None
         steps = list(optimizers) if optimizers is not None else named
-        return run_course(Session(store, cursor.lastrowid, run, task, steps, options, listener, pool=pool).go())
+        return run_course(Session(store, run_id, run, task, steps, options, listener, pool=pool).go())
     finally:
         store.close()
 
@@ -121,15 +119,14 @@ def resume(
             raise StoreError(f"run {row['run']} is finished, its proof is done; start a new run with other settings")
         if task.data_hash != row["data_hash"]:
             raise StoreError(f"the data of run {row['run']} have changed since it started; start a new run")
-        first = store.row("select hash from candidates where run_id = ? order by seq limit 1", row["id"])
-        same = not first or first["hash"] == task.workflow.hash
+        same = Candidates(store, row["id"]).find_baseline() in (None, task.workflow.hash)
         same &= stored.get("referred") in (None, task.referred_hash)  # None: begun by a version that kept none
         if not same and all(address.partition(".")[0] == "budget" for address, _ in (options.sets if options else ())):
             raise StoreError(
                 f"a file that the workflow of run {row['run']} refers to has changed since it started; start a new run"
             )
         if options and options.sets:  # they hold for whoever goes on after a further kill
-            store.execute("update runs set options = ? where id = ?", dumps({**stored, "sets": sets}), row["id"])
+            RunRecord(store, row["id"]).replace_options(dumps({**stored, "sets": sets}))
         steps = list(optimizers) if optimizers is not None else named
         session = Session(store, row["id"], row["run"], task, steps, merged, listener, row["seconds"], pool)
         return run_course(session.go())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +13,7 @@ from workbench.lm import LMPool, Request, Response
 from workbench.runtime.embedding import Embedder
 from workbench.runtime.sandbox import LEVELS, Sandbox, open_sandbox
 from workbench.spec import LMSpec, PolicySpec
+from workbench.store import RunRecord
 from workbench.workflow import Workflow, task_lm
 
 #: Asks a person whether a tool may be called with these arguments.
@@ -40,15 +40,15 @@ class Runtime:
             if self._sandbox is None:
                 opened = await open_sandbox()
                 store, run_id = self.ledger.store, self.ledger.run_id
-                row = store.row("select data from events where run_id = ? and kind = 'sandbox' order by id", run_id)
-                earlier = json.loads(row["data"])["level"] if row else opened.level
+                begun_in = RunRecord(store, run_id).find_sandbox()
+                earlier = begun_in["level"] if begun_in else opened.level
                 if LEVELS.index(opened.level) > LEVELS.index(earlier):
                     await opened.aclose()
                     raise SandboxError(
                         f"this run began in a sandbox of level {earlier}, and here it would be {opened.level}",
                         hint="Resume it where it began, or start a new run.",
                     )
-                if row is None:
+                if begun_in is None:
                     store.event(run_id, "sandbox", name=opened.name, level=opened.level)
                 self._sandbox = opened
             return self._sandbox

@@ -20,7 +20,7 @@ from workbench.lm import LMPool, Request, Response
 from workbench.proof import Report
 from workbench.run import Options, optimize, resume
 from workbench.spec import defaults
-from workbench.store import Store
+from workbench.store import Store, read_trees, read_val_scores
 
 LABELS = ("a", "b", "c", "d")
 HELPFUL = "carefully"
@@ -152,11 +152,7 @@ class SimulatedRun:
         """(hash, score on val) of every candidate in order."""
         store = Store(self.folder / "run.db")
         try:
-            rows = store.rows(
-                "select c.hash, e.score from candidates c left join evaluations e on e.run_id = c.run_id and "
-                "e.candidate = c.hash and e.split = 'val' and e.replica = 0 order by c.run_id, c.seq"
-            )
-            return [(r["hash"], r["score"]) for r in rows]
+            return read_val_scores(store)
         finally:
             store.close()
 
@@ -183,7 +179,7 @@ def run_simulated(
     report = resume("last", **settings) if again else optimize(path, **settings)
     store = Store(folder / "run.db")
     try:
-        trees = [row["tree"] for row in store.rows("select tree from candidates order by run_id, seq")]
+        trees = read_trees(store)
     finally:
         store.close()
     return SimulatedRun(report, lm, folder, begun[0] if begun else lm.requests, trees)

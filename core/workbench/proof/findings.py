@@ -1,0 +1,176 @@
+"""What a run found, put together as a report: the proof, both sides, leaks, looks and warnings."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from workbench.hashing import digest
+from workbench.ledger import Ledger
+from workbench.proof.leakage import Leak, find_leaks
+from workbench.proof.report import Report
+from workbench.proof.reuse import earlier_tests, level_after, looks_warning
+from workbench.proof.statistics import Proof, Saving, paired_proof, paired_saving
+from workbench.store import Journal, RunRecord
+from workbench.study import Evaluation, Result, pareto_set
+from workbench.task import Example, Task, normalised_inputs
+from workbench.workflow import Workflow, setting
+
+
+def build_report(
+    *,
+    run: str,
+    status: str,
+    task: Task,
+    winner: Workflow,
+    evaluations: Mapping[str, Evaluation],
+    pairs: Sequence[tuple[Result, Result]] | None,
+    ledger: Ledger,
+    database: str,
+    candidates: int,
+    warnings: Sequence[str],
+    error: str | None = None,
+) -> Report:
+    """Put a report together from what a run found. pairs: (baseline, winner) results of the sealed test rows."""
+    pairs = list(pairs or ())
+    looks = _looks(task, winner, pairs, ledger)
+    alpha = level_after(looks)
+    proof = _proof(task, pairs, alpha)
+    leaks = find_leaks(task, winner)
+    ledger.store.flush()
+    roles = Journal(ledger.store, ledger.run_id).count_answers_by_role()
+    baselines, winners = [a for a, _ in pairs], [b for _, b in pairs]
+    return Report(
+        run=run,
+        status=status,
+        winner=winner,
+        changes=_changes(task.workflow, winner),
+        baseline=_side(evaluations.get(task.workflow.hash), baselines, task.workflow, proof and proof.baseline_mean),
+        best=_side(evaluations.get(winner.hash), winners, winner, proof and proof.winner_mean),
+        proof=proof,
+        spent=ledger.summary(),
+        budget=task.spec.budget.model_dump(exclude_none=True),
+        database=database,
+        candidates=candidates,
+        failures=dict(Counter(b.failure for b in winners if b.failure)),
+        pareto=_pareto(task, evaluations),
+        warnings=[*warnings, *_warnings(task, winners, looks, leaks, roles)],
+        error=error,
+        test_rows=len(pairs),
+        sandbox=RunRecord(ledger.store, ledger.run_id).find_sandbox(),
+        untried=_untried(roles, status) if status in ("finished", "budget") and candidates < 2 else None,
+        looks=looks,
+        leaks=leaks,
+        saving=_saving(task, pairs, alpha) if winner != task.workflow else None,
+        sealed_rows=len(task.dataset.test),
+    )
+
+
+def _looks(task: Task, winner: Workflow, pairs: Sequence[tuple[Result, Result]], ledger: Ledger) -> list[str]:
+    """The runs that tested changes on these sealed rows before, where there is a change to test."""
+    if winner == task.workflow:
+        return []
+    keys = sealed_row_keys(task, [a.example for a, _ in pairs] or task.dataset.test.open())
+    return earlier_tests(ledger.store, ledger.run_id, winner.hash, task.workflow.hash, keys, task.test_hash)
+
+
+def _proof(task: Task, pairs: Sequence[tuple[Result, Result]], alpha: float) -> Proof | None:
+    if not pairs:
+        return None
+    clusters = [task.cluster_of(a.example) for a, _ in pairs]
+    return paired_proof([a.score for a, _ in pairs], [b.score for _, b in pairs], clusters=clusters, alpha=alpha)
+
+
+def _pareto(task: Task, evaluations: Mapping[str, Evaluation]) -> list[dict[str, Any]]:
+    """The Pareto set on val, where there are several objectives."""
+    objectives = list(task.spec.objectives)
+    front = pareto_set(list(evaluations.values()), objectives) if len(objectives) > 1 else []
+    return [{"workflow": e.workflow.hash, **{o: e.objectives[o] for o in objectives}} for e in front]
+
+
+def _warnings(
+    task: Task, winners: Sequence[Result], looks: Sequence[str], leaks: Sequence[Leak], roles: Sequence[Any]
+) -> list[str]:
+    """What a reader of the report must know of its test, its winner and its calls. winners: tested, row by row."""
+    warnings = []
+    if winners and len(winners) < len(task.dataset.test):
+        warnings.append(f"the budget allowed only {len(winners)} of the {len(task.dataset.test)} test rows")
+    if winners and looks:
+        warnings.append(looks_warning(looks))
+    warnings += map(str, leaks)
+    warnings += [
+        f"{r['failed']} of {r['n']} calls of the {r['role']} failed ({r['kinds']}): {(r['message'] or '')[:200]}"
+        for r in roles
+        if r["failed"]
+    ]
+    if lost := [r.unreadable_calls for r in winners if r.unreadable_calls]:
+        warnings.append(
+            f"in {len(lost)} of the {len(winners)} test rows the winner's model seemed to call a tool in a form that "
+            f"could not be read ({sum(lost)} times): it was told the right form, but its scores may be too low"
+        )
+    return warnings
+
+
+def sealed_row_keys(task: Task, rows: Sequence[Example]) -> list[str]:
+    """What sealed rows are remembered by: a hash of their inputs, whatever else stands in them."""
+    return [digest(normalised_inputs(row, task.inputs)) for row in rows]
+
+
+#: The field of a result that holds an objective's cost.
+_COSTS = {"usd": "usd", "tokens": "tokens", "calls": "calls", "latency": "seconds"}
+
+
+def _saving(task: Task, pairs: Sequence[tuple[Result, Result]], alpha: float) -> Saving | None:
+    """The proof of the cost that decided the pick, if a cost did."""
+    objectives = task.spec.objectives
+    if len(objectives) < 2 or task.spec.pick == "score":
+        return None
+    considered = objectives if task.spec.pick == "cheapest" else objectives[:2]
+    cost = next((o for o in considered if o in _COSTS), None)
+    counted = [(a, b) for a, b in pairs if a.score is not None and b.score is not None]
+    if cost is None or not counted:
+        return None
+    baseline, winner = ([float(getattr(r, _COSTS[cost])) for r in side] for side in zip(*counted, strict=True))
+    return paired_saving(cost, baseline, winner, clusters=[task.cluster_of(a.example) for a, _ in counted], alpha=alpha)
+
+
+def _changes(before: Workflow, after: Workflow) -> list[tuple[str, Any, Any]]:
+    """Settings that differ, less those that only write out what is in force anyway."""
+
+    def in_force(address: str) -> Any:
+        try:
+            return setting(before, address)
+        except KeyError:
+            return None
+
+    return [c for c in before.diff(after) if c[1] is not None or c[2] not in ([], in_force(c[0]))]
+
+
+def _untried(roles: Sequence[Any], status: str) -> str:
+    """Why no candidate was made."""
+    asked = next((r for r in roles if r["role"] == "proposer"), None)
+    if asked is not None and asked["failed"] < asked["n"] and status == "budget":
+        return "the budget ended before there was a candidate (workbench estimate)"
+    if asked is None:
+        return (
+            "either the optimizers find nothing here that they can change, or the budget is too small "
+            "(workbench estimate)"
+        )
+    if asked["failed"] == asked["n"]:
+        return f"the proposer gave no answer: all {asked['n']} of its calls failed ({asked['kinds']})"
+    failed = f", and {asked['failed']} more calls failed ({asked['kinds']})" if asked["failed"] else ""
+    return f"none of the proposer's {asked['n'] - asked['failed']} answers could be used{failed}"
+
+
+def _side(val: Evaluation | None, test: list[Result], workflow: Workflow, mean: float | None) -> dict[str, Any]:
+    """One side of the comparison. mean: its score as the proof counts it, clusters once."""
+    evaluation = Evaluation(workflow, "test", tuple(test), True)
+    counted = [r.score for r in test if r.score is not None]
+    cost = evaluation.objectives if test else val.objectives if val is not None else {}
+    return {
+        "workflow": workflow.hash,
+        "val": val.score if val is not None else None,
+        "test": {"score": mean if counted else None, "n": len(counted)},
+        "cost": {k: v for k, v in cost.items() if k != "score"},
+    }

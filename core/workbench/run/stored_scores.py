@@ -1,0 +1,73 @@
+"""What is stored of evaluations: each with its results, and of train rows how often a run solved them.
+
+Train rows are what its optimizers, or `workbench eval --split train`, saw of them; rows are drawn by that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from workbench.store import Evaluations, ResultRow, Store, dumps
+from workbench.study import Evaluation, Result
+from workbench.task import Example
+
+
+async def store_evaluation(store: Store, run_id: int, evaluation: Evaluation) -> None:
+    """Rows for an evaluation, committed; a replay finds them there already and writes nothing."""
+    evaluations, key = Evaluations(store, run_id), (evaluation.workflow.hash, evaluation.split, evaluation.replica)
+    exists = evaluations.find(*key)
+    if exists is not None and exists["complete"] >= evaluation.complete and exists["n"] >= len(evaluation.results):
+        return
+    if exists is not None:
+        evaluations.delete(exists["id"])
+    done = evaluations.add(
+        *key,
+        n=len(evaluation.results),
+        score=evaluation.score,
+        failed=sum(evaluation.failures.values()),
+        complete=evaluation.complete,
+        objectives=dumps(evaluation.objectives),
+        results=map(_as_row, evaluation.results),
+    )
+    if done is not None:
+        await done
+
+
+def _as_row(result: Result) -> ResultRow:
+    return ResultRow(
+        result.example.id,
+        result.score,
+        result.failure,
+        result.message,
+        result.feedback,
+        dumps(dict(result.prediction)),
+        dumps([span.as_dict() for span in result.trace.spans]) if result.trace else None,
+    )
+
+
+class TrainRows:
+    """Keeps the scores of train rows, each once for a candidate and a replica, so that a replay adds nothing.
+
+    An optimizer scores the rows of train a few at a time: those of one candidate and replica gather in one evaluation,
+    whose own n and score are left empty. Only score and kind of failure of a row are kept; answers are in `calls`.
+    """
+
+    def __init__(self, store: Store, run_id: int, train: Sequence[Example]):
+        self.evaluations = Evaluations(store, run_id)
+        self.places = {example.id: (place, example) for place, example in enumerate(train)}
+
+    def record(self, evaluation: Evaluation) -> None:
+        """Queue what an evaluation tells of train rows; rows of val, and made-up ones, are left out."""
+        seen = [(*self.places[r.example.id], r) for r in evaluation.results if r.example.id in self.places]
+        rows = [(place, r.example.id, r.score, r.failure) for place, example, r in seen if example == r.example]
+        if rows:
+            self.evaluations.add_train(evaluation.workflow.hash, evaluation.replica, rows)
+
+
+def train_scores(store: Store, run_id: int) -> dict[str, list[float]]:
+    """All scores of each train row of a run, by the row's id: of every candidate and replica that was tried on it.
+    Failures of the infrastructure, which say nothing about the workflow, are left out."""
+    found: dict[str, list[float]] = {}
+    for example, score in Evaluations(store, run_id).read_train_scores():
+        found.setdefault(example, []).append(score)
+    return found

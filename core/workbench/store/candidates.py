@@ -1,0 +1,76 @@
+"""The candidates of runs: workflows that were proposed."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from dataclasses import dataclass
+from typing import Any
+
+from workbench.store.database import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The candidates of one run. The first of them is the baseline."""
+
+    store: Store
+    run_id: int
+
+    def add(
+        self, hash_: str, seq: int, parent: str | None, optimizer: str, note: str, patch: str | None, tree: str
+    ) -> None:
+        """Queue a candidate; one that is there already stays as it is."""
+        self.store.write(
+            "insert or ignore into candidates values (?, ?, ?, ?, ?, ?, ?, ?)",
+            self.run_id,
+            hash_,
+            seq,
+            parent,
+            optimizer,
+            note,
+            patch,
+            tree,
+        )
+
+    def count(self) -> int:
+        """How many there are."""
+        row = self.store.row("select count(*) from candidates where run_id = ?", self.run_id)
+        return row[0] if row else 0
+
+    def find_baseline(self) -> str | None:
+        """The hash of the first candidate."""
+        row = self.store.row("select hash from candidates where run_id = ? order by seq limit 1", self.run_id)
+        return None if row is None else row["hash"]
+
+    def find_tree(self, hash_: str | None) -> dict[str, Any] | None:
+        """The tree of a candidate by (a beginning of) its hash; None asks for the first one."""
+        if hash_ is None:
+            row = self.store.row("select tree from candidates where run_id = ? order by seq limit 1", self.run_id)
+        else:
+            sql = "select tree from candidates where run_id = ? and hash like ? || '%' order by seq"
+            row = self.store.row(sql, self.run_id, hash_)
+        return None if row is None else json.loads(row["tree"])
+
+    def read_all(self) -> list[sqlite3.Row]:
+        """Every candidate in order, with its score on val (None if it was never evaluated to the end)."""
+        sql = (
+            "select c.hash, c.parent, c.optimizer, c.note, e.score as val, e.failed, e.objectives from candidates c "
+            "left join evaluations e on e.run_id = c.run_id and e.candidate = c.hash and e.split = 'val' "
+            "and e.complete = 1 and e.replica = 0 where c.run_id = ? order by c.seq"
+        )
+        return list(self.store.rows(sql, self.run_id))
+
+
+def read_trees(store: Store) -> list[str]:
+    """The trees of the candidates of all runs, in order, as JSON."""
+    return [row["tree"] for row in store.rows("select tree from candidates order by run_id, seq")]
+
+
+def read_val_scores(store: Store) -> list[tuple[str, float | None]]:
+    """(hash, score on val) of the candidates of all runs, in order."""
+    rows = store.rows(
+        "select c.hash, e.score from candidates c left join evaluations e on e.run_id = c.run_id and "
+        "e.candidate = c.hash and e.split = 'val' and e.replica = 0 order by c.run_id, c.seq"
+    )
+    return [(row["hash"], row["score"]) for row in rows]

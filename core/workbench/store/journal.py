@@ -1,0 +1,211 @@
+"""The journal of one run: its calls, the attempts that gave no answer, and the large texts of its requests."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from dataclasses import dataclass
+from typing import Any
+
+from workbench.store.database import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """The calls and attempts of one run. What is added is queued: the future is done when it is committed."""
+
+    store: Store
+    run_id: int
+
+    # Calls
+
+    def find_call(self, key: str) -> sqlite3.Row | None:
+        """The settled call or effect with this key."""
+        return self.store.row("select * from calls where run_id = ? and key = ?", self.run_id, key)
+
+    def has_call(self, key: str) -> bool:
+        """Whether a call with this key was settled."""
+        return self.store.row("select 1 from calls where run_id = ? and key = ?", self.run_id, key) is not None
+
+    def has_answer(self) -> bool:
+        """Whether any call of a model was answered."""
+        sql = "select 1 from calls where run_id = ? and kind = 'lm' and response is not null limit 1"
+        return self.store.row(sql, self.run_id) is not None
+
+    def find_effect(self, key: str) -> str | None:
+        """The result of the effect with this key, as JSON."""
+        row = self.store.row("select response from calls where run_id = ? and key = ?", self.run_id, key)
+        return None if row is None else row["response"]
+
+    def add_call(
+        self,
+        key: str,
+        *,
+        role: str,
+        lm: str,
+        request: str,
+        response: str | None,
+        outcome: str,
+        message: str | None,
+        attempts: int,
+        prompt_tokens: int,
+        completion_tokens: int,
+        usd: float,
+        seconds: float,
+    ) -> asyncio.Future[None]:
+        """Queue a settled call of a model; it takes the place of an earlier one with its key."""
+        return self.store.write(
+            "insert or replace into calls values (?, ?, 'lm', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            self.run_id,
+            key,
+            role,
+            lm,
+            request,
+            response,
+            outcome,
+            message,
+            attempts,
+            prompt_tokens,
+            completion_tokens,
+            usd,
+            seconds,
+        )
+
+    def add_effect(self, key: str, kind: str, content: str, result: str, seconds: float) -> asyncio.Future[None]:
+        """Queue the result of an effect that is no call of a model."""
+        return self.store.write(
+            "insert or replace into calls values (?, ?, ?, 'task', '', ?, ?, 'ok', null, 0, 0, 0, 0, ?)",
+            self.run_id,
+            key,
+            kind,
+            content,
+            result,
+            seconds,
+        )
+
+    def delete_call(self, key: str) -> asyncio.Future[None]:
+        """Queue that a call is forgotten, so that a resumed run asks again."""
+        return self.store.write("delete from calls where run_id = ? and key = ?", self.run_id, key)
+
+    def delete_unanswered_calls(self) -> None:
+        """Forget, at once, all calls of models that got no answer."""
+        self.store.execute("delete from calls where run_id = ? and kind = 'lm' and response is null", self.run_id)
+
+    def read_calls(self, limit: int) -> list[dict[str, Any]]:
+        """Some calls of models, in no order (the journal keeps none), with the large texts put back."""
+        found = []
+        for row in self.store.rows("select * from calls where run_id = ? and kind = 'lm' limit ?", self.run_id, limit):
+            request = json.loads(row["request"])
+            for message in request["messages"]:
+                content = message.get("content")
+                if isinstance(content, dict) and "text" in content:
+                    text = self.store.row("select text from texts where hash = ?", content["text"])
+                    message["content"] = text["text"] if text else "(missing)"
+            found.append({**dict(row), "request": request})
+        return found
+
+    # Attempts
+
+    def add_attempt(
+        self, key: str, role: str, process: int, outcome: str | None, message: str | None, tokens: int, usd: float
+    ) -> asyncio.Future[None]:
+        """Queue an attempt that gave no answer, with what it may cost; outcome: None if nobody knows it."""
+        return self.store.write(
+            "insert into attempts (run_id, key, role, process, outcome, message, prompt_tokens, usd) "
+            "values (?, ?, ?, ?, ?, ?, ?, ?)",
+            self.run_id,
+            key,
+            role,
+            process,
+            outcome,
+            message,
+            tokens,
+            usd,
+        )
+
+    def record_lost_attempt(self, key: str, role: str, process: int, tokens: int, usd: float) -> None:
+        """Write, at once, an attempt of a process that ended before its outcome was known."""
+        self.store.execute(
+            "insert into attempts (run_id, key, role, process, prompt_tokens, usd) values (?, ?, ?, ?, ?, ?)",
+            self.run_id,
+            key,
+            role,
+            process,
+            tokens,
+            usd,
+        )
+
+    def count_attempts_of(self, process: int, key: str) -> int:
+        """How many attempts at a call one process has recorded."""
+        sql = "select count(*) from attempts where run_id = ? and key = ? and process = ?"
+        return self._number(sql, self.run_id, key, process)
+
+    def count_failed_attempts(self, key: str) -> int:
+        """How many attempts at a call are known to have failed."""
+        sql = "select count(*) from attempts where run_id = ? and key = ? and outcome is not null"
+        return self._number(sql, self.run_id, key)
+
+    def count_unknown_attempts(self) -> int:
+        """How many attempts have an outcome that nobody knows."""
+        return self._number("select count(*) from attempts where run_id = ? and outcome is null", self.run_id)
+
+    def count_failures(self) -> dict[str, int]:
+        """How many attempts failed, by kind of error."""
+        sql = (
+            "select outcome, count(*) from attempts where run_id = ? and outcome is not null group by outcome "
+            "order by outcome"
+        )
+        return dict(tuple(row) for row in self.store.rows(sql, self.run_id))
+
+    def find_last_failure(self) -> str | None:
+        """The message of the attempt that failed last, or None if none failed."""
+        sql = "select message from attempts where run_id = ? and outcome is not null order by rowid desc limit 1"
+        row = self.store.row(sql, self.run_id)
+        return None if row is None else str(row["message"])
+
+    # Sums
+
+    def sum_calls(self) -> tuple[int, int, int, float]:
+        """Attempts, prompt tokens, completion tokens and dollars of all settled calls of models."""
+        row = self.store.row(
+            "select coalesce(sum(attempts), 0), coalesce(sum(prompt_tokens), 0), "
+            "coalesce(sum(completion_tokens), 0), coalesce(sum(usd), 0) from calls where run_id = ? and kind = 'lm'",
+            self.run_id,
+        )
+        assert row is not None
+        return tuple(row)
+
+    def sum_open_attempts(self) -> tuple[int, int, float]:
+        """How many attempts no settled call counts, and the prompt tokens and dollars that all attempts may cost."""
+        row = self.store.row(
+            "select coalesce(sum(outcome is null or key not in (select key from calls where run_id = ?)), 0), "
+            "coalesce(sum(prompt_tokens), 0), coalesce(sum(usd), 0) from attempts where run_id = ?",
+            self.run_id,
+            self.run_id,
+        )
+        assert row is not None
+        return tuple(row)
+
+    def sum_possible_costs(self) -> dict[str, Any]:
+        """The tokens and dollars that attempts without an answer may cost at worst: maybe_tokens, maybe_usd."""
+        row = self.store.row(
+            "select coalesce(sum(prompt_tokens), 0) as maybe_tokens, coalesce(sum(usd), 0.0) as maybe_usd "
+            "from attempts where run_id = ?",
+            self.run_id,
+        )
+        assert row is not None
+        return dict(row)
+
+    def count_answers_by_role(self) -> list[sqlite3.Row]:
+        """For each role but the task: n calls, how many of them failed, the kinds of failure, and a message."""
+        sql = (
+            "select role, count(*) as n, sum(response is null) as failed, group_concat(distinct case when response "
+            "is null then outcome end) as kinds, max(message) as message from calls where run_id = ? and kind = 'lm' "
+            "and role != 'task' group by role"
+        )
+        return list(self.store.rows(sql, self.run_id))
+
+    def _number(self, sql: str, *values: Any) -> int:
+        row = self.store.row(sql, *values)
+        return row[0] if row else 0
