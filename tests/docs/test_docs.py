@@ -51,6 +51,7 @@ def workbench(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=240)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", blocks("yaml"))
 def test_yaml_block_is_a_valid_workflow(text: str, checkout: Path) -> None:
     (checkout / "block.yaml").write_text(text, encoding="utf-8")
@@ -58,6 +59,7 @@ def test_yaml_block_is_a_valid_workflow(text: str, checkout: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", blocks("bash"))
 def test_bash_block_runs(text: str, checkout: Path) -> None:
     for line in text.strip().splitlines():
@@ -70,6 +72,7 @@ def test_bash_block_runs(text: str, checkout: Path) -> None:
         assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", blocks("python"))
 def test_python_block_runs(text: str, checkout: Path) -> None:
     (checkout / "block.py").write_text(text, encoding="utf-8")

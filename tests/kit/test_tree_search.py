@@ -56,6 +56,7 @@ def check_path(graph: networkx.DiGraph, found: Search[Any], start: Any) -> None:
     assert networkx.path_weight(graph, path, "weight") == pytest.approx(found.goal.cost)
 
 
+@pytest.mark.slow
 def test_astar_finds_what_dijkstra_finds_and_expands_no_more_on_a_thousand_graphs() -> None:
     """Reference: networkx. Any Dijkstra search must expand all vertices nearer than the goal, so those are counted."""
     reached = 0
@@ -81,6 +82,7 @@ def test_astar_finds_what_dijkstra_finds_and_expands_no_more_on_a_thousand_graph
     assert reached > 500
 
 
+@pytest.mark.slow
 def test_astar_stays_optimal_with_a_heuristic_that_is_admissible_and_not_consistent() -> None:
     again = 0
     for seed in range(1000):

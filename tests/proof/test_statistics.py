@@ -282,6 +282,7 @@ def test_differences_that_are_all_equal_but_for_rounding_have_no_smallest_gain(e
     assert proof.smallest_gain is None and "e-1" not in describe(proof).replace("p = ", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "lost"), [(20, 0.01), (60, 0.01), (60, 0.02), (20, 0.05), (200, 0.02)])
 def test_small_gains_paid_for_by_rare_total_losses_are_not_shown(n: int, lost: float) -> None:
     """P1: the true mean gain is 0. A test of ranks claims a gain in up to 83% of these; 1,000 runs each, and skewed
@@ -295,6 +296,7 @@ def test_small_gains_paid_for_by_rare_total_losses_are_not_shown(n: int, lost: f
     assert false / runs <= 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [30, 150])
 def test_power_at_the_smallest_gain_graded(n: int) -> None:
     rng = np.random.default_rng(8)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.helpers.planted import PlantedLM
 
 from workbench import Optimizer, Patch, Study, Workflow
@@ -112,6 +113,7 @@ def test_to_stop_while_a_judge_is_asked_makes_no_zeros(tmp_path: Path) -> None:
     assert again.status == "finished" and again.best["test"] == {"score": 1.0, "n": 8} and not again.failures
 
 
+@pytest.mark.slow
 def test_minutes_are_set_aside_for_the_proof(tmp_path: Path) -> None:
     async def say(request: Request) -> str:
         await asyncio.sleep(0.3)

@@ -98,6 +98,7 @@ def test_faults_are_typed_errors(fault: str, kind: str, server: Any) -> None:
     assert raised.value.kind == kind and len(server.seen) == 1
 
 
+@pytest.mark.slow
 def test_litellm_gives_vectors_too(server: Any) -> None:
     from workbench_litellm.provider import anything
 

@@ -86,6 +86,7 @@ def test_a_metric_that_fails_on_some_rows_is_named_with_its_words_and_count(tmp_
     assert failed and f"on {len(failed)} of the {len({example for example, _ in results})} rows" in warning
 
 
+@pytest.mark.slow
 def test_the_command_line_says_what_was_raised(tmp_path: Path) -> None:
     path = workflow_file(tmp_path, BROKEN["raises"][0])
     for command in ("optimize", "eval"):

@@ -48,6 +48,7 @@ def test_quickstart_shows_a_gain_within_its_budget_and_in_time(tmp_path: Path) -
     assert json.loads(scored.stdout)["score"] == pytest.approx(report["best"]["test"]["score"])
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_replayed_without_a_call(tmp_path: Path) -> None:
     report, _ = optimize("quickstart.yaml", tmp_path, "--budget-calls", "300")
     again = subprocess.run(
@@ -64,6 +65,7 @@ def test_a_finished_run_is_replayed_without_a_call(tmp_path: Path) -> None:
 SOME = ("codeact.yaml", "mixture_of_agents.yaml", "jury.yaml")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "path",
     [*sorted(WORKFLOWS.glob("*.yaml")), *(WORKFLOWS / "gallery" / name for name in SOME)],

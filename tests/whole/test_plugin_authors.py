@@ -66,6 +66,7 @@ def test_a_folder_that_is_there_is_not_touched(tmp_path: Path) -> None:
         new_plugin("mine", tmp_path)
 
 
+@pytest.mark.slow
 def test_the_example_plugin_is_found_usable_by_name_and_keeps_its_promises(tmp_path: Path) -> None:
     project = ROOT / "contrib/example_plugin"
     env = install(project, tmp_path / "site")

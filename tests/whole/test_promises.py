@@ -39,6 +39,7 @@ def whole(server: SimulatedServer, tmp_path_factory: pytest.TempPathFactory) -> 
     return report
 
 
+@pytest.mark.slow
 def test_random_kills_change_nothing(server: SimulatedServer, whole: dict, tmp_path: Path) -> None:
     kill_resume.prepare(tmp_path, server.base)
     before = server.requests
@@ -51,12 +52,12 @@ def test_random_kills_change_nothing(server: SimulatedServer, whole: dict, tmp_p
     [
         "commit-before:9",
         "commit-after:9",
-        "send-before:5",
-        "send-after:5",
-        "evaluated:2",
-        "report-before:1",
-        "replace-before:1",
-        "report-after:1",
+        pytest.param("send-before:5", marks=pytest.mark.slow),
+        pytest.param("send-after:5", marks=pytest.mark.slow),
+        pytest.param("evaluated:2", marks=pytest.mark.slow),
+        pytest.param("report-before:1", marks=pytest.mark.slow),
+        pytest.param("replace-before:1", marks=pytest.mark.slow),
+        pytest.param("report-after:1", marks=pytest.mark.slow),
     ],
 )
 def test_a_kill_at_a_named_step_changes_nothing(
@@ -72,6 +73,7 @@ def test_a_kill_at_a_named_step_changes_nothing(
     kill_resume.check(tmp_path, server, before, kills, whole)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 def test_a_signal_ends_the_run_in_order_and_it_can_be_resumed(
     name: str, server: SimulatedServer, whole: dict, tmp_path: Path
@@ -91,7 +93,7 @@ def test_a_signal_ends_the_run_in_order_and_it_can_be_resumed(
     assert kill_resume.comparable(kill_resume.finish(tmp_path)) == kill_resume.comparable(whole)
 
 
-@pytest.mark.parametrize("ceiling", [1, 2, 3, 10, 60])
+@pytest.mark.parametrize("ceiling", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 10, 60))])
 def test_no_request_above_the_ceiling_with_all_faults(ceiling: int, tmp_path: Path) -> None:
     seen, report = budget_ceiling.run(tmp_path, ceiling, {kind: 0.04 for kind in FAULTS}, seed=ceiling)
     assert seen <= ceiling
@@ -100,6 +102,7 @@ def test_no_request_above_the_ceiling_with_all_faults(ceiling: int, tmp_path: Pa
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", FAULTS)
 def test_no_request_above_the_ceiling_with_one_fault(kind: str, tmp_path: Path) -> None:
     seen, _ = budget_ceiling.run(tmp_path, 30, {kind: 0.1}, seed=3)

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.helpers.scripted import make_workflow
 
 from workbench.workflow import mermaid
@@ -120,6 +121,7 @@ def test_a_machine_is_drawn_with_its_states_and_conditions(tmp_path: Path) -> No
     assert ("m: states", "example: predict", "label") in edges
 
 
+@pytest.mark.slow
 def test_the_winner_of_a_run_is_drawn_and_a_file_without_the_flag_is_explained(tmp_path: Path) -> None:
     file = str(ROOT / "workflows/quickstart.yaml")
     made = subprocess.run(

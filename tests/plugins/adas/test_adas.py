@@ -191,6 +191,7 @@ def test_the_seeds_alone_are_a_search(tmp_path: Path) -> None:
     assert "Thoughts:" in source_of(report) and not meta.asked and report.gain_shown
 
 
+@pytest.mark.slow
 def test_against_random_search_and_where_nothing_helps(tmp_path: Path) -> None:
     """Random search over demos cannot find what only a program does; and equal agents claim nothing."""
     for seed in range(3):

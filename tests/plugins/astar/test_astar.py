@@ -382,6 +382,7 @@ def run_world(
     return report
 
 
+@pytest.mark.slow
 def test_remembered_plans_beat_random_search_with_as_many_calls(tmp_path: Path) -> None:
     differences = []
     for seed in range(3):
@@ -393,6 +394,7 @@ def test_remembered_plans_beat_random_search_with_as_many_calls(tmp_path: Path) 
     assert entries and all("train" in e["task"] for e in entries), "the memory holds training tasks alone"
 
 
+@pytest.mark.slow
 def test_where_plans_have_no_pattern_no_gain_is_claimed(tmp_path: Path) -> None:
     for seed in range(2):
         report = run_world(tmp_path / f"null{seed}", {"astar": {}}, seed, patterned=False)

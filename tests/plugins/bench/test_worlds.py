@@ -47,12 +47,14 @@ def test_the_hills_top_is_the_best_of_the_settings() -> None:
     assert max(grid) == pytest.approx(world.best, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_an_optimizer_gets_nearer_with_more_calls() -> None:
     world = WORLDS["facets"]
     few, many = ([run_world(world, "optuna", calls=c, seed=s).accuracy for s in range(4)] for c in (180, 700))
     assert sum(many) / 4 > sum(few) / 4 + 0.1, (few, many)
 
 
+@pytest.mark.slow
 def test_the_null_world_claims_nothing() -> None:
     results = [run_world(WORLDS["null"], "optuna", calls=260, seed=s) for s in range(8)]
     assert sum(r.claimed for r in results) <= 1 and {r.accuracy for r in results} == {0.5}
@@ -78,11 +80,13 @@ def test_an_interval_of_two_seeds_stays_within_what_there_can_be() -> None:
     assert row["score"]["ci95"] == [0.0, 1.0] and row["regret"]["ci95"] == [0.0, 1.0]
 
 
+@pytest.mark.slow
 def test_several_processes_give_what_one_gives() -> None:
     jobs = [("facets", "random", 200, 0), ("rules", "rewrite", 260, 1)]
     assert run_many(jobs, 2) == run_many(jobs)
 
 
+@pytest.mark.slow
 def test_the_command_compares_with_random_and_draws(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     flags = [
@@ -159,6 +163,7 @@ def test_the_proposer_takes_over_an_advice() -> None:
     assert all(rules_in(a) == {4: WORDS[4]} for a in ask(text))
 
 
+@pytest.mark.slow
 def test_optimizers_may_have_parameters(tmp_path: Path) -> None:
     flags = ["--world", "null", "--budget", "200", "--seeds", "2", "--jobs", "1", "--json"]
     optimizers = (
@@ -174,6 +179,7 @@ def test_optimizers_may_have_parameters(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
@@ -209,6 +215,7 @@ def test_the_worlds_of_structure_have_one_best_and_differ_by_seed() -> None:
     assert len({f.index(max(f)) for f in tables}) > 1
 
 
+@pytest.mark.slow
 def test_the_truth_of_a_structure_is_what_the_simulation_shows(tmp_path: Path) -> None:
     """For drawn structures: the table against the share of right answers, by the real runtime."""
     from workbench.spec import DomainSpec
@@ -231,6 +238,7 @@ def test_the_truth_of_a_structure_is_what_the_simulation_shows(tmp_path: Path) -
     assert world.truth(wrapped) is None and 0.1 < accuracy(world, wrapped, 0) < 1.0
 
 
+@pytest.mark.slow
 def test_random_search_finds_better_structures_with_more_calls() -> None:
     few, many = (
         [run_world(WORLDS["topology"], "random", calls=c, seed=s).accuracy for s in range(3)] for c in (900, 4000)
@@ -261,6 +269,7 @@ def test_the_best_functions_are_a_right_one_for_each_topic(tmp_path: Path) -> No
     assert functions.worth([{**best[0], "source": "def f(text): return 1"}]) is None
 
 
+@pytest.mark.slow
 @needs_sandbox
 def test_the_truth_of_functions_is_what_the_simulation_shows(tmp_path: Path) -> None:
     """In the real sandbox, one topic of each kind of function; the share of right answers against the formula."""
@@ -271,6 +280,7 @@ def test_the_truth_of_functions_is_what_the_simulation_shows(tmp_path: Path) -> 
     assert measured(world, made, rows, repeats=24) == pytest.approx(accuracy(world, made, 0), abs=0.09)
 
 
+@pytest.mark.slow
 @needs_sandbox
 def test_functions_that_fail_their_own_test_cost_no_call_and_the_rest_helps(tmp_path: Path) -> None:
     made, drawn = (run_world(WORLDS["functions"], o, calls=700, seed=0) for o in ("forge", "random"))

@@ -19,6 +19,7 @@ def by_relevance(request: Request) -> float:
     return 0.3 + 0.02 * min(len(demos), 8) + 0.15 * min(sum(topic(d) == wanted for d in demos), 2)
 
 
+@pytest.mark.slow
 def test_it_beats_random_demos_at_the_same_number_of_calls(tmp_path: Path) -> None:
     differences = []
     for seed in range(6):
@@ -37,6 +38,7 @@ def test_it_beats_random_demos_at_the_same_number_of_calls(tmp_path: Path) -> No
     assert statistics.mean(differences) > 0.05 and lower_bound(differences) > 0, differences
 
 
+@pytest.mark.slow
 def test_where_nothing_helps_no_gain_is_claimed(tmp_path: Path) -> None:
     claimed = 0
     for seed in range(6):

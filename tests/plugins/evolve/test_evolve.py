@@ -80,6 +80,7 @@ def against_random(world: str, calls: int) -> list[float]:
     return differences
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", ["rules", "conflict"])
 def test_beats_random_search_where_evidence_pays(world: str) -> None:
     assert lower_bound(against_random(world, 1000)) > 0

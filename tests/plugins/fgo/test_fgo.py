@@ -72,6 +72,7 @@ def test_an_unknown_inner_optimizer_is_refused_with_a_suggestion() -> None:
         Fgo(inner={"rewrite": {"width": 0}})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", ["rules", "conflict"])
 def test_beats_random_search_at_equal_calls(world: str) -> None:
     seeds = range(8)
@@ -99,6 +100,7 @@ def test_divide_by_a_field_that_is_not_there_names_those_that_are() -> None:
         Fgo(divide="type")
 
 
+@pytest.mark.slow
 def test_the_proposers_prompts_stay_small_as_train_grows() -> None:
     """Against all rows at once: at most half the prompt tokens a proposal, and no growth of the largest prompt."""
     largest, scores = [], []

@@ -91,6 +91,7 @@ def test_a_forged_program_gets_a_solved_training_row_as_its_test(tmp_path: Path)
 # Tested and listed
 
 
+@pytest.mark.slow
 def test_each_functions_own_test_is_run_and_the_exit_code_tells(library: Path) -> None:
     found = command("test", library)
     assert found.exit_code == 0
@@ -128,6 +129,7 @@ def workbench() -> str:
     return str(Path(sys.executable).with_name("workbench"))
 
 
+@pytest.mark.slow
 def test_our_own_client_calls_what_is_served(library: Path) -> None:
     pytest.importorskip("mcp.server.lowlevel")
     tool = f"mcp:{workbench()} functions serve library.yaml#"

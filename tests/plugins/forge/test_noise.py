@@ -152,6 +152,7 @@ def noisy(good: float) -> Any:
 NOISY = {"forge": {"steps": 10, "patience": 10, "actions": 1, "batch": 2}}
 
 
+@pytest.mark.slow
 def test_a_lucky_batch_does_not_enthrone_bad_functions(tmp_path: Path) -> None:
     lucky = claimed = 0
     for seed in range(6):
@@ -162,6 +163,7 @@ def test_a_lucky_batch_does_not_enthrone_bad_functions(tmp_path: Path) -> None:
     assert lucky >= 3 and claimed == 0, "of such small batches some were won by bad functions"
 
 
+@pytest.mark.slow
 def test_good_functions_are_found_among_bad_ones_in_spite_of_the_noise(tmp_path: Path) -> None:
     """The other side: a gate that lets nothing through would pass the test above."""
     found = 0
@@ -207,6 +209,7 @@ def test_the_same_seed_gives_the_same_functions(tmp_path: Path) -> None:
     assert candidates(tmp_path / "one") == candidates(tmp_path / "two") and sorted(first.keys) == sorted(second.keys)
 
 
+@pytest.mark.slow
 def test_killed_anywhere_and_resumed_it_ends_with_the_same_functions(tmp_path: Path) -> None:
     whole, script = forged(tmp_path / "whole")
     tried = candidates(tmp_path / "whole")
@@ -225,6 +228,7 @@ def test_killed_anywhere_and_resumed_it_ends_with_the_same_functions(tmp_path: P
 # Simulated worlds: the proposer and the agent are formulas, the functions are real Python
 
 
+@pytest.mark.slow
 def test_in_a_world_of_functions_it_beats_random_search() -> None:
     """With patience enough to use the calls up. Its defaults end sooner: figures of them in docs/benchmarks.md."""
     rows, forge = {"train": 48, "val": 24, "test": 20}, {"forge": {"steps": 12, "patience": 6}}
@@ -235,6 +239,7 @@ def test_in_a_world_of_functions_it_beats_random_search() -> None:
     assert lower_bound([f.accuracy - r.accuracy for f, r in found]) > 0, found
 
 
+@pytest.mark.slow
 def test_where_no_function_helps_no_gain_is_claimed() -> None:
     found = [run_world(WORLDS["null_functions"], "forge", calls=400, seed=s) for s in range(6)]
     assert all(r.error is None and r.proposer["calls"] > 0 for r in found)

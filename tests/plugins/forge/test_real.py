@@ -177,6 +177,7 @@ def renamed(name: str, gold: str, row: dict[str, Any]) -> tuple[str, str]:
     return right, f"{types} -> answer: {type(row['answer']).__name__}"
 
 
+@pytest.mark.slow
 @real
 @pytest.mark.parametrize("index", range(4))
 def test_mbpp_keeps_the_gold_program(index: int, tmp_path: Path, trap: dict[str, Hostile]) -> None:
@@ -213,6 +214,7 @@ def solve(input):
 """
 
 
+@pytest.mark.slow
 @real
 @pytest.mark.parametrize(
     ("task", "right", "wrong", "least"),
@@ -253,11 +255,13 @@ MADE = "def solve(text, factor):\n    return f'{text[::-1]}/{factor * len(set(te
 NEAR = "def solve(text, factor):\n    return f'{text[::-1]}/{factor * len(text)}'\n"
 
 
+@pytest.mark.slow
 def test_made_data_keep_the_right_program(tmp_path: Path, trap: dict[str, Hostile]) -> None:
     splits = {"train": made_rows(1, 3), "val": made_rows(2, 20), "test": made_rows(3, 30)}
     check_programs(tmp_path, trap, "text, factor: int -> answer", "solve", splits, MADE, [NEAR])
 
 
+@pytest.mark.slow
 def test_hostile_programs_alone_change_nothing(tmp_path: Path, trap: dict[str, Hostile]) -> None:
     """The negative control: nothing in the pool helps, so nothing is claimed."""
     splits = {"train": made_rows(1, 2), "val": made_rows(2, 6), "test": made_rows(3, 6)}
@@ -396,6 +400,7 @@ def check_functions(
     assert leaked(folder, report) == []
 
 
+@pytest.mark.slow
 @real
 def test_gsm8k_keeps_the_calculator(tmp_path: Path, trap: dict[str, Hostile]) -> None:
     """Questions whose worked solution is one sum: the marks <<48/2=24>> say which."""
@@ -410,6 +415,7 @@ def test_gsm8k_keeps_the_calculator(tmp_path: Path, trap: dict[str, Hostile]) ->
     check_functions(tmp_path, trap, splits, plans)
 
 
+@pytest.mark.slow
 def test_made_sums_keep_the_calculator(tmp_path: Path, trap: dict[str, Hostile]) -> None:
     draw = random.Random("sums")
     plans, rows = {}, []

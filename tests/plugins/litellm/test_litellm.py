@@ -56,6 +56,7 @@ def _quiet_import():
         import litellm  # noqa: F401  # slow and noisy, so once, here
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["lm15", "litellm"])
 def test_answers_once(engine):
     with ChatServer() as server:

@@ -408,6 +408,7 @@ def test_as_many_of_the_nearest_demos_as_allowed_come_first() -> None:
 SMALL = {"rounds": 20, "initial": 10, "race": False, "edits": []}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [{"policy": "uct"}, {"surrogate": "trees"}, {"surrogate": "none"}], ids=str)
 def test_every_policy_and_surrogate_gets_better_than_the_start(change: dict[str, Any]) -> None:
     found = run_world(WORLDS["topology"], {"mcts": {**SMALL, **change}}, calls=9000, seed=1)
@@ -415,11 +416,13 @@ def test_every_policy_and_surrogate_gets_better_than_the_start(change: dict[str,
     assert found.error is None and found.accuracy > topology.worth(start, 1) + 0.05
 
 
+@pytest.mark.slow
 def test_where_nothing_pays_nothing_is_claimed() -> None:
     results = [run_world(WORLDS["null_topology"], {"mcts": SMALL}, calls=6000, seed=s) for s in range(6)]
     assert sum(r.claimed for r in results) <= 1 and {r.accuracy for r in results} == {0.5}, results
 
 
+@pytest.mark.slow
 def test_fewer_evaluations_than_random_search() -> None:
     """Until the incumbent has 95% of the best accuracy, the sum over six worlds. Twenty: the plugin's README."""
     path = Path(__file__).parents[3] / "contrib" / "bench" / "optimizers" / "topology.py"

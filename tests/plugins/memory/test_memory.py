@@ -52,6 +52,7 @@ def store(report: Any) -> list[dict[str, Any]]:
 # Against random search, and where nothing helps
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("skill", "make", "calls"),
     [(on_topic, plain_rows, 132), (attacked, poisoned_rows, 700)],
@@ -90,6 +91,7 @@ def test_where_memories_hurt_the_baseline_stays(nodes: dict[str, Any], tmp_path:
     assert not report.changes and not report.gain_shown
 
 
+@pytest.mark.slow
 def test_learned_retrieval_beats_words_where_words_mislead(tmp_path: Path) -> None:
     differences = []
     for seed in range(8):
@@ -112,6 +114,7 @@ def test_learned_retrieval_beats_words_where_words_mislead(tmp_path: Path) -> No
 # Poison
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nodes", [PREDICT, RECALL], ids=["demos", "recall"])
 def test_poison_is_set_aside_and_triggered_inputs_are_right_again(
     nodes: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

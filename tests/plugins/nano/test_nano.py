@@ -183,6 +183,7 @@ def test_effect_of_the_instruction(nano: Nano):
     assert 0.25 < low < 0.7 and high > low + 0.1
 
 
+@pytest.mark.slow
 def test_effect_of_examples(nano: Nano):
     """Who owns a service, only examples tell: more of them help, and those about the same service help most."""
     every = rows("services", 240)

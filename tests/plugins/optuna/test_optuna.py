@@ -38,6 +38,7 @@ def skill(request: Request) -> float:
     )
 
 
+@pytest.mark.slow
 def test_it_beats_random_at_the_same_number_of_calls(tmp_path: Path) -> None:
     differences = []
     for seed in range(8):

@@ -291,6 +291,7 @@ def kept(report: Any) -> float:
     return 1 / len(left) if "expert" in left else 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["contest", "selforg"])
 def test_the_team_is_cut_down_to_its_expert(kind: str, tmp_path: Path) -> None:
     """Against random search over all subsets, at the same calls."""

@@ -257,6 +257,7 @@ def test_marks_are_read() -> None:
 # Planted worlds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["rules", "conflict"])
 def test_it_beats_random_search_with_as_many_calls(name: str) -> None:
     world = WORLDS[name]
@@ -265,6 +266,7 @@ def test_it_beats_random_search_with_as_many_calls(name: str) -> None:
     assert lower_bound(differences) > 0, differences
 
 
+@pytest.mark.slow
 def test_where_nothing_helps_no_gain_is_claimed() -> None:
     claims = [run_world(WORLDS["null_rules"], "textgrad", calls=400, seed=s).claimed for s in range(10)]
     assert sum(claims) <= 1, claims

@@ -89,6 +89,7 @@ def test_a_wrapper_that_helps_is_kept_with_proof(tmp_path: Path) -> None:
     assert "colour=[a-z]+" in (tmp_path / "out.yaml").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("bad", "told"),
     [
@@ -104,6 +105,7 @@ def test_a_wrapper_that_does_not_work_is_sent_back_before_it_costs_a_row(bad: st
     assert told in asked[1] and report.winner.get("nodes.solve.wrappers.look") == GOOD
 
 
+@pytest.mark.slow
 def test_what_does_not_help_is_not_kept(tmp_path: Path) -> None:
     """The negative control: an answer that cannot be read, a wrapper that misleads, a description that says nothing
     new."""

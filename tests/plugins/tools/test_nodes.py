@@ -141,6 +141,7 @@ server.run()
 """
 
 
+@pytest.mark.slow
 def test_mcp_tools_are_called_over_stdio(folder: Path) -> None:
     pytest.importorskip("mcp.server.mcpserver")
     (folder / "server.py").write_text(MCP_SERVER)
