@@ -21,7 +21,7 @@ from generate import CODES, quickstart_tickets, service_rows, sum_rows
 from tasks import episode, fact_row, list_row, mapping
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "plugins"))
-from workbench_nano.model import Nano  # noqa: E402
+from workbench_nano.model import Nano
 
 LABEL_VALUES = {"label": list(w.TOPICS)}
 POOR = "Sort the support ticket by topic."

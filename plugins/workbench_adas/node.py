@@ -121,7 +121,7 @@ class Program(SignatureNode):
         temperature = given.get("temperature", self.config.temperature)
         tokens = given.get("max_tokens", self.config.max_tokens)
         if not (temperature is None or (isinstance(temperature, int | float) and 0 <= temperature <= 2)) or not (
-            isinstance(tokens, int) and 1 <= tokens
+            isinstance(tokens, int) and tokens >= 1
         ):
             raise NodeError("code", "temperature is a number from 0 to 2, max_tokens a whole number from 1")
         messages = [{"role": "system", "content": self.system}] if self.system else []

@@ -46,7 +46,7 @@ class PlanMemory(Optimizer):
             self._collect(await study.evaluate(study.best, rows, traces=True, replica=number), found)
             left = self.tries
             for values, note in self._memories(study, found):
-                if not left or study.best_evaluation is not None and study.best_evaluation.score >= 1.0:
+                if not left or (study.best_evaluation is not None and study.best_evaluation.score >= 1.0):
                     break
                 if digest(values) in tried:
                     continue

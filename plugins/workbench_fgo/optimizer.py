@@ -123,7 +123,7 @@ class Fgo(Optimizer):
             return at_random(rows, self.part_size, study.rng)
         if self.divide == "type":
             by = self.by or ""
-            return by_group(rows, self.part_size, study.rng, lambda row: row[by] if by in row else "")
+            return by_group(rows, self.part_size, study.rng, lambda row: row.get(by, ""))
         if not study.affords(start, rows):
             return at_random(rows, self.part_size, study.rng)
         found = {r.example.id: failure_of(r) for r in (await study.evaluate(start, rows)).results}

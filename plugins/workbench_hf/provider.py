@@ -160,7 +160,7 @@ def _generate(generator: Any, rows: list[Any]) -> None:
     except torch.OutOfMemoryError:
         if len(rows) == 1:
             rows[0].error = LMError("too_long", "not enough memory for this prompt and max_tokens")
-            return
+            return None
     torch.cuda.empty_cache()
     for row in rows:
         row.restart()

@@ -13,15 +13,15 @@ from urllib.parse import urlsplit
 # Both DSPy and LiteLLM fetch their price tables from the net when they are first used; the shipped ones do.
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 
-import dspy  # noqa: E402
-from dspy import lm15  # noqa: E402
-from dspy.clients.backend_selection import CLIENT_KEYS  # noqa: E402
-from dspy.clients.costs import estimate_cost  # noqa: E402
-from dspy.clients.model_metadata import model_info, rate  # noqa: E402
-from dspy.utils import exceptions as dspy_errors  # noqa: E402
+import dspy
+from dspy import lm15
+from dspy.clients.backend_selection import CLIENT_KEYS
+from dspy.clients.costs import estimate_cost
+from dspy.clients.model_metadata import model_info, rate
+from dspy.utils import exceptions as dspy_errors
 
-from workbench.errors import LMError, SpecError  # noqa: E402
-from workbench.lm import (  # noqa: E402  # noqa: E402
+from workbench.errors import LMError, SpecError
+from workbench.lm import (
     Request,
     Response,
     check_extra,

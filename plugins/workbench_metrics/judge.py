@@ -48,7 +48,7 @@ class Judge:
     async def __call__(
         self, example: Example, prediction: Mapping[str, Any], trace: Any, *, lm: Callable[..., Awaitable[Any]]
     ) -> Score:
-        inputs = {k: v for k, v in (trace.spans[0].inputs if trace and trace.spans else {}).items()}
+        inputs = dict((trace.spans[0].inputs if trace and trace.spans else {}).items())
         graded = field_of(prediction, self.field, "prediction") if self.field else dict(prediction)
         parts = [f"Input: {_text(inputs)}"] if inputs else []
         if self.target:

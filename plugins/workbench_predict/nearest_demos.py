@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,4 +27,4 @@ class Nearest:
     def _bag(self, values: Mapping[str, Any]) -> Counter[str]:
         text = " ".join(str(values.get(name, "")) for name in self.inputs).lower()
         words = re.findall(r"\w+", text)
-        return Counter(words + [f"{a} {b}" for a, b in zip(words, words[1:], strict=False)])
+        return Counter(words + [f"{a} {b}" for a, b in itertools.pairwise(words)])

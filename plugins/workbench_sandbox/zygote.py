@@ -24,8 +24,8 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import confine  # noqa: E402
-import runner  # noqa: E402
+import confine
+import runner
 
 sys.path.pop(0)
 

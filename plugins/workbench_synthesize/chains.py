@@ -103,7 +103,7 @@ def made_up(call: Mapping[str, Any], api: Api, question: str, results: Sequence[
     earlier = [(n, path, value) for n, result in enumerate(results, 1) for path, value in parts(result, _MANY, _MANY)]
     for place, value in _values(call["arguments"]):
         about = api.parameters.get(place[0]) if place else None
-        if isinstance(about, Mapping) and "enum" in about or _said(value, question):
+        if (isinstance(about, Mapping) and "enum" in about) or _said(value, question):
             continue
         for number, path, known in earlier:
             if (known == value and not isinstance(known, bool)) or (

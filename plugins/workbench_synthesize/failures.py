@@ -116,7 +116,7 @@ def _tool_weight(name: str, seen: Sequence[tuple[Example, Any, Sequence[float]]]
 
 def _calls(example: Example, field: str) -> list[Any] | None:
     """The calls that a row wants; None where it has none that can be read."""
-    value = example[field] if field in example else None
+    value = example.get(field, None)
     if isinstance(value, str):
         try:
             value = json.loads(value)

@@ -181,7 +181,10 @@ def _metric(task: Task, node: NodeKind) -> dict[str, str]:
 
 def _node(workflow: Workflow) -> NodeKind:
     nodes = list(enabled(workflow).values())
-    if len(nodes) != 1 or nodes[0].worked({n: "" for n in (*nodes[0].inputs, *nodes[0].outputs, "reasoning")}) is None:
+    if (
+        len(nodes) != 1
+        or nodes[0].worked(dict.fromkeys((*nodes[0].inputs, *nodes[0].outputs, "reasoning"), "")) is None
+    ):
         raise SpecError(
             "verl's rows have one prompt each: the workflow must be a single predict node, and this one has "
             + ", ".join(f"{n.name} ({type(n).__name__})" for n in nodes)

@@ -61,7 +61,7 @@ class Played(Rollout):
 def earned(rollout: Rollout, role: str = "") -> float | None:
     """What a rollout earned, for a role with rewards of its own or for all."""
     own = getattr(rollout, "by_role", {})
-    return own[role] if role in own else rollout.reward
+    return own.get(role, rollout.reward)
 
 
 class StudySource:

@@ -125,7 +125,7 @@ def _free_port() -> int:
         return found.getsockname()[1]
 
 
-def _die_with_parent():  # noqa: ANN202
+def _die_with_parent():
     """What a child does before it becomes the server; None where the system has no such thing."""
     if not sys.platform.startswith("linux"):
         return None

@@ -110,9 +110,9 @@ def test_drawn_demos_take_turns_among_the_labels() -> None:
 def test_a_workflows_hash_is_that_of_its_content(keys: list[str], text: str) -> None:
     from pathlib import Path
 
-    one = Workflow({"lm": {k: text for k in keys}, "nodes": {}}, Path("."))
-    two = Workflow({"nodes": {}, "lm": {k: text for k in sorted(keys)}}, Path("."))
-    other = Workflow({"nodes": {}, "lm": {k: text + "." for k in keys}}, Path("."))
+    one = Workflow({"lm": dict.fromkeys(keys, text), "nodes": {}}, Path("."))
+    two = Workflow({"nodes": {}, "lm": dict.fromkeys(sorted(keys), text)}, Path("."))
+    other = Workflow({"nodes": {}, "lm": dict.fromkeys(keys, text + ".")}, Path("."))
     assert one.hash == two.hash != other.hash
 
 

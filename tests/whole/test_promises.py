@@ -95,7 +95,7 @@ def test_a_signal_ends_the_run_in_order_and_it_can_be_resumed(
 
 @pytest.mark.parametrize("ceiling", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 10, 60))])
 def test_no_request_above_the_ceiling_with_all_faults(ceiling: int, tmp_path: Path) -> None:
-    seen, report = budget_ceiling.run(tmp_path, ceiling, {kind: 0.04 for kind in FAULTS}, seed=ceiling)
+    seen, report = budget_ceiling.run(tmp_path, ceiling, dict.fromkeys(FAULTS, 0.04), seed=ceiling)
     assert seen <= ceiling
     assert report["spent"]["calls"] <= ceiling and report["status"] in (
         ["budget"] if ceiling > 3 else ["budget", "failed"]

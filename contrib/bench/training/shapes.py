@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
-from tests.helpers.tiny_lm import make_tokenizer  # noqa: E402
+from tests.helpers.tiny_lm import make_tokenizer
 
 #: hidden units, layers, heads, heads of keys, units of the MLP, as Qwen2.5's of these sizes.
 SHAPES = {"0.5b": (896, 24, 14, 2, 4864), "1.5b": (1536, 28, 12, 2, 8960)}

@@ -76,7 +76,8 @@ ENDLESS = 1_000_000  # steps, where time is what ends a training
 def rows_of(task: str, data: Path, sizes: Sizes, seed: int) -> list[list[dict[str, Any]]]:
     """Rows of train, val and test, drawn by the seed."""
     folder = data / task
-    raw = [json.loads(line) for part in ("train", "dev") for line in open(folder / f"{part}.jsonl", encoding="utf-8")]
+    parts = ((folder / f"{part}.jsonl").read_text(encoding="utf-8") for part in ("train", "dev"))
+    raw = [json.loads(line) for text in parts for line in text.splitlines()]
     found = []
     for row in raw:
         if task == "gsm8k":

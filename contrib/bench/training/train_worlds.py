@@ -31,20 +31,20 @@ from typing import Any
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
-from tests.helpers.tiny_lm import save  # noqa: E402
+from tests.helpers.tiny_lm import save
 
-from workbench.lm import Request, Response  # noqa: E402
-from workbench.study import Result  # noqa: E402
-from workbench.task import Example  # noqa: E402
-from workbench.workflow import CallRecord, Span, Trace  # noqa: E402
-from workbench_training.learner import Learner  # noqa: E402
-from workbench_training.objective import make_objective  # noqa: E402
-from workbench_training.policy import Policy  # noqa: E402
-from workbench_training.policy_lm import LocalEngine  # noqa: E402
-from workbench_training.rewards import Rollout  # noqa: E402
-from workbench_training.settings import Course, Learning, Lora  # noqa: E402
-from workbench_training.token_rows import Row, rows_of  # noqa: E402
-from workbench_training.trainer import Trainer  # noqa: E402
+from workbench.lm import Request, Response
+from workbench.study import Result
+from workbench.task import Example
+from workbench.workflow import CallRecord, Span, Trace
+from workbench_training.learner import Learner
+from workbench_training.objective import make_objective
+from workbench_training.policy import Policy
+from workbench_training.policy_lm import LocalEngine
+from workbench_training.rewards import Rollout
+from workbench_training.settings import Course, Learning, Lora
+from workbench_training.token_rows import Row, rows_of
+from workbench_training.trainer import Trainer
 
 
 class World:

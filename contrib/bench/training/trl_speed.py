@@ -38,12 +38,12 @@ from typing import Any
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
-from shapes import SHAPES, save_shape, save_wide  # noqa: E402
-from tests.helpers.tiny_lm import save  # noqa: E402
+from shapes import SHAPES, save_shape, save_wide
+from tests.helpers.tiny_lm import save
 
-from workbench.kit.generation import Generator, Row  # noqa: E402
-from workbench.run import Options, optimize  # noqa: E402
-from workbench_training.learner import Learner  # noqa: E402
+from workbench.kit.generation import Generator, Row
+from workbench.run import Options, optimize
+from workbench_training.learner import Learner
 
 ROLLOUTS, RATE, WARM = 8, 1e-5, 2
 PEAK = 989e12  # FLOP/s of an H100 or H200, dense, in bfloat16

@@ -152,11 +152,11 @@ def diff_command(run: str, candidate: str | None, db: str, as_json: bool) -> Non
     chosen = candidate or (report["best"]["workflow"] if report else None)
     if first is None or chosen is None:
         fail(f"run {row['run']} has no candidates yet", 2)
-        return
+        return None
     other = candidate_workflow(store, row["id"], chosen)
     if other is None:
         fail(f"run {row['run']} has no candidate '{chosen}'; see workbench show {row['run']}", 2)
-        return
+        return None
     changes = first.diff(other)
     if as_json:
         return echo_json([{"address": a, "old": o, "new": n} for a, o, n in changes])
@@ -190,10 +190,10 @@ def compare_command(runs: tuple[str, ...], db: str, as_json: bool) -> None:
         report = json.loads(row["report"]) if row["report"] else None
         if row["file"] is None:
             fail(f"run {row['run']} ({row['status']}) is none of workbench optimize; it has no report", 2)
-            return
+            return None
         if report is None:
             fail(f"run {row['run']} has no report yet; go on with: workbench resume {row['run']}", 2)
-            return
+            return None
         rows.append(
             {
                 "run": row["run"],

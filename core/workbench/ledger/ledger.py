@@ -218,7 +218,7 @@ class Ledger:
                 response, error = await self._attempt(lm, request, role, spec, key, worst)
                 pause = self._pause(attempt, error)
                 limiter.learn(error, pause)
-                if error is None or not (error.retryable and attempt < spec.attempts or error.kind == "auth"):
+                if error is None or not ((error.retryable and attempt < spec.attempts) or error.kind == "auth"):
                     # The slot is held until the outcome is committed: what a kill can lose is bounded by the slots.
                     return await self._settle(key, role, lm, request, response, error, begun)
             self._failed[key] += 1

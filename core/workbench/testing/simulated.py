@@ -83,7 +83,7 @@ class SimulatedLM:
         text = f"Read the text {HELPFUL} and give its label." if helpful else "Give the label of the text."
         asked = question.rsplit("Respond with", 1)[-1]
         if "JSON object" in asked:
-            return json.dumps({name: text for name in re.findall(r"`(\w+)`", asked)})
+            return json.dumps(dict.fromkeys(re.findall(r"`(\w+)`", asked), text))
         fields = re.findall(r"\[\[ ## (\w+) ## \]\]", asked)
         if not fields:
             return f"```\n{text}\n```"

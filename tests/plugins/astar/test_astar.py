@@ -257,7 +257,7 @@ def test_tools_that_take_nothing_are_named_and_some_of_them_end_a_plan(folder: P
 
     def say(request: Request) -> str:
         text = "\n".join(str(m["content"]) for m in request.messages)
-        assert "finish" not in text and "next: one of add_a, add_b" in text or "Which tools" in text
+        assert ("finish" not in text and "next: one of add_a, add_b" in text) or "Which tools" in text
         first = "Calls so far" not in text
         return ("add_a" if request.replica % 2 else 'call: {"tool": "add_a", "arguments": {}}') if first else "add_b."
 

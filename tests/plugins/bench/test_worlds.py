@@ -313,7 +313,7 @@ def test_the_best_route_is_the_best_of_all_and_differs_by_seed() -> None:
         most, reached = routing.ceiling(seed)
         cheap = routing.best_route(seed, most)
         assert routing.cost(cheap) <= most + 1e-12 and routing.worth(cheap, seed) == reached < 0.9
-        assert routing.worth({k: routing.MODELS[0] for k in routing.KINDS}, seed) <= reached
+        assert routing.worth(dict.fromkeys(routing.KINDS, routing.MODELS[0]), seed) <= reached
         draw = random.Random(seed)
         for _ in range(3000):
             drawn = {k: draw.choice(routing.MODELS) if draw.random() < 0.4 else cheap[k] for k in routing.KINDS}
@@ -388,7 +388,7 @@ def test_a_row_says_how_many_of_its_runs_measured_anything() -> None:
 def test_the_least_budget_is_what_the_help_and_the_refusal_name() -> None:
     from workbench_bench.sizes import LEAST_BUDGET, PROOF, ROWS
 
-    assert (PROOF, LEAST_BUDGET) == (2 * ROWS["test"], 2 * ROWS["test"] + ROWS["val"])
+    assert (2 * ROWS["test"], 2 * ROWS["test"] + ROWS["val"]) == (PROOF, LEAST_BUDGET)
     shown = " ".join(CliRunner().invoke(cli, ["bench", "--help"]).output.split())
     assert f"{PROOF} are the proof's, {ROWS['val']} the baseline's" in shown
     at_least = run_world(WORLDS["null"], "random", calls=LEAST_BUDGET, seed=0)

@@ -136,7 +136,7 @@ def test_a_sandbox_that_breaks_ends_the_run_and_not_just_a_program(
 
 
 def test_test_rows_are_never_shown_to_the_proposer(tmp_path: Path) -> None:
-    report, script = run(tmp_path, CODE, lambda r: RIGHT, {"forge": {"programs": 2}})
+    _report, script = run(tmp_path, CODE, lambda r: RIGHT, {"forge": {"programs": 2}})
     for split in ("val", "test"):
         for line in (tmp_path / f"{split}.jsonl").read_text().splitlines():
             row = json.dumps(json.loads(line))
@@ -367,7 +367,7 @@ def test_what_may_be_imported_can_be_changed_and_the_proposer_is_told(tmp_path: 
         assert ("'sys' may not be imported; these may: math" in text_of(script.requests[-1])) is not kept
 
 
-BOTH = {**{"sum": {"code": "text -> other: int", "source": WRONG}}, **AGENT}
+BOTH = {"sum": {"code": "text -> other: int", "source": WRONG}, **AGENT}
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def test_losers_are_stopped_early_and_never_win(prune: str, tmp_path: Path) -> N
     def planted(request: Request) -> float:
         return good[str(request.messages[0]["content"]).split("\n")[0]]
 
-    report, lm = plant(
+    report, _lm = plant(
         tmp_path,
         planted,
         {"optuna": {"prune": prune, "trials": 60}},

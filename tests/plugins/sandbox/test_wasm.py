@@ -121,7 +121,7 @@ def test_without_deno_the_error_says_what_to_install(monkeypatch: pytest.MonkeyP
 
 @needs_posix
 @pytest.mark.parametrize(
-    "says, fine",
+    ("says", "fine"),
     [("deno 2.9.8 (stable)", True), ("deno 3.0.1", True), ("deno 2.8.3", False), ("hello", False), ("", False)],
 )
 def test_an_old_deno_is_refused(says: str, fine: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -263,7 +263,7 @@ def serve(body: str, timeout: float = 30.0, monkeypatch: pytest.MonkeyPatch | No
 
 @needs_posix
 @pytest.mark.parametrize(
-    "body, kind, message",
+    ("body", "kind", "message"),
     [
         ("print(json.dumps({'kind': 'ok', 'value': request['arguments']}))", "ok", ""),
         ("print('forged', file=sys.stderr)", "crashed", "code 0 and no result"),
@@ -289,7 +289,7 @@ def test_a_process_that_gives_nothing_is_ended_in_time() -> None:
 
 @needs_posix
 @pytest.mark.parametrize(
-    "source, message",
+    ("source", "message"),
     [
         ("raise ValueError('no WebAssembly here')", "ValueError: no WebAssembly here"),
         ("print('hello')", "it said nothing"),

@@ -174,5 +174,5 @@ def test_recorded_runs_have_their_success_rate_to_the_row_in_the_recorded_enviro
     assert success == [run["max_reward"] == 1 for run in found] and sum(success) == RECORDED[player]
     for run, outcome in zip(found, outcomes, strict=True):
         failed = ["error" if str(o).startswith("Error") else "act" for o in run["observations"]]
-        submits = run["rewards"][-1] != 1 and run["actions"][-1].strip() != "submit" or failed[-1] == "error"
+        submits = (run["rewards"][-1] != 1 and run["actions"][-1].strip() != "submit") or failed[-1] == "error"
         assert outcome.trace.spans[0].notes["path"] == ["act", *failed][: len(failed) + submits]

@@ -97,7 +97,7 @@ def test_nothing_can_be_written_loaded_or_blown_up(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for run in (sql.execute, sql.query):
-        with pytest.raises(ValueError):
+        with pytest.raises(ValueError):  # noqa: PT011 - each statement is refused in its own words
             run(statement, "library")
     assert not list(tmp_path.iterdir()) and sql.query("SELECT COUNT(*) FROM books", "library") == [(24,)]
 

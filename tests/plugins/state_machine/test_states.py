@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -388,7 +389,7 @@ def test_every_machine_that_is_accepted_terminates_within_its_turns(
         assert isinstance(outcome.prediction["found"], str) and outcome.prediction["found"]
     else:
         assert outcome.failure == "steps" and len(path) == node["max_turns"], outcome
-    for here, there in zip(path, path[1:], strict=False):
+    for here, there in itertools.pairwise(path):
         assert there == here or any(s["to"] == there for s in node["states"][here]["next"])
 
 

@@ -99,7 +99,7 @@ def test_the_ranker_keeps_members_by_name_and_those_alone_go_on(tmp_path: Path) 
 
 def test_a_ranker_that_cannot_be_read_keeps_those_with_most_votes(tmp_path: Path) -> None:
     said = says({"ann": "a", "bob": "b", "cid": "c", "dan": "b"}, ranker="none of them")
-    outcome, script = run_node(team("dylan"), {"question": "q"}, tmp_path, said)
+    outcome, _script = run_node(team("dylan"), {"question": "q"}, tmp_path, said)
     assert spoke(outcome)[-2:] == ["bob", "dan"]
     assert notes(outcome)["unreadable"] == "none of them"
 

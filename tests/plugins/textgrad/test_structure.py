@@ -104,7 +104,7 @@ def test_an_edit_of_the_structure_is_kept_only_if_the_same_batch_gains(helps: bo
     assert report.best["test"]["score"] == (1.0 if kept else 0.0)
     offered = asked(script, "You improve the structure")
     assert len(offered) == (1 if kept else 3)
-    assert kept or "insert nodes.sort field=hint" in offered[1] and "0.00 -> 0.00 on a batch" in offered[1]
+    assert kept or ("insert nodes.sort field=hint" in offered[1] and "0.00 -> 0.00 on a batch" in offered[1])
 
 
 def test_what_was_written_for_a_prompt_that_an_edit_takes_away_is_lost_with_it(tmp_path: Path) -> None:

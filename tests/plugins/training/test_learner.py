@@ -98,7 +98,7 @@ def test_rows_that_teach_nothing_are_counted_but_not_computed(base: str) -> None
         one.optimizer = torch.optim.SGD(list(one.policy.trained.values()), lr=0.1)
         one.rate = 0.1
         one.step(some_rows(), [1.0, 0, 0, 0, 0, 0, 0, -1.0], 0)
-    assert 0 < moved(made[0], learner(base)) and moved(*made) < 1e-6
+    assert moved(made[0], learner(base)) > 0 and moved(*made) < 1e-6
 
 
 def test_a_step_that_is_not_finite_changes_nothing_and_is_counted(base: str) -> None:

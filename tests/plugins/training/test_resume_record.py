@@ -48,7 +48,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
         return real(self, rows, values, version, rate, done)
 
     monkeypatch.setattr(Learner, "step", watched)
-    yield seen
+    return seen
 
 
 def learn(folder: Path, name: str = "sft", *, again: bool = False, kill: int = 0, **settings: Any) -> Report:

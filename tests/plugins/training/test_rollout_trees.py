@@ -164,5 +164,5 @@ def test_a_tree_of_a_workflow_is_drawn_and_learned_from(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "run.db") as db:
         drawn = db.execute("select count(*) from calls where lm like 'policy:%'").fetchone()[0]
     assert drawn == 8 * (2 + 4)
-    assert [figures["rows"] for message, figures in heard if message.startswith("round")][0] >= 2
+    assert next(figures["rows"] for message, figures in heard if message.startswith("round")) >= 2
     assert len(candidates(tmp_path)) == 2

@@ -144,7 +144,7 @@ def test_errors_are_shown_and_their_mending_is_learned(tmp_path: Path, tokens: T
     (plain,), (masked,) = said_in(trace, ["solve"]), said_in(trace, ["solve"], ERRORS)
     assert sorted(plain.learned) == [2, 4, 6] and sorted(masked.learned) == [4, 6]
     assert plain.messages[3]["content"].startswith("error: ") and said_in(trace, ["other"]) == []
-    learned = [row for row in drawn_in(trace, ["solve"], ERRORS, task="t")]
+    learned = list(drawn_in(trace, ["solve"], ERRORS, task="t"))
     text = "".join(chr(t) for r in learned for t, m in zip(r.token_ids, r.mask, strict=True) if m)
     assert text == CALL % 8 + "answer: 4"  # the very tokens, without those of the wrong call
     assert all(lp == -0.5 for r in learned for lp, m in zip(r.logprobs, r.mask, strict=True) if m)

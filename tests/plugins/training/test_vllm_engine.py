@@ -241,7 +241,7 @@ def test_a_run_starts_a_server_draws_from_it_and_stops_it(tmp_path: Path, monkey
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     report, told = optimized(tmp_path, arguments=["--max-model-len", "512"])
     assert report.status == "finished", report.error
-    first, *others = log_of(tmp_path).splitlines()
+    first, *_others = log_of(tmp_path).splitlines()
     found = json.loads(first)
     assert found == {
         "updating": "True",
