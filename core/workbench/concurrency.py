@@ -16,7 +16,7 @@ T = TypeVar("T")
 OBJECTS = 20_000
 
 
-def run_course(course: Coroutine[Any, Any, T]) -> T:
+def run_in_loop(course: Coroutine[Any, Any, T]) -> T:
     """asyncio.run, with a garbage collector that looks less often."""
     before = gc.get_threshold()
     gc.set_threshold(max(OBJECTS, before[0]) if before[0] else 0, *before[1:])
@@ -26,7 +26,7 @@ def run_course(course: Coroutine[Any, Any, T]) -> T:
         gc.set_threshold(*before)
 
 
-async def gathered(jobs: Iterable[Awaitable[T]]) -> list[T]:
+async def gather_all(jobs: Iterable[Awaitable[T]]) -> list[T]:
     """All results. All jobs come to their end before an error is raised: what they have under way is paid, so it is
     recorded, and a replay sees the same. An error that is no NodeError goes before one that is."""
     outcomes = await asyncio.gather(*jobs, return_exceptions=True)
@@ -36,7 +36,7 @@ async def gathered(jobs: Iterable[Awaitable[T]]) -> list[T]:
     return cast(list[T], outcomes)
 
 
-async def answers_of(jobs: Iterable[Awaitable[T]], fatal: Collection[str] = ()) -> list[T]:
+async def gather_answered(jobs: Iterable[Awaitable[T]], fatal: Collection[str] = ()) -> list[T]:
     """What those gave that did not fail. Raises the first NodeError if all failed, or if it is of a kind that is fatal,
     and any other error."""
     outcomes = await asyncio.gather(*jobs, return_exceptions=True)

@@ -60,7 +60,7 @@ class SpecError(WorkbenchError):
         return f"{text}\n  {self.hint}" if self.hint else text
 
 
-def together(errors: Iterable[SpecError]) -> SpecError:
+def merge_errors(errors: Iterable[SpecError]) -> SpecError:
     """The first error, with the others and what they know of as its `more`. There must be one."""
     found = [one for error in errors for one in (error, *error.more)]
     for error in found:
@@ -69,7 +69,7 @@ def together(errors: Iterable[SpecError]) -> SpecError:
     return found[0]
 
 
-def all_of(jobs: Iterable[Callable[[], Any]]) -> list[Any]:
+def collect_errors(jobs: Iterable[Callable[[], Any]]) -> list[Any]:
     """What each job gives, or the SpecErrors of all together: none of them hides another's."""
     made: list[Any] = []
     wrong: list[SpecError] = []
@@ -79,7 +79,7 @@ def all_of(jobs: Iterable[Callable[[], Any]]) -> list[Any]:
         except SpecError as error:
             wrong.append(error)
     if wrong:
-        raise together(wrong) from wrong[0].__cause__
+        raise merge_errors(wrong) from wrong[0].__cause__
     return made
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from pydantic import Field
 
-from workbench.concurrency import gathered
+from workbench.concurrency import gather_all
 from workbench.errors import NodeError, SpecError
 from workbench.kit import plain_adapter as plain
 from workbench.runtime import Context
@@ -94,7 +94,7 @@ class Program(SignatureNode):
             if asked + len(prompts) > self.config.calls:
                 raise NodeError("steps", f"the agent yields more than {self.config.calls} prompts")
             ctx.span.turn = len(answers)
-            found = await gathered(self._ask(p, asked + i, ctx) for i, p in enumerate(prompts))
+            found = await gather_all(self._ask(p, asked + i, ctx) for i, p in enumerate(prompts))
             asked += len(prompts)
             answers.append(found if isinstance(step["ask"], list) else found[0])
 

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from workbench import Evaluation, Optimizer, Patch, Study, Workflow
 from workbench.hashing import digest
-from workbench.workflow import learnable
+from workbench.workflow import learnable_addresses
 
 Entry = tuple[str, tuple[str, ...]]  # a task, and the names of the tools that solved it
 
@@ -33,10 +33,10 @@ class PlanMemory(Optimizer):
     tries: int = Field(4, ge=1, le=50, description="memories to try on val in a round at most")
 
     def lacking(self, workflow: Workflow) -> str | None:
-        return None if learnable(workflow, "plans") else "a node of the kind `astar`"
+        return None if learnable_addresses(workflow, "plans") else "a node of the kind `astar`"
 
     async def optimize(self, study: Study) -> Workflow:
-        addresses = list(learnable(study.best, "plans"))
+        addresses = list(learnable_addresses(study.best, "plans"))
         found: dict[str, Counter[Entry]] = {a: Counter() for a in addresses}
         tried: set[str] = set()
         for number in range(self.rounds if addresses else 0):

@@ -16,7 +16,7 @@ from pydantic import Field
 from workbench import Evaluation, Optimizer, Patch, Study, Workflow
 from workbench.hashing import canonical
 from workbench.task import draw_demos, labelled_demo
-from workbench.workflow import learnable, node_at
+from workbench.workflow import learnable_addresses, node_at
 
 Pool = list[dict[str, Any]]
 
@@ -38,7 +38,7 @@ class Bootstrap(Optimizer):
     race: bool = Field(True, description="stop candidates early that are clearly worse than the best so far")
 
     async def optimize(self, study: Study) -> Workflow:
-        addresses = list(learnable(study.workflow, "demos"))
+        addresses = list(learnable_addresses(study.workflow, "demos"))
         if not addresses or not study.train:
             return study.best
         own = await self._successes(study, addresses)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from workbench.concurrency import answers_of
+from workbench.concurrency import gather_answered
 from workbench.kit.inner_nodes import child_node
 from workbench.runtime import Context
 from workbench.workflow import NodeConfig, NodeKind
@@ -80,7 +80,7 @@ class Ensemble(NodeKind):
     async def _answers(self, inputs: Mapping[str, Any], ctx: Context) -> list[Mapping[str, Any]]:
         runs = [(node, k) for k in range(self.config.samples) for node in self.members]
         jobs = (ctx.run_child(n, n.name, {i: inputs[i] for i in n.inputs}, replica=k) for n, k in runs)
-        return await answers_of(jobs)
+        return await gather_answered(jobs)
 
     async def _judge(
         self, inputs: Mapping[str, Any], answers: Sequence[Mapping[str, Any]], ctx: Context

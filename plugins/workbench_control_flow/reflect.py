@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from workbench.concurrency import answers_of
+from workbench.concurrency import gather_answered
 from workbench.errors import LMError, NodeError, SpecError
 from workbench.failures import FailureKind
 from workbench.kit import plain_adapter as plain
@@ -168,7 +168,7 @@ class Reflect(NodeKind):
         first = number * self.config.samples
         jobs = (self._checked(node, inputs, ctx, first + k) for k in range(self.config.samples))
         return max(
-            await answers_of(jobs, fatal=[kind for kind in FailureKind if kind.infrastructure]),
+            await gather_answered(jobs, fatal=[kind for kind in FailureKind if kind.infrastructure]),
             key=lambda a: a[1] or 0.0,
         )
 

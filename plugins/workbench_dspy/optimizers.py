@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import Field
 
 from workbench import LMError, Optimizer, Study, Workflow
-from workbench.workflow import learnable
+from workbench.workflow import learnable_addresses
 
 
 class _DSPyOptimizer(Optimizer):
@@ -25,7 +25,7 @@ class _DSPyOptimizer(Optimizer):
 
         from workbench_dspy.bridge import Bridge, Ended
 
-        if not learnable(study.workflow, "demos") or not study.train:
+        if not learnable_addresses(study.workflow, "demos") or not study.train:
             return study.best
         bridge, seed = Bridge(study), study.rng.randrange(2**31)
         kept: list[Any] = []  # programs in DSPy's order of merit

@@ -15,7 +15,7 @@ import dspy
 from workbench.errors import LMError, NodeError
 from workbench.kit.plain_adapter import default_instructions
 from workbench.task import Example
-from workbench.workflow import EXCHANGE, ExampleRun, Patch, Signature, Trace, Workflow, learnable, node_at
+from workbench.workflow import EXCHANGE, ExampleRun, Patch, Signature, Trace, Workflow, learnable_addresses, node_at
 from workbench_dspy.bridge import Bridge
 
 
@@ -29,7 +29,7 @@ def dspy_signature(signature: Signature, instructions: str) -> Any:
 
 def predictor_nodes(workflow: Workflow) -> dict[str, str]:
     """Attribute of the program: address of the node, for every node with a signature, instructions and demos."""
-    addresses = [a.removesuffix(".demos") for a in learnable(workflow, "demos")]
+    addresses = [a.removesuffix(".demos") for a in learnable_addresses(workflow, "demos")]
     return {
         a.removeprefix("nodes.").replace(".", "_"): a
         for a in addresses

@@ -11,12 +11,12 @@ from workbench.kit.edits import Edit, Menu, tree_at
 from workbench.workflow import (
     Patch,
     Workflow,
+    disable_nodes,
     enabled,
     input_fields,
     needs_of,
-    results,
+    output_fields,
     with_inputs,
-    without,
     written_fields,
 )
 from workbench_edits.common import (
@@ -71,7 +71,7 @@ class Remove(Edit):
 
     @classmethod
     def options(cls, workflow: Workflow, menu: Menu) -> Iterable[Edit]:
-        wanted = set(results(workflow))
+        wanted = set(output_fields(workflow))
         nodes = enabled(workflow)
         return [
             cls(node=f"nodes.{n}") for n, node in nodes.items() if len(nodes) > 1 and not wanted & set(node.outputs)
@@ -81,7 +81,7 @@ class Remove(Edit):
         name = top_name(self.node)
         if name not in enabled(workflow):
             raise SpecError(f"'{name}' takes no part")
-        changes = without(workflow, [name])
+        changes = disable_nodes(workflow, [name])
         others = {f for n, node in enabled(workflow).items() if n != name for f in node.outputs}
         needed = any(name in needs_of(tree) for tree in workflow.nodes.values())
         if needed or others & set(enabled(workflow)[name].outputs):

@@ -15,7 +15,7 @@ from workbench import Study, Workflow
 from workbench.kit.proposer import Proposer, describe, rewrite_request, show_results, tagged
 from workbench.study import RandomSuggests
 from workbench.task import Space
-from workbench.workflow import learnable, node_at, text_at
+from workbench.workflow import learnable_addresses, node_at, text_at
 from workbench_evolve.population import Individual
 from workbench_evolve.swarm import Particle, move_between
 
@@ -33,7 +33,7 @@ class Breeder:
 
     @property
     def texts(self) -> list[str]:
-        return list(learnable(self.study.workflow, "text"))
+        return list(learnable_addresses(self.study.workflow, "text"))
 
     def _text_of(self, parent: Individual) -> tuple[str, str]:
         address = self.study.rng.choice(self.texts)
@@ -113,7 +113,7 @@ class Breeder:
         address, text = self._text_of(particle.position)
         here, best = particle.position, pool[0]
         whose = self.study.rng.choice((here, particle.best, best)).workflow
-        texts = learnable(whose, "text")
+        texts = learnable_addresses(whose, "text")
         settings = {a: v for a, v in _differences(here.workflow, whose).items() if a not in texts}
         request = rewrite_request(
             node_at(here.workflow, address),
@@ -166,7 +166,7 @@ def _course(one: Individual, rival: Individual, limit: int) -> str:
 def _differences(one: Workflow, other: Workflow) -> dict[str, Any]:
     """The other's values of all learnable settings in which it differs. A value that only one has is no choice."""
     found = {}
-    for address in learnable(one):
+    for address in learnable_addresses(one):
         value = other.get(address, None)
         if value is not None and value != one.get(address, None):
             found[address] = value

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workbench import Evaluation, Workflow
-from workbench.workflow import learnable
+from workbench.workflow import learnable_addresses
 
 #: A fitness is drawn to the parent's as if that had been seen on so many rows: few rows prove little.
 PRIOR_ROWS = 8
@@ -36,7 +36,7 @@ def niche(workflow: Workflow) -> tuple[int, int, str]:
     two), and its other settings."""
     texts = demos = 0
     rest: list[Any] = []
-    for address, kind in sorted(learnable(workflow).items()):
+    for address, kind in sorted(learnable_addresses(workflow).items()):
         value = workflow.get(address, None)
         if kind == "text":
             texts += len(value or "")

@@ -9,7 +9,7 @@ from typing import Any
 from workbench import Patch, Workflow
 from workbench.hashing import canonical
 from workbench.kit.proposer import Proposer, describe, tagged
-from workbench.workflow import learnable, node_at
+from workbench.workflow import learnable_addresses, node_at
 
 Scored = tuple[float, Workflow]
 
@@ -20,7 +20,7 @@ async def merged(proposer: Proposer, base: Workflow, group: Sequence[Scored], re
     group: (score, workflow), the best first. Prompts that differ are merged by the proposer; demos, functions and other
     lists of rows are united, of two rows with one name the better workflow's; other settings are the best workflow's.
     """
-    kinds = learnable(base)
+    kinds = learnable_addresses(base)
     best = group[0][1]
     changes: dict[str, Any] = {}
     for address, kind in kinds.items():

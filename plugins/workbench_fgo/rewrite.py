@@ -9,7 +9,7 @@ from pydantic import Field
 
 from workbench import Optimizer, Patch, Study, Workflow
 from workbench.kit.proposer import Proposer, rewrite_request, show_results
-from workbench.workflow import learnable, node_at, text_at
+from workbench.workflow import learnable_addresses, node_at, text_at
 
 
 class Rewrite(Optimizer):
@@ -26,7 +26,7 @@ class Rewrite(Optimizer):
     temperature: float = Field(0.8, ge=0, le=2, description="of the proposer")
 
     async def optimize(self, study: Study) -> Workflow:
-        addresses = list(learnable(study.workflow, "text"))
+        addresses = list(learnable_addresses(study.workflow, "text"))
         misses = 0
         rows = study.train[: self.batch] if self.batch is not None else study.train
         for turn in range(self.rounds if addresses and rows else 0):

@@ -18,7 +18,7 @@ from pydantic import Field
 from workbench import Evaluation, Optimizer, Patch, Study, Workflow
 from workbench.errors import SpecError
 from workbench.kit.proposer import Batches, Proposer
-from workbench.workflow import learnable, node_at
+from workbench.workflow import learnable_addresses, node_at
 from workbench_forge import prompts
 from workbench_forge.actions import (
     HARMLESS,
@@ -63,7 +63,7 @@ class Forge(Optimizer):
     temperature: float = Field(0.8, ge=0, le=2, description="of the proposer")
 
     async def ready(self, study: Study) -> None:
-        if learnable(study.workflow, "functions") or learnable(study.workflow, "code"):
+        if learnable_addresses(study.workflow, "functions") or learnable_addresses(study.workflow, "code"):
             await study.open_sandbox()
 
     def lacking(self, workflow: Workflow) -> str | None:
@@ -75,8 +75,8 @@ class Forge(Optimizer):
     def _written(self, workflow: Workflow) -> tuple[dict[str, str], dict[str, str]]:
         """The addresses of agents' functions, and of programs."""
         return (
-            learnable(workflow, "functions") if self.kind != "heuristic" else {},
-            learnable(workflow, "code") if self.kind != "functions" else {},
+            learnable_addresses(workflow, "functions") if self.kind != "heuristic" else {},
+            learnable_addresses(workflow, "code") if self.kind != "functions" else {},
         )
 
     async def optimize(self, study: Study) -> Workflow:

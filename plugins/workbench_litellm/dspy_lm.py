@@ -29,8 +29,8 @@ from workbench.lm import (
     is_loopback,
     is_reasoning,
     kind_of_status,
+    offset_seed,
     own_price,
-    own_seed,
     redacted,
 )
 
@@ -198,7 +198,7 @@ class DSPyLM:
             body["tools"] = [dict(tool) for tool in request.tools]
         if request.response_format is not None:
             body["response_format"] = dict(request.response_format)
-        own_seed(body, request)
+        offset_seed(body, request)
         return lm15.request_from_openai_chat(body)
 
     def _response(self, answer: lm15.Response, request: Request, canonical: lm15.Request) -> Response:

@@ -15,7 +15,7 @@ from workbench import Evaluation, Study, Workflow
 from workbench.hashing import digest
 from workbench.study import Result
 from workbench.task import labelled_demo
-from workbench.workflow import EXCHANGE, NodeKind, enabled, learnable, node_at
+from workbench.workflow import EXCHANGE, NodeKind, enabled, learnable_addresses, node_at
 from workbench_memory.causal_claims import Doubts, chance_of_no_harm
 from workbench_memory.learned_retrieval import Pair, features
 from workbench_memory.leave_one_out import Answer, groups, suspect
@@ -50,10 +50,10 @@ class Site:
 def find_sites(workflow: Workflow) -> list[Site]:
     """The stores of recall nodes; where there is none, the demos of every node that takes them."""
     sites = []
-    for address in learnable(workflow, "memories"):
+    for address in learnable_addresses(workflow, "memories"):
         node = node_at(workflow, address)
         sites.append(Site(address, node.inputs, _answered(workflow, node.outputs[0]), True, True))
-    for address in learnable(workflow, "demos") if not sites else ():
+    for address in learnable_addresses(workflow, "demos") if not sites else ():
         node = node_at(workflow, address)
         sites.append(Site(address, node.inputs, node.outputs, False, "retrieve" in node.learnable))
     return sites

@@ -11,7 +11,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from workbench.errors import LMError
-from workbench.lm import MOST_TOKENS, Request, Response, estimate_tokens, kind_of_status, own_seed
+from workbench.lm import MOST_TOKENS, Request, Response, estimate_tokens, kind_of_status, offset_seed
 
 Price = Callable[[int, int], float | None]
 
@@ -46,7 +46,7 @@ def build_body(model: str, request: Request, extra: Mapping[str, Any], reasoning
         body["tools"] = request.tools
     if request.response_format is not None:
         body["response_format"] = request.response_format
-    own_seed(body, request)
+    offset_seed(body, request)
     return _encode(body).encode("ascii")
 
 

@@ -26,7 +26,7 @@ from workbench.kit.proposer import (
 )
 from workbench.kit.tree_search import Node, back_up, select, uct
 from workbench.study import paired_race
-from workbench.workflow import learnable, node_at, text_at
+from workbench.workflow import learnable_addresses, node_at, text_at
 from workbench_prompt_mcts import prompts
 
 #: A workflow as scored on the guide rows; its action is the address of the prompt that differs from the parent's.
@@ -67,7 +67,7 @@ class PromptMCTS(Optimizer):
     temperature: float = Field(0.8, ge=0, le=2, description="of the proposer")
 
     async def optimize(self, study: Study) -> Workflow:
-        addresses = list(learnable(study.best, "text"))
+        addresses = list(learnable_addresses(study.best, "text"))
         settings = self.sized(study)
         rows = study.rng.sample(list(study.train), len(study.train))
         guide = rows[: min(settings.guide or 0, len(rows) // 2)]

@@ -18,7 +18,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from workbench.concurrency import run_course
+from workbench.concurrency import run_in_loop
 from workbench.errors import BudgetSpent, LMError, NodeError, ServerDead, SpecError
 from workbench.hashing import digest
 from workbench.kit.proposer import objects_in
@@ -106,7 +106,7 @@ def synthesize(
         run_id, run, earlier = _run_of(store, spec, source.text, dumps(settings))
         with RunLock(store, run):
             ledger = Ledger(store, run_id, spec.budget, earlier_seconds=earlier)
-            found = run_course(_Course(spec, apis, ledger, pool, failed, tell).go())
+            found = run_in_loop(_Course(spec, apis, ledger, pool, failed, tell).go())
             if out is not None and found.rows:  # what a file holds is worth more than nothing
                 write_rows(found.rows, out)
             RunRecord(store, run_id).end(f"synthesized ({found.status})")

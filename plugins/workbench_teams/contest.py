@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import Field
 
-from workbench.concurrency import gathered
+from workbench.concurrency import gather_all
 from workbench.errors import SpecError
 from workbench.runtime import Context
 from workbench_teams.members import TeamConfig, TeamNode, none_answered
@@ -55,7 +55,7 @@ class Contest(TeamNode):
         return sum(self.first[m].max_calls for m in self.asked)
 
     async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
-        found = await gathered(self.answer(m, inputs, ctx, 0) for m in self.asked)
+        found = await gather_all(self.answer(m, inputs, ctx, 0) for m in self.asked)
         answers = {m: a for m, a in zip(self.asked, found, strict=True) if a is not None}
         if not answers:
             raise none_answered()

@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import Field
 
-from workbench.concurrency import gathered
+from workbench.concurrency import gather_all
 from workbench.errors import LMError
 from workbench.runtime import Context
 from workbench_teams.members import Answer, TeamConfig, TeamNode, none_answered
@@ -65,13 +65,13 @@ class Dylan(TeamNode):
                 active = await self._ranked(inputs, layers[-1], ctx)
             heard = [self.shown(a) for a in layers[-1].values()] if layers else []
             jobs = (self.answer(m, inputs, ctx, number, heard) for m in active)
-            layer = {m: a for m, a in zip(active, await gathered(jobs), strict=True) if a is not None}
+            layer = {m: a for m, a in zip(active, await gather_all(jobs), strict=True) if a is not None}
             if not layer:
                 if not layers:
                     raise none_answered()
                 break
             if layers:
-                rated = await gathered(self._shares(m, a, layers[-1], inputs, ctx, number) for m, a in layer.items())
+                rated = await gather_all(self._shares(m, a, layers[-1], inputs, ctx, number) for m, a in layer.items())
                 weights.append(dict(zip(layer, rated, strict=True)))
             layers.append(layer)
             votes = Counter(self.ballot(a) for a in layer.values())

@@ -16,11 +16,11 @@ from pydantic import Field
 
 from workbench import Evaluation, Optimizer, Patch, Study, Workflow
 from workbench.errors import WorkbenchError
-from workbench.workflow import learnable, node_at, setting
+from workbench.workflow import learnable_addresses, node_at, setting
 
 
 def _teams(workflow: Workflow) -> list[str]:
-    return [address for address, what in learnable(workflow).items() if what in ("members", "library")]
+    return [address for address, what in learnable_addresses(workflow).items() if what in ("members", "library")]
 
 
 class Team(Optimizer):

@@ -18,7 +18,7 @@ from typing import Any
 
 from pydantic import Field
 
-from workbench.concurrency import gathered
+from workbench.concurrency import gather_all
 from workbench.runtime import Context
 from workbench_teams.members import Answer, TeamConfig, TeamNode, none_answered
 
@@ -56,7 +56,7 @@ class SelfOrg(TeamNode):
         return sum(node.max_calls for node in self.first.values()) + self.config.rounds * again
 
     async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:
-        found = await gathered(self.answer(m, inputs, ctx, 0) for m in self.active)
+        found = await gather_all(self.answer(m, inputs, ctx, 0) for m in self.active)
         answers = {m: a for m, a in zip(self.active, found, strict=True) if a is not None}
         if not answers:
             raise none_answered()

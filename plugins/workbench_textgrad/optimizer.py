@@ -19,7 +19,7 @@ from workbench import BudgetSpent, Evaluation, Example, Optimizer, Patch, Study,
 from workbench.errors import SpecError
 from workbench.kit.edits import Menu, applied, catalogue, described, edit_classes, read_edit
 from workbench.kit.proposer import Batches, Proposer, finalists, objects_in, rewrite_request, room_for
-from workbench.workflow import learnable, text_at
+from workbench.workflow import learnable_addresses, text_at
 from workbench_textgrad import prompts
 from workbench_textgrad.backward import Backward, layers_of, switched_off
 from workbench_textgrad.prompts import Gradient
@@ -103,7 +103,7 @@ class _Descent:
 
     def affords(self, workflow: Workflow, batch: Sequence[Example], passes: int) -> bool:
         """Whether so many passes over a batch and then the finalists can be paid for, proposals included."""
-        proposals = 1 + 2 * len(learnable(workflow, "text")) + bool(self.settings.edits)
+        proposals = 1 + 2 * len(learnable_addresses(workflow, "text")) + bool(self.settings.edits)
         rows = [*list(batch) * passes, *list(self.study.val) * self.finalists]
         tokens = proposals * (1000 + self.settings.shown // 3)
         return self.study.affords(workflow, [*rows, *list(self.study.val[:1]) * proposals]) and room_for(
@@ -227,4 +227,4 @@ class _Descent:
 def _there(address: str, base: Workflow, before: Workflow) -> bool:
     """Whether a prompt is still where it was: an edit may have moved it, or taken it away."""
     known = before.get(address, None)
-    return base.get(address, None) == known and (known is not None or address in learnable(base, "text"))
+    return base.get(address, None) == known and (known is not None or address in learnable_addresses(base, "text"))

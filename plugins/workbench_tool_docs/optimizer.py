@@ -19,7 +19,7 @@ from workbench.errors import SpecError
 from workbench.kit.proposer import Batches, Proposer, describe, room_for, show_results
 from workbench.kit.tools import Tool, described
 from workbench.text import short
-from workbench.workflow import learnable, node_at, setting
+from workbench.workflow import learnable_addresses, node_at, setting
 
 _TASK = """\
 A language model uses a tool, and does not use it well. You may write two things, both or one of them:
@@ -31,7 +31,7 @@ Answer with one JSON object and nothing else: {"description": text or null, "wra
 
 def _places(workflow: Workflow) -> list[str]:
     """The addresses of agents."""
-    return [address.rpartition(".")[0] for address in learnable(workflow, "wrappers")]
+    return [address.rpartition(".")[0] for address in learnable_addresses(workflow, "wrappers")]
 
 
 class Align(Optimizer):
@@ -49,7 +49,7 @@ class Align(Optimizer):
     temperature: float = Field(0.8, ge=0, le=2, description="of the proposer")
 
     async def ready(self, study: Study) -> None:
-        if self.write != "descriptions" and learnable(study.workflow, "wrappers"):
+        if self.write != "descriptions" and learnable_addresses(study.workflow, "wrappers"):
             await study.open_sandbox()
 
     def lacking(self, workflow: Workflow) -> str | None:

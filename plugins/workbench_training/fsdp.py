@@ -100,17 +100,17 @@ class ShardedPolicy(Policy):
         """Joint: bring the copy that draws up to the weights, one tensor at a time."""
         copies = dict(self.generator.model.named_parameters()) if self.leads else {}
         for name, p in self.trained.items():
-            gathered = _gathered(p)
+            gather_all = _gathered(p)
             if self.leads:
-                copies[name].copy_(gathered)
+                copies[name].copy_(gather_all)
 
     def whole(self, weights: Weights) -> Weights:
         """Joint: whole tensors in the host's memory of the first process; nothing in the others."""
         found: Weights = {}
         for name, t in weights.items():
-            gathered = _gathered(t)
+            gather_all = _gathered(t)
             if self.leads:
-                found[name] = gathered.cpu()
+                found[name] = gather_all.cpu()
         return found
 
     def outline(self, weights: Mapping[str, torch.Tensor]) -> Weights:

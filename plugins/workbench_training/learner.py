@@ -27,7 +27,7 @@ class _Counts:
     """Of one step: preference pairs, the answer of each row, and answers that were scored."""
 
     pairs: int
-    answers: Sequence[tuple[float | None, Any]] = ()
+    answers: Sequence[tuple[Any, Any]] = ()
     scored: int = 0
 
 

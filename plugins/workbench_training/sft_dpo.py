@@ -200,6 +200,7 @@ class SFT(Imitates):
     async def _taught(self, study: Study, tasks: Sequence[Example]) -> list[list[Rollout]]:
         """Runs of the workflow with the teacher in place of the trained model, scored."""
         spec = study.role_spec("teacher")
+        assert spec is not None, "ready asks for a teacher"
         workflow = study.workflow.patched(
             Patch({self.address: spec.model_dump(exclude_defaults=True)}, note="the teacher's runs")
         )

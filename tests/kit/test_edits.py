@@ -12,7 +12,16 @@ from tests.helpers.scripted import make_workflow
 
 from workbench.errors import SpecError
 from workbench.kit.edits import Edit, Menu, applied, described, edit_classes, edit_options, places, read_edit
-from workbench.workflow import Patch, Workflow, check_flow, enabled, graph_hash, results, with_inputs, without
+from workbench.workflow import (
+    Patch,
+    Workflow,
+    check_flow,
+    disable_nodes,
+    enabled,
+    graph_hash,
+    output_fields,
+    with_inputs,
+)
 
 HERE = Path(__file__).parent
 MENU = Menu(
@@ -176,21 +185,23 @@ def test_inside_a_wrapper_defaults_count_as_written() -> None:
 
 def test_nodes_inside_others_lose_inputs_too() -> None:
     start = make({"facts": {"predict": "q -> facts"}, "n": {"ensemble": {"predict": "q, facts -> a"}}})
-    made = start.patched(without(start, ["facts"]))
+    made = start.patched(disable_nodes(start, ["facts"]))
     assert list(enabled(made)) == ["n"] and enabled(made)["n"].inputs == ("q",)
-    assert results(made) == ["a"] and [a for a, _ in places(made)] == ["nodes.n", "nodes.n.of"]
+    assert output_fields(made) == ["a"] and [a for a, _ in places(made)] == ["nodes.n", "nodes.n.of"]
     tool = make({"x": {"predict": "q -> x"}, "root": {"tool": "python:math.sqrt"}})
     with pytest.raises(SpecError, match="'root' cannot do without 'x'"):
-        tool.patched(without(tool, ["x"]))
+        tool.patched(disable_nodes(tool, ["x"]))
 
 
 def test_what_the_example_has_is_still_read_without_the_node_that_refined_it() -> None:
     start = make({"mend": {"predict": "question -> question"}, "n": {"predict": "question -> a"}})
-    made = start.patched(without(start, ["mend"]))
+    made = start.patched(disable_nodes(start, ["mend"]))
     assert enabled(made)["n"].inputs == ("question",)
     drafted = make({"draft": {"predict": "q -> x"}, "mend": {"predict": "x -> x"}, "n": {"predict": "q, x -> a"}})
-    assert enabled(drafted.patched(without(drafted, ["mend"])))["n"].inputs == ("q", "x")
-    assert enabled(drafted.patched(without(drafted, ["draft", "mend"])))["n"].inputs == ("q",), "no example has it"
+    assert enabled(drafted.patched(disable_nodes(drafted, ["mend"])))["n"].inputs == ("q", "x")
+    assert enabled(drafted.patched(disable_nodes(drafted, ["draft", "mend"])))["n"].inputs == ("q",), (
+        "no example has it"
+    )
 
 
 @pytest.mark.parametrize(

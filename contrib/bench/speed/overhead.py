@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
-from workbench.concurrency import run_course
+from workbench.concurrency import run_in_loop
 from workbench.ledger import Ledger
 from workbench.runtime import Runtime
 from workbench.spec import BudgetSpec, lm_spec
@@ -59,7 +59,7 @@ def ours(url: str, rows: list[dict], concurrency: int) -> tuple[float, float]:
             store.close()
             return times[0], times[1]
 
-    return run_course(course())
+    return run_in_loop(course())
 
 
 def client(url: str, rows: list[dict], concurrency: int) -> float:
@@ -81,7 +81,7 @@ def client(url: str, rows: list[dict], concurrency: int) -> float:
         await lm.aclose()
         return seconds
 
-    return run_course(course())
+    return run_in_loop(course())
 
 
 def dspys(url: str, rows: list[dict], concurrency: int) -> float:

@@ -107,17 +107,17 @@ def _pair(text: str, form: str, option: str) -> tuple[str, str]:
 @_JSON
 def validate_command(file: Path, sets: tuple[str, ...], as_json: bool) -> None:
     """Check a workflow file, its data and its metric, without calling any model."""
-    from workbench.errors import PluginError, SpecError, together
+    from workbench.errors import PluginError, SpecError, merge_errors
     from workbench.run import obstacles, prepare, wrong_in_file
     from workbench.task import remarks
-    from workbench.workflow import all_nodes, learnable
+    from workbench.workflow import all_nodes, learnable_addresses
 
     settings = _settings(sets, None)
     try:
         spec, _, task, optimizers = prepare(file, settings)
         lacking = obstacles(task, optimizers)
         if wrong := wrong_in_file(lacking):
-            raise together(wrong)
+            raise merge_errors(wrong)
     except (SpecError, PluginError) as error:
         if as_json:
             echo_json({"ok": False, "errors": [_as_object(e) for e in (error, *getattr(error, "more", ()))]})
@@ -131,7 +131,7 @@ def validate_command(file: Path, sets: tuple[str, ...], as_json: bool) -> None:
         "inputs": list(task.inputs),
         "rows": {"train": len(data.train), "val": len(data.val), "test": len(data.test)},
         "optimizers": [name for name, _ in optimizers],
-        "learnable": learnable(task.workflow),
+        "learnable": learnable_addresses(task.workflow),
         "warnings": warnings,
         "advice": [line for n in all_nodes(task.workflow) for line in n.advice()],
     }

@@ -16,7 +16,7 @@ from workbench.lm.protocol import (
     check_embeds,
     check_extra,
     estimate_tokens,
-    own_seed,
+    offset_seed,
 )
 
 __all__ = [
@@ -34,7 +34,7 @@ __all__ = [
     "check_embeds",
     "check_extra",
     "estimate_tokens",
-    "own_seed",
+    "offset_seed",
     "is_loopback",
     "is_reasoning",
     "kind_of_status",

@@ -162,7 +162,7 @@ def check_extra(extra: Mapping[str, Any], model: str) -> None:
         )
 
 
-def own_seed(body: dict[str, Any], request: Request) -> None:
+def offset_seed(body: dict[str, Any], request: Request) -> None:
     """A fixed seed must not make all replicas the same draw."""
     if request.replica and isinstance(body.get("seed"), int):
         body["seed"] += request.replica

@@ -7,14 +7,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from workbench.concurrency import run_course
+from workbench.concurrency import run_in_loop
 from workbench.errors import BudgetSpent, SpecError, suggest
 from workbench.ledger import Ledger
 from workbench.proof import interval, record_test, sealed_row_keys
 from workbench.run.start import prepare
 from workbench.run.stored_scores import TrainRows
 from workbench.runtime import Consent, Runtime
-from workbench.spec import kept_surroundings
+from workbench.spec import outer_settings
 from workbench.store import RunRecord, Store, add_run, dumps
 from workbench.study import Evaluation, Evaluator, Result, unanswered
 from workbench.task import Example, Task
@@ -107,7 +107,7 @@ def evaluate_file(path: Path, split: str, sets: Sequence[tuple[str, Any]], datab
         options={
             "sets": [list(s) for s in sets],
             "of": str(path.resolve()),
-            "outside": kept_surroundings(task.source),
+            "outside": outer_settings(task.source),
         },
     )
 
@@ -149,4 +149,4 @@ def with_evaluator(
         finally:
             store.close()
 
-    return run_course(course())
+    return run_in_loop(course())

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
-from workbench.errors import SandboxError, SpecError, WorkbenchError, all_of
+from workbench.errors import SandboxError, SpecError, WorkbenchError, collect_errors
 from workbench.ledger import price_of
 from workbench.lm import is_loopback, make_lm, split_model
 from workbench.runtime import Runtime
@@ -49,7 +49,7 @@ def check_choices(task: Task) -> None:
         except SpecError as error:
             raise task.source.error(where, error.message, error.hint) from error
 
-    all_of(partial(check, address, changed) for address, changed in variants(task.spec.search, task.workflow))
+    collect_errors(partial(check, address, changed) for address, changed in variants(task.spec.search, task.workflow))
 
 
 def check_optimizers(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> None:
@@ -65,7 +65,7 @@ def check_optimizers(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) ->
                 f"Add one to nodes, or take `{name}` out.",
             )
 
-    all_of(partial(check, index, *named) for index, named in enumerate(optimizers))
+    collect_errors(partial(check, index, *named) for index, named in enumerate(optimizers))
 
 
 def lm_warnings(task: Task) -> list[str]:

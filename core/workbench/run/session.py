@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workbench.errors import BudgetSpent, Interrupted, LMError, PluginError, ServerDead, WorkbenchError, together
+from workbench.errors import BudgetSpent, Interrupted, LMError, PluginError, ServerDead, WorkbenchError, merge_errors
 from workbench.ledger import CallInfo, Ledger
 from workbench.lm import LMPool
 from workbench.plugins import plugins
@@ -108,7 +108,7 @@ class Session:
                 with self.task.dataset.test.sealed():
                     found = [] if self.ledger.resumed else await self.obstacles()
                 if wrong := wrong_in_file(found):
-                    raise together(wrong)
+                    raise merge_errors(wrong)
                 lacking = "\n".join(str(error) for error in found)
                 report = self._report("failed", error=lacking) if found else await self._course()
             except (Interrupted, asyncio.CancelledError):

@@ -15,8 +15,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from workbench._version import __version__
-from workbench.concurrency import run_course
-from workbench.errors import PluginError, SpecError, StoreError, WorkbenchError, all_of, together
+from workbench.concurrency import run_in_loop
+from workbench.errors import PluginError, SpecError, StoreError, WorkbenchError, collect_errors, merge_errors
 from workbench.lm import LMPool
 from workbench.plugins import plugins
 from workbench.proof import Report
@@ -29,9 +29,9 @@ from workbench.spec import (
     apply_overrides,
     check_spec,
     defaults,
-    kept_surroundings,
     load_yaml,
     load_yaml_file,
+    outer_settings,
     spec_error,
 )
 from workbench.store import Candidates, RunRecord, Store, add_run, dumps
@@ -73,7 +73,7 @@ def optimize(
                     "referred": task.referred_hash,
                     "test": task.test_hash,
                     "sandbox": chosen(),
-                    "outside": kept_surroundings(source),
+                    "outside": outer_settings(source),
                 }
             ),
             data_hash=task.data_hash,
@@ -83,7 +83,7 @@ def optimize(
             version=__version__,
         )
         steps = list(optimizers) if optimizers is not None else named
-        return run_course(Session(store, run_id, run, task, steps, options, listener, pool=pool).go())
+        return run_in_loop(Session(store, run_id, run, task, steps, options, listener, pool=pool).go())
     finally:
         store.close()
 
@@ -129,7 +129,7 @@ def resume(
             RunRecord(store, row["id"]).replace_options(dumps({**stored, "sets": sets}))
         steps = list(optimizers) if optimizers is not None else named
         session = Session(store, row["id"], row["run"], task, steps, merged, listener, row["seconds"], pool)
-        return run_course(session.go())
+        return run_in_loop(session.go())
     finally:
         if kept is not None:
             choose(None)
@@ -158,7 +158,7 @@ def obstacles(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> list[W
     with TemporaryDirectory() as folder:
         store = Store(Path(folder) / "run.db")
         try:
-            return run_course(course(store))
+            return run_in_loop(course(store))
         finally:
             store.close()
 
@@ -175,7 +175,7 @@ def _prepare(
         data = task.dataset  # whose warnings are shown wherever the file is used
         return replace(task, dataset=replace(data, warnings=(*data.warnings, *lm_warnings(task))))
 
-    task, optimizers = all_of((made, lambda: load_optimizers(spec, source)))
+    task, optimizers = collect_errors((made, lambda: load_optimizers(spec, source)))
     check_optimizers(task, optimizers)
     return spec, source, task, optimizers
 
@@ -184,7 +184,7 @@ def _checked(source: Source, base: Path) -> tuple[Spec, Source]:
     try:
         return check_spec(source)
     except SpecError as error:
-        raise together([error, *_wrong_elsewhere(source, error, base)]) from None
+        raise merge_errors([error, *_wrong_elsewhere(source, error, base)]) from None
 
 
 #: What stands for a section that must be there and is broken, while the others are looked at.
@@ -202,7 +202,7 @@ def _wrong_elsewhere(source: Source, error: SpecError, base: Path) -> list[SpecE
     try:
         spec = Spec.model_validate({**_STAND_INS, **whole})
         jobs = {**sections(spec, source, base, []), "optimize": lambda: load_optimizers(spec, source)}
-        all_of(job for key, job in jobs.items() if key not in broken)
+        collect_errors(job for key, job in jobs.items() if key not in broken)
     except ValidationError:  # of sections together, e.g. `pick` without `objectives`
         return []
     except SpecError as more:
@@ -242,5 +242,5 @@ def load_optimizers(spec: Spec, source: Source) -> list[tuple[str, Optimizer]]:
         except ValidationError as error:
             wrong.append(spec_error(source, error, cls, (*path, name)))
     if wrong:
-        raise together(wrong)
+        raise merge_errors(wrong)
     return made

@@ -25,7 +25,7 @@ from workbench.spec.settings import (
     apply_overrides,
     config_settings,
     environment_settings,
-    kept_surroundings,
+    outer_settings,
     parse_value,
 )
 from workbench.spec.yaml_source import Source, load_yaml, load_yaml_file
@@ -57,7 +57,7 @@ __all__ = [
     "Condition",
     "Rule",
     "apply_overrides",
-    "kept_surroundings",
+    "outer_settings",
     "config_settings",
     "environment_settings",
     "parse_value",

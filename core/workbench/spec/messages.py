@@ -7,7 +7,7 @@ from typing import Annotated, Any, Protocol, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from workbench.errors import SpecError, suggest, together
+from workbench.errors import SpecError, merge_errors, suggest
 from workbench.spec.base import NODE_KEYS
 
 
@@ -32,7 +32,7 @@ def spec_error(
         # missing.
         place = (made.line, made.column) if made.line else made.path
         found.setdefault((*place, made.message if detail["type"] == "missing" else ""), made)
-    return together(found.values())
+    return merge_errors(found.values())
 
 
 def _complaint(source: Places, detail: Any, model: type[BaseModel], prefix: tuple[str | int, ...]) -> SpecError:

@@ -71,26 +71,28 @@ def config_settings() -> list[Setting]:
     ]
 
 
-def surroundings(value: Any) -> list[Setting]:
+def all_outer_settings(value: Any) -> list[Setting]:
     """What config and environment add to a file's value, weakest first."""
     return [*(s for s in config_settings() if s.address not in value), *environment_settings()]
 
 
-def kept_surroundings(source: Source) -> list[tuple[str, Any]]:
+def outer_settings(source: Source) -> list[tuple[str, Any]]:
     """The same of a file that may have been overridden since, to be kept with a run: so another shell resumes the same
     run."""
-    return [(s.address, s.value) for s in surroundings(load_yaml(source.text, source.file).value)]
+    return [(s.address, s.value) for s in all_outer_settings(load_yaml(source.text, source.file).value)]
 
 
 def apply_overrides(
     source: Source, flags: Sequence[tuple[str, Any]], kept: Sequence[tuple[str, Any]] | None = None
 ) -> Source:
     """The file's value with settings from outside put in; of flags for one address the last holds. kept:
-    `kept_surroundings` of the run's start, in place of config and environment as they are now. Raises SpecError for an
+    `outer_settings` of the run's start, in place of config and environment as they are now. Raises SpecError for an
     address that leads nowhere."""
     value, origins = copy.deepcopy(source.value), {}
     started = "environment or config of the run's start"
-    around = surroundings(value) if kept is None else [Setting(address, given, started) for address, given in kept]
+    around = (
+        all_outer_settings(value) if kept is None else [Setting(address, given, started) for address, given in kept]
+    )
     for setting in [*around, *(Setting(address, given, f"flag --set {address}") for address, given in flags)]:
         origins[_put(value, setting)] = setting.origin
     return source.with_value(value, origins)

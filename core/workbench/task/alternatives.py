@@ -14,7 +14,7 @@ from typing import Any
 
 from workbench.errors import PluginError, SpecError
 from workbench.spec import NODE_KEYS, DomainSpec
-from workbench.workflow import Tree, Workflow, check_flow, node_tree, without
+from workbench.workflow import Tree, Workflow, check_flow, disable_nodes, node_tree
 
 #: What a slot may hold besides its alternatives: the node as it stands in the workflow, or nothing.
 AS_WRITTEN, ABSENT = "as_written", "absent"
@@ -40,7 +40,7 @@ def fill(workflow: Workflow, picks: Mapping[str, str], domains: Mapping[str, Dom
             changes[address] = {**place, **_tree(alternatives[name], (address, "any_of", name))}
     absent = [a.removeprefix("nodes.") for a, name in picks.items() if name == ABSENT]
     if absent:
-        changes |= without(workflow.patched(changes), absent)
+        changes |= disable_nodes(workflow.patched(changes), absent)
     return changes
 
 

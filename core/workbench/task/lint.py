@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 
 from workbench.errors import suggest
 from workbench.task.load import Task
-from workbench.workflow import all_nodes, enabled, first_sure, learnable, writers_of
+from workbench.workflow import all_nodes, enabled, learnable_addresses, until_required, writers_of
 
 
 def remarks(task: Task) -> list[str]:
@@ -24,7 +24,9 @@ def _idle_rules(task: Task) -> Iterator[str]:
         if not any(fnmatchcase(tool, pattern) for tool in tools):
             line = task.source.position(("policy", "rules", i))[0]
             forged = (
-                " It may be about a function that is forged later." if learnable(task.workflow, "functions") else ""
+                " It may be about a function that is forged later."
+                if learnable_addresses(task.workflow, "functions")
+                else ""
             )
             yield (
                 f"line {line}: the rule {{{rule.verdict}: {pattern}}} is about no tool that a node can call. "
@@ -36,7 +38,7 @@ def _unread(task: Task) -> Iterator[str]:
     """Fields that no later node reads, nor the metric, and that are no output of the whole. What a model writes on the
     way to a field that is read (its reasoning) serves that field."""
     nodes, graph, trees = enabled(task.workflow), task.workflow.graph, task.workflow.nodes
-    last = {field: first_sure(names[::-1], trees) for field, names in writers_of(nodes).items()}
+    last = {field: until_required(names[::-1], trees) for field, names in writers_of(nodes).items()}
     scored = getattr(task.metric, "field", None)
     tried = " ".join(domain.model_dump_json() for domain in task.spec.search.values())  # signatures that may be tried
 

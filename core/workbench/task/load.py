@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from pydantic import ValidationError
 
-from workbench.errors import PluginError, SpecError, all_of, suggest
+from workbench.errors import PluginError, SpecError, collect_errors, suggest
 from workbench.hashing import digest
 from workbench.lm import check_embeds, lm_prefixes, make_lm, split_model
 from workbench.plugins import plugins
@@ -73,10 +73,10 @@ class Task:
 def load_task(spec: Spec, source: Source, base: Path) -> Task:
     """Build everything that a run needs. Raises SpecError at the place in the file that is wrong."""
     inherited: list[Inherited] = []
-    _, workflow, metric, dataset = all_of(sections(spec, source, base, inherited).values())
+    _, workflow, metric, dataset = collect_errors(sections(spec, source, base, inherited).values())
     spec = spec.model_copy(update={"policy": with_inherited(spec.policy, inherited)})
     inputs = tuple(input_fields(workflow))
-    all_of(
+    collect_errors(
         (
             lambda: _check_fields(workflow, dataset, inputs, source),
             lambda: _check_metric_fields(metric, workflow, dataset, source),
@@ -135,7 +135,7 @@ def check_node_lms(workflow: Workflow, roles: Collection[str], source: Source) -
         for child in node.children().values():
             walk(path, child, False)
 
-    all_of(partial(walk, ("nodes", name), node, True) for name, node in enabled(workflow).items())
+    collect_errors(partial(walk, ("nodes", name), node, True) for name, node in enabled(workflow).items())
 
 
 def check_lm(path: tuple[str, ...], lm: LMSpec, source: Source, embeds: bool = False) -> None:

@@ -9,17 +9,17 @@ from decimal import Decimal
 from functools import partial
 from typing import Any, Protocol, cast
 
-from workbench.errors import SpecError, all_of, suggest
+from workbench.errors import SpecError, collect_errors, suggest
 from workbench.spec import DomainSpec
 from workbench.task.alternatives import AS_WRITTEN, accepts, check_slots, contents, fill, holders
 from workbench.task.dataset import Example
-from workbench.workflow import NodeKind, Workflow, learnable, node_at, setting
+from workbench.workflow import NodeKind, Workflow, learnable_addresses, node_at, setting
 
 #: A domain of demos is searched as a number of demos and one of so many seeded draws from train.
 DEMO_SETS = 16
 
 
-class Suggests(Protocol):
+class TrialLike(Protocol):
     """The part of an Optuna trial that a space needs."""
 
     def suggest_float(
@@ -29,7 +29,7 @@ class Suggests(Protocol):
     def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any: ...
 
 
-def suggested(trial: Suggests, name: str, domain: DomainSpec) -> Any:
+def suggested(trial: TrialLike, name: str, domain: DomainSpec) -> Any:
     """A value of a domain of float, int or choice."""
     if domain.float_:
         low, high = domain.float_
@@ -54,7 +54,7 @@ class Space:
     targets: Mapping[str, str] = field(default_factory=dict)
     seed: int = 0
 
-    def suggest(self, trial: Suggests, workflow: Workflow) -> dict[str, Any]:
+    def suggest(self, trial: TrialLike, workflow: Workflow) -> dict[str, Any]:
         """One value for each address whose condition holds, as a patch's `set`."""
         values: dict[str, Any] = {}
         picks: dict[str, str] = {}
@@ -117,7 +117,7 @@ class Space:
     def _most(self, domain: DomainSpec) -> int:
         return min(domain.demos or 0, len(self.train))
 
-    def _demos(self, trial: Suggests, address: str, domain: DomainSpec, workflow: Workflow) -> dict[str, Any]:
+    def _demos(self, trial: TrialLike, address: str, domain: DomainSpec, workflow: Workflow) -> dict[str, Any]:
         """How many demos, and which: a seeded draw, or for each input the training rows nearest to it."""
         node = node_at(workflow, address)
         retrieve = address.removesuffix("demos") + "retrieve"
@@ -155,7 +155,9 @@ def _last(low: float, high: float, step: float | None) -> float:
 
 def default_space(workflow: Workflow, max_demos: int = 8) -> dict[str, DomainSpec]:
     """What can be searched without being told: the demos of every node that takes them."""
-    return {address: DomainSpec.model_validate({"demos": max_demos}) for address in learnable(workflow, "demos")}
+    return {
+        address: DomainSpec.model_validate({"demos": max_demos}) for address in learnable_addresses(workflow, "demos")
+    }
 
 
 def check_space(domains: Mapping[str, DomainSpec], workflow: Workflow, fail: Any, given: Collection[str] = ()) -> None:
@@ -181,7 +183,7 @@ def check_space(domains: Mapping[str, DomainSpec], workflow: Workflow, fail: Any
             probe = domain.float_ or domain.int_ or domain.choice or [[]]
             _check_values(domains, address, address, probe, workflow, fail)
 
-    all_of(partial(check, address, domain) for address, domain in domains.items())
+    collect_errors(partial(check, address, domain) for address, domain in domains.items())
     try:
         Space(domains).order()
     except SpecError as error:
@@ -208,7 +210,7 @@ def _check_values(
                 start.patched({name: value})
             return
         except KeyError:
-            known = sorted(set(learnable(workflow)))
+            known = sorted(set(learnable_addresses(workflow)))
             wrong = wrong or fail(("search", address), f"no setting has the address '{name}'", suggest(name, known))
         except SpecError as error:
             wrong = wrong or fail(("search", address), f"{name}: {error.message}", error.hint)

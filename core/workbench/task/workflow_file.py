@@ -14,10 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from workbench.errors import PluginError, SpecError, all_of, suggest
+from workbench.errors import PluginError, SpecError, collect_errors, suggest
 from workbench.plugins import plugins
 from workbench.spec import Inherited, PolicySpec, Source, Spec, load_spec, with_inherited
-from workbench.workflow import Workflow, check_nodes, learnable, node_at, node_class, node_tree, setting
+from workbench.workflow import Workflow, check_nodes, learnable_addresses, node_at, node_class, node_tree, setting
 
 Fail = Callable[[tuple[str | int, ...], str, str | None], Exception]
 
@@ -49,7 +49,7 @@ class Function:
 def functions_of(workflow: Workflow) -> list[Function]:
     """All functions of a workflow's enabled nodes, those inside other nodes too."""
     found = []
-    for address, kind in learnable(workflow).items():
+    for address, kind in learnable_addresses(workflow).items():
         node = address.rpartition(".")[0]
         if kind == "functions":
             for given in setting(workflow, address) or ():
@@ -179,7 +179,7 @@ def load_workflow(
         except PluginError as error:
             raise source.error(("nodes", name), str(error)) from error
 
-    trees = all_of(partial(tree, name, raw) for name, raw in spec.nodes.items())
+    trees = collect_errors(partial(tree, name, raw) for name, raw in spec.nodes.items())
     nodes = dict(zip(spec.nodes, trees, strict=True))
     workflow = Workflow({"name": spec.name, "nodes": nodes}, base)
     check_nodes(workflow, source)

@@ -3,15 +3,15 @@
 Values. Nothing here runs, pays or imports a runtime; `NodeContext` says what a node may use when it runs.
 """
 
-from workbench.workflow.flow import check_flow, graph_hash, results, without
+from workbench.workflow.flow import check_flow, disable_nodes, graph_hash, output_fields
 from workbench.workflow.flowchart import mermaid
-from workbench.workflow.graph import Schedule, build_graph, fields_from_outside, first_sure, needs_of, writers_of
+from workbench.workflow.graph import Schedule, build_graph, fields_from_outside, needs_of, until_required, writers_of
 from workbench.workflow.node import EXCHANGE, NodeConfig, NodeContext, NodeKind, SignatureNode
 from workbench.workflow.queries import (
     all_nodes,
     calls_of,
     input_fields,
-    learnable,
+    learnable_addresses,
     node_at,
     setting,
     task_lm,
@@ -42,13 +42,13 @@ __all__ = [
     "node_at",
     "setting",
     "text_at",
-    "learnable",
+    "learnable_addresses",
     "input_fields",
     "calls_of",
     "task_lm",
     "Schedule",
     "build_graph",
-    "first_sure",
+    "until_required",
     "needs_of",
     "writers_of",
     "fields_from_outside",
@@ -59,8 +59,8 @@ __all__ = [
     "written_fields",
     "check_flow",
     "graph_hash",
-    "results",
-    "without",
+    "output_fields",
+    "disable_nodes",
     "mermaid",
     "CallRecord",
     "Span",

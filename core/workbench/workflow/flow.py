@@ -55,7 +55,7 @@ def _meaning(node: NodeKind) -> Tree:
     return {"class": type(node).__qualname__, **settings}
 
 
-def results(workflow: Workflow) -> list[str]:
+def output_fields(workflow: Workflow) -> list[str]:
     """The fields that it gives: written by a node after which none comes."""
     nodes, graph = enabled(workflow), workflow.graph
     return list(dict.fromkeys(f for name in graph if not graph.out_degree(name) for f in nodes[name].outputs))
@@ -75,7 +75,7 @@ def check_flow(workflow: Workflow, start: Workflow, given: Collection[str] = ())
             reader = next(n for n, node in nodes.items() if field in node.inputs)
             raise SpecError(f"'{reader}' reads '{field}', which no node before it writes", path=("nodes", reader))
     now = {f for node in nodes.values() for f in node.outputs}
-    lost = [f for f in results(start) if f not in now]
+    lost = [f for f in output_fields(start) if f not in now]
     if lost:
         raise SpecError(f"no node gives '{lost[0]}' any more", path=("nodes",))
     known = set(_misfits(start).values())
@@ -114,7 +114,7 @@ def _shown(field: Field) -> str:
     return field.type.__name__ if isinstance(field.type, type) else str(field.type).removeprefix("typing.")
 
 
-def without(workflow: Workflow, absent: Collection[str]) -> Tree:
+def disable_nodes(workflow: Workflow, absent: Collection[str]) -> Tree:
     """The settings that take nodes out: disabled, and what they alone wrote is read no more.
 
     What stands in the example, too (a node that is out refined it), is still read. Raises SpecError for a node

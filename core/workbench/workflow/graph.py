@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from workbench.concurrency import gathered
+from workbench.concurrency import gather_all
 from workbench.errors import NodeError, SpecError, suggest
 from workbench.workflow.node import NodeKind
 
@@ -50,7 +50,7 @@ def build_graph(nodes: Mapping[str, NodeKind], trees: Trees, fail: Fail) -> netw
             before = [n for n in reversed(others) if place[n] < place[name]]
             if not before and others and field in node.outputs:
                 open_ends.append((name, field))
-            sources = first_sure(before or ([] if field in node.outputs else others), trees)
+            sources = until_required(before or ([] if field in node.outputs else others), trees)
             graph.nodes[name]["sources"][field] = sources
             graph.add_edges_from((source, name) for source in sources)
     if not networkx.is_directed_acyclic_graph(graph):  # much faster than looking for a cycle that is not there
@@ -73,7 +73,7 @@ def writers_of(nodes: Mapping[str, NodeKind]) -> dict[str, list[str]]:
     return found
 
 
-def first_sure(names: list[str], trees: Trees) -> list[str]:
+def until_required(names: list[str], trees: Trees) -> list[str]:
     """Names up to the first that is not optional: what comes behind it is never read."""
     sure = next((i for i, name in enumerate(names) if not trees[name].get("optional")), len(names))
     return names[: sure + 1]
@@ -143,7 +143,7 @@ class Schedule:
 
         for name in self.order:
             tasks[name] = asyncio.create_task(after(name))
-        await gathered(tasks.values())
+        await gather_all(tasks.values())
 
     def merged(self, written: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         """All fields that were written; of several writers the last one in the file counts, or who refined what that

@@ -22,7 +22,7 @@ def input_fields(workflow: Workflow) -> list[str]:
     return fields_from_outside(workflow.graph)
 
 
-def learnable(workflow: Workflow, kind: str | None = None) -> dict[str, str]:
+def learnable_addresses(workflow: Workflow, kind: str | None = None) -> dict[str, str]:
     """Addresses that optimizers may change and what each is; only those of one kind (e.g. "demos") if given."""
     found: dict[str, str] = {}
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from workbench.errors import PluginError, SpecError, suggest, together
+from workbench.errors import PluginError, SpecError, merge_errors, suggest
 from workbench.hashing import digest
 from workbench.plugins import plugins
 from workbench.spec import NODE_KEYS, Source, spec_error
@@ -241,7 +241,7 @@ def _made(workflow: Workflow, trees: Tree, source: Source | None) -> dict[str, N
             place = _Placed(source, tree, node_class(tree["kind"]))
             wrong.append(place.error(("nodes", name, *error.path), error.message, error.hint))
     if wrong:
-        raise together(wrong)
+        raise merge_errors(wrong)
     return made
 
 

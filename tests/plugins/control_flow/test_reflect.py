@@ -15,7 +15,7 @@ from tests.helpers.scripted import Script, make_workflow, run_node, run_rows
 
 from workbench.errors import LMError, NodeError, SpecError
 from workbench.lm import Request
-from workbench.workflow import ExampleRun, learnable, make_node
+from workbench.workflow import ExampleRun, learnable_addresses, make_node
 from workbench_control_flow.reflect import read_score
 
 CHECKS = """
@@ -196,7 +196,7 @@ def test_a_language_model_may_judge(folder: Path) -> None:
     node = make_node("n", workflow.nodes["n"], folder)
     assert node.max_calls == 5
     assert {"nodes.n.rounds", "nodes.n.critic", "nodes.n.of.instructions", "nodes.n.verifier.instructions"} <= set(
-        learnable(workflow)
+        learnable_addresses(workflow)
     )
 
 

@@ -17,7 +17,7 @@ from workbench.errors import SpecError
 from workbench.lm import Request, Response
 from workbench.spec import check_spec, load_yaml, load_yaml_file
 from workbench.task import load_workflow
-from workbench.workflow import learnable, node_at, setting
+from workbench.workflow import learnable_addresses, node_at, setting
 
 TOOLS = """
 def look(name: str, shelf: str) -> dict:
@@ -209,7 +209,7 @@ def test_a_fenced_answer_is_run_without_its_fence_and_results_are_cut(folder: Pa
 
 def test_instructions_of_every_state_are_learnable_at_their_own_address(folder: Path) -> None:
     workflow = make_workflow({"n": machine()}, folder)
-    texts = learnable(workflow, "text")
+    texts = learnable_addresses(workflow, "text")
     address = "nodes.n.states.search.instructions"
     assert set(texts) == {
         "nodes.n.instructions",

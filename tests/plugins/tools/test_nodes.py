@@ -16,7 +16,7 @@ from workbench.runtime import Program, Runtime
 from workbench.spec import BudgetSpec, lm_spec
 from workbench.store import Store
 from workbench.task import Example
-from workbench.workflow import Workflow, check_nodes, learnable, node_tree
+from workbench.workflow import Workflow, check_nodes, learnable_addresses, node_tree
 
 
 class ScriptedLM:
@@ -194,7 +194,7 @@ def test_ensemble_takes_the_majority_of_fresh_samples(folder: Path) -> None:
 
     outcome, lm, workflow = run({"e": {"ensemble": YESNO, "samples": 3}}, {"text": "x"}, folder, say)
     assert outcome.prediction == {"label": "yes"} and len(lm.requests) == 3
-    assert "nodes.e.of.instructions" in learnable(workflow)
+    assert "nodes.e.of.instructions" in learnable_addresses(workflow)
     assert workflow.patched({"nodes.e.of.instructions": "Say no."}).get("nodes.e.of.instructions") == "Say no."
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.helpers.scripted import Script, make_workflow, run_node
 
-from workbench.concurrency import run_course
+from workbench.concurrency import run_in_loop
 from workbench.errors import SpecError
 from workbench.ledger import Ledger
 from workbench.lm import Request, Response
@@ -62,7 +62,7 @@ def talk(folder: Path, say: Callable[[Request], Any], node: dict[str, Any] = NOD
         store.close()
         return outcome, ledger
 
-    outcome, ledger = run_course(course())
+    outcome, ledger = run_in_loop(course())
     return outcome, script, ledger
 
 

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from tests.helpers.grpo_runs import candidates, needs_torch, run
 from tests.helpers.scripted import Say, Script, make_workflow
 
-from workbench.concurrency import run_course
+from workbench.concurrency import run_in_loop
 from workbench.ledger import Ledger
 from workbench.lm import Request
 from workbench.runtime import Runtime
@@ -65,7 +65,7 @@ def leaves(folder: Path, nodes: dict[str, Any], tree: Tree, say: Say = answer) -
         store.close()
         return found
 
-    return run_course(course()), script
+    return run_in_loop(course()), script
 
 
 def test_shared_calls_are_made_once(tmp_path: Path) -> None:
