@@ -117,11 +117,11 @@ class Searcher:
 
         state = optuna.trial.TrialState
         if pruned:
-            self.study.log(asked.trial, state=state.PRUNED)
+            self.study.tell(asked.trial, state=state.PRUNED)
         elif values is None:
-            self.study.log(asked.trial, state=state.FAIL)
+            self.study.tell(asked.trial, state=state.FAIL)
         else:
-            self.study.log(asked.trial, values)
+            self.study.tell(asked.trial, values)
 
 
 def make_sampler(name: str, seed: int, startup: int) -> Any:
