@@ -77,7 +77,7 @@ def rows_of(task: str, data: Path, sizes: Sizes, seed: int) -> list[list[dict[st
     """Rows of train, val and test, drawn by the seed."""
     folder = data / task
     parts = ((folder / f"{part}.jsonl").read_text(encoding="utf-8") for part in ("train", "dev"))
-    raw = [json.loads(line) for text in parts for line in text.splitlines()]
+    raw = [json.loads(line) for text in parts for line in text.split("\n") if line]
     found = []
     for row in raw:
         if task == "gsm8k":
