@@ -103,3 +103,19 @@ def test_every_link_leads_somewhere() -> None:
             if "://" not in target and not (page.parent / target).exists():
                 broken.append(f"{page.relative_to(ROOT)}: {target}")
     assert not broken, broken
+
+
+def test_the_files_that_the_architecture_page_leads_to_are_there() -> None:
+    page = (ROOT / "docs/explanation/architecture.md").read_text(encoding="utf-8")
+    named = re.findall(r"`((?:\w+/)*\w+\.py)`", page)
+    assert len(named) >= 15
+    for name in named:
+        places = (ROOT / name, ROOT / "core" / "workbench" / name)
+        assert any(place.exists() for place in places), name
+
+
+def test_every_link_between_pages_leads_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+            if "://" not in target:
+                assert (page.parent / target).exists(), f"{page.relative_to(ROOT)}: {target}"
