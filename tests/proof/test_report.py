@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from tests.helpers.planted import PlantedLM, plant
 from workbench import Optimizer, Study, Workflow
 from workbench.errors import Interrupted, LMError
 from workbench.lm import Request, Response
+from workbench.proof import Report
 from workbench.run import Options, candidates, optimize, prepare_stored, resume
 from workbench.store import Store
 
@@ -163,3 +165,36 @@ def test_a_run_is_resumed_as_it_was_started_whatever_the_shell_says(
     assert (kept.seed, kept.concurrency) == (3, 2)
     more = resume("last", database=database, pool=lm)
     assert more.spent["calls"] == again.spent["calls"]
+
+
+class Free(PlantedLM):
+    """A model on this machine."""
+
+    def price(self, prompt_tokens: int, completion_tokens: int) -> float:
+        return 0.0
+
+
+def picked_cheapest(folder: Path, objective: str, before: str, after: str) -> Report:
+    """A run whose better candidate is found, and the winner picked for what it costs."""
+    search = {"nodes.sort.instructions": [before, after]}
+    plant(folder, lambda r: 0.5, {"random": {"trials": 2}}, calls=900, search=search)
+    file = folder / "workflow.yaml"
+    spec = json.loads(file.read_text()) | {"objectives": ["score", objective], "pick": "cheapest"}
+    spec["nodes"]["sort"]["instructions"] = before
+    file.write_text(json.dumps(spec))
+    lm = Free(lambda r: 0.99 if "Better" in str(r.messages[0]) else 0.3)
+    return optimize(file, database=folder / "p.db", pool=lm, options=Options(out=str(folder / "o.yaml")))
+
+
+def test_a_baseline_that_is_picked_for_its_cost_is_not_said_to_be_the_best(tmp_path: Path) -> None:
+    report = picked_cheapest(tmp_path, "tokens", "Plain.", "Better. " * 30)
+    assert not report.changes and max(point["score"] for point in report.pareto) > report.baseline["val"]
+    said = "Nothing was changed: of the candidates that scored better on val none was picked, for what they cost."
+    assert said in report.lines()
+
+
+def test_a_cost_of_nothing_has_decided_nothing(tmp_path: Path) -> None:
+    """With a free model, dollars are 0 on both sides: the score picked the winner."""
+    report = picked_cheapest(tmp_path, "usd", "Plain.", "Better.")
+    assert report.gain_shown and report.saving is None
+    assert not any("picked for its cost" in line for line in report.lines())

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from tests.helpers.planted import PlantedLM, plant
 
+from workbench.errors import SpecError
 from workbench.run import Options, optimize, prepare
 from workbench.task import Example, Repeats, normalised_inputs, tokens
+from workbench.task import copies as copies_module
 from workbench.task.copies import Copies, number_fields
 
 LONG = "the parcel that I ordered two weeks ago has not come and nobody answers my mails"
@@ -158,3 +161,31 @@ def test_rows_of_a_cluster_count_once_in_a_run(tmp_path: Path) -> None:
 
     assert run() == (6, 60, 60)
     assert run(("data.cluster", "user")) == (20, 60, 60)
+
+
+def test_long_rows_with_one_header_are_not_compared_token_by_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Documents of thousands of tokens: others are told apart by their tokens, and a near copy needs a narrow band."""
+    bands: list[int] = []
+    whole = copies_module._within_band
+
+    def watched(a: Sequence[str], b: Sequence[str], edits: int) -> bool:
+        bands.append(edits)
+        return whole(a, b, edits)
+
+    monkeypatch.setattr(copies_module, "_within_band", watched)
+    header = " ".join(f"h{i}" for i in range(100))
+    documents = [f"{header} " + " ".join(f"w{n}x{i}" for i in range(2000)) for n in range(20)]
+    found = Copies([("train", row(text)) for text in documents[:10]], ["text"])
+    assert [found.find(row(text)) for text in documents[10:]] == [None] * 10 and not bands
+    near = found.find(row(documents[3].replace("h50", "x").replace(" h70", "")))
+    assert near is not None and near[1]["text"] == documents[3] and near[2] and max(bands) == 2
+
+
+def test_a_cluster_field_that_no_row_has_is_refused(tmp_path: Path) -> None:
+    """Else each row would count by itself, which shows gains that are not there."""
+    plant(tmp_path, lambda r: 0.5, {"random": {"trials": 1}}, calls=200)
+    path = tmp_path / "workflow.yaml"
+    with pytest.raises(SpecError, match="no test row has the field 'labl'") as found:
+        prepare(path, [("data.cluster", "labl")])
+    assert "label" in (found.value.hint or "")
+    prepare(path, [("data.cluster", "label")])

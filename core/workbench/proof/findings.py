@@ -132,6 +132,8 @@ def _saving(task: Task, pairs: Sequence[tuple[Result, Result]], alpha: float) ->
     if cost is None or not counted:
         return None
     baseline, winner = ([float(getattr(r, _COSTS[cost])) for r in side] for side in zip(*counted, strict=True))
+    if not any((*baseline, *winner)):  # free on both sides: the cost decided nothing
+        return None
     return paired_saving(cost, baseline, winner, clusters=[task.cluster_of(a.example) for a, _ in counted], alpha=alpha)
 
 

@@ -153,8 +153,7 @@ class Report:
             out.append("Changed:")
             out += [f"  {address}: {_short(old)} -> {_short(new)}" for address, old, new in self.changes]
         elif self.status in ("finished", "budget"):
-            why = "no candidate was made" if self.untried else "no candidate beat the baseline on val"
-            out.append(f"Nothing was changed: {why}.")
+            out.append(f"Nothing was changed: {self._why_unchanged()}.")
         if len(self.pareto) > 1:
             out.append("Pareto set (val):")
             out += ["  " + ", ".join(f"{k} {v:.4g}" for k, v in p.items() if k != "workflow") for p in self.pareto]
@@ -167,6 +166,13 @@ class Report:
         elif self.status in ("interrupted", "failed"):
             out.append(f"Nothing paid for is lost. Go on with: workbench resume {self.run} --db {self.database}")
         return out
+
+    def _why_unchanged(self) -> str:
+        if self.untried:
+            return "no candidate was made"
+        if any(point["score"] > (self.baseline["val"] or 0.0) for point in self.pareto):
+            return "of the candidates that scored better on val none was picked, for what they cost"
+        return "no candidate beat the baseline on val"
 
     def _result_lines(self) -> list[str]:
         """Where the result is, what is in it, and how to take what is not proved."""

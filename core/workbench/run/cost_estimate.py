@@ -22,7 +22,8 @@ def estimate(task: Task, optimizers: Sequence[tuple[str, Optimizer]] = ()) -> di
     calls = calls_of(task.workflow)
     baseline, proof = calls * len(data.val), 2 * calls * len(data.test)
     tokens = _prompt_tokens(task, data.val[:20])
-    smallest = detectable_gain(len(data.test))
+    counted = len({task.cluster_of(row) for row in data.test.open()})
+    smallest = detectable_gain(counted)
     can_show = (
         f"gains of about {smallest:.2f} and more can be shown (80% power; fewer rows disagree, smaller gains show)."
         if smallest is not None
@@ -53,7 +54,8 @@ def estimate(task: Task, optimizers: Sequence[tuple[str, Optimizer]] = ()) -> di
                 f"Of {budget.calls} calls, {rest} are left for search: about {rest // max(1, baseline)} candidates."
             )
     lines += [f"Warning: {line}" for line in (*too_small(task), *lm_warnings(task))]
-    lines.append(f"With {len(data.test)} test rows, {can_show}")
+    clusters = "" if counted == len(data.test) else f" in {counted} clusters, each of which counts once"
+    lines.append(f"With {len(data.test)} test rows{clusters}, {can_show}")
     lines += [line for node in all_nodes(task.workflow) for line in node.advice()]
     return {
         "calls_per_example": calls,

@@ -137,15 +137,29 @@ def _shingles(words: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 
 def _within(a: Sequence[str], b: Sequence[str], edits: int) -> bool:
-    """Whether at most so many tokens are added, removed or replaced between a and b (Levenshtein in a band), none of
-    them a number: rows made of one template with other numbers are different rows."""
+    """Whether at most so many tokens are added, removed or replaced between a and b, none of them a number: rows made
+    of one template with other numbers are different rows."""
+    here, there = Counter(a), Counter(b)
+    if max((here - there).total(), (there - here).total()) > edits:  # an edit mends one token of each
+        return False
+    tried = 1  # a narrow band first: what differs in a few tokens of thousands is soon found
+    while tried < edits:
+        if _within_band(a, b, tried):
+            return True
+        tried *= 2
+    return _within_band(a, b, edits)
+
+
+def _within_band(a: Sequence[str], b: Sequence[str], edits: int) -> bool:
+    """Levenshtein in a band as wide as the edits allow."""
     if abs(len(a) - len(b)) > edits:
         return False
     far = edits + 1
     before = [j if j <= edits else far for j in range(len(b) + 1)]
     for i, word in enumerate(a, start=1):
         now = [far] * (len(b) + 1)
-        for j in range(max(0, i - edits), min(len(b), i + edits) + 1):
+        first, last = max(0, i - edits), min(len(b), i + edits)
+        for j in range(first, last + 1):
             if j == 0:
                 now[0] = i
                 continue
@@ -153,7 +167,7 @@ def _within(a: Sequence[str], b: Sequence[str], edits: int) -> bool:
             cost = 0 if word == other else far if word.isdigit() and other.isdigit() else 1
             now[j] = min(before[j - 1] + cost, before[j] + 1, now[j - 1] + 1, far)
         before = now
-        if min(before) >= far:
+        if min(before[first : last + 1]) >= far:
             return False
     return before[-1] <= edits
 

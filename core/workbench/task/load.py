@@ -81,6 +81,7 @@ def load_task(spec: Spec, source: Source, base: Path) -> Task:
             lambda: _check_fields(workflow, dataset, inputs, source),
             lambda: _check_metric_fields(metric, workflow, dataset, source),
             lambda: check_label_unread(workflow, metric, spec.data, source.error),
+            lambda: _check_cluster(spec.data.cluster, dataset, source),
         )
     )
     task = Task(spec, source, workflow, dataset, metric, inputs)
@@ -308,6 +309,13 @@ def _check_metric_fields(metric: Metric, workflow: Workflow, dataset: Dataset, s
         raise source.error(
             ("metric",), f"the metric compares with '{target}', which the data do not have", suggest(target, rows[0])
         )
+
+
+def _check_cluster(field: str | None, dataset: Dataset, source: Source) -> None:
+    """A mistyped field would make each row a cluster of its own, and show gains that are not there."""
+    rows = dataset.test.open()
+    if field is not None and rows and not any(field in row for row in rows):
+        raise source.error(("data", "cluster"), f"no test row has the field '{field}'", suggest(field, rows[0]))
 
 
 def check_label_unread(

@@ -1,0 +1,22 @@
+"""What `workbench estimate` says that a test can show."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.helpers.planted import plant
+
+from workbench.run import estimate, prepare
+
+
+def test_repeated_rows_count_once_in_the_estimate_as_in_the_proof(tmp_path: Path) -> None:
+    plant(tmp_path, lambda r: 0.5, {"random": {"trials": 1}}, calls=300, rows=(20, 20, 60))
+    lines = [{"text": f"row {i % 6} topic1 word1: a a-thing" + "!" * (i // 6), "label": "a"} for i in range(60)]
+    file, test = tmp_path / "workflow.yaml", tmp_path / "test.jsonl"
+    whole = estimate(prepare(file)[2])
+    assert 0 < whole["smallest_gain"] < 0.3 and whole["lines"][-1].startswith("With 60 test rows, gains of about")
+    test.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    few = estimate(prepare(file)[2])
+    assert few["smallest_gain"] is None or few["smallest_gain"] > 0.5
+    assert few["lines"][-1].startswith("With 60 test rows in 6 clusters, each of which counts once, ")
