@@ -1,7 +1,7 @@
 """The `astar` node: plans a sequence of tool calls by A*, then carries it out.
 
 Source: ToolChain* (Zhuang et al., arXiv 2310.13227). A node of the tree is a partial plan; the one with the least cost
-so far plus estimated cost to come is gone on from, by calls that the model proposes; a plan is done when the model says
+so far plus estimated cost to come is expanded, by calls that the model proposes; a plan is done when the model says
 so.
 """
 

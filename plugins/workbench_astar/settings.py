@@ -32,7 +32,7 @@ class AStarConfig(NodeConfig):
     nearest: int = Field(8, ge=1, le=1000, description="so many plans count, those of the most similar tasks")
     samples: int = Field(5, ge=1, le=200, description="answers drawn for the next call")
     branching: int = Field(4, ge=1, le=64, description="different next calls kept, the most frequent ones")
-    nodes: int = Field(12, ge=1, le=1000, description="partial plans that are gone on from, at most")
+    nodes: int = Field(12, ge=1, le=1000, description="partial plans that are expanded, at most")
     depth: int = Field(8, ge=1, le=50, description="calls in a plan at most")
     alpha: float = Field(
         0.5, ge=0, le=1, description="weight of memory against the model's consistency in what a step costs"

@@ -36,7 +36,7 @@ class SimulatedLM:
         self.source = f"{world.name} {name}".strip()
 
     def draw(self, request: Request) -> random.Random:
-        """Chance that hangs on the request alone, so that the same request always gets the same answer."""
+        """Chance that depends on the request alone, so that the same request always gets the same answer."""
         return random.Random(hashlib.sha256(request.key(self.source).encode()).digest())
 
     def price(self, prompt_tokens: int, completion_tokens: int) -> float:
@@ -228,7 +228,7 @@ def measured(world: World, workflow: Workflow, rows: Sequence[Mapping[str, Any]]
 
 
 def run_many(jobs: Sequence[tuple[str, Any, int, int]], processes: int = 1, keep: Path | None = None) -> list[Result]:
-    """(world, optimizer, calls, seed) each, in their order; a run hangs on nothing but these four.
+    """(world, optimizer, calls, seed) each, in their order; a run depends on nothing but these four.
 
     keep: a file of JSON lines that each result is added to, and that those it has already are taken from.
     """

@@ -112,7 +112,7 @@ class _Engine:
 
     def _serve(self, requests: list[Request | str]) -> list[Any]:
         """In the worker thread: one generate for prompts of similar length, so that padding stays small. A text is to
-        be embedded; each by itself, so that its vector does not hang on what came with it."""
+        be embedded; each by itself, so that its vector does not depend on what came with it."""
         from workbench.kit.generation import Row
 
         generator = self._generator or self._load()

@@ -77,7 +77,7 @@ class Request:
 
 
 class Requests:
-    """Draws requests. What is drawn hangs on the seed and on what was kept so far, so a replay draws the same."""
+    """Draws requests. What is drawn depends on the seed and on what was kept so far, so a replay draws the same."""
 
     def __init__(self, spec: Synthesis, apis: Sequence[Api], failed: Failed | None, links: Links):
         self.spec, self.apis, self.failed, self.links = spec, {a.name: a for a in apis}, failed, links

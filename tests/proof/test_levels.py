@@ -32,7 +32,9 @@ def test_a_test_that_grows_by_resumes_keeps_its_level() -> None:
     assert row["shown95"][1] <= 0.05, row
 
 
-@pytest.mark.parametrize("world", [w for w in NULLS if "skewed" in w.name and "n=20" in w.name], ids=lambda world: world.name)
+@pytest.mark.parametrize(
+    "world", [w for w in NULLS if "skewed" in w.name and "n=20" in w.name], ids=lambda world: world.name
+)
 def test_few_rows_claim_no_gain_that_is_none(world: bench.World) -> None:
     assert bench.measure(world, 20, seed=3)["shown"] <= 0.1
 

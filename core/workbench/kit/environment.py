@@ -146,7 +146,7 @@ class Episode:
         return await self._run("reset", (), lambda environment: self._played(environment, ()))
 
     async def take(self, position: Position, action: str) -> Position:
-        """The position after one more action; the given one stays as it is, and can be gone on from again. Raises
+        """The position after one more action; the given one stays as it is, and can be continued from again. Raises
         NodeError("policy") for one that may not be taken.
 
         The environment is restored from the position's snapshot, or reset, played up to there and compared.
@@ -257,7 +257,7 @@ def environment_class(name: str, base: Path) -> type[Environment]:
     else:
         raise SpecError(f"there is no environment '{name}'", hint=f"{suggest(name, known)} Or python:file.py:Class.")
     if not (isinstance(found, type) and issubclass(found, Environment)):
-        raise PluginError(f"'{name}' is no subclass of workbench.kit.environment.Environment")
+        raise PluginError(f"'{name}' is not a subclass of workbench.kit.environment.Environment")
     return found
 
 

@@ -100,7 +100,7 @@ def finalists(study: Study) -> int:
 def room_for(study: Study, rows: int, proposals: int = 0) -> bool:
     """Whether tokens and usd last for so many rows and for proposals of so many tokens.
 
-    Half as much again is asked for as a row of val took so far, and for usd the price of its tokens. An optimizer
+    It asks for 1.5 times what a row of val took so far, and for usd the price of its tokens. An optimizer
     that leaves its candidates' turn on val to the end keeps room with this. Of calls `Study.affords` tells.
     """
     seen = study.best_evaluation

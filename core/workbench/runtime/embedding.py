@@ -59,7 +59,7 @@ class Embedder:
         then, so that who was first looks no dearer than others). Raises LMError, and BudgetSpent.
 
         A request holds BATCH of the texts in their order, and nothing else decides what it holds: which of them
-        somebody asked for before hangs on who was faster, and a resumed run would send other requests. One that
+        somebody asked for before depends on which was faster, and a resumed run would send other requests. One that
         somebody else has sent is waited for. What failed is forgotten, and may be asked for again.
         """
         found, calls = list[Vector](), list[Call]()

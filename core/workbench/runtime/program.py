@@ -66,7 +66,7 @@ class Context:
     """What a running node may use. `node` is its path, e.g. `vote.of`. policies: of the files of workflows around it,
     which hold besides the run's own. draws: replicas of calls by their places. A call's place is that of its node
     (`Program.places`), and one more for each call of the task's role and of the same replica that the node made before:
-    it does not hang on who of several is faster."""
+    it does not depend on which of several is faster."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A file that is brought to the disk behind those who write it, by a thread of its own."""
+"""A thread that syncs a file to disk, so that its writers need not wait."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class Span:
 @dataclass(slots=True)
 class Trace:
     """One example through one workflow: its spans in the order of the nodes and, within a node, of replicas and of
-    begin. So it does not hang on who of several was faster, and a replay sees the same."""
+    begin. So it does not depend on which of several was faster, and a replay sees the same."""
 
     example: str
     spans: list[Span] = field(default_factory=list)

@@ -185,7 +185,7 @@ def node_tree(raw: Mapping[str, Any], fail: Callable[[tuple[str | int, ...], str
 def node_class(kind: str) -> type[NodeKind]:
     cls = plugins().get("node_kinds", kind)
     if not (isinstance(cls, type) and issubclass(cls, NodeKind)):
-        raise PluginError(f"node kind '{kind}' is no subclass of workbench.NodeKind")
+        raise PluginError(f"node kind '{kind}' is not a subclass of workbench.NodeKind")
     return cls
 
 

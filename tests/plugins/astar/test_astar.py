@@ -303,7 +303,7 @@ def test_a_resumed_run_asks_nobody(folder: Path) -> None:
 
 def planner(request: Request, *, patterned: bool = True) -> str:
     """A simulated planner: at each step right with 0.45, popularly wrong with 0.35, else anything; off the plan it
-    wanders. patterned=False: the plan hangs on the single task, so that nothing can be learned."""
+    wanders. patterned=False: the plan depends on the single task, so that nothing can be learned."""
     text = str(request.messages[-1]["content"])
     kind = int(text.partition("kind ")[2][0])
     start = text.partition("begin with ")[2].split()[0]

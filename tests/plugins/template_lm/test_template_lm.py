@@ -1,4 +1,4 @@
-"""The proposer that is no model: what it answers, that it hangs on the request alone, and a run with it."""
+"""The proposer that is no model: what it answers, that it depends on the request alone, and a run with it."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def loud(inputs, position):
     return 7
 
 def noisy(inputs, position):
-    """The truth, which a test may look at, drowned in noise that hangs on the state alone."""
+    """The truth, which a test may look at, drowned in noise that depends on the state alone."""
     noise = int(hashlib.sha256(position.observation.encode()).hexdigest()[:6], 16) / 0xFFFFFF
     return 0.7 * overlap(inputs, position) + 0.29 * noise
 '''
