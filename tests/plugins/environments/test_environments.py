@@ -217,7 +217,7 @@ def test_names_and_settings_are_checked(base: Path) -> None:
         open_environment("grid", {"limits": 3}, base)
     assert "Did you mean 'limit'?" in str(caught.value)
     (base / "no.py").write_text("def f(): pass\n")
-    with pytest.raises(PluginError, match="no subclass"):
+    with pytest.raises(PluginError, match="not a subclass"):
         open_environment("python:no.py:f", {}, base)
 
 
