@@ -202,9 +202,16 @@ def test_edge_cases_stay_finite_and_ordered(pair):
 def test_words_without_evidence():
     assert "scored the same on each of 4 sealed test rows" in describe(paired_proof([0.5] * 4, [0.5] * 4))
     few = paired_proof(*binary_scores(2, 1, 1, 1))
-    assert few.smallest_gain is None and "cannot show a gain; use more test rows" in describe(few)
+    assert few.smallest_gain is None and "can show no gain; use more test rows" in describe(few)
     some = paired_proof(*binary_scores(22, 18, 100, 60))
     assert f"a gain of about {some.smallest_gain:.2g} in 4 of 5 cases" in describe(some)
+    equal = paired_proof([0.5] * 38, [0.6] * 38)  # one row more, and the gain is shown
+    assert equal.smallest_gain is None and "can show only larger gains; use more test rows" in describe(equal)
+    assert paired_proof([0.5] * 39, [0.6] * 39).shown
+    assert "on 1 sealed test row;" in describe(paired_proof([0.0], [1.0]))
+    assert "on 8 sealed test rows in 1 cluster, which counts once;" in describe(
+        paired_proof([0.0] * 8, [1.0] * 8, clusters=[0] * 8)
+    )
 
 
 @pytest.mark.parametrize(("hits", "n"), [(0, 10), (7, 10), (10, 10), (130, 200), (1, 1)])

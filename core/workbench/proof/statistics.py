@@ -381,9 +381,11 @@ def describe(proof: Proof) -> str:
     """The proof in one sentence."""
     if not proof.n:
         return "The gain is not shown: no test row could be scored on both sides."
-    rows = f"{proof.n_rows} sealed test rows"
+    rows = f"{proof.n_rows} sealed test row{'s' if proof.n_rows > 1 else ''}"
     if proof.n < proof.n_rows:
-        rows += f" in {proof.n} clusters, each of which counts once"
+        rows += (
+            f" in {proof.n} clusters, each of which counts once" if proof.n > 1 else " in 1 cluster, which counts once"
+        )
     rows += f" ({proof.n_excluded} more left out)" if proof.n_excluded else ""
     numbers = f"{proof.diff:+.3f} [{proof.ci95[0]:+.3f}, {proof.ci95[1]:+.3f}], p = {proof.p:.2g} ({proof.test})"
     if proof.shown:
@@ -397,7 +399,14 @@ def describe(proof: Proof) -> str:
         )
     power = f"this test would have found a gain of about {proof.smallest_gain or 0:.2g} in 4 of 5 cases"
     if proof.smallest_gain is None:
-        power = "a test of this size cannot show a gain; use more test rows"
+        shows = "only larger gains" if _can_show(proof) else "no gain"
+        power = f"a test of this size can show {shows}; use more test rows"
     if proof.diff > 0 and proof.alpha <= proof.p < 0.05:
         power = f"these rows were tested before, so p must be below {proof.alpha:.2g}"
     return f"The gain is not shown: {numbers}, on {rows}; {power}."
+
+
+def _can_show(proof: Proof) -> bool:
+    """Whether the largest gain, 1 on every unit, would be beyond chance."""
+    best = mcnemar_p(proof.n, 0) if proof.test == MCNEMAR else 2 * mean_p([1.0] * proof.n, -1.0)
+    return best < proof.alpha
