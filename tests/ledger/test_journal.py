@@ -46,6 +46,26 @@ def test_requests_share_a_key_only_if_they_are_equal(one: Request, two: Request,
     assert one.key("a") == dataclasses.replace(one, extra=dict(reversed(one.extra.items()))).key("a")
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"messages": ({"role": "user", "content": "other"},)},
+        {"temperature": 0.5},
+        {"max_tokens": 9},
+        {"top_p": 0.5},
+        {"stop": (";",)},
+        {"replica": 1},
+        {"tools": ({"name": "search"},)},
+        {"response_format": {"type": "json_object"}},
+        {"logprobs": True},
+        {"extra": {"seed": 1}},
+    ],
+    ids=lambda changed: next(iter(changed)),
+)
+def test_whatever_is_changed_in_a_request_makes_another_key(changed: dict[str, Any]) -> None:
+    assert dataclasses.replace(ask(), **changed).key("a") != ask().key("a")
+
+
 def test_an_answer_is_seen_only_once_it_is_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a kill could lose an answer that the search has already used, and that is paid again."""
 

@@ -32,6 +32,7 @@ EXACT = nodes_of(
     "test_the_test_of_a_mean_is_exact_for_equal_gains",
     "test_the_interval_of_a_mean_is_clopper_pearsons_for_scores_of_0_and_1",
     "test_graded_scores_are_tested_by_their_mean_and_the_interval_agrees",
+    "test_a_test_of_graded_scores_looks_at_both_sides",
 )
 POWER = nodes_of(STATS, "test_power_at_the_smallest_gain_binary", "test_the_smallest_gain_of_few_rows_is_honest")
 PROOF: list[Mutant] = [
