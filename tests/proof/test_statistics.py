@@ -83,7 +83,9 @@ def test_the_test_of_a_mean_is_gaffkes_by_simulation(n: int, shift: float) -> No
     assert mean_p(values.tolist(), -1.0) == pytest.approx(share, abs=4 * math.sqrt(0.25 / len(weights)))
 
 
-@pytest.mark.parametrize(("n", "gain"), [(1, 0.5), (20, 0.2), (60, 0.05), (500, 0.01), (200, 0.9), (3000, 0.4), (5000, 0.001)])
+@pytest.mark.parametrize(
+    ("n", "gain"), [(1, 0.5), (20, 0.2), (60, 0.05), (500, 0.01), (200, 0.9), (3000, 0.4), (5000, 0.001)]
+)
 def test_the_test_of_a_mean_is_exact_for_equal_gains(n: int, gain: float) -> None:
     """A loss of everything in a share of gain / (1 + gain) rows has the mean 0, and is not seen in (1 / (1 + gain)) **
     n."""

@@ -7,7 +7,11 @@ from areas.mutant import Mutant, changes_of, nodes_of
 POLICY = "core/workbench/spec/policy.py"
 SANDBOX_TESTS = "tests/plugins/sandbox/test_sandbox.py"
 ATTACKS = nodes_of(SANDBOX_TESTS, "test_every_attack_is_stopped")
-ENDS = nodes_of(SANDBOX_TESTS, "test_each_way_to_fail_is_told_apart_and_the_next_call_works")
+ENDS = nodes_of(
+    SANDBOX_TESTS,
+    "test_each_way_to_fail_is_told_apart_and_the_next_call_works",
+    "test_what_has_no_end_is_ended_by_its_name",
+)
 ANSWERS = nodes_of(
     SANDBOX_TESTS, "test_an_answer_of_another_form_is_a_bad_result", "test_an_answer_is_kept_whole_or_cut"
 )

@@ -60,13 +60,13 @@ PAID: list[Mutant] = [
         ),
         ("error, worst if error.kind.maybe_billed else Spend())", "error, Spend())", "a timeout costs nothing"),
         (
-            "(error.retryable and attempt < spec.attempts or",
-            "(attempt < spec.attempts or",
+            "(error.retryable and attempt < spec.attempts)",
+            "(attempt < spec.attempts)",
             "what cannot mend is tried again",
         ),
         (
-            'attempt < spec.attempts or error.kind == "auth"):',
-            "attempt < spec.attempts):",
+            'attempt < spec.attempts) or error.kind == "auth"):',
+            "attempt < spec.attempts)):",
             "a refused key is journalled",
         ),
         (

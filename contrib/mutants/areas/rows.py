@@ -89,11 +89,11 @@ ROWS: list[Mutant] = [
             "second = first if True else await",
             "the winner is compared with itself",
         ),
-        ("self.ledger.hold()", "pass", "the proof may not use what was set aside for it"),
     ),
     *changes_of(
         SESSION,
         REUSE,
+        ("self.ledger.hold()", "pass", "the proof may not use what was set aside for it"),
         ("record_test(self.store, self.run_id, winner.hash, keys)", "pass", "a run does not remember its test"),
     ),
     *changes_of(

@@ -71,7 +71,6 @@ SEARCH: list[Mutant] = [
     *changes_of(
         SPACE,
         SPACE_TESTS,
-        ("log=domain.log, step=domain.step)", "log=False, step=domain.step)", "a log scale is none"),
         (
             "!= wanted for a, wanted in domain.when.items()):",
             "== wanted for a, wanted in domain.when.items()):",
@@ -92,6 +91,7 @@ SEARCH: list[Mutant] = [
     *changes_of(
         SPACE,
         DRAWN,
+        ("log=domain.log, step=domain.step)", "log=False, step=domain.step)", "a log scale is none"),
         (
             "return float(first + (last - first) // width * width)",
             "return float(last + 0 * first * width)",
