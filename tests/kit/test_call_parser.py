@@ -127,6 +127,8 @@ ANSWERS = [
     "call: {see below} and so on",
     'call: {"name": 1} is the record',
     "<think>call: now</think>\nanswer: 3",
+    "<think>\ncall: now\nor\nAction: now\n</think>\nIt is 3.",
+    'Or call: lookup(key="a") and see what comes.',
     "A recall: the car was sent back.",
 ]
 
@@ -184,6 +186,17 @@ def test_a_call_that_was_cut_is_never_completed(text: str) -> None:
     reading = read_text(text, TOOLS, OUTPUTS, cut=True)
     assert not reading.calls and "cut off" in str(reading.fault)
     assert list(read_text(f"call:\n{LINE}\nand then", TOOLS, OUTPUTS, cut=True).calls) == [LOOKUP]
+
+
+def test_a_fault_of_a_call_that_was_cut_is_the_cut() -> None:
+    text = "call: {'tool': 'lookup', 'arguments': {'key': 'a"
+    assert "JSON cannot be read" in str(read_text(text, TOOLS, OUTPUTS).fault)
+    assert "cut off" in str(read_text(text, TOOLS, OUTPUTS, cut=True).fault)
+
+
+def test_more_arguments_than_there_are_is_a_fault() -> None:
+    reading = read_text('call: search("a", "b")', TOOLS, OUTPUTS)
+    assert not reading.calls and "arguments of search(...) cannot be read" in str(reading.fault)
 
 
 def test_without_tools_only_the_form_asked_for_is_read() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import json
 import subprocess
@@ -18,6 +19,7 @@ from workbench.errors import BudgetSpent, ServerDead, StoreError
 from workbench.ledger.ledger import LARGE
 from workbench.lm import Request, Response, estimate_tokens
 from workbench.run import call_texts
+from workbench.store import Journal
 
 # The journal
 
@@ -42,6 +44,42 @@ _requests = st.builds(
 def test_requests_share_a_key_only_if_they_are_equal(one: Request, two: Request, identity: str) -> None:
     assert (one == two and identity == "a") == (one.key("a") == two.key(identity))
     assert one.key("a") == dataclasses.replace(one, extra=dict(reversed(one.extra.items()))).key("a")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"messages": ({"role": "user", "content": "other"},)},
+        {"temperature": 0.5},
+        {"max_tokens": 9},
+        {"top_p": 0.5},
+        {"stop": (";",)},
+        {"replica": 1},
+        {"tools": ({"name": "search"},)},
+        {"response_format": {"type": "json_object"}},
+        {"logprobs": True},
+        {"extra": {"seed": 1}},
+    ],
+    ids=lambda changed: next(iter(changed)),
+)
+def test_whatever_is_changed_in_a_request_makes_another_key(changed: dict[str, Any]) -> None:
+    assert dataclasses.replace(ask(), **changed).key("a") != ask().key("a")
+
+
+def test_an_answer_is_seen_only_once_it_is_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a kill could lose an answer that the search has already used, and that is paid again."""
+
+    async def course() -> None:
+        committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        monkeypatch.setattr(Journal, "add_call", lambda self, *given, **named: committed)
+        with journal(tmp_path / "run.db", calls=9) as ledger:
+            call = asyncio.create_task(ledger.call(FakeLM(), ask(), "task", spec()))
+            await asyncio.sleep(0.05)
+            assert not call.done()
+            committed.set_result(None)
+            assert (await call).response is not None
+
+    run(course)
 
 
 def test_replicas_are_calls_of_their_own(tmp_path: Path) -> None:

@@ -75,6 +75,7 @@ def test_an_eval_on_the_sealed_rows_is_a_look(tmp_path: Path, monkeypatch: pytes
         evaluate_file(
             tmp_path / "workflow.yaml", "test", [("nodes.sort.instructions", wording)], str(tmp_path / "new.db")
         )
+    evaluate_file(tmp_path / "workflow.yaml", "test", [], str(tmp_path / "new.db"))  # of what is there: nothing chosen
     evaluate_file(tmp_path / "workflow.yaml", "val", [("nodes.sort.instructions", "Four.")], str(tmp_path / "new.db"))
     report = optimize(
         tmp_path / "workflow.yaml", database=tmp_path / "new.db", pool=lm, options=Options(out=str(tmp_path / "o.yaml"))

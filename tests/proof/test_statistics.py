@@ -182,6 +182,14 @@ def test_a_saving_is_proved_by_the_same_test() -> None:
     assert not outliers.shown, "the ranks say less, the mean does not"
 
 
+def test_a_test_of_graded_scores_looks_at_both_sides() -> None:
+    """Who is worse has the p-value of who is better, and it is twice that of one side."""
+    baseline, winner = [0.2, 0.5, 0.4, 0.1, 0.3, 0.6, 0.2, 0.4], [0.4, 0.6, 0.7, 0.1, 0.5, 0.7, 0.5, 0.3]
+    up, down = paired_proof(baseline, winner), paired_proof(winner, baseline)
+    one_side = mean_p([b - a for a, b in zip(baseline, winner, strict=True)], -1.0)
+    assert up.p == pytest.approx(down.p) == pytest.approx(2 * one_side) and 0.001 < up.p < 1
+
+
 def test_rounding_of_binary_fractions_is_no_difference():
     proof = paired_proof([0.1 + 0.2, 0.5], [0.3, 0.5])
     assert (proof.wins, proof.losses, proof.ties, proof.p) == (0, 0, 2, 1.0)

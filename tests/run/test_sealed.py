@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from workbench import Optimizer, Patch, Study, Workflow
 from workbench.cli import cli
 from workbench.errors import SealBroken, StoreError
 from workbench.lm import Request
-from workbench.proof import Report
+from workbench.proof import Report, paired_proof
 from workbench.run import Options, optimize, resume
 from workbench.task import Example, SealedRows
 
@@ -197,6 +198,8 @@ def test_a_pick_by_cost_is_taken_if_its_saving_is_proved(tmp_path: Path) -> None
     assert cheap.saving_shown and cheap.proved and not cheap.gain_shown
     assert instructions(cheap.workflow).startswith("Short")
     assert any("picked for its cost: the saving is shown, tokens " in line for line in cheap.headline())
+    worse = replace(cheap, proof=paired_proof([1.0] * 40, [0.0] * 40))
+    assert worse.loss_shown and not worse.saving_shown and not worse.proved, "cheaper and worse is no saving"
     assert cheap.as_dict()["saving"]["shown"] is True
 
 

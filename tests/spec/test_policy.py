@@ -71,6 +71,7 @@ def test_a_denial_is_not_got_round_by_another_type(rule: dict, arguments: dict) 
         ({"amount": {"max": 10}}, {"amount": True}),
         ({"to.amount": {"max": 10}}, {"to.amount": 1, "to": {"amount": 1000}}),
         ({"to": 5}, {"to": "5"}),
+        ({"to": 1}, {"to": True}),
         ({"to": {"matches": "[a-z]+"}}, {"to": "ann\n"}),
         ({"to": 5}, {}),
     ],
@@ -78,6 +79,20 @@ def test_a_denial_is_not_got_round_by_another_type(rule: dict, arguments: dict) 
 def test_a_permission_must_hold_surely(rule: dict, arguments: dict) -> None:
     given = policy({"default": "deny", "rules": [{"allow": "x", "when": rule}]})
     assert given.verdict("x", arguments)[0] == "deny"
+
+
+@pytest.mark.parametrize(
+    ("condition", "inside", "outside"),
+    [
+        ({"min": 2}, 2, 1.9),
+        ({"max": 2}, 2.0, 2.1),
+        ({"max_length": 3}, "abc", "abcd"),
+        ({"max_length": 1}, [1], [1, 2]),
+    ],
+)
+def test_a_bound_is_itself_allowed(condition: dict, inside: object, outside: object) -> None:
+    given = policy({"default": "deny", "rules": [{"allow": "x", "when": {"it": condition}}]})
+    assert given.verdict("x", {"it": inside})[0] == "allow" and given.verdict("x", {"it": outside})[0] == "deny"
 
 
 @given(st.text(max_size=8), st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5), max_size=3))

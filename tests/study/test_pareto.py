@@ -67,7 +67,8 @@ def test_where_nothing_is_better_the_baseline_is_picked() -> None:
 
 
 def test_of_two_points_the_knee_is_the_better_score() -> None:
-    assert names([pick([point("a", 0.5, 10), point("b", 0.9, 900)], BOTH, "knee")]) == "b"
+    for objectives in (BOTH, BOTH[::-1]):
+        assert names([pick([point("a", 0.5, 10), point("b", 0.9, 900)], objectives, "knee")]) == "b"
 
 
 def test_equal_scores_the_cheaper_one_wins() -> None:

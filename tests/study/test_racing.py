@@ -44,3 +44,17 @@ def test_a_clear_loser_is_stopped_and_a_better_one_is_not() -> None:
     assert paired_race([0.0] * 40)([1.0] * 8) is False
     # six losses, one win, three ties: p is 0.06 on the side that is asked about, 0.125 on both
     assert paired_race([1.0] * 6 + [0.0] * 34)([0.0] * 6 + [1.0] + [0.0] * 3) is True
+
+
+def test_who_is_ahead_by_one_large_win_is_not_stopped() -> None:
+    """Nine small losses have the smaller ranks, and the sum of all differences is what counts in the end."""
+    reference = [0.1] * 10 + [0.0] * 30
+    assert paired_race(reference)([0.0] * 8 + [1.0]) is False
+    assert paired_race(reference)([0.0] * 8 + [0.2]) is True
+
+
+def test_ties_speak_for_a_candidate() -> None:
+    """Four losses are much among eight rows and little among 34."""
+    reference = [1.0] * 4 + [0.0] * 60
+    assert paired_race(reference)([0.0] * 34) is False
+    assert paired_race([1.0] * 4 + [0.0] * 4, p=0.5)([0.0] * 8) is True

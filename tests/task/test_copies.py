@@ -32,6 +32,7 @@ def row(text: str, label: str = "a", **more: object) -> Example:
         (LONG.replace("ordered", "bought"), "near"),
         (LONG.replace(" my mails", " mails"), "near"),
         (LONG.replace("two", "2").replace("come", "arrived"), None),
+        (LONG.replace("ordered", "bought").removesuffix(" mails"), None),
         ("my invoice is wrong and nobody answers my mails", None),
         (LONG + " so please send it at once or give me my money back", None),
     ],
@@ -95,6 +96,9 @@ def test_repeats_see_through_words_put_between_and_respect_what_is_fair() -> Non
     assert Repeats({"a": LONG}, [tokens(LONG + " today")]).find(tokens(LONG)) is None, "train says it as well"
     assert Repeats({"a": "sums: 3 + 4 - 2 is 5"}, []).find(tokens("3 + 4 - 2")) == "a"
     assert Repeats({"a": "sums: 3 + 4 and 2"}, []).find(tokens("3 - 4 + 2")) is None
+    scattered = " ".join(f"{word} and then some other words" for word in LONG.split())
+    assert Repeats({"a": scattered}, []).find(tokens(LONG)) is None, "they do not stand together"
+    assert Repeats({"a": "3 and 4 + more"}, []).find(tokens("3 + 4")) is None, "a short row must stand there in order"
 
 
 def copied_rows(folder: Path, change: str = "{}", share: int = 1) -> None:

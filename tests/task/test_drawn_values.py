@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from workbench.spec import DomainSpec
 from workbench.study import RandomSuggests
 from workbench.task import Example, Space, draw_demos
+from workbench.task.search_space import suggested
 from workbench.workflow import Workflow
 
 TRAIN = tuple(Example(str(i), {"text": f"row {i}", "label": "ab"[i % 2]}) for i in range(20))
@@ -48,6 +49,33 @@ def test_floats_too(low: float, width: float, log: bool, seed: int) -> None:
     domain = DomainSpec.model_validate({"float": [low, low + width], "log": log})
     value = Space({"x.y": domain}).suggest(RandomSuggests(random.Random(seed)), workflow())["x.y"]
     assert low - 1e-9 <= value <= low + width + 1e-9
+
+
+class Asked:
+    """A trial that answers with what it was asked."""
+
+    def suggest_float(self, name: str, low: float, high: float, *, log: bool = False, step: float | None = None) -> Any:
+        return low, high, log, step
+
+    def suggest_int(self, name: str, low: int, high: int, *, log: bool = False, step: int = 1) -> Any:
+        return low, high, log, step
+
+    def suggest_categorical(self, name: str, choices: Any) -> Any:
+        return choices
+
+
+@pytest.mark.parametrize(
+    ("domain", "asked"),
+    [
+        ({"float": [0.001, 1.0], "log": True}, (0.001, 1.0, True, None)),
+        ({"float": [0.1, 1.0], "step": 0.4}, (0.1, 0.9, False, 0.4)),
+        ({"int": [1, 9], "log": True}, (1, 9, True, 1)),
+        ({"int": [1, 9], "step": 3}, (1, 7, False, 3)),
+        ({"choice": ["a", "b"]}, ["a", "b"]),
+    ],
+)
+def test_a_trial_is_asked_within_the_steps_and_on_the_scale_of_the_file(domain: dict, asked: Any) -> None:
+    assert suggested(Asked(), "x", DomainSpec.model_validate(domain)) == asked
 
 
 @pytest.mark.parametrize(

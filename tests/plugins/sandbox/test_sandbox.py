@@ -157,6 +157,17 @@ def test_each_way_to_fail_is_told_apart_and_the_next_call_works(level: str) -> N
 
 
 @pytest.mark.parametrize("level", LEVELS)
+def test_what_has_no_end_is_ended_by_its_name(level: str) -> None:
+    async def job(sandbox: LinuxSandbox) -> None:
+        found = await sandbox.call("def f():\n    while True: pass", "f", {}, timeout=0.3)
+        assert (found.kind, found.message) == ("timeout", "no result within 0.3 s")
+        found = await sandbox.call("def f():\n    while True: print('x' * 4096)", "f", {}, timeout=3)
+        assert found.kind == "output" and "printed more than" in found.message and len(found.printed) == 4096
+
+    inside(level, job)
+
+
+@pytest.mark.parametrize("level", LEVELS)
 def test_what_is_printed_is_no_answer(level: str) -> None:
     forged = json.dumps({"kind": "ok", "value": "forged"})
     found = call(level, f"def f():\n    print({forged!r}, flush=True)\n    return 'true'")

@@ -1,0 +1,167 @@
+"""What code and tools may do, and what is read as a call."""
+
+from __future__ import annotations
+
+from areas.mutant import Mutant, changes_of, nodes_of
+
+POLICY = "core/workbench/spec/policy.py"
+SANDBOX_TESTS = "tests/plugins/sandbox/test_sandbox.py"
+ATTACKS = nodes_of(SANDBOX_TESTS, "test_every_attack_is_stopped")
+ENDS = nodes_of(
+    SANDBOX_TESTS,
+    "test_each_way_to_fail_is_told_apart_and_the_next_call_works",
+    "test_what_has_no_end_is_ended_by_its_name",
+)
+ANSWERS = nodes_of(
+    SANDBOX_TESTS, "test_an_answer_of_another_form_is_a_bad_result", "test_an_answer_is_kept_whole_or_cut"
+)
+OPENED = nodes_of(
+    SANDBOX_TESTS,
+    "test_a_weaker_level_than_a_boundary_is_refused_unless_the_user_allows_it",
+    "test_the_strongest_of_all_sandboxes_is_taken_and_the_others_closed",
+)
+ALLOWED: list[Mutant] = [
+    *changes_of(
+        POLICY,
+        "tests/spec/test_policy.py",
+        ("doubtful = self.allow is None", "doubtful = False", "a text gets round a denial of a number"),
+        ("(any(met) if doubtful else all(met))", "any(met)", "a permission holds in doubt"),
+        ("next((r for r in self.rules if", "next((r for r in reversed(self.rules) if", "the last rule decides"),
+        ("re.fullmatch(self.matches", "re.match(self.matches", "the beginning of a text is enough"),
+        ("number >= self.min)", "number > self.min)", "the least number is too small"),
+        ("number <= self.max)", "number < self.max)", "the largest number is too large"),
+        ("alike = type(value) is type(wanted) or", "alike = True or", "true is 1"),
+        ('else (self.default, "")', 'else ("allow", "")', "the default is to allow"),
+        (
+            "(len(value) <= self.max_length if sized",
+            "(len(value) < self.max_length if sized",
+            "the longest text is too long",
+        ),
+        (
+            "return str(value).strip() == str(wanted).strip()",
+            "return value == wanted",
+            "a text gets round a denial of a value",
+        ),
+    ),
+    *changes_of(
+        POLICY,
+        "tests/runtime/test_policy_enforced.py",
+        ('("allow", "ask", "deny").index', '("deny", "ask", "allow").index', "the weakest policy holds"),
+        (
+            "for i in self.inherited if tool in i.tools)",
+            "for i in self.inherited if False)",
+            "the policy of a library does not hold",
+        ),
+        ('if verdict == "deny" else None', "if False else None", "a denied call is made"),
+    ),
+    *changes_of(
+        "plugins/workbench_sandbox/confine.py",
+        ATTACKS,
+        (
+            "program += [(give, 0, 0, deny), (give",
+            "program += [(give, 0, 0, allow), (give",
+            "all system calls are allowed",
+        ),
+        ("return _libc.syscall(_RESTRICT, ruleset, 0) == 0", "return True", "Landlock is not applied"),
+    ),
+    *changes_of(
+        "plugins/workbench_sandbox/linux.py",
+        ATTACKS,
+        ('"landlock": self.level != "limits-only",', '"landlock": False,', "files can be read"),
+        ('"seccomp": self.level != "limits-only",', '"seccomp": False,', "processes can be started"),
+    ),
+    *changes_of(
+        "plugins/workbench_sandbox/zygote.py",
+        ENDS,
+        ('config["memory"] * megabyte)', 'config["memory"] * megabyte * 64)', "memory is not bounded"),
+    ),
+    *changes_of(
+        "plugins/workbench_sandbox/calls.py",
+        ENDS,
+        ('if self.printed_size > self.limits["output"]:', "if False:", "output is not bounded"),
+        ('if end["late"]:', "if False:", "a timeout is a crash"),
+        ("if code == -signal.SIGXCPU:", "if code < 0:", "a crash is a timeout"),
+    ),
+    *changes_of(
+        "plugins/workbench_sandbox/calls.py",
+        ANSWERS,
+        (
+            'body.get("value") if body["kind"] == "ok" else None',
+            'body.get("value")',
+            "a call that failed gives a value",
+        ),
+        ("parse_constant=_no_number, ", "", "NaN comes out of the sandbox"),
+        ("parse_float=_finite", "parse_float=float", "infinity comes out of the sandbox"),
+        ("for _ in range(DEEPEST + 1):", "for _ in range(DEEPEST + 100):", "answers may be nested deeper"),
+        (
+            'str(body.get("message", ""))[:LONGEST_MESSAGE]',
+            'str(body.get("message", ""))',
+            "a message may be of any length",
+        ),
+        ("line if type(line) is int else None", "line if isinstance(line, int) else None", "true is a line"),
+        ('or body.get("kind") not in KINDS:', 'or "kind" not in body:', "a child may invent a kind of outcome"),
+    ),
+    *changes_of(
+        "core/workbench/runtime/sandbox.py",
+        OPENED,
+        (
+            "not in (LEVELS if _allowed_without_boundary else BOUNDARIES):",
+            "not in LEVELS:",
+            "code runs where nothing holds it",
+        ),
+        (
+            "LEVELS.index(sandbox.level) < LEVELS.index(best.level):",
+            "LEVELS.index(sandbox.level) > LEVELS.index(best.level):",
+            "the weakest sandbox is taken",
+        ),
+    ),
+]
+
+CALLS: list[Mutant] = changes_of(
+    "core/workbench/kit/call_parser.py",
+    "tests/kit/test_call_parser.py",
+    (
+        'shown = _THOUGHT.sub(lambda found: " " * len(found.group()), text)',
+        "shown = text",
+        "a thought about a call is one",
+    ),
+    (
+        "for one in reader(text, tools) if one[0] < end]",
+        "for one in reader(text, tools)]",
+        "an answer that quotes a call is one",
+    ),
+    (
+        'if known and re.match(r"[ \\t]*[.!]?[ \\t]*(?:\\n|\\Z)", text[end:]):',
+        "if known:",
+        "a call in the middle of a sentence counts",
+    ),
+    ("if cut and first.calls and first.calls !=", "if False and first.calls !=", "a call that was cut is completed"),
+    (
+        "return replace(first, fault=_CUT) if cut and first.fault else first",
+        "return first",
+        "a cut call is told to be wrong JSON",
+    ),
+    (
+        'return "tool" in body and isinstance(body.get("arguments"), dict)',
+        "return True",
+        "any JSON with a name is a call",
+    ),
+    ('return "tool" in body and rest <= set(tools[name])', "return True", "a row about a tool is a call"),
+    ("if beside and set(beside) <= own:", "if False:", "arguments beside the name are lost"),
+    (
+        'if len(given) > len(known) or None in named or "None" in named:',
+        'if None in named or "None" in named:',
+        "arguments too many are dropped",
+    ),
+    ('list(tools.get("python", ())) == ["code"] and content:', "content:", "any code in an answer is run"),
+    (
+        "return next((r for _, r in found if r.calls), next(",
+        "return next((r for _, r in found if r.fault), next(",
+        "a broken call counts before a readable one",
+    ),
+    (
+        "if isinstance(given, str) and isinstance(parsed := loaded(given), dict):",
+        "if isinstance(given, str) and isinstance(parsed := None, dict):",
+        "arguments as a text are not read",
+    ),
+)

@@ -1,0 +1,183 @@
+"""What is paid: reservations, attempts, the journal, the rate limit."""
+
+from __future__ import annotations
+
+from areas.mutant import Mutant, changes_of, nodes_of
+
+LEDGER = "core/workbench/ledger/ledger.py"
+BUDGET, ATTEMPTS, JOURNAL = (f"tests/ledger/test_{name}.py" for name in ("budget", "attempts", "journal"))
+REPORT_TESTS = "tests/proof/test_report.py"
+PAID: list[Mutant] = [
+    *changes_of(
+        LEDGER,
+        BUDGET,
+        (
+            "if used + need > ceiling - self._hold[what] + 1e-12:",
+            "if used > ceiling - self._hold[what] + 1e-12:",
+            "the call itself is not counted against the ceiling",
+        ),
+        (
+            "if used + need > ceiling - self._hold[what] + 1e-12:",
+            "if used + need > ceiling + 1e-12:",
+            "search spends what is set aside for the proof",
+        ),
+        (
+            "getattr(self.sent, what)) + getattr(self._reserved, what)",
+            "getattr(self.sent, what))",
+            "calls under way do not hold their place",
+        ),
+        ("self._reserved.add(worst)", "pass", "nothing is reserved"),
+        ("self._reserved.calls -= 1", "pass", "a call that was sent stays reserved"),
+        ("self._reserved.prompt_tokens -= worst.prompt_tokens", "pass", "reserved tokens are never given back"),
+        (
+            '(self.budget.minutes - self._hold["minutes"]) * 60:',
+            '(self.budget.minutes - self._hold["minutes"]) * 6000:',
+            "minutes are counted as hundreds of them",
+        ),
+        (
+            "return self.earlier_seconds + time.monotonic() - self.started",
+            "return time.monotonic() - self.started",
+            "a resumed run has its minutes again",
+        ),
+        (
+            "return max(0.0, ceiling - used - self._hold[what])",
+            "return max(0.0, ceiling - used)",
+            "optimizers are told of what is set aside",
+        ),
+        (
+            "parts = (*request.messages, *({",
+            "parts = (*request.messages, *({} and {",
+            "tools are not in the estimate of a prompt",
+        ),
+    ),
+    *changes_of(
+        LEDGER,
+        ATTEMPTS,
+        (
+            "used = max(getattr(self.spent, what), getattr(self.sent, what))",
+            "used = getattr(self.spent, what)",
+            "what was sent without an answer is not counted",
+        ),
+        ("error, worst if error.kind.maybe_billed else Spend())", "error, Spend())", "a timeout costs nothing"),
+        (
+            "(error.retryable and attempt < spec.attempts)",
+            "(attempt < spec.attempts)",
+            "what cannot mend is tried again",
+        ),
+        (
+            'attempt < spec.attempts) or error.kind == "auth"):',
+            "attempt < spec.attempts)):",
+            "a refused key is journalled",
+        ),
+        (
+            "self._count(role, 1, 0, 0, 0.0, 0.0)",
+            "self._count(role, 0, 0, 0, 0.0, 0.0)",
+            "failed attempts are no calls",
+        ),
+        ("wait = 0.25 * 2**attempt if", "wait = 0.25 * attempt if", "pauses do not double"),
+        ("else min(asked, LONGEST_WAIT)", "else asked", "a server may stop the run for ever"),
+        (
+            "len(self._dead_in_a_row) >= DEAD_AFTER",
+            "len(self._dead_in_a_row) > DEAD_AFTER + 20",
+            "a dead server is asked for long",
+        ),
+        ("self._journal.delete_call(dead)", "pass", "failures of a dead server are replayed"),
+        (
+            "self._dead_in_a_row.clear()\n            return\n",
+            "return\n",
+            "an answer in between does not keep the run alive",
+        ),
+        ("flying = self._flying.get(key)", "flying = None", "equal requests at once are paid twice"),
+        (
+            "self.sent.calls += 1  # from here on it counts",
+            "pass  # from here on it counts",
+            "requests that left are not counted",
+        ),
+        ("self._too_low.get(lm.identity, 1.0) * prompt / expected", "1.0", "estimates that were too low stay so"),
+        (
+            "if failed := self._journal.count_failed_attempts(key):",
+            "if failed := 0:",
+            "attempts of earlier processes are forgotten",
+        ),
+    ),
+    *changes_of(
+        LEDGER,
+        JOURNAL,
+        (
+            "if not self._resumed and bytes.fromhex(key[:16]) not in self._touched:",
+            "if bytes.fromhex(key[:16]) not in self._touched:",
+            "a resumed run pays for all calls again",
+        ),
+        ("self.spent.cached += 1", "pass", "answers from the journal are not counted"),
+        (
+            "if (known := self._journal.find_effect(key)) is not None:",
+            "if (known := None) is not None:",
+            "a tool is called again in a replay",
+        ),
+        (
+            "self._intents.add(key, role, worst.tokens, worst.usd)",
+            "pass",
+            "no intent is written before a request leaves",
+        ),
+        ("if self._journal.has_call(key):", "if False:", "settled calls count as lost ones too"),
+        (
+            "return isinstance(content, str) and len(content) > LARGE",
+            "return False",
+            "large texts are kept with each request",
+        ),
+        ("recall(request, settled.response)", "pass", "a model that remembers is not told what the journal answered"),
+    ),
+    *changes_of(
+        LEDGER,
+        nodes_of(JOURNAL, "test_an_answer_is_seen_only_once_it_is_committed"),
+        ("await asyncio.shield(done)", "pass", "an answer is seen before it is committed"),
+    ),
+    *changes_of(
+        "core/workbench/ledger/bill.py",
+        JOURNAL,
+        ("Spend(attempts + open_attempts, 0,", "Spend(attempts, 0,", "requests without an answer are not on the bill"),
+    ),
+    *changes_of(
+        "core/workbench/ledger/bill.py",
+        REPORT_TESTS,
+        ("if last is None or self.journal.has_answer():", "if True:", "a dead server is taken for a small budget"),
+    ),
+    *changes_of(
+        "core/workbench/ledger/spend.py",
+        BUDGET,
+        ("if price is None and ceiling is not None:", "if False:", "a ceiling in dollars is kept without a price"),
+    ),
+    *changes_of(
+        "core/workbench/ledger/spend.py",
+        ATTEMPTS,
+        ("return self.prompt_tokens + self.completion_tokens", "return self.prompt_tokens", "answers cost no tokens"),
+    ),
+    *changes_of(
+        "core/workbench/lm/protocol.py",
+        JOURNAL,
+        ("if self.replica:", "if False:", "a fresh sample has the key of the first"),
+        (
+            "body = _encode([identity, self.as_dict()])",
+            "body = _encode([self.as_dict()])",
+            "two models share their answers",
+        ),
+        ("if self.temperature:", "if self.temperature > 1:", "requests of two temperatures share a key"),
+        ("if self.stop:", "if False:", "requests with other stops share a key"),
+    ),
+    *changes_of(
+        "core/workbench/ledger/rate_limit.py",
+        "tests/ledger/test_rate_limit.py",
+        ("max(1, self.size // 2)", "max(1, self.size - 1)", "a rate limit hardly lowers the number of requests"),
+        ("if now - self._last_cut > 1.0:", "if True:", "one burst of refusals cuts the size to one"),
+        (
+            "max(self._pause_until, now + pause)",
+            "max(self._pause_until, now)",
+            "nobody waits where the server asks for it",
+        ),
+        (
+            "if self._successes >= self.size and self.size < self.largest:",
+            "if self._successes >= self.size:",
+            "more requests at once than configured",
+        ),
+    ),
+]

@@ -1,0 +1,237 @@
+"""The proof: statistics, looks, leaks, copies, what the report says."""
+
+from __future__ import annotations
+
+from areas.mutant import Mutant, changes_of, nodes_of
+
+STATISTICS = "core/workbench/proof/statistics.py"
+STATS = "tests/proof/test_statistics.py"
+REUSE, LEAKAGE = "tests/proof/test_reuse.py", "tests/proof/test_leakage.py"
+SEALED = "tests/run/test_sealed.py"
+COPIES_TESTS = "tests/task/test_copies.py"
+BY_HAND = nodes_of(
+    STATS,
+    "test_mcnemar_by_hand_made_counts",
+    "test_shown_and_its_words",
+    "test_five_wins_cannot_show_a_gain_and_six_can",
+    "test_a_loss_is_never_shown",
+    "test_infrastructure_failures_leave_both_sides",
+    "test_bad_input_is_refused",
+    "test_a_gain_needs_its_interval_above_zero_as_well_as_its_p",
+    "test_a_smaller_level_shows_less",
+    "test_rows_of_one_cluster_count_once",
+    "test_a_saving_is_proved_by_the_same_test",
+    "test_rounding_of_binary_fractions_is_no_difference",
+    "test_rows_that_one_side_alone_left_unanswered_count_against_a_gain",
+    "test_interval_of_a_share_is_wilsons",
+    "test_words_without_evidence",
+)
+EXACT = nodes_of(
+    STATS,
+    "test_tangos_interval_has_the_score_test_at_its_ends",
+    "test_the_test_of_a_mean_is_exact_for_equal_gains",
+    "test_the_interval_of_a_mean_is_clopper_pearsons_for_scores_of_0_and_1",
+    "test_graded_scores_are_tested_by_their_mean_and_the_interval_agrees",
+    "test_a_test_of_graded_scores_looks_at_both_sides",
+)
+POWER = nodes_of(STATS, "test_power_at_the_smallest_gain_binary", "test_the_smallest_gain_of_few_rows_is_honest")
+PROOF: list[Mutant] = [
+    *changes_of(
+        STATISTICS,
+        BY_HAND,
+        (
+            "return self.diff > 0 and self.p < alpha and self.interval[0] > 0",
+            "return self.diff > 0 and self.p < alpha",
+            "a gain is shown without its interval",
+        ),
+        (
+            "return self.diff > 0 and self.p < alpha and self.interval[0] > 0",
+            "return self.diff > 0 and self.p < alpha and self.interval[1] > 0",
+            "the wrong end of the interval is looked at",
+        ),
+        (
+            "return self.diff > 0 and self.p < alpha and self.interval[0] > 0",
+            "return self.diff > 0 and self.interval[0] > 0",
+            "a gain is shown without its p-value",
+        ),
+        ("shown = shown and worst.is_beyond_chance(alpha)", "pass", "rows that one side left out do not count"),
+        (
+            "for a, b in ((1.0, 0.0), (0.0, 1.0)))",
+            "for a, b in ((0.0, 1.0), (1.0, 0.0)))",
+            "the best is taken for the worst",
+        ),
+        (
+            "if a is not None and b is not None]",
+            "if a is not None or b is not None]",
+            "rows that one side answered count as pairs",
+        ),
+        (
+            "binomtest(wins, wins + losses, 0.5).pvalue",
+            'binomtest(wins, wins + losses, 0.5, alternative="greater").pvalue',
+            "McNemar's test looks at one side",
+        ),
+        (
+            "found.setdefault(key, []).append((a, b))",
+            "found.setdefault((key, len(found)), []).append((a, b))",
+            "each row of a cluster counts",
+        ),
+        ("if not (0 <= a <= 1 and 0 <= b <= 1):", "if not (0 <= a and 0 <= b):", "scores above 1 are taken"),
+        (
+            "differences = [round(b - a, 12) for a, b in units]",
+            "differences = [b - a for a, b in units]",
+            "rounding makes wins of ties",
+        ),
+        ("math.fsum(saved) > 0 and p < alpha and low > 0,", "math.fsum(saved) > 0,", "any saving is shown"),
+        (
+            "share * (1 - share) / n + z * z / (4 * n * n))",
+            "share * (1 - share) / n)",
+            "Wilson's interval is too narrow",
+        ),
+        ("n_excluded=len(rows) - len(answered),", "n_excluded=0,", "rows that were left out are not told"),
+    ),
+    *changes_of(
+        STATISTICS,
+        EXACT,
+        (
+            "p = min(1.0, 2 * min(mean_p(differences, -1.0), mean_p([-d for d in differences], -1.0)))",
+            "p = min(1.0, mean_p(differences, -1.0))",
+            "the test of graded scores looks at one side",
+        ),
+        (
+            "x = np.append(np.asarray(values, dtype=float), least)",
+            "x = np.asarray(values, dtype=float)",
+            "losses that were not seen are not allowed for",
+        ),
+        (
+            "tail, mean = (1 - level) / 2, math",
+            "tail, mean = (1 - level), math",
+            "the interval of a mean is one of 90%",
+        ),
+        ("bound = float(ndtri((1 + level) / 2))", "bound = float(ndtri(level))", "Tango's interval is one of 90%"),
+        ("b * b - 8 * n * c)", "b * b - 4 * n * c)", "Tango's share of losses is not the likeliest"),
+        (
+            "return end(1.0, least), end(-1.0, most)",
+            "return end(1.0, least), end(-1.0, most + 1)",
+            "the upper end allows for scores that cannot be",
+        ),
+    ),
+    *changes_of(
+        STATISTICS,
+        POWER,
+        (
+            "(low, middle) if power(middle) >= 0.8 else",
+            "(low, middle) if power(middle) >= 0.5 else",
+            "the smallest gain is found in every second case",
+        ),
+        (
+            "needed = binom.isf(alpha / 2, pairs, 0.5) + 1",
+            "needed = binom.isf(alpha * 2, pairs, 0.5) + 1",
+            "power is that of a weaker test",
+        ),
+    ),
+    *changes_of(
+        STATISTICS,
+        nodes_of(STATS, "test_power_at_the_smallest_gain_graded"),
+        ("+ float(ndtri(0.8)) * deviation", "+ float(ndtri(0.2)) * deviation", "the smallest graded gain is too small"),
+    ),
+    *changes_of(
+        "core/workbench/proof/reuse.py",
+        REUSE,
+        ("return LEVEL / (len(looks) + 1)", "return LEVEL", "each look has the whole level"),
+        ("OVERLAP * len(rows), before=own", "len(rows), before=own", "one row fewer makes a fresh test"),
+        ("before=own, except_of=baseline)", "before=None, except_of=baseline)", "a run counts its own test as a look"),
+        ("before=own, except_of=baseline)", 'before=own, except_of="")', "a test of the baseline is a look"),
+        ("rows and tests.find(run_id, candidate, rows) is None:", "False:", "no test is remembered"),
+    ),
+    *changes_of(
+        "core/workbench/proof/report.py",
+        SEALED,
+        ("self.proof.diff < 0 and self.proof.p < 0.05 and self.proof.ci95[1] < 0", "False", "a loss is never shown"),
+        (
+            "self.proof.diff < 0 and self.proof.p < 0.05 and self.proof.ci95[1] < 0",
+            "self.proof.diff < 0",
+            "any loss is shown",
+        ),
+        ("return self.gain_shown or self.saving_shown", "return self.gain_shown", "a saving is no proof"),
+        (
+            "self.saving is not None and self.saving.shown and not self.loss_shown",
+            "self.saving is not None and self.saving.shown",
+            "a saving is shown though the winner is worse",
+        ),
+    ),
+    *changes_of(
+        "core/workbench/proof/report.py",
+        LEAKAGE,
+        (
+            "self.proof.shown and self.repeats_rows is None",
+            "self.proof.shown",
+            "who carries the test rows is shown to be better",
+        ),
+    ),
+    *changes_of(
+        "core/workbench/proof/findings.py",
+        COPIES_TESTS,
+        (
+            "clusters = [task.cluster_of(a.example) for a, _ in pairs]",
+            "clusters = [a.example.id for a, _ in pairs]",
+            "rows of one cluster count each",
+        ),
+    ),
+    *changes_of(
+        "core/workbench/proof/findings.py",
+        REUSE,
+        ("alpha = level_after(looks)", "alpha = 0.05", "looks do not lower the level"),
+        ("warnings.append(looks_warning(looks))", "pass", "looks are not told"),
+        (
+            "[digest(normalised_inputs(row, task.inputs)) for row in rows]",
+            "[digest(dict(row.fields)) for row in rows]",
+            "another spelling makes a fresh test",
+        ),
+    ),
+    *changes_of(
+        "core/workbench/proof/findings.py", LEAKAGE, ("warnings += map(str, leaks)", "pass", "the guard never warns")
+    ),
+    *changes_of(
+        "core/workbench/proof/leakage.py",
+        LEAKAGE,
+        ('_leak("test", data.test.open(),', '_leak("test", (),', "the guard leaves out the test rows"),
+        ('return self.split != "train"', 'return self.split == "never"', "no leak breaks the proof"),
+        (
+            "if not hits or (not long and len(hits) < min(SHORT_ROWS, len(rows))):",
+            "if not hits:",
+            "one short row by chance is a leak",
+        ),
+        (
+            "for token in tokens(text)] for row in data.train)]",
+            "for token in tokens(text)] for row in ())]",
+            "what train says too is a leak",
+        ),
+        ("if match is not None and match[2] in inputs:", "if False:", "a demo with several inputs hides a row"),
+    ),
+    *changes_of(
+        "core/workbench/task/copies.py",
+        COPIES_TESTS,
+        (
+            'unicodedata.normalize("NFKC", text).casefold()',
+            'unicodedata.normalize("NFKC", text)',
+            "capitals make another row",
+        ),
+        (r'r"\w+|[-+*/=<>^%$€£]"', r'r"\w+"', "3 + 4 is 3 - 4"),
+        ("far if word.isdigit() and other.isdigit() else 1", "1", "rows of one template are copies"),
+        ("if self._same_label(row, other) and _within(", "if _within(", "rows with other labels are near copies"),
+        ("return before[-1] <= edits", "return True", "half a row is a copy"),
+        (
+            "return any(found <= self.fair[number]",
+            "return False and any(found <= self.fair[number]",
+            "what train says too is a repeat",
+        ),
+        ("if i >= length and (gone", "if False and (gone", "words all over a long text repeat a row"),
+        ("COVERED = 0.85", "COVERED = 1.85", "no long row is ever repeated"),
+        (
+            "any(word == first and list(text[i : i + n]) == list(words)",
+            "any(word == first and bool(n)",
+            "one word of a short row repeats it",
+        ),
+        ("return found if found and telling else []", "return []", "a number beside the text makes another row"),
+    ),
+]

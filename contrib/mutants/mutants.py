@@ -1,0 +1,21 @@
+"""The mutants: each breaks one line, and names the tests that should notice.
+
+`old` occurs exactly once in its file. A mutant must change what the program does: one that cannot is taken out of the
+list, and named in the README instead.
+"""
+
+from __future__ import annotations
+
+from areas.allowed import ALLOWED, CALLS
+from areas.failed import FAILED
+from areas.mutant import Mutant
+from areas.paid import PAID
+from areas.proof import PROOF
+from areas.rows import ROWS
+from areas.search import SEARCH
+from areas.training import TRAINING
+from areas.workflows import WORKFLOWS
+
+__all__ = ["MUTANTS", "Mutant"]
+
+MUTANTS: list[Mutant] = [*PAID, *FAILED, *PROOF, *ROWS, *SEARCH, *ALLOWED, *CALLS, *WORKFLOWS, *TRAINING]

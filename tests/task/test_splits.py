@@ -1,0 +1,80 @@
+"""How rows are cut into train, val and test: no row twice, none lost, the seed decides; and what val shares is told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.helpers.planted import plant
+
+from workbench.errors import SpecError
+from workbench.run import prepare
+from workbench.task.dataset import make_examples, split_examples
+
+
+@given(sizes=st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9)), more=st.integers(0, 5))
+def test_no_row_is_in_two_splits(sizes: tuple[int, int, int], more: int) -> None:
+    rows = make_examples([{"text": i} for i in range(sum(sizes) + more)])
+    parts = split_examples(rows, sizes, seed=0)
+    assert tuple(map(len, parts)) == sizes
+    names = [row.id for part in parts for row in part]
+    assert len(set(names)) == len(names)
+
+
+def test_the_seed_decides_who_is_where() -> None:
+    rows = make_examples([{"text": i} for i in range(30)])
+    first, again, other = (split_examples(rows, (10, 10, 10), seed) for seed in (0, 0, 1))
+    assert first == again != other
+
+
+def test_equal_rows_keep_an_identity_each() -> None:
+    assert len({row.id for row in make_examples([{"text": "a"}] * 3 + [{"text": "b"}, {"id": 7}, {"id": "7"}])}) == 6
+
+
+def planted(folder: Path, rows: int, **data: Any) -> Any:
+    """The task of a file whose rows are all in one file, with these settings of `data`."""
+    plant(folder, lambda r: 0.5, {"random": {"trials": 1}}, calls=400)
+    lines = [{"text": f"row {i} topic{i} word{i}: a a-thing", "label": "a"} for i in range(rows)]
+    (folder / "all.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    spec = json.loads((folder / "workflow.yaml").read_text())
+    spec["data"] = {"file": "all.jsonl", **data}
+    (folder / "workflow.yaml").write_text(json.dumps(spec))
+    return prepare(folder / "workflow.yaml")[2].dataset
+
+
+def test_without_a_split_each_row_is_used(tmp_path: Path) -> None:
+    found = planted(tmp_path, 32)
+    assert (len(found.train), len(found.val), len(found.test)) == (10, 10, 12)
+
+
+@pytest.mark.parametrize(
+    ("split", "words"),
+    [
+        ({"train": 20, "val": 10, "test": 10}, "the split wants 40 rows, the file has 32"),
+        ({"train": 0.5, "val": 0.5, "test": 0.5}, "the shares add up to 1.5"),
+        ({"train": 0.5, "val": 0.01, "test": 0.4}, "val and test need at least one row each"),
+    ],
+)
+def test_a_split_that_cannot_be_is_refused(split: dict[str, Any], words: str, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=words):
+        planted(tmp_path, 32, split=split)
+
+
+def test_what_val_shares_with_train_or_test_is_told(tmp_path: Path) -> None:
+    """A test row that val has is left out of the test: val chose the winner."""
+    plant(tmp_path, lambda r: 0.5, {"random": {"trials": 1}}, calls=400)
+    train, val, test = (
+        [json.loads(line) for line in (tmp_path / f"{split}.jsonl").read_text().splitlines()]
+        for split in ("train", "val", "test")
+    )
+    (tmp_path / "val.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*val, train[0], train[1]]))
+    (tmp_path / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*test, val[0]]))
+    found = prepare(tmp_path / "workflow.yaml")[2].dataset
+    told = "\n".join(found.warnings)
+    assert f"2 of the {len(val) + 2} val rows have the same inputs as a train row" in told
+    assert f"1 of the {len(test) + 1} test rows have the same inputs as a train or val row" in told
+    assert "of the val row" in told and len(found.test) == len(test)
