@@ -253,8 +253,9 @@ def test_a_patch_keeps_no_hand_on_the_values_that_it_was_given(workflow: Workflo
 )
 def test_addresses_that_lead_nowhere_are_key_errors(patch: Patch, workflow: Workflow) -> None:
     before = canonical(workflow.tree)
-    with pytest.raises(KeyError):
+    with pytest.raises(KeyError) as error:
         workflow.patched(patch)
+    assert error.value.args == (*patch.set, *patch.unset), "the address is named"
     assert canonical(workflow.tree) == before
 
 
