@@ -13,7 +13,8 @@ import pytest
 from scipy import stats
 
 from workbench.proof import describe, interval, paired_proof
-from workbench.proof.statistics import BOUNDED_MEAN, mean_interval, mean_p, paired_saving, tango_interval
+from workbench.proof.bounded_mean import mean_interval, mean_p
+from workbench.proof.statistics import BOUNDED_MEAN, paired_saving, tango_interval
 
 
 def binary_scores(wins: int, losses: int, both: int, neither: int) -> tuple[list[float], list[float]]:

@@ -97,6 +97,12 @@ PROOF: list[Mutant] = [
             "p = min(1.0, mean_p(differences, -1.0))",
             "the test of graded scores looks at one side",
         ),
+        ("bound = float(ndtri((1 + level) / 2))", "bound = float(ndtri(level))", "Tango's interval is one of 90%"),
+        ("b * b - 8 * n * c)", "b * b - 4 * n * c)", "Tango's share of losses is not the likeliest"),
+    ),
+    *changes_of(
+        "core/workbench/proof/bounded_mean.py",
+        EXACT,
         (
             "x = np.append(np.asarray(values, dtype=float), least)",
             "x = np.asarray(values, dtype=float)",
@@ -107,8 +113,6 @@ PROOF: list[Mutant] = [
             "tail, mean = (1 - level), math",
             "the interval of a mean is one of 90%",
         ),
-        ("bound = float(ndtri((1 + level) / 2))", "bound = float(ndtri(level))", "Tango's interval is one of 90%"),
-        ("b * b - 8 * n * c)", "b * b - 4 * n * c)", "Tango's share of losses is not the likeliest"),
         (
             "return end(1.0, least), end(-1.0, most)",
             "return end(1.0, least), end(-1.0, most + 1)",

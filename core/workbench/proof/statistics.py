@@ -7,16 +7,14 @@ when first needed.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
+
+from workbench.proof.bounded_mean import find_root, mean_interval, mean_p
 
 #: Names of the tests, as reports print them.
 MCNEMAR = "McNemar, exact"
 BOUNDED_MEAN = "mean of bounded differences"
-
-#: Distance between the points at which the integral of `mean_p` is summed at first.
-STEP = 0.15
 
 
 @dataclass(frozen=True)
@@ -150,14 +148,6 @@ def _compare(units: Sequence[tuple[float, float]], alpha: float) -> _Comparison:
     return _Comparison(differences, means, diff, mean_interval(differences, -1.0, 1.0), p, BOUNDED_MEAN)
 
 
-def _root(function: Callable[[float], float], low: float, high: float, within: float = 1e-8) -> float:
-    """Where a function with different signs at both ends is 0, give or take `within`."""
-    from scipy.optimize import brentq
-
-    found: Any = brentq(function, low, high, xtol=within)
-    return float(found)
-
-
 # Scores of 0 and 1
 
 
@@ -187,77 +177,10 @@ def tango_interval(wins: int, losses: int, n: int, level: float = 0.95) -> tuple
     diff, edge = (wins - losses) / n, 1 - 1e-9
     low, high = -1.0, 1.0
     if diff > -edge and distance(-edge) > bound:
-        low = _root(lambda gain: distance(gain) - bound, -edge, diff)
+        low = find_root(lambda gain: distance(gain) - bound, -edge, diff)
     if diff < edge and distance(edge) < -bound:
-        high = _root(lambda gain: distance(gain) + bound, diff, edge)
+        high = find_root(lambda gain: distance(gain) + bound, diff, edge)
     return low, high
-
-
-# Graded scores
-
-
-def mean_p(values: Sequence[float], least: float) -> float:
-    """One-sided p-value of "the mean is at most 0" for values that cannot be below `least`, which is below 0.
-
-    Gaffke's test (2004; Learned-Miller and Thomas 2019, arXiv:1905.06208): the values, and one more that is the worst
-    possible, get random weights that are uniform on the simplex; p is the probability that the weighted sum is at most
-    0. A rank test has no level for a mean: many small gains and a few total losses make a small p at a mean of 0. This
-    one allows for losses that were not seen. It is exact for values that are `least` or one other number; that it
-    keeps its level for all others is a conjecture which no simulation has broken, ours in
-    contrib/bench/promises/proof.py among them.
-
-    The weights being exponentials E over their sum, p = P(sum of E * x <= 0), which is computed by integrating the
-    sum's Laplace transform along a line through its saddle point: tails are as exact as the middle.
-    """
-    import numpy as np
-
-    x = np.append(np.asarray(values, dtype=float), least)
-    if x.max() <= 0:
-        return 1.0
-    edge = 1 / x.min()
-
-    def slope(c: float) -> float:
-        return float((x / (1 - c * x)).sum() - 1 / c)
-
-    # Any line crosses the same area; one near the saddle point needs the fewest points.
-    saddle = _root(slope, edge * (1 - 1e-13), edge * 1e-12, within=1e-4 * abs(edge))
-    height = -np.log1p(-saddle * x).sum()
-    width = 1 / math.sqrt(float(((x / (1 - saddle * x)) ** 2).sum()) + saddle**-2)
-
-    def integrand(t: Any) -> Any:
-        """At z = saddle + i * width * sinh(t): where the integrand falls slowly, the step grows with it."""
-        z = saddle + 1j * width * np.sinh(t)
-        return np.exp(-np.log(1 - np.multiply.outer(z, x)).sum(axis=-1) - height) / -z * width * np.cosh(t)
-
-    end = 3.0
-    while abs(integrand(end)) > 1e-13 * width / -saddle and end < 40:
-        end *= 1.25
-    count = math.ceil(end / STEP)
-    points = integrand(np.linspace(0.0, end, count + 1)).real
-    area = (points.sum() - (points[0] + points[-1]) / 2) * end / count
-    for _ in range(8):  # the trapezoid rule converges exponentially: halve the step until nothing changes
-        middles = integrand((np.arange(count) + 0.5) * end / count).real
-        before, area, count = area, (area + middles.sum() * end / count) / 2, 2 * count
-        if abs(area - before) <= 1e-8 * abs(area):
-            break
-    return min(1.0, max(0.0, math.exp(height) * float(area) / math.pi))
-
-
-def mean_interval(values: Sequence[float], least: float, most: float, level: float = 0.95) -> tuple[float, float]:
-    """The interval of a mean of values in [least, most] that belongs to `mean_p`: what neither side's test rejects."""
-    tail, mean = (1 - level) / 2, math.fsum(values) / len(values)
-
-    def end(sign: float, worst: float) -> float:
-        """How far down (up, with sign -1) the mean may lie."""
-        if abs(worst - mean) < 1e-9:
-            return worst
-
-        def excess(guess: float) -> float:
-            return mean_p([sign * (v - guess) for v in values], sign * (worst - guess)) - tail
-
-        return _root(excess, worst + sign * 1e-9, mean)
-
-    return end(1.0, least), end(-1.0, most)
 
 
 # What a test of this size can show
@@ -285,7 +208,7 @@ def _smallest_gain(differences: Sequence[float], binary: bool, alpha: float) -> 
 
     if excess(1.0) > 0:
         return None
-    gain = _root(excess, 0.0, 1.0) + float(ndtri(0.8)) * deviation / math.sqrt(n)
+    gain = find_root(excess, 0.0, 1.0) + float(ndtri(0.8)) * deviation / math.sqrt(n)
     return gain if gain <= 1 else None
 
 
