@@ -205,6 +205,7 @@ def test_a_divergence_in_the_reward_falls_on_the_tokens_before_it() -> None:
     mask = torch.tensor([[1.0, 0.0, 1.0, 0.0]])
     found = token_advantages(torch.tensor([5.0]), mask, objective, old, ref)
     assert found.tolist() == [pytest.approx([5 - 0.1 * 4, 0, 5 - 0.1 * 3, 0])]
+    assert token_advantages(torch.tensor([5.0]), mask, make_objective("grpo")).tolist() == [[5.0, 0.0, 5.0, 0.0]]
     whole = token_advantages(torch.tensor([5.0]), mask, make_objective("rloo"), old, ref)
     assert whole.tolist() == [pytest.approx([5 - 0.05 * 4, 0, 5 - 0.05 * 4, 0])]
     white = token_advantages(torch.tensor([5.0]), mask, make_objective("reinforce++"), old, ref)
