@@ -33,6 +33,7 @@ def row(text: str, label: str = "a", **more: object) -> Example:
         (LONG.replace(" my mails", " mails"), "near"),
         (LONG.replace("two", "2").replace("come", "arrived"), None),
         (LONG.replace("ordered", "bought").removesuffix(" mails"), None),
+        (LONG.replace("my mails", "mails my"), None),
         ("my invoice is wrong and nobody answers my mails", None),
         (LONG + " so please send it at once or give me my money back", None),
     ],
