@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.helpers.policies import LIMITED, policy
 from tests.helpers.scripted import Script, make_workflow
 from tests.plugins.sandbox.test_sandbox import needs_kernel
 
@@ -29,21 +30,6 @@ def balance() -> int:
     """The balance."""
     return 7
 '''
-
-
-def policy(text: dict) -> PolicySpec:
-    return PolicySpec.model_validate(text)
-
-
-LIMITED = {
-    "default": "deny",
-    "rules": [
-        {"deny": "send_*", "when": {"to": {"one_of": ["mallory"]}}, "why": "not to mallory"},
-        {"allow": "send_*", "when": {"amount": {"max": 100}, "to": {"matches": "[a-z]+"}}},
-        {"ask": "send_*", "when": {"amount": {"max": 1000}}},
-        {"allow": "read", "when": {"file.path": "/tmp/a"}},
-    ],
-}
 
 
 async def _run(

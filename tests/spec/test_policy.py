@@ -5,23 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from workbench.spec import PolicySpec
-
-
-def policy(text: dict) -> PolicySpec:
-    return PolicySpec.model_validate(text)
-
-
-LIMITED = {
-    "default": "deny",
-    "rules": [
-        {"deny": "send_*", "when": {"to": {"one_of": ["mallory"]}}, "why": "not to mallory"},
-        {"allow": "send_*", "when": {"amount": {"max": 100}, "to": {"matches": "[a-z]+"}}},
-        {"ask": "send_*", "when": {"amount": {"max": 1000}}},
-        {"allow": "read", "when": {"file.path": "/tmp/a"}},
-    ],
-}
+from tests.helpers.policies import LIMITED, policy
 
 
 @pytest.mark.parametrize(

@@ -2,30 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from tests.helpers.spaces import space, workflow
 
-from workbench.spec import DomainSpec
 from workbench.study import Searcher
-from workbench.task import Example, Space
-from workbench.workflow import Workflow, setting
-
-TRAIN = tuple(Example(str(i), {"text": f"row {i}", "label": "ab"[i % 2]}) for i in range(20))
-
-
-def workflow(**node: Any) -> Workflow:
-    from pathlib import Path
-
-    from workbench.workflow import node_tree
-
-    def fail(path: Any, message: str, hint: str | None) -> Exception:
-        return AssertionError(message)
-
-    tree = node_tree({"predict": "text -> label: Literal['a', 'b']", **node}, fail)
-    return Workflow({"lm": {}, "nodes": {"sort": tree}}, Path("."))
-
-
-def space(**domains: Any) -> Space:
-    return Space({k.replace("__", "."): DomainSpec.model_validate(v) for k, v in domains.items()}, TRAIN)
+from workbench.workflow import setting
 
 
 def test_a_searcher_first_asks_for_the_start_itself_and_for_it_with_all_demos() -> None:

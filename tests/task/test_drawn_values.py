@@ -8,30 +8,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.helpers.spaces import TRAIN, space, workflow
 
 from workbench.spec import DomainSpec
 from workbench.study import RandomSuggests
-from workbench.task import Example, Space, draw_demos
+from workbench.task import Space, draw_demos
 from workbench.task.search_space import suggested
 from workbench.workflow import Workflow
-
-TRAIN = tuple(Example(str(i), {"text": f"row {i}", "label": "ab"[i % 2]}) for i in range(20))
-
-
-def workflow(**node: Any) -> Workflow:
-    from pathlib import Path
-
-    from workbench.workflow import node_tree
-
-    def fail(path: Any, message: str, hint: str | None) -> Exception:
-        return AssertionError(message)
-
-    tree = node_tree({"predict": "text -> label: Literal['a', 'b']", **node}, fail)
-    return Workflow({"lm": {}, "nodes": {"sort": tree}}, Path("."))
-
-
-def space(**domains: Any) -> Space:
-    return Space({k.replace("__", "."): DomainSpec.model_validate(v) for k, v in domains.items()}, TRAIN)
 
 
 @given(low=st.integers(0, 5), width=st.integers(0, 9), step=st.integers(1, 3), seed=st.integers(0, 99))

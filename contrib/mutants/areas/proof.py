@@ -92,17 +92,17 @@ PROOF: list[Mutant] = [
     *changes_of(
         STATISTICS,
         EXACT,
-        (
-            "p = min(1.0, 2 * min(mean_p(differences, -1.0), mean_p([-d for d in differences], -1.0)))",
-            "p = min(1.0, mean_p(differences, -1.0))",
-            "the test of graded scores looks at one side",
-        ),
         ("bound = float(ndtri((1 + level) / 2))", "bound = float(ndtri(level))", "Tango's interval is one of 90%"),
         ("b * b - 8 * n * c)", "b * b - 4 * n * c)", "Tango's share of losses is not the likeliest"),
     ),
     *changes_of(
         "core/workbench/proof/bounded_mean.py",
         EXACT,
+        (
+            "return min(1.0, 2 * min(mean_p(differences, -1.0), mean_p([-d for d in differences], -1.0)))",
+            "return min(1.0, mean_p(differences, -1.0))",
+            "the test of graded scores looks at one side",
+        ),
         (
             "x = np.append(np.asarray(values, dtype=float), least)",
             "x = np.asarray(values, dtype=float)",

@@ -65,6 +65,11 @@ def mean_p(values: Sequence[float], least: float) -> float:
     return min(1.0, max(0.0, math.exp(height) * float(area) / math.pi))
 
 
+def two_sided_mean_p(differences: Sequence[float]) -> float:
+    """Two-sided p-value of "the mean is 0" for values in [-1, 1]."""
+    return min(1.0, 2 * min(mean_p(differences, -1.0), mean_p([-d for d in differences], -1.0)))
+
+
 def mean_interval(values: Sequence[float], least: float, most: float, level: float = 0.95) -> tuple[float, float]:
     """The interval of a mean of values in [least, most] that belongs to `mean_p`: what neither side's test rejects."""
     tail, mean = (1 - level) / 2, math.fsum(values) / len(values)

@@ -54,9 +54,10 @@ def find_leaks(task: Task, winner: Workflow) -> list[Leak]:
     data, old = task.dataset, [tokens(text) for text in before.values()]
     # What train says as well, the winner may have from there: rows that are alike are no leak.
     fair = [*old, *([token for text in texts_of(dict(row.fields)) for token in tokens(text)] for row in data.train)]
+    repeats = Repeats(_joined(new, task.inputs), fair)
     found = [
-        _leak("test", data.test.open(), task.inputs, Repeats(_joined(new, task.inputs), fair)),
-        _leak("val", data.val, task.inputs, Repeats(_joined(new, task.inputs), fair)),
+        _leak("test", data.test.open(), task.inputs, repeats),
+        _leak("val", data.val, task.inputs, repeats),
         _leak("train", data.train, task.inputs, Repeats(prompts, old)),
     ]
     return [leak for leak in found if leak is not None]

@@ -10,7 +10,7 @@ import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-from workbench.proof.bounded_mean import find_root, mean_interval, mean_p
+from workbench.proof.bounded_mean import find_root, mean_interval, mean_p, two_sided_mean_p
 
 #: Names of the tests, as reports print them.
 MCNEMAR = "McNemar, exact"
@@ -71,10 +71,10 @@ def paired_proof(
     one_sided = sum((a is None) != (b is None) for _, a, b in rows)
     if not answered:
         return Proof(0, 0, len(rows), 0.0, 0.0, 0.0, (0.0, 0.0), 1.0, "none", 0, 0, 0, False, None, one_sided, alpha)
-    found = _compare(_units(answered), alpha)
+    found = _compare(_units(answered))
     shown, interval_ = found.is_beyond_chance(alpha), found.interval
     if one_sided:
-        worst, best = (_compare(_units(_completed(rows, a, b)), alpha) for a, b in ((1.0, 0.0), (0.0, 1.0)))
+        worst, best = (_compare(_units(_completed(rows, a, b))) for a, b in ((1.0, 0.0), (0.0, 1.0)))
         shown = shown and worst.is_beyond_chance(alpha)
         interval_ = (min(worst.interval[0], interval_[0]), max(best.interval[1], interval_[1]))
     differences, n = found.differences, len(found.differences)
@@ -136,7 +136,7 @@ def _units(rows: Sequence[tuple[Hashable, float, float]]) -> list[tuple[float, f
     ]
 
 
-def _compare(units: Sequence[tuple[float, float]], alpha: float) -> _Comparison:
+def _compare(units: Sequence[tuple[float, float]]) -> _Comparison:
     n = len(units)
     differences = [round(b - a, 12) for a, b in units]  # 0.3 - 0.2 and 0.2 - 0.1 are a tie
     means = (math.fsum(a for a, _ in units) / n, math.fsum(b for _, b in units) / n)
@@ -144,8 +144,8 @@ def _compare(units: Sequence[tuple[float, float]], alpha: float) -> _Comparison:
     if all(value in (0.0, 1.0) for unit in units for value in unit):
         wins, losses = differences.count(1.0), differences.count(-1.0)
         return _Comparison(differences, means, diff, tango_interval(wins, losses, n), mcnemar_p(wins, losses), MCNEMAR)
-    p = min(1.0, 2 * min(mean_p(differences, -1.0), mean_p([-d for d in differences], -1.0)))
-    return _Comparison(differences, means, diff, mean_interval(differences, -1.0, 1.0), p, BOUNDED_MEAN)
+    found, p = mean_interval(differences, -1.0, 1.0), two_sided_mean_p(differences)
+    return _Comparison(differences, means, diff, found, p, BOUNDED_MEAN)
 
 
 # Scores of 0 and 1
@@ -272,7 +272,7 @@ def paired_saving(
     keys = range(len(baseline)) if clusters is None else clusters
     units = _units([(k, b / scale, a / scale) for k, a, b in zip(keys, baseline, winner, strict=True)])
     saved = [round(a - b, 12) for b, a in units]
-    p = min(1.0, 2 * min(mean_p(saved, -1.0), mean_p([-d for d in saved], -1.0)))
+    p = two_sided_mean_p(saved)
     low, high = mean_interval(saved, -1.0, 1.0)
     means = [float(scale * math.fsum(side) / len(units)) for side in zip(*units, strict=True)]
     return Saving(

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.helpers.function_library import DOUBLE, PEEK, TOTAL, write, write_library
 from tests.helpers.scripted import run_node
 from tests.plugins.forge.test_forge import AGENT, CODE, GOOD, RIGHT, proposing, run
 from tests.plugins.sandbox.test_sandbox import needs_kernel
@@ -19,44 +20,11 @@ from workbench.errors import SpecError
 from workbench_forge.serve import called, tool_names
 
 pytestmark = needs_kernel
-DOUBLE = {
-    "name": "double",
-    "description": "twice",
-    "source": "def double(x):\n    return 2 * x",
-    "parameters": {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]},
-    "example": {"arguments": {"x": 2}, "result": 4},
-}
-SHOUT = {"name": "shout", "source": "def shout(text):\n    return {'said': text.upper() + '!'}"}
-PEEK = {"name": "peek", "source": "def peek():\n    return open('/etc/passwd').read()"}
-TOTAL = {
-    "code": "numbers: list[int] -> sum: int",
-    "source": "def total(numbers):\n    return sum(numbers)",
-    "timeout": 2.0,
-    "example": {"arguments": {"numbers": [1, 2]}, "result": 3},
-}
-
-
-def write(folder: Path, name: str, nodes: dict[str, Any]) -> Path:
-    (folder / "rows.jsonl").write_text('{"question": "a", "numbers": [1], "answer": "b"}\n' * 6)
-    (folder / name).write_text(
-        json.dumps(
-            {
-                "name": "w",
-                "lm": {"model": "openai/none", "api_base": "http://127.0.0.1:9/v1"},
-                "data": {"file": "rows.jsonl"},
-                "metric": "exact_match(answer)",
-                "nodes": nodes,
-            },
-            indent=1,
-        )
-    )
-    return folder / name
 
 
 @pytest.fixture
 def library(tmp_path: Path) -> Path:
-    nodes = {"solve": {"agent": "question -> answer", "functions": [DOUBLE, SHOUT, PEEK]}, "add": TOTAL}
-    return write(tmp_path, "library.yaml", nodes)
+    return write_library(tmp_path)
 
 
 def command(*words: Any) -> Result:
