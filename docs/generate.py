@@ -165,8 +165,7 @@ def gallery() -> str:
         "registers nothing, and what it writes as plan, search, critique or score has no meaning: where that cannot "
         "be read, the "
         "file says what is done instead. Name a real model for results. In the tests a scripted model goes every way "
-        "through "
-        "each file. Pictures: `workbench show --mermaid FILE`.\n",
+        "through each file. Pictures: `workbench show --mermaid FILE`.\n",
     ]
     for path in sorted((ROOT / "workflows/gallery").glob("*.yaml")):
         lines = path.read_text(encoding="utf-8").splitlines()[1:]

@@ -36,8 +36,7 @@ once and get a list; yield {"prompt": text, "temperature": 0.8} to sample. Retur
 the standard library; no files, no network; the same inputs must lead to the same prompts."""  # noqa: E501
 _ANSWER = (
     "Answer with a line `name: ...`, a line `thought: ...` that says why this should do better, and the whole code "
-    "in one "
-    "```python block."
+    "in one ```python block."
 )
 _REVIEW = """\
 Look at your agent again. Is it different from those above? Does it use what the model gave? Is there a bug: a name that is

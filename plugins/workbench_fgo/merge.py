@@ -64,11 +64,9 @@ def _merge_request(base: Workflow, address: str, changed: Sequence[tuple[float, 
     shown = "\n\n".join(f"Score {score:.2f}:\n{tagged(text)}" for score, text in changed)
     text = (
         "The instruction of one step of a workflow was improved on different parts of the data, each by itself. "
-        "Another "
-        f"language model follows it.\n\n{describe(node_at(base, address))}\n\n{shown}\n\n"
+        f"Another language model follows it.\n\n{describe(node_at(base, address))}\n\n{shown}\n\n"
         "Merge them into one instruction that holds for all parts. Keep every rule that any of them has; where two "
         "contradict each other, keep the one of the better score or say when each holds. Do not repeat. Answer with "
-        "the "
-        "instruction alone, between <prompt> and </prompt>."
+        "the instruction alone, between <prompt> and </prompt>."
     )
     return [{"role": "user", "content": text}]

@@ -108,8 +108,7 @@ class Fgo(Optimizer):
         if len(modules) < len(parts):
             study.log(
                 f"{len(parts) - len(modules)} of {len(parts)} parts are left out: the calls of their shares are too "
-                "few "
-                "to run the workflow on their rows",
+                "few to run the workflow on their rows",
                 left_out=len(parts) - len(modules),
             )
         while len(modules) > 1:

@@ -92,8 +92,7 @@ class Tune(Optimizer):
             most = math.ceil(needed / _share(self.trials)) - int(left)
             study.log(
                 f"{left:.0f} calls are left, and each trial needs at least the {needed} of one pass over val: "
-                f"{count} trials are "
-                f"run, not {self.trials}. All of them take at least {most} more in budget: calls",
+                f"{count} trials are run, not {self.trials}. All of them take at least {most} more in budget: calls",
                 trials=count,
             )
         for number in range(count):

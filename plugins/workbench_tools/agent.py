@@ -52,8 +52,7 @@ Tools:
 
 _QUERIES = (
     "You look for tools that help with a task. Write {count} short search queries for descriptions of such tools, "
-    "one a "
-    "line: what a tool would have to do, without the details of this task."
+    "one a line: what a tool would have to do, without the details of this task."
 )
 
 
@@ -224,8 +223,7 @@ class Agent(SignatureNode):
             return [f"'{self.name}': with {len(tools)} tools, registering sends about {1 - lazy / full:.0%} less."]
         return [
             f"'{self.name}': with {len(tools)} tools, register: lazy sends about {lazy / full - 1:.0%} more than "
-            "showing "
-            f"all; it pays from about {crossover(tools, fixed)} such tools on."
+            f"showing all; it pays from about {crossover(tools, fixed)} such tools on."
         ]
 
     def system(self, shown: Shown) -> str:

@@ -27,8 +27,7 @@ You will then be told what the user says."""
 
 _PLAY = (
     "You play a user who talks to an assistant. Say one short thing at a time, as a person would. Tell only what you "
-    "are "
-    "asked for, and nothing that you do not know. When you have what you came for, or when it cannot be had, say "
+    "are asked for, and nothing that you do not know. When you have what you came for, or when it cannot be had, say "
     "{done}."
 )
 

@@ -66,8 +66,7 @@ def vllm(workflow: Workflow, path: Path | None, *, task: Task) -> None:
         lines[2:2] = [
             "# The adapter alone, over its base (several may share one server):",
             f"#   vllm serve {shlex.quote(str(about['base_model_name_or_path']))} --enable-lora --max-lora-rank "
-            f"{about['r']} "
-            f"--lora-modules {shlex.quote(f'{name}={adapter}')}",
+            f"{about['r']} --lora-modules {shlex.quote(f'{name}={adapter}')}",
         ]
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "serve.sh").write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -49,6 +49,5 @@ def looks_warning(looks: Sequence[str]) -> str:
     times = "once" if len(looks) == 1 else f"{len(looks)} times"
     return (
         f"these sealed rows were tested {times} before (run {runs}): the more tests, the likelier is a gain by "
-        "chance, so "
-        f"p must be below {level_after(looks):.2g} for this one"
+        f"chance, so p must be below {level_after(looks):.2g} for this one"
     )

@@ -81,8 +81,7 @@ def _not_counted(task: Task, lms: Iterable[LMSpec]) -> Iterator[str]:
         if _assumed_free(spec):
             yield (
                 f"the ceiling of ${task.spec.budget.usd:g} does not hold the calls of {spec.model}: its server is on "
-                "this "
-                "machine, so they count as free. If it passes them on to a service that bills them, write "
+                "this machine, so they count as free. If it passes them on to a service that bills them, write "
                 "price: {input: ..., output: ...} (dollars per million tokens) beside its name; "
                 "price: {input: 0, output: 0} if they are free."
             )
@@ -103,8 +102,7 @@ def _elsewhere(task: Task, lms: Iterable[LMSpec]) -> Iterator[str]:
         if own.api_base and spec.model_fields_set == {"model"} and _prefix(spec) == _prefix(own):
             yield (
                 f"{spec.model} stands by its name alone, so it is not asked at {own.api_base}, the api_base of lm, "
-                "but where "
-                f"{_prefix(spec)}/... is asked by default. If lm's server serves it, write "
+                f"but where {_prefix(spec)}/... is asked by default. If lm's server serves it, write "
                 f"{{model: {spec.model}, api_base: {own.api_base}}}."
             )
 

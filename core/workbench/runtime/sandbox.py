@@ -110,8 +110,7 @@ async def open_sandbox() -> Sandbox:
     raise SandboxError(
         f"code is not run here, since nothing would hold it ({'; '.join(reasons) or 'there is no sandbox plugin'})",
         hint="Use Linux with Landlock and seccomp, or bubblewrap; or Deno (workbench sandbox install); or take the "
-        "risk with "
-        "--unsafe-sandbox.",
+        "risk with --unsafe-sandbox.",
     )
 
 

@@ -71,8 +71,7 @@ class DataSpec(Strict):
     label_as_input: bool = Field(
         False,
         description="let nodes read the field that the metric compares with, as where a text is to be edited; "
-        "otherwise "
-        "such a workflow is refused, for it is shown the right answers",
+        "otherwise such a workflow is refused, for it is shown the right answers",
     )
 
     @model_validator(mode="after")

@@ -31,8 +31,7 @@ TABLES = {
     "runs": "one row for each `workbench optimize`",
     "candidates": "workflows that were proposed: tree, parent and patch",
     "evaluations": "one row for each (candidate, split, replica) that was scored; of train without n and score, "
-    "since its "
-    "results gather as optimizers look at them",
+    "since its results gather as optimizers look at them",
     "results": "one row for each example of an evaluation: score, failure, feedback, spans",
     "calls": "every LM call and tool effect that was settled, under its content key",
     "attempts": "attempts that failed, and requests whose outcome nobody knows because a kill came between",

@@ -51,12 +51,8 @@ WORLDS: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
 @pytest.fixture
 def base(tmp_path: Path) -> Path:
     (tmp_path / "coin.py").write_text(
-        "import random\n"
-        "from workbench.kit.environment import Environment, Step\n"
-        "class Coin(Environment):\n"
-        "    'Not deterministic.'\n"
-        "    def reset(self, task):\n        return 'go'\n"
-        "    def step(self, action):\n"
+        "import random\nfrom workbench.kit.environment import Environment, Step\nclass Coin(Environment):\n"
+        "    'Not deterministic.'\n    def reset(self, task):\n        return 'go'\n    def step(self, action):\n"
         "        if action == 'break':\n            raise RuntimeError('it broke')\n"
         "        return Step(str(random.SystemRandom().random()))\n"
         "    def score(self):\n        return 0.5\n"
@@ -443,8 +439,7 @@ def test_a_step_earns_its_own_reward_or_what_it_changed_of_the_score(
     base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (base / "world.py").write_text(
-        "from workbench.kit.environment import Environment, Step\n"
-        "class World(Environment):\n"
+        "from workbench.kit.environment import Environment, Step\nclass World(Environment):\n"
         "    def reset(self, task):\n        self.state = 0\n        return 'here'\n"
         "    def step(self, action):\n        self.state += 1\n"
         "        return Step('there', reward=float(action) if action != '-' else None)\n"

@@ -213,18 +213,13 @@ def test_answers_without_an_action_are_counted_and_only_such_answers_fail_the_ex
 
 def test_a_fault_of_the_environment_closes_a_branch_and_is_told(folder: Path) -> None:
     (folder / "worlds.py").write_text(
-        "from workbench.kit.environment import Environment, Step\n"
-        "class Brittle(Environment):\n"
-        "    'Breaks on left.'\n"
-        "    def reset(self, task):\n        self.state = []\n        return 'go'\n"
-        "    def step(self, action):\n"
+        "from workbench.kit.environment import Environment, Step\nclass Brittle(Environment):\n    'Breaks on left.'\n"
+        "    def reset(self, task):\n        self.state = []\n        return 'go'\n    def step(self, action):\n"
         "        if action == 'left' or task_breaks(self):\n            raise OSError('snapped')\n"
         "        self.state.append(action)\n        return Step('fine', len(self.state) > 1)\n"
         "    def actions(self):\n        return ['left', 'right']\n"
         "    def score(self):\n        return len(self.state) / 2\n"
-        "def task_breaks(world):\n    return False\n"
-        "class Broken(Brittle):\n"
-        "    'Breaks on everything.'\n"
+        "def task_breaks(world):\n    return False\nclass Broken(Brittle):\n    'Breaks on everything.'\n"
         "    def step(self, action):\n        raise OSError('snapped')\n"
         "def even(inputs, position):\n    return 0.5\n"
     )
@@ -244,9 +239,7 @@ def test_a_fault_of_the_environment_closes_a_branch_and_is_told(folder: Path) ->
 
 def test_what_was_found_must_be_reached_by_just_doing_it(folder: Path) -> None:
     (folder / "worlds.py").write_text(
-        "import random\n"
-        "from workbench.kit.environment import Environment, Step\n"
-        "class Dice(Environment):\n"
+        "import random\nfrom workbench.kit.environment import Environment, Step\nclass Dice(Environment):\n"
         "    'Says what it rolled, and remembers it.'\n"
         "    def reset(self, task):\n        self.state = []\n        return 'go'\n"
         "    def step(self, action):\n        self.state.append(random.SystemRandom().random())\n"
