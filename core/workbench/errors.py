@@ -19,7 +19,8 @@ Plugins may add their own below these. Library code raises them; only `workbench
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from workbench.failures import FailureKind
@@ -32,8 +33,16 @@ class WorkbenchError(Exception):
 class SpecError(WorkbenchError):
     """Something that the user wrote cannot be used.
 
-    `message` says what is wrong, `hint` what to write instead. `line` and `column` count from 1. `more`: what else is
-    wrong with the same file, as far as it is known.
+    Raise it with a message and, if a part of the workflow file is at fault, its path. The loader of the file adds the
+    file, line and column (`workbench.spec.Source.locate`).
+
+    Args:
+        message: what is wrong.
+        hint: what to write instead.
+        path: the keys and list indexes that lead to the fault, e.g. ("nodes", "answer", "instructions").
+        file, line, column: where the fault is, if known; lines and columns count from 1.
+
+    `more` holds the other errors found in the same file.
     """
 
     def __init__(
@@ -61,7 +70,7 @@ class SpecError(WorkbenchError):
 
 
 def merge_errors(errors: Iterable[SpecError]) -> SpecError:
-    """The first error, with the others and what they know of as its `more`. There must be one."""
+    """The first error, with all the others as its `more`. There must be at least one."""
     found = [one for error in errors for one in (error, *error.more)]
     for error in found:
         error.more = ()
@@ -70,7 +79,7 @@ def merge_errors(errors: Iterable[SpecError]) -> SpecError:
 
 
 def collect_errors(jobs: Iterable[Callable[[], Any]]) -> list[Any]:
-    """What each job gives, or the SpecErrors of all together: none of them hides another's."""
+    """The results of all jobs. Raises the SpecErrors of all of them as one: the first does not hide the rest."""
     made: list[Any] = []
     wrong: list[SpecError] = []
     for job in jobs:
@@ -81,6 +90,18 @@ def collect_errors(jobs: Iterable[Callable[[], Any]]) -> list[Any]:
     if wrong:
         raise merge_errors(wrong) from wrong[0].__cause__
     return made
+
+
+@contextmanager
+def errors_at(*path: str | int) -> Iterator[None]:
+    """Prepend a path to that of every SpecError raised inside, unless the error already names a file."""
+    try:
+        yield
+    except SpecError as error:
+        for one in (error, *error.more):
+            if one.file is None:
+                one.path = (*path, *one.path)
+        raise
 
 
 class PluginError(WorkbenchError):

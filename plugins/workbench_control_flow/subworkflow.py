@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, model_validator
 
+from workbench.errors import SpecError
 from workbench.kit.inner_nodes import child_node
 from workbench.runtime import Context
-from workbench.spec import Inherited, PolicySpec
+from workbench.spec import Inherited, PolicySpec, load_spec, with_inherited
+from workbench.task import expand
 from workbench.workflow import NodeConfig, NodeKind, Schedule, build_graph, fields_from_outside, with_inner
 
 if TYPE_CHECKING:
@@ -44,8 +46,6 @@ class SubWorkflow(NodeKind):
         try:
             self.graph  # bad settings are told when the file is read  # noqa: B018
         except RecursionError:
-            from workbench.errors import SpecError
-
             raise SpecError(
                 f"{config.file} and the files that it refers to hold each other as sub-workflows",
                 hint="Write the nodes out in one of them.",
@@ -60,13 +60,6 @@ class SubWorkflow(NodeKind):
     def read(self) -> tuple[Mapping[str, Mapping[str, Any]], PolicySpec]:
         """The nodes of the file, and its policy, which holds in them besides that of the outer file."""
         assert self.config.file is not None
-        from workbench.errors import SpecError
-        from workbench.spec import load_spec, with_inherited
-        from workbench.task import expand
-
-        def fail(path: tuple[str | int, ...], message: str, hint: str | None) -> SpecError:
-            return SpecError(f"{self.config.file}: {message}", hint=hint)
-
         file = (Path(self.base) / self.config.file).resolve()
         try:
             spec = load_spec(file)[0]
@@ -74,8 +67,10 @@ class SubWorkflow(NodeKind):
             raise SpecError(str(error), path=("file",)) from None
         inherited: list[Inherited] = []
         try:
-            trees = {n: expand(tree, file.parent, fail, (file,), inherited) for n, tree in spec.nodes.items()}
+            trees = {n: expand(tree, file.parent, (file,), inherited) for n, tree in spec.nodes.items()}
             return trees, with_inherited(spec.policy, inherited)
+        except SpecError as error:
+            raise self._in_file(error) from None
         except RecursionError:
             raise SpecError(
                 f"{self.config.file} and the files that it refers to need each other",
@@ -94,16 +89,18 @@ class SubWorkflow(NodeKind):
             if tree.get("enabled", True)
         }
 
+    def _in_file(self, error: SpecError) -> SpecError:
+        return SpecError(f"{self.config.file}: {error.message}", hint=error.hint, path=("file",))
+
     @cached_property
     def graph(self) -> networkx.DiGraph:
-        from workbench.errors import SpecError
-
-        def fail(path: tuple[str | int, ...], message: str, hint: str | None) -> SpecError:
+        nodes = self.nodes
+        try:
+            return build_graph(nodes, self.trees)
+        except SpecError as error:
             if self.config.file is None:
-                return SpecError(message, hint=hint, path=path)
-            return SpecError(f"{self.config.file}: {message}", hint=hint, path=("file",))
-
-        return build_graph(self.nodes, self.trees, fail)
+                raise
+            raise self._in_file(error) from None
 
     @cached_property
     def schedule(self) -> Schedule:

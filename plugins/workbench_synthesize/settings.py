@@ -135,9 +135,10 @@ class Synthesis(Strict):
 def load_synthesis(path: Path) -> tuple[Synthesis, Source]:
     """Read and check the file. Raises SpecError with line and column."""
     source = load_yaml_file(path)
-    try:
-        spec = Synthesis.model_validate(source.value)
-    except ValidationError as error:
-        raise spec_error(source, error, Synthesis) from None
-    check_lms(spec, source)
+    with source.locating():
+        try:
+            spec = Synthesis.model_validate(source.value)
+        except ValidationError as error:
+            raise spec_error(error, Synthesis) from None
+        check_lms(spec)
     return spec, source

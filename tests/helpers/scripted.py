@@ -45,11 +45,7 @@ class Script(LMPool):
 
 def make_workflow(nodes: dict[str, Any], folder: Path) -> Workflow:
     """Nodes as they are written in a file, as a checked workflow."""
-
-    def fail(path: Any, message: str, hint: str | None) -> Exception:
-        return ValueError(f"{path}: {message} {hint}")
-
-    workflow = Workflow({"nodes": {name: node_tree(raw, fail) for name, raw in nodes.items()}}, folder)
+    workflow = Workflow({"nodes": {name: node_tree(raw) for name, raw in nodes.items()}}, folder)
     check_nodes(workflow)
     return workflow
 

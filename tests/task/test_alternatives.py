@@ -44,7 +44,8 @@ def checked(search: str, start: Workflow | None = None) -> Space:
         f"data: {{file: x.csv}}\nmetric: exact_match(label)\nnodes: {{n: {{}}}}\nsearch:\n{indented}\n", "f.yaml"
     )
     spec, source = check_spec(apply_overrides(source, []))
-    check_space(spec.search, start or workflow(), source.error, given=("text", "topic", "label"))
+    with source.locating():
+        check_space(spec.search, start or workflow(), given=("text", "topic", "label"))
     return Space(spec.search, TRAIN)
 
 

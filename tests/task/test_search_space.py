@@ -170,10 +170,7 @@ def test_rings_of_conditions_are_refused() -> None:
 
 
 def check(workflow: Workflow, space: dict[str, Any]) -> None:
-    def fail(path: Any, message: str, hint: str | None) -> SpecError:
-        return SpecError(message, hint=hint, path=path)
-
-    check_space({a: domain(**d) for a, d in space.items()}, workflow, fail)
+    check_space({a: domain(**d) for a, d in space.items()}, workflow)
 
 
 def test_addresses_and_bounds_are_checked_against_the_nodes(workflow: Workflow) -> None:

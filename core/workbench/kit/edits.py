@@ -158,11 +158,10 @@ def places(workflow: Workflow) -> Iterator[tuple[str, NodeKind]]:
 
 def tree_at(workflow: Workflow, address: str) -> Tree:
     """The node at an address in normal form. Raises KeyError where there is none."""
-
-    def fail(path: tuple[str | int, ...], message: str, hint: str | None) -> Exception:
-        return KeyError(address)
-
     raw = workflow.get(address)
     if not address.startswith("nodes.") or not isinstance(raw, dict):
         raise KeyError(address)
-    return node_tree(raw, fail)
+    try:
+        return node_tree(raw)
+    except SpecError:
+        raise KeyError(address) from None

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
-from workbench.errors import SandboxError, SpecError, WorkbenchError, collect_errors
+from workbench.errors import SandboxError, SpecError, WorkbenchError, collect_errors, errors_at
 from workbench.ledger import price_of
 from workbench.lm import is_loopback, make_lm, split_model
 from workbench.runtime import Runtime
@@ -40,16 +40,17 @@ def check_choices(task: Task) -> None:
     lacks, and labels that are read."""
 
     def check(address: str, workflow: Workflow) -> None:
-        where = ("search", address)
         try:
-            check_node_lms(workflow, task.spec.roles, task.source)
-            check_label_unread(workflow, task.metric, task.spec.data, task.source.error)
+            check_node_lms(workflow, task.spec.roles)
+            check_label_unread(workflow, task.metric, task.spec.data)
             if address.partition(".")[0] == "lm":
-                check_lm(where, task_lm(task.spec.lm, workflow), task.source)
+                check_lm(task_lm(task.spec.lm, workflow))
         except SpecError as error:
-            raise task.source.error(where, error.message, error.hint) from error
+            raise SpecError(error.message, hint=error.hint, path=("search", address)) from error
 
-    collect_errors(partial(check, address, changed) for address, changed in variants(task.spec.search, task.workflow))
+    with task.source.locating():
+        changes = variants(task.spec.search, task.workflow)
+        collect_errors(partial(check, address, changed) for address, changed in changes)
 
 
 def check_optimizers(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> None:
@@ -59,13 +60,14 @@ def check_optimizers(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) ->
     def check(index: int, name: str, optimizer: Optimizer) -> None:
         lacking = [optimizer.lacking(workflow) for workflow in workflows]
         if all(lacking):
-            raise task.source.error(
-                ("optimize", index, name),
+            raise SpecError(
                 f"`{name}` finds nothing here that it could change: the workflow lacks {lacking[0]}",
-                f"Add one to nodes, or take `{name}` out.",
+                hint=f"Add one to nodes, or take `{name}` out.",
+                path=("optimize", index, name),
             )
 
-    collect_errors(partial(check, index, *named) for index, named in enumerate(optimizers))
+    with task.source.locating():
+        collect_errors(partial(check, index, *named) for index, named in enumerate(optimizers))
 
 
 def lm_warnings(task: Task) -> list[str]:
@@ -134,10 +136,8 @@ async def not_ready(task: Task, studies: Sequence[tuple[Study, Optimizer]]) -> l
     found: list[WorkbenchError] = []
     for index, (study, optimizer) in enumerate(studies):
         try:
-            await optimizer.ready(study)
-        except SpecError as error:
-            place = ("optimize", index, study.name, *error.path)
-            found.append(task.source.error(place, error.message, error.hint) if type(error) is SpecError else error)
+            with task.source.locating(), errors_at("optimize", index, study.name):
+                await optimizer.ready(study)
         except WorkbenchError as error:
             found.append(error)
     return found

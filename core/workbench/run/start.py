@@ -8,6 +8,7 @@ import os
 import secrets
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -170,12 +171,13 @@ def _prepare(
 
     def made() -> Task:
         task = load_task(spec, source, base)
-        check_space(spec.search, task.workflow, source.error, given=tuple(task.dataset.val[0]))
+        check_space(spec.search, task.workflow, given=tuple(task.dataset.val[0]))
         check_choices(task)
         data = task.dataset  # whose warnings are shown wherever the file is used
         return replace(task, dataset=replace(data, warnings=(*data.warnings, *lm_warnings(task))))
 
-    task, optimizers = collect_errors((made, lambda: load_optimizers(spec, source)))
+    with source.locating():
+        task, optimizers = collect_errors((made, lambda: load_optimizers(spec, source)))
     check_optimizers(task, optimizers)
     return spec, source, task, optimizers
 
@@ -201,8 +203,9 @@ def _wrong_elsewhere(source: Source, error: SpecError, base: Path) -> list[SpecE
     whole = {key: value for key, value in source.value.items() if key not in broken}
     try:
         spec = Spec.model_validate({**_STAND_INS, **whole})
-        jobs = {**sections(spec, source, base, []), "optimize": lambda: load_optimizers(spec, source)}
-        collect_errors(job for key, job in jobs.items() if key not in broken)
+        jobs = {**sections(spec, base, []), "optimize": lambda: load_optimizers(spec, source)}
+        with source.locating():
+            collect_errors(job for key, job in jobs.items() if key not in broken)
     except ValidationError:  # of sections together, e.g. `pick` without `objectives`
         return []
     except SpecError as more:
@@ -227,20 +230,17 @@ def prepare_stored(row: Any) -> Task:
 
 def load_optimizers(spec: Spec, source: Source) -> list[tuple[str, Optimizer]]:
     """The optimizers of the file with their parameters; bootstrap if it names none."""
-    entries = spec.optimize or [{defaults.OPTIMIZER: {}}]
-    made, wrong = [], []
-    for index, entry in enumerate(entries):
-        ((name, parameters),) = entry.items()
+
+    def load(index: int, name: str, parameters: Any) -> tuple[str, Optimizer]:
         path = ("optimize", index) if source.has(("optimize", index)) else ("optimize",)
         try:
             cls = plugins().get("optimizers", name)
+            return name, cls.model_validate(parameters)
         except PluginError as error:
-            wrong.append(source.error(path, str(error)))
-            continue
-        try:
-            made.append((name, cls.model_validate(parameters)))
+            raise SpecError(str(error), path=path) from None
         except ValidationError as error:
-            wrong.append(spec_error(source, error, cls, (*path, name)))
-    if wrong:
-        raise merge_errors(wrong)
-    return made
+            raise spec_error(error, cls, (*path, name)) from None
+
+    entries = spec.optimize or [{defaults.OPTIMIZER: {}}]
+    named = [next(iter(entry.items())) for entry in entries]
+    return collect_errors(partial(load, index, *entry) for index, entry in enumerate(named))

@@ -5,7 +5,7 @@ Text in, `Spec` and `Source` out. This room knows no data, no node kind and no l
 
 from workbench.spec import defaults
 from workbench.spec.base import NODE_KEYS, Strict
-from workbench.spec.messages import Places, spec_error
+from workbench.spec.messages import spec_error
 from workbench.spec.models import (
     BudgetSpec,
     DataSpec,
@@ -50,7 +50,6 @@ __all__ = [
     "named_lms",
     "short_domains",
     "spec_error",
-    "Places",
     "refusal",
     "strictest",
     "with_inherited",

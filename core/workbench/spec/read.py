@@ -21,4 +21,4 @@ def check_spec(source: Source) -> tuple[Spec, Source]:
     try:
         return Spec.model_validate(source.value), source
     except ValidationError as error:
-        raise spec_error(source, error, Spec) from None
+        raise source.locate(spec_error(error, Spec)) from None

@@ -8,11 +8,11 @@ search:
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from workbench.errors import PluginError, SpecError
+from workbench.errors import PluginError, SpecError, errors_at
 from workbench.spec import NODE_KEYS, DomainSpec
 from workbench.workflow import Tree, Workflow, check_flow, disable_nodes, node_tree
 
@@ -45,10 +45,8 @@ def fill(workflow: Workflow, picks: Mapping[str, str], domains: Mapping[str, Dom
 
 
 def _tree(raw: Mapping[str, Any], path: tuple[str | int, ...]) -> Tree:
-    def fail(inner: tuple[str | int, ...], message: str, hint: str | None) -> SpecError:
-        return SpecError(message, hint=hint, path=("search", *path, *inner))
-
-    return node_tree(raw, fail)
+    with errors_at("search", *path):
+        return node_tree(raw)
 
 
 def holders(address: str, slots: Iterable[str]) -> list[str]:
@@ -85,9 +83,7 @@ def variants(domains: Mapping[str, DomainSpec], workflow: Workflow) -> Iterator[
                 yield address, start.patched(change)
 
 
-def check_slots(
-    domains: Mapping[str, DomainSpec], workflow: Workflow, fail: Callable[..., SpecError], given: Collection[str] = ()
-) -> None:
+def check_slots(domains: Mapping[str, DomainSpec], workflow: Workflow, given: Collection[str] = ()) -> None:
     """Each content of each slot must fit into the workflow, and any two together. given: the fields of an example."""
     for address, domain in domains.items():
         if not domain.is_slot:
@@ -97,7 +93,7 @@ def check_slots(
         if not inside or (domain.optional and address.count(".") > 1):
             what = "a node of the graph" if domain.optional else "a node"
             known = ", ".join(f"nodes.{name}" for name in workflow.nodes)
-            raise fail(where, f"'{address}' is not {what}", f"Known: {known}.")
+            raise SpecError(f"'{address}' is not {what}", hint=f"Known: {known}.", path=where)
         for name in (n for n in contents(domain) if n != AS_WRITTEN):
             place = (*where, "any_of", name) if name != ABSENT else where
             try:
@@ -105,9 +101,9 @@ def check_slots(
             except SpecError as error:
                 inner = error.path[len(place) :] if error.path[:1] == ("search",) else ()
                 said = f"without '{address}': {error.message}" if name == ABSENT else f"{name}: {error.message}"
-                raise fail((*place, *inner), said, error.hint) from None
+                raise SpecError(said, hint=error.hint, path=(*place, *inner)) from None
             except PluginError as error:
-                raise fail(place, str(error), None) from None
+                raise SpecError(str(error), path=place) from None
     slots = [a for a, domain in domains.items() if domain.is_slot]
     for one, two in itertools.combinations(slots, 2):
         for picks in itertools.product(contents(domains[one]), contents(domains[two])):
@@ -118,9 +114,8 @@ def check_slots(
             except (SpecError, KeyError) as error:
                 said = error.message if isinstance(error, SpecError) else f"there is no {error}"
                 hint = f"Write when: {{{one}: ...}} under {two}, so that it is searched only where they go together."
-                raise fail(
-                    ("search", two), f"{one}: {picks[0]} and {two}: {picks[1]} do not go together: {said}", hint
-                ) from None
+                message = f"{one}: {picks[0]} and {two}: {picks[1]} do not go together: {said}"
+                raise SpecError(message, hint=hint, path=("search", two)) from None
 
 
 def _may_meet(domains: Mapping[str, DomainSpec], picks: Mapping[str, str]) -> bool:

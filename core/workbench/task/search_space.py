@@ -160,45 +160,42 @@ def default_space(workflow: Workflow, max_demos: int = 8) -> dict[str, DomainSpe
     }
 
 
-def check_space(domains: Mapping[str, DomainSpec], workflow: Workflow, fail: Any, given: Collection[str] = ()) -> None:
-    """Every address must exist or be a setting of its node. fail(path, message, hint) makes the error.
+def check_space(domains: Mapping[str, DomainSpec], workflow: Workflow, given: Collection[str] = ()) -> None:
+    """Every address must exist or be a setting of its node, and accept the values. Raises SpecError.
 
     given: the fields of an example, which alternative nodes may read.
     """
-    check_slots(domains, workflow, fail, given)
+    check_slots(domains, workflow, given)
     slots = [a for a, domain in domains.items() if domain.is_slot]
 
     def check(address: str, domain: DomainSpec) -> None:
         for name, wanted in domain.when.items():
             if name in slots:
                 if wanted not in contents(domains[name]):
-                    raise fail(
-                        ("search", address, "when", name),
+                    raise SpecError(
                         f"'{name}' is never '{wanted}'",
-                        suggest(str(wanted), contents(domains[name])),
+                        hint=suggest(str(wanted), contents(domains[name])),
+                        path=("search", address, "when", name),
                     )
             else:
-                _check_values(domains, address, name, [wanted], workflow, fail)
+                _check_values(domains, address, name, [wanted], workflow)
         if not domain.is_slot:
             probe = domain.float_ or domain.int_ or domain.choice or [[]]
-            _check_values(domains, address, address, probe, workflow, fail)
+            _check_values(domains, address, address, probe, workflow)
 
     collect_errors(partial(check, address, domain) for address, domain in domains.items())
-    try:
-        Space(domains).order()
-    except SpecError as error:
-        raise fail(error.path, error.message, None) from None
+    Space(domains).order()
 
 
 def _check_values(
-    domains: Mapping[str, DomainSpec], address: str, name: str, values: Sequence[Any], workflow: Workflow, fail: Any
+    domains: Mapping[str, DomainSpec], address: str, name: str, values: Sequence[Any], workflow: Workflow
 ) -> None:
     """The setting `name` must take the values, in one of the contents of the slot that it stands in."""
     inside = holders(name, (a for a, domain in domains.items() if domain.is_slot))
     starts = [workflow]
     for slot in inside:
         starts += [workflow.patched(fill(workflow, {slot: c}, domains)) for c in domains[slot].any_of or {}]
-    wrong: Any = None
+    wrong: SpecError | None = None
     for start in starts:
         try:
             parts = name.split(".")
@@ -211,10 +208,12 @@ def _check_values(
             return
         except KeyError:
             known = sorted(set(learnable_addresses(workflow)))
-            wrong = wrong or fail(("search", address), f"no setting has the address '{name}'", suggest(name, known))
+            wrong = wrong or SpecError(f"no setting has the address '{name}'", hint=suggest(name, known))
         except SpecError as error:
-            wrong = wrong or fail(("search", address), f"{name}: {error.message}", error.hint)
-    raise wrong from None
+            wrong = wrong or SpecError(f"{name}: {error.message}", hint=error.hint)
+    if wrong is not None:
+        wrong.path = ("search", address)
+        raise wrong
 
 
 def labelled_demo(node: NodeKind, example: Example, targets: Mapping[str, str] = {}) -> dict[str, Any] | None:

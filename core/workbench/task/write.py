@@ -68,14 +68,10 @@ def workflow_tree(task: Task, workflow: Workflow, folder: Path) -> Tree:
 def _search_of(task: Task, workflow: Workflow) -> list[str]:
     """The addresses under `search:` that this workflow still has: edits of the structure may have moved a node into
     another one, or replaced it, and the file must be readable all the same."""
-
-    def fail(path: tuple[str | int, ...], message: str, hint: str | None = None) -> SpecError:
-        return SpecError(message, hint=hint, path=path)
-
     left = dict(task.spec.search)
     while left:
         try:
-            check_space(left, workflow, fail, given=tuple(task.dataset.val[0]) if task.dataset.val else ())
+            check_space(left, workflow, given=tuple(task.dataset.val[0]) if task.dataset.val else ())
             break
         except SpecError as error:
             if left.pop(str(error.path[1]), None) is None:

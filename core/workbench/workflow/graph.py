@@ -15,10 +15,9 @@ if TYPE_CHECKING:
 
 
 Trees = Mapping[str, Mapping[str, Any]]
-Fail = Callable[[tuple[str | int, ...], str, str | None], SpecError]
 
 
-def build_graph(nodes: Mapping[str, NodeKind], trees: Trees, fail: Fail) -> networkx.DiGraph:
+def build_graph(nodes: Mapping[str, NodeKind], trees: Trees) -> networkx.DiGraph:
     """Nodes as a directed graph: an edge for each `needs`, and from the writers of a field to its readers.
 
     Where several nodes write a field, a reader gets it from the last one before it in the file, or, where that one is
@@ -27,12 +26,12 @@ def build_graph(nodes: Mapping[str, NodeKind], trees: Trees, fail: Fail) -> netw
     attribute `sources`, {field: [writers, the first that wrote counts]}; where none wrote, the example has the field.
 
     nodes: those that take part, in the order of the file. trees: all of the file, for `needs` and `optional`.
-    Raises fail(path, message, hint) for unknown `needs`, cycles, and nothing enabled.
+    Raises SpecError for unknown `needs`, cycles, and nothing enabled.
     """
     import networkx
 
     if not nodes:
-        raise fail(("nodes",), "no node is enabled", "Enable at least one.")
+        raise SpecError("no node is enabled", hint="Enable at least one.", path=("nodes",))
     graph = networkx.DiGraph()
     for name in nodes:
         graph.add_node(name, sources={})
@@ -42,7 +41,8 @@ def build_graph(nodes: Mapping[str, NodeKind], trees: Trees, fail: Fail) -> netw
     for name, node in nodes.items():
         for need in needs_of(trees[name]):
             if need not in trees:
-                raise fail(("nodes", name, "needs"), f"'{name}' needs unknown node '{need}'", suggest(need, nodes))
+                message = f"'{name}' needs unknown node '{need}'"
+                raise SpecError(message, hint=suggest(need, nodes), path=("nodes", name, "needs"))
             if need in nodes:
                 graph.add_edge(need, name)
         for field in node.inputs:
@@ -56,7 +56,8 @@ def build_graph(nodes: Mapping[str, NodeKind], trees: Trees, fail: Fail) -> netw
     if not networkx.is_directed_acyclic_graph(graph):  # much faster than looking for a cycle that is not there
         cycle = networkx.find_cycle(graph)
         ring = " -> ".join([edge[0] for edge in cycle] + [cycle[0][0]])
-        raise fail(("nodes", cycle[0][0]), f"the nodes form a cycle: {ring}", "Remove one of these dependencies.")
+        message = f"the nodes form a cycle: {ring}"
+        raise SpecError(message, hint="Remove one of these dependencies.", path=("nodes", cycle[0][0]))
     for name, field in open_ends:
         # Who reads what it writes has no edge from a later writer, which `needs` may put before it all the same.
         earlier = networkx.ancestors(graph, name)

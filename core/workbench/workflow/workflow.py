@@ -6,18 +6,18 @@ An address is the path of a setting in that tree: `nodes.answer.instructions`, `
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from workbench.errors import PluginError, SpecError, merge_errors, suggest
+from workbench.errors import PluginError, SpecError, collect_errors, errors_at, suggest
 from workbench.hashing import digest
 from workbench.plugins import plugins
-from workbench.spec import NODE_KEYS, Source, spec_error
+from workbench.spec import NODE_KEYS, spec_error
 from workbench.workflow.graph import build_graph, writers_of
 from workbench.workflow.node import NodeKind
 from workbench.workflow.tree import GONE, Tree, edit_tree, find_changes, inner_orders, leaves_of
@@ -152,10 +152,10 @@ class Workflow:
         return check_nodes(self)
 
 
-def node_tree(raw: Mapping[str, Any], fail: Callable[[tuple[str | int, ...], str, str | None], Exception]) -> Tree:
+def node_tree(raw: Mapping[str, Any]) -> Tree:
     """A node as written (`{predict: ..., instructions: ...}`) in its normal form (`{"kind": "predict", ...}`).
 
-    fail(path, message, hint) makes the error to raise.
+    Raises SpecError, with a path inside the node, if it does not name exactly one kind.
     """
     known = plugins().names("node_kinds")
     if "kind" in raw:  # the normal form itself, as exported
@@ -166,15 +166,15 @@ def node_tree(raw: Mapping[str, Any], fail: Callable[[tuple[str | int, ...], str
         rest = dict(raw)
     if len(kinds) != 1 or kinds[0] not in known:
         if kinds:
-            raise fail((), f"a node has one kind, this one names {', '.join(map(str, kinds))}", None)
+            raise SpecError(f"a node has one kind, this one names {', '.join(map(str, kinds))}")
         others = [k for k in raw if k not in NODE_KEYS]
         hint = suggest(str(others[0]), known) if others else f"Known: {', '.join(known)}."
         if others and plugins().set_aside:
             hint += f" Plugins that failed to load: {', '.join(sorted(plugins().set_aside))}."
-        raise fail((others[0],) if others else (), "no node kind is named here", hint)
+        raise SpecError("no node kind is named here", hint=hint, path=(others[0],) if others else ())
     for key in ("optional", "enabled"):
         if not isinstance(raw.get(key, True), bool):
-            raise fail((key,), f"{key} must be true or false, not {raw[key]!r}", None)
+            raise SpecError(f"{key} must be true or false, not {raw[key]!r}", path=(key,))
     kind = kinds[0]
     cls = node_class(kind)
     if kind in rest:
@@ -203,17 +203,10 @@ def _make_node(name: str, text: str, base: Path) -> NodeKind:
     return cls(name, cls.Config.model_validate(settings), base)
 
 
-def check_nodes(workflow: Workflow, source: Source | None = None) -> networkx.DiGraph:
-    """The graph of a workflow whose nodes can all be made, the disabled ones too.
-
-    Raises SpecError, with its place in the file if source is given, and PluginError.
-    """
-    _made(workflow, workflow.nodes, source)
-
-    def fail(path: tuple[str | int, ...], message: str, hint: str | None) -> SpecError:
-        return SpecError(message, hint=hint, path=path) if source is None else source.error(path, message, hint)
-
-    return build_graph(enabled(workflow), workflow.nodes, fail)
+def check_nodes(workflow: Workflow) -> networkx.DiGraph:
+    """The graph of a workflow whose nodes can all be made, the disabled ones too. Raises SpecError and PluginError."""
+    _make_all(workflow, workflow.nodes)
+    return build_graph(enabled(workflow), workflow.nodes)
 
 
 def made_nodes(workflow: Workflow) -> dict[str, NodeKind]:
@@ -226,37 +219,19 @@ def made_nodes(workflow: Workflow) -> dict[str, NodeKind]:
             raise SpecError(
                 f"node '{name}' names no kind", hint="Write e.g. {kind: predict, ...}.", path=("nodes", name)
             )
-    return _made(workflow, {name: tree for name, tree in trees.items() if tree.get("enabled", True)}, None)
+    return _make_all(workflow, {name: tree for name, tree in trees.items() if tree.get("enabled", True)})
 
 
-def _made(workflow: Workflow, trees: Tree, source: Source | None) -> dict[str, NodeKind]:
-    made, wrong = dict[str, NodeKind](), list[SpecError]()
-    for name, tree in trees.items():
+def _make_all(workflow: Workflow, trees: Tree) -> dict[str, NodeKind]:
+    def make(name: str, tree: Tree) -> NodeKind:
         try:
-            made[name] = make_node(name, tree, workflow.base)
+            with errors_at("nodes", name):
+                return make_node(name, tree, workflow.base)
         except ValidationError as error:
-            cls = node_class(tree["kind"])
-            wrong.append(spec_error(_Placed(source, tree, cls), error, cls.Config, ("nodes", name)))
-        except SpecError as error:
-            place = _Placed(source, tree, node_class(tree["kind"]))
-            wrong.append(place.error(("nodes", name, *error.path), error.message, error.hint))
-    if wrong:
-        raise merge_errors(wrong)
-    return made
+            raise spec_error(error, node_class(tree["kind"]).Config, ("nodes", name)) from None
 
-
-class _Placed:
-    """Errors about a node at their place in the file, or without place where there is no file."""
-
-    def __init__(self, source: Source | None, tree: Tree, cls: type[NodeKind]):
-        self.source, self.kind, self.primary = source, tree["kind"], cls.primary
-
-    def error(self, path: tuple[str | int, ...], message: str, hint: str | None = None) -> SpecError:
-        if self.source is None:
-            return SpecError(message, hint=hint, path=path)
-        if len(path) > 2 and path[2] == self.primary:  # written as `predict: ...`
-            path = (*path[:2], self.kind, *path[3:])
-        return self.source.error(path, message, hint)
+    made = collect_errors(partial(make, name, tree) for name, tree in trees.items())
+    return dict(zip(trees, made, strict=True))
 
 
 def enabled(workflow: Workflow) -> dict[str, NodeKind]:

@@ -293,14 +293,14 @@ def test_faulty_machines_are_refused_with_line_column_and_a_suggestion(
     )
     assert text != FILE
     spec, source = check_spec(load_yaml(text, "w.yaml"))
-    with pytest.raises(SpecError) as caught:
-        load_workflow(spec, source, folder)
+    with pytest.raises(SpecError) as caught, source.locating():
+        load_workflow(spec, folder)
     assert f"w.yaml:{place}: " in str(caught.value) and words in str(caught.value), str(caught.value)
 
 
 def test_the_file_that_the_faults_are_planted_in_is_sound(folder: Path) -> None:
-    spec, source = check_spec(load_yaml(FILE, "w.yaml"))
-    assert load_workflow(spec, source, folder).nodes["n"]["kind"] == "states"
+    spec, _ = check_spec(load_yaml(FILE, "w.yaml"))
+    assert load_workflow(spec, folder).nodes["n"]["kind"] == "states"
 
 
 def test_the_schema_for_editors_knows_the_short_forms_too() -> None:

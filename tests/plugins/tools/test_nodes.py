@@ -56,11 +56,7 @@ def run(
     times: int = 1,
 ):
     """(outcome, scripted model) of the last of `times` runs, all under one journal."""
-
-    def fail(path: Any, message: str, hint: str | None) -> Exception:
-        return ValueError(f"{path}: {message} {hint}")
-
-    workflow = Workflow({"nodes": {name: node_tree(raw, fail) for name, raw in nodes.items()}}, folder)
+    workflow = Workflow({"nodes": {name: node_tree(raw) for name, raw in nodes.items()}}, folder)
     check_nodes(workflow)
     lm = ScriptedLM(say)
 
