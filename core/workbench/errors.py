@@ -19,7 +19,7 @@ Plugins may add their own below these. Library code raises them; only `workbench
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from typing import Any
 
@@ -93,7 +93,7 @@ def collect_errors(jobs: Iterable[Callable[[], Any]]) -> list[Any]:
 
 
 @contextmanager
-def errors_at(*path: str | int) -> Iterator[None]:
+def errors_at(*path: str | int) -> Generator[None]:
     """Prepend a path to that of every SpecError raised inside, unless the error already names a file."""
     try:
         yield

@@ -40,7 +40,7 @@ class PluginInfo:
     version: str
     module: str
     hooks: tuple[str, ...] = ()
-    provides: dict[str, list[str]] = field(default_factory=dict)
+    provides: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     error: str | None = None
 
 

@@ -15,13 +15,13 @@ import importlib.util
 import os
 import sys
 import traceback
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from workbench.errors import SpecError, suggest
+from workbench.type_guards import is_dict, is_list
 
 PREFIX = "python:"
 
@@ -85,10 +85,10 @@ def code_files(value: Any, base: Path) -> list[Path]:
     found: set[Path] = set()
 
     def walk(part: Any) -> None:
-        if isinstance(part, Mapping):
+        if is_dict(part):
             for inner in part.values():
                 walk(inner)
-        elif isinstance(part, list | tuple):
+        elif is_list(part):
             for inner in part:
                 walk(inner)
         elif isinstance(part, str) and part.startswith(PREFIX):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import Field, model_validator
 
@@ -14,10 +14,7 @@ from workbench.kit.inner_nodes import child_node
 from workbench.runtime import Context
 from workbench.spec import Inherited, PolicySpec, load_spec, with_inherited
 from workbench.task import expand
-from workbench.workflow import NodeConfig, NodeKind, Schedule, build_graph, fields_from_outside, with_inner
-
-if TYPE_CHECKING:
-    import networkx
+from workbench.workflow import NodeConfig, NodeKind, Schedule
 
 
 class SubWorkflowConfig(NodeConfig):
@@ -44,7 +41,7 @@ class SubWorkflow(NodeKind):
     def __init__(self, name: str, config: Any, base: Any):
         super().__init__(name, config, base)
         try:
-            self.graph  # bad settings are told when the file is read  # noqa: B018
+            self.schedule  # bad settings are told when the file is read  # noqa: B018
         except RecursionError:
             raise SpecError(
                 f"{config.file} and the files that it refers to hold each other as sub-workflows",
@@ -93,18 +90,14 @@ class SubWorkflow(NodeKind):
         return SpecError(f"{self.config.file}: {error.message}", hint=error.hint, path=("file",))
 
     @cached_property
-    def graph(self) -> networkx.DiGraph:
+    def schedule(self) -> Schedule:
         nodes = self.nodes
         try:
-            return build_graph(nodes, self.trees)
+            return Schedule(nodes, self.trees)
         except SpecError as error:
             if self.config.file is None:
                 raise
             raise self._in_file(error) from None
-
-    @cached_property
-    def schedule(self) -> Schedule:
-        return Schedule(self.nodes, self.trees, self.graph)
 
     def children(self) -> Mapping[str, NodeKind]:
         return {node.name: node for node in self.nodes.values()} if self.config.file is None else {}
@@ -112,25 +105,25 @@ class SubWorkflow(NodeKind):
     @property
     def _referred_nodes(self) -> list[NodeKind]:
         """Those of a file, which are no children of this node."""
-        return list(with_inner(self.nodes.values())) if self.config.file is not None else []
+        return [inner for node in self.nodes.values() for inner in node.walk()] if self.config.file is not None else []
 
     @property
     def roles(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(role for node in self._referred_nodes for role in node.roles))
 
-    def called(self) -> Collection[str]:
-        return {name for node in self._referred_nodes for name in node.called()}
+    def tool_names(self) -> Collection[str]:
+        return {name for node in self._referred_nodes for name in node.tool_names()}
 
-    def referred(self) -> Any:
+    def external_inputs(self) -> Any:
         if self.config.file is None:
             return None
         trees, policy = self.read
-        inner = [found for node in self._referred_nodes if (found := node.referred()) is not None]
+        inner = [found for node in self._referred_nodes if (found := node.external_inputs()) is not None]
         return [list(trees.items()), policy.model_dump(mode="json"), inner]
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(self._outer(field) for field in fields_from_outside(self.graph)))
+        return tuple(dict.fromkeys(self._outer(field) for field in self.schedule.inputs))
 
     @property
     def outputs(self) -> tuple[str, ...]:

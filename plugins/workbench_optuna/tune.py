@@ -17,7 +17,7 @@ from pydantic import Field, field_validator, model_validator
 
 from workbench import Evaluation, Optimizer, Study, Workflow
 from workbench.errors import ShareSpent, suggest
-from workbench.spec import DomainSpec, short_domains
+from workbench.spec import DomainSpec, expand_domains
 from workbench.study import make_sampler, named_optimizer
 from workbench.task import suggested
 
@@ -47,7 +47,7 @@ class Tune(Optimizer):
     startup: int = Field(3, ge=1, description="trials before the sampler learns and trials are stopped")
     prune: bool = Field(True, description="stop trials that have reached less than the median of earlier ones")
 
-    _short_domains = field_validator("search", mode="before")(short_domains)
+    _short_domains = field_validator("search", mode="before")(expand_domains)
 
     @model_validator(mode="after")
     def _made(self) -> Tune:

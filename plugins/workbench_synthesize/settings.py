@@ -14,9 +14,9 @@ from workbench.spec import (
     PolicySpec,
     Source,
     Strict,
+    expand_lm,
+    expand_lms,
     load_yaml_file,
-    named_lm,
-    named_lms,
     spec_error,
 )
 from workbench.task import check_lms
@@ -99,8 +99,8 @@ class Synthesis(Strict):
     concurrency: int = Field(4, ge=1, le=256, description="requests under way at once")
     seed: int = Field(0, description="of which tools and questions are shown")
 
-    _lm_name = field_validator("lm", mode="before")(named_lm)
-    _role_names = field_validator("roles", mode="before")(named_lms)
+    _lm_name = field_validator("lm", mode="before")(expand_lm)
+    _role_names = field_validator("roles", mode="before")(expand_lms)
 
     @field_validator("kinds", mode="before")
     @classmethod

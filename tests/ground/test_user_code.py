@@ -104,11 +104,11 @@ def test_a_changed_file_changes_the_hash(form: str, where: str, folder: Path) ->
         metric = (
             "python:" + form.format("right") if where == "metric" else {"python": {"address": form.format("right")}}
         )
-    before = task(folder, metric, tool).referred_hash
-    assert task(folder, metric, tool).referred_hash == before
+    before = task(folder, metric, tool).external_hash
+    assert task(folder, metric, tool).external_hash == before
     file = folder / ("parts/deep.py" if "deep" in form else "own.py")
     file.write_text(CODE + "\n# changed\n")
-    assert task(folder, metric, tool).referred_hash != before
+    assert task(folder, metric, tool).external_hash != before
 
 
 def test_a_changed_file_is_loaded_anew_and_an_equal_one_is_not(folder: Path) -> None:

@@ -33,8 +33,8 @@ ALLOWED: list[Mutant] = [
         ("alike = type(value) is type(wanted) or", "alike = True or", "true is 1"),
         ('else (self.default, "")', 'else ("allow", "")', "the default is to allow"),
         (
-            "(len(value) <= self.max_length if sized",
-            "(len(value) < self.max_length if sized",
+            "(length <= self.max_length if length is not None",
+            "(length < self.max_length if length is not None",
             "the longest text is too long",
         ),
         (

@@ -110,7 +110,7 @@ def validate_command(file: Path, sets: tuple[str, ...], as_json: bool) -> None:
     from workbench.errors import PluginError, SpecError, merge_errors
     from workbench.run import obstacles, prepare, wrong_in_file
     from workbench.task import remarks
-    from workbench.workflow import all_nodes, learnable_addresses
+    from workbench.workflow import learnable_addresses
 
     settings = _settings(sets, None)
     try:
@@ -133,7 +133,7 @@ def validate_command(file: Path, sets: tuple[str, ...], as_json: bool) -> None:
         "optimizers": [name for name, _ in optimizers],
         "learnable": learnable_addresses(task.workflow),
         "warnings": warnings,
-        "advice": [line for n in all_nodes(task.workflow) for line in n.advice()],
+        "advice": [line for n in task.workflow.walk() for line in n.warnings()],
     }
     if as_json:
         return echo_json(summary)

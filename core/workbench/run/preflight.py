@@ -13,7 +13,7 @@ from workbench.runtime import Runtime
 from workbench.spec import LMSpec, lm_spec
 from workbench.study import Optimizer, Study
 from workbench.task import Task, check_label_unread, check_lm, check_node_lms, variants
-from workbench.workflow import Workflow, all_nodes, task_lm
+from workbench.workflow import Workflow, task_lm
 
 
 def lms_of(task: Task) -> Iterator[LMSpec]:
@@ -26,7 +26,7 @@ def lms_of(task: Task) -> Iterator[LMSpec]:
 
 
 def _lms_in(task: Task, workflow: Workflow) -> Iterator[LMSpec]:
-    for node in all_nodes(workflow):
+    for node in workflow.walk():
         if "lm" in type(node.config).model_fields:
             own = getattr(node.config, "lm", None)
             yield lm_spec(own) if own else task_lm(task.spec.lm, workflow)

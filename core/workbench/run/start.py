@@ -71,7 +71,7 @@ def optimize(
             options=dumps(
                 {
                     **options.as_dict(),
-                    "referred": task.referred_hash,
+                    "referred": task.external_hash,
                     "test": task.test_hash,
                     "sandbox": chosen(),
                     "outside": outer_settings(source),
@@ -121,7 +121,7 @@ def resume(
         if task.data_hash != row["data_hash"]:
             raise StoreError(f"the data of run {row['run']} have changed since it started; start a new run")
         same = Candidates(store, row["id"]).find_baseline() in (None, task.workflow.hash)
-        same &= stored.get("referred") in (None, task.referred_hash)  # None: begun by a version that kept none
+        same &= stored.get("referred") in (None, task.external_hash)  # None: begun by a version that kept none
         if not same and all(address.partition(".")[0] == "budget" for address, _ in (options.sets if options else ())):
             raise StoreError(
                 f"a file that the workflow of run {row['run']} refers to has changed since it started; start a new run"

@@ -12,10 +12,10 @@ from workbench.spec.models import (
     DomainSpec,
     LMSpec,
     Spec,
+    expand_domains,
+    expand_lm,
+    expand_lms,
     lm_spec,
-    named_lm,
-    named_lms,
-    short_domains,
 )
 from workbench.spec.policy import Condition, Inherited, PolicySpec, Rule, refusal, strictest, with_inherited
 from workbench.spec.read import check_spec, load_spec
@@ -46,9 +46,9 @@ __all__ = [
     "Strict",
     "NODE_KEYS",
     "lm_spec",
-    "named_lm",
-    "named_lms",
-    "short_domains",
+    "expand_lm",
+    "expand_lms",
+    "expand_domains",
     "spec_error",
     "refusal",
     "strictest",

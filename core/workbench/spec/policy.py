@@ -1,7 +1,7 @@
 """Which tool calls a workflow may make: allow, deny or ask, with conditions on arguments.
 
-Source: Progent (arXiv 2504.11703): rules over tool names and arguments, enforced outside the model. The policy stands
-in the workflow file beside the budget: no patch reaches it, so it also holds while a workflow is optimized.
+Source: Progent (arXiv 2504.11703): rules over tool names and arguments, enforced outside the model. The policy is part
+of the workflow file, like the budget. No patch can change it, so it also holds while a workflow is optimized.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from workbench.spec.base import Strict
+from workbench.type_guards import is_dict, is_list
 
 Verdict = Literal["allow", "deny", "ask"]
 
 
 class Condition(Strict):
-    """What an argument must be; all that is given must hold. An argument that is not there meets no condition."""
+    """What an argument must be. All parts that are given must hold; a missing argument meets no condition."""
 
     equals: Any = Field(None, description="this value; `when: {argument: value}` is short for it")
     one_of: list[Any] | None = Field(None, description="any of these values")
@@ -45,11 +46,14 @@ class Condition(Strict):
         return value
 
     def holds(self, value: Any, *, doubtful: bool = False) -> bool:
-        """Whether a value meets the condition. doubtful: what cannot be told, such as whether a text is a number of at
-        least 100, counts as met: so a rule that denies is not got round by a value of another type."""
+        """Whether a value meets the condition.
+
+        doubtful: what cannot be decided, such as whether a text is a number of at least 100, counts as met. So a rule
+        that denies cannot be evaded with a value of another type.
+        """
         number = float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
         unsure = doubtful and math.isnan(number)
-        sized = isinstance(value, str | list | dict)
+        length = len(value) if isinstance(value, str) or is_list(value) or is_dict(value) else None
         texts = [value] if isinstance(value, str) else []
         return (
             ("equals" not in self.model_fields_set or _equal(value, self.equals, doubtful))
@@ -61,12 +65,12 @@ class Condition(Strict):
             )
             and (self.min is None or unsure or number >= self.min)
             and (self.max is None or unsure or number <= self.max)
-            and (self.max_length is None or (len(value) <= self.max_length if sized else doubtful))
+            and (self.max_length is None or (length <= self.max_length if length is not None else doubtful))
         )
 
 
 def _equal(value: Any, wanted: Any, doubtful: bool) -> bool:
-    """Of one type, or, where doubt counts, equal as texts: `5` and `"5"` are then the same."""
+    """Whether two values are equal and of one type; if in doubt, equal as texts: then `5` and `"5"` are the same."""
     if doubtful:
         return str(value).strip() == str(wanted).strip()
     alike = type(value) is type(wanted) or {type(value), type(wanted)} <= {int, float}
@@ -74,19 +78,19 @@ def _equal(value: Any, wanted: Any, doubtful: bool) -> bool:
 
 
 class Rule(Strict):
-    """One of allow, deny and ask, with the tool's name (`*` and `?` stand for any characters), and when it counts."""
+    """One of allow, deny and ask, with a pattern of tool names (`*` and `?` as in a shell), and when it applies."""
 
     allow: str | None = Field(None, description="name or pattern of tools that may be called")
     deny: str | None = Field(None, description="name or pattern of tools that may not be called")
     ask: str | None = Field(None, description="name or pattern of tools about which a person is asked")
     when: dict[str, Condition] = Field(default_factory=dict, description="argument (dotted if nested): its condition")
-    why: str = Field("", description="told to the model where the rule refuses a call")
+    why: str = Field("", description="reason given to the model if the rule refuses a call")
 
     @field_validator("when", mode="before")
     @classmethod
     def _plain_values(cls, value: Any) -> Any:
-        if isinstance(value, dict):
-            return {k: v if isinstance(v, dict) else {"equals": v} for k, v in value.items()}
+        if is_dict(value):
+            return {k: v if is_dict(v) else {"equals": v} for k, v in value.items()}
         return value
 
     @model_validator(mode="after")
@@ -99,9 +103,9 @@ class Rule(Strict):
     def verdict(self) -> Verdict:
         return "allow" if self.allow is not None else "deny" if self.deny is not None else "ask"
 
-    def counts(self, tool: str, arguments: Mapping[str, Any]) -> bool:
-        """Whether the rule is about a call. One that allows must hold surely, one that denies or asks may be in
-        doubt."""
+    def applies(self, tool: str, arguments: Mapping[str, Any]) -> bool:
+        """Whether the rule is about a call. If that is in doubt, a rule that denies or asks applies, and one that
+        allows does not."""
         if not fnmatchcase(tool, self.allow or self.deny or self.ask or ""):
             return False
         doubtful = self.allow is None
@@ -113,35 +117,35 @@ class Rule(Strict):
 
 
 class PolicySpec(Strict):
-    """Rules in order: the first that counts decides; where none does, the default.
+    """Rules in order: the first that applies decides; if none does, the default.
 
     Actions in an environment are calls, too: of a tool with the environment's name, with the arguments `action` (its
     text) and `verb` (its first word), e.g. {deny: sql, when: {verb: {one_of: [delete, drop, update]}}}.
     """
 
-    default: Verdict = Field(default="allow", description="for calls that no rule is about")
-    rules: list[Rule] = Field(default_factory=list, description="rules in their order")
+    default: Verdict = Field(default="allow", description="for calls that no rule applies to")
+    rules: list[Rule] = Field(default=[], description="rules in their order")
     inherited: list[Inherited] = Field(
-        default_factory=list, description="policies of files whose functions are used here: written by workbench"
+        default=[], description="policies of files whose functions are used here: written by workbench"
     )
 
     @property
     def restricts(self) -> bool:
-        """Whether it may refuse anything."""
+        """Whether the policy can refuse any call."""
         return self.default != "allow" or bool(self.rules or self.inherited)
 
     def verdict(self, tool: str, arguments: Mapping[str, Any]) -> tuple[Verdict, str]:
-        """(verdict, why) on a call: that of the rules, or of an inherited policy that is stricter."""
-        rule = next((r for r in self.rules if r.counts(tool, arguments)), None)
+        """(verdict, reason) on a call: by the rules, or by an inherited policy if that is stricter."""
+        rule = next((r for r in self.rules if r.applies(tool, arguments)), None)
         own = (rule.verdict, rule.why) if rule is not None else (self.default, "")
         more = (i.policy.verdict(tool, arguments) for i in self.inherited if tool in i.tools)
         return strictest([own, *more])
 
 
 class Inherited(Strict):
-    """The policy of another file, which holds for the functions that came from it."""
+    """The policy of another file, which holds for the functions taken from it."""
 
-    tools: list[str] = Field(description="names of those functions")
+    tools: list[str] = Field(description="names of these functions")
     policy: PolicySpec = Field(description="what their file says")
 
 
@@ -149,12 +153,12 @@ PolicySpec.model_rebuild()
 
 
 def strictest(verdicts: Iterable[tuple[Verdict, str]]) -> tuple[Verdict, str]:
-    """Where several policies hold: deny before ask before allow; of equals the first."""
+    """The verdict where several policies hold: deny before ask before allow; of equal ones the first."""
     return max(verdicts, key=lambda found: ("allow", "ask", "deny").index(found[0]))
 
 
 def refusal(tool: str, verdict: Verdict, why: str) -> str | None:
-    """What is told of a call that is refused where nobody is there to ask; None for one that is allowed."""
+    """Why a call is refused, when nobody can be asked; None for a call that is allowed."""
     reason = f": {why}" if why else ""
     if verdict == "ask":
         return f"{tool} needs a person's consent, and nobody is here to ask{reason}"
@@ -162,18 +166,17 @@ def refusal(tool: str, verdict: Verdict, why: str) -> str | None:
 
 
 def _arguments(arguments: Mapping[str, Any], name: str) -> list[Any]:
-    """What a name may mean, as far as it is there: an argument of that name, and inside an argument that is an
-    object."""
+    """The arguments that a name may mean: the one of that name, and, for a dotted name, one inside an object."""
     found = [arguments[name]] if name in arguments else []
-    value: Any = arguments
+    value: Any = dict(arguments)
     for part in name.split("."):
-        if not isinstance(value, Mapping) or part not in value:
+        if not is_dict(value) or part not in value:
             return found
         value = value[part]
     return found if "." not in name else [*found, value]
 
 
 def with_inherited(policy: PolicySpec, inherited: Sequence[Inherited]) -> PolicySpec:
-    """A policy with those of files whose functions are used, none twice."""
+    """A policy with those of the files whose functions are used added, none twice."""
     more = [i for n, i in enumerate(inherited) if i not in policy.inherited and i not in inherited[:n]]
     return policy.model_copy(update={"inherited": [*policy.inherited, *more]}) if more else policy

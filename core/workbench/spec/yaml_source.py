@@ -1,14 +1,14 @@
-"""A strict reader of YAML that keeps the place of everything, so that errors can name line and column.
+"""A strict YAML reader that keeps the position of everything, so that errors can name line and column.
 
-It reads the part of YAML 1.2 that a workflow file needs. What is refused is refused on the stream of parser
-events, iteratively and before any value is built, so that a hostile file costs neither time nor memory.
+It reads the part of YAML 1.2 that a workflow file needs. Everything else is refused while the parser's events are
+read, without recursion and before any value is built, so that a hostile file costs neither time nor memory.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,13 +25,16 @@ _INT = re.compile(r"[-+]?(0|[1-9][0-9]*)\Z")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+\.[0-9]*|[0-9]+(?=[eE]))([eE][-+]?[0-9]+)?\Z")
 _NOT_FINITE = re.compile(r"([-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))\Z")
 _BAD_CHAR = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x84\x86-\x9f\ufeff\ufffe\uffff\ud800-\udfff]")
-_WORDS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
-_WORDS |= dict.fromkeys(("", "~", "null", "Null", "NULL"))
+_WORDS: dict[str, bool | None] = {
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+}
 
 
 @dataclass(frozen=True)
 class Source:
-    """A parsed file: its value (plain values only), its text, and the place of everything in it.
+    """A parsed file: its value (plain values only), its text, and where in it everything is.
 
     Paths are tuples of keys and list indexes.
     """
@@ -39,11 +42,11 @@ class Source:
     value: Any
     file: str
     text: str
-    _places: dict[Path_, Place] = field(default_factory=dict, repr=False)
-    _origins: dict[Path_, str] = field(default_factory=dict, repr=False)
+    _places: dict[Path_, Place] = field(default_factory=dict[Path_, Place], repr=False)
+    _origins: dict[Path_, str] = field(default_factory=dict[Path_, str], repr=False)
 
     def has(self, path: Path_) -> bool:
-        """Whether the file itself has this place."""
+        """Whether the file itself has something at a path."""
         return path in self._places
 
     def position(self, path: Path_) -> Place:
@@ -68,7 +71,7 @@ class Source:
         return error
 
     @contextmanager
-    def locating(self) -> Iterator[None]:
+    def locating(self) -> Generator[None]:
         """Locate every SpecError that is raised inside (see `locate`)."""
         try:
             yield
@@ -84,12 +87,12 @@ class Source:
         return None
 
     def with_value(self, value: Any, origins: dict[Path_, str] | None = None) -> Source:
-        """The same file with settings from outside put into its value; origins says by path where they came from."""
+        """The same file with settings from outside in its value. origins: by path, where they came from."""
         return replace(self, value=value, _origins=origins or {})
 
 
 def load_yaml_file(path: str | Path) -> Source:
-    """Read and parse a file. Raises SpecError, also if it is missing, too large, or not UTF-8."""
+    """Read and parse a file. Raises SpecError, also if the file is missing, too large, or not UTF-8."""
     path = Path(path)
     try:
         with path.open("rb") as stream:
@@ -227,7 +230,7 @@ class _Builder:
         return SpecError(message, file=self.file, line=mark.line + 1, column=mark.column + 1, hint=hint)
 
     def _node(self, event: Any, yaml: Any) -> None:
-        """A scalar, or the start of a mapping or list: a key, or a value of what is open."""
+        """A scalar, or the start of a mapping or list: a key or value of the open container."""
         if event.anchor is not None:
             hint = "Write the value out in both places."
             raise self._error(event, "anchors and aliases are not allowed", hint)
@@ -283,7 +286,7 @@ class _Builder:
         self.stack.append(_Frame(container, self._add(event, container, frame)))
 
     def _value_error(self, event: Any, message: str, hint: str) -> SpecError:
-        """Wrong values are reported at their key, as the checks of the spec do."""
+        """An error about a value, at its key, where the checks of the spec report theirs."""
         frame = self.stack[-1] if self.stack else None
         if frame is None or frame.key is None:
             return self._error(event, message, hint)
@@ -291,7 +294,7 @@ class _Builder:
         return SpecError(message, file=self.file, line=line, column=column, hint=hint)
 
     def _scalar(self, event: Any) -> Any:
-        """A plain scalar by the rules of YAML 1.2 (010 is a text); quoted and block scalars are texts."""
+        """The value of a scalar. Plain ones follow YAML 1.2 (010 is a text); quoted and block scalars are texts."""
         text = event.value
         if event.style:  # plain: None, and "" from the C parser
             return text

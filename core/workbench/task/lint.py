@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 
 from workbench.errors import suggest
 from workbench.task.load import Task
-from workbench.workflow import all_nodes, enabled, learnable_addresses, until_required, writers_of
+from workbench.workflow import learnable_addresses
 
 
 def remarks(task: Task) -> list[str]:
@@ -18,7 +18,7 @@ def remarks(task: Task) -> list[str]:
 
 def _idle_rules(task: Task) -> Iterator[str]:
     """Rules of the policy whose pattern fits no tool of any node."""
-    tools = {name for node in all_nodes(task.workflow) for name in node.called()}
+    tools = {name for node in task.workflow.walk() for name in node.tool_names()}
     for i, rule in enumerate(task.spec.policy.rules):
         pattern = rule.allow or rule.deny or rule.ask or ""
         if not any(fnmatchcase(tool, pattern) for tool in tools):
@@ -37,8 +37,7 @@ def _idle_rules(task: Task) -> Iterator[str]:
 def _unread(task: Task) -> Iterator[str]:
     """Fields that no later node reads, nor the metric, and that are no output of the whole. What a model writes on the
     way to a field that is read (its reasoning) serves that field."""
-    nodes, graph, trees = enabled(task.workflow), task.workflow.graph, task.workflow.nodes
-    last = {field: until_required(names[::-1], trees) for field, names in writers_of(nodes).items()}
+    nodes, graph, last = task.workflow.enabled_nodes, task.workflow.graph, task.workflow.last_writers()
     scored = getattr(task.metric, "field", None)
     tried = " ".join(domain.model_dump_json() for domain in task.spec.search.values())  # signatures that may be tried
 

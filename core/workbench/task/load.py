@@ -21,7 +21,7 @@ from workbench.task.dataset import Dataset, Example, SealedRows, make_examples, 
 from workbench.task.metric import Metric, parse_call
 from workbench.task.workflow_file import load_workflow
 from workbench.user_code import PREFIX, code_files
-from workbench.workflow import NodeKind, Workflow, all_nodes, enabled, input_fields, with_inner
+from workbench.workflow import NodeKind, Workflow
 
 
 @dataclass(frozen=True)
@@ -60,14 +60,14 @@ class Task:
         return normalised_inputs(row, self.inputs) or row.id
 
     @property
-    def referred_hash(self) -> str:
+    def external_hash(self) -> str:
         """Changes with what other files add to this one and the workflow's own hash does not tell: the nodes of
         sub-workflows, policies, and the Python files that are named in it (`python:...`; not what these import)."""
         inherited = [one.model_dump(mode="json") for one in self.spec.policy.inherited]
         address = getattr(self.metric, "address", None)  # written as a mapping, it has no prefix in the file
         named = [self.source.value, f"{PREFIX}{address.removeprefix(PREFIX)}" if isinstance(address, str) else None]
         code = [hashlib.sha256(path.read_bytes()).hexdigest() for path in code_files(named, self.workflow.base)]
-        return digest([inherited, code, *(f for n in all_nodes(self.workflow) if (f := n.referred()) is not None)])
+        return digest([inherited, code, *(f for n in self.workflow.walk() if (f := n.external_inputs()) is not None)])
 
 
 def load_task(spec: Spec, source: Source, base: Path) -> Task:
@@ -75,7 +75,7 @@ def load_task(spec: Spec, source: Source, base: Path) -> Task:
     inherited: list[Inherited] = []
     with source.locating():
         _, workflow, metric, dataset = collect_errors(sections(spec, base, inherited).values())
-        inputs = tuple(input_fields(workflow))
+        inputs = tuple(workflow.input_fields)
         collect_errors(
             (
                 lambda: _check_fields(workflow, dataset, inputs),
@@ -126,10 +126,10 @@ def check_node_lms(workflow: Workflow, roles: Collection[str]) -> None:
 
     def check(name: str, node: NodeKind) -> None:
         with errors_at("nodes", name):
-            for inner in with_inner([node]):
+            for inner in node.walk():
                 _check_node_lms(inner, roles, inner is node)
 
-    collect_errors(partial(check, name, node) for name, node in enabled(workflow).items())
+    collect_errors(partial(check, name, node) for name, node in workflow.enabled_nodes.items())
 
 
 def _check_node_lms(node: NodeKind, roles: Collection[str], top: bool) -> None:
@@ -295,7 +295,7 @@ def _check_fields(workflow: Workflow, dataset: Dataset, inputs: tuple[str, ...])
             continue
         for name in inputs:
             if not any(name in row for row in part):
-                reader = next(n for n, node in enabled(workflow).items() if name in node.inputs)
+                reader = next(n for n, node in workflow.enabled_nodes.items() if name in node.inputs)
                 raise SpecError(
                     f"node '{reader}' reads '{name}', which no earlier node writes and the data do not have",
                     hint=suggest(name, part[0]) + " Rename with data: {fields: {" + name + ": ...}}.",
@@ -305,7 +305,7 @@ def _check_fields(workflow: Workflow, dataset: Dataset, inputs: tuple[str, ...])
 
 def _check_metric_fields(metric: Metric, workflow: Workflow, dataset: Dataset) -> None:
     """A metric that names its fields is checked before anything is paid for."""
-    written = {o for node in enabled(workflow).values() for o in node.outputs}
+    written = {o for node in workflow.enabled_nodes.values() for o in node.outputs}
     field_name, target = getattr(metric, "field", None), getattr(metric, "target", None)
     if isinstance(field_name, str) and written and field_name not in written:
         raise SpecError(

@@ -13,7 +13,7 @@ from workbench.errors import SpecError, collect_errors, suggest
 from workbench.spec import DomainSpec
 from workbench.task.alternatives import AS_WRITTEN, accepts, check_slots, contents, fill, holders
 from workbench.task.dataset import Example
-from workbench.workflow import NodeKind, Workflow, learnable_addresses, node_at, setting
+from workbench.workflow import NodeKind, Workflow, learnable_addresses, node_at, setting_at
 
 #: A domain of demos is searched as a number of demos and one of so many seeded draws from train.
 DEMO_SETS = 16
@@ -94,7 +94,7 @@ class Space:
                 rich |= {f"{address}#count": self._most(domain), f"{address}#source": "nearest"}
             elif domain.is_slot:
                 here[address] = AS_WRITTEN
-            elif (value := setting(workflow, address)) is not None and domain.contains(value):
+            elif (value := setting_at(workflow, address)) is not None and domain.contains(value):
                 plain = domain.choice is None or _plain(domain.choice)
                 here[address] = value if plain else cast(list[Any], domain.choice).index(value)
         return [here, {**here, **rich}] if rich else [here]

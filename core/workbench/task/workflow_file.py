@@ -17,7 +17,7 @@ from typing import Any
 from workbench.errors import PluginError, SpecError, collect_errors, errors_at, suggest
 from workbench.plugins import plugins
 from workbench.spec import Inherited, PolicySpec, Spec, load_spec, with_inherited
-from workbench.workflow import Tree, Workflow, check_nodes, learnable_addresses, node_at, node_class, node_tree, setting
+from workbench.workflow import Tree, Workflow, learnable_addresses, node_at, node_class, node_tree, setting_at
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def functions_of(workflow: Workflow) -> list[Function]:
     for address, kind in learnable_addresses(workflow).items():
         node = address.rpartition(".")[0]
         if kind == "functions":
-            for given in setting(workflow, address) or ():
+            for given in setting_at(workflow, address) or ():
                 given = given if isinstance(given, Mapping) else given.model_dump()
                 known = {k: given[k] for k in ("name", "source", "description", "parameters") if k in given}
                 found.append(Function(node, **known, example=given.get("example")))
@@ -196,7 +196,7 @@ def load_workflow(
     nodes = dict(zip(spec.nodes, trees, strict=True))
     workflow = Workflow({"name": spec.name, "nodes": nodes}, base)
     try:
-        check_nodes(workflow)
+        workflow.check()
     except SpecError as error:
         for one in (error, *error.more):
             one.path = _as_written(one.path, spec)

@@ -11,7 +11,7 @@ from tests.helpers.scripted import make_workflow, run_node
 
 from workbench.errors import SpecError
 from workbench.task import written_node
-from workbench.workflow import enabled, node_tree
+from workbench.workflow import node_tree
 from workbench_memory import word_search as lexical
 from workbench_memory.learned_retrieval import features, fit, score
 from workbench_memory.word_search import Fts5, Words, words_of
@@ -154,4 +154,4 @@ def test_words_are_each_taken_once_in_order() -> None:
 def test_a_recall_node_is_part_of_the_graph(tmp_path: Path) -> None:
     workflow = make_workflow({"look": node([]), "say": {"predict": "notes, q -> a"}}, tmp_path)
     assert list(workflow.graph.edges) == [("look", "say")]
-    assert enabled(workflow)["look"].max_calls == 0
+    assert workflow.enabled_nodes["look"].max_calls == 0

@@ -17,7 +17,7 @@ from workbench.errors import SpecError
 from workbench.lm import Request, Response
 from workbench.spec import check_spec, load_yaml, load_yaml_file
 from workbench.task import load_workflow
-from workbench.workflow import learnable_addresses, node_at, setting
+from workbench.workflow import learnable_addresses, node_at, setting_at
 
 TOOLS = """
 def look(name: str, shelf: str) -> dict:
@@ -215,7 +215,7 @@ def test_instructions_of_every_state_are_learnable_at_their_own_address(folder: 
         "nodes.n.instructions",
         *(f"nodes.n.states.{s}.instructions" for s in ("search", "check", "fix")),
     }
-    assert setting(workflow, address) == "SEARCH" and setting(workflow, "nodes.n.max_turns") == 10
+    assert setting_at(workflow, address) == "SEARCH" and setting_at(workflow, "nodes.n.max_turns") == 10
     changed = workflow.patched({address: "SEEK", "nodes.n.max_turns": 4})
     assert changed.diff(workflow)[1] == (address, "SEEK", "SEARCH")
     assert node_at(changed, address).config.instructions == "SEEK"

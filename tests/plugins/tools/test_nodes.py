@@ -16,7 +16,7 @@ from workbench.runtime import Program, Runtime
 from workbench.spec import BudgetSpec, lm_spec
 from workbench.store import Store
 from workbench.task import Example
-from workbench.workflow import Workflow, check_nodes, learnable_addresses, node_tree
+from workbench.workflow import Workflow, learnable_addresses, node_tree
 
 
 class ScriptedLM:
@@ -57,7 +57,7 @@ def run(
 ):
     """(outcome, scripted model) of the last of `times` runs, all under one journal."""
     workflow = Workflow({"nodes": {name: node_tree(raw) for name, raw in nodes.items()}}, folder)
-    check_nodes(workflow)
+    workflow.check()
     lm = ScriptedLM(say)
 
     async def course():
