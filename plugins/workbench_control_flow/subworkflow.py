@@ -12,8 +12,8 @@ from pydantic import Field, model_validator
 from workbench.errors import SpecError
 from workbench.kit.inner_nodes import child_node
 from workbench.runtime import Context
-from workbench.spec import Inherited, PolicySpec, load_spec, with_inherited
-from workbench.task import expand
+from workbench.spec import Inherited, PolicySpec, load_spec
+from workbench.task import expand_references
 from workbench.workflow import NodeConfig, NodeKind, Schedule
 
 
@@ -64,8 +64,8 @@ class SubWorkflow(NodeKind):
             raise SpecError(str(error), path=("file",)) from None
         inherited: list[Inherited] = []
         try:
-            trees = {n: expand(tree, file.parent, (file,), inherited) for n, tree in spec.nodes.items()}
-            return trees, with_inherited(spec.policy, inherited)
+            trees = {n: expand_references(tree, file.parent, (file,), inherited) for n, tree in spec.nodes.items()}
+            return trees, spec.policy.inherit(inherited)
         except SpecError as error:
             raise self._in_file(error) from None
         except RecursionError:

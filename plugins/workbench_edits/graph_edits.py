@@ -8,7 +8,7 @@ from pydantic import Field
 
 from workbench.errors import SpecError
 from workbench.kit.edits import Edit, Menu, tree_at
-from workbench.workflow import Patch, Workflow, disable_nodes, needs_of, with_inputs, written_fields
+from workbench.workflow import Patch, Workflow, disable_nodes, with_inputs, written_fields
 from workbench_edits.common import (
     answering,
     fields_of,
@@ -73,8 +73,7 @@ class Remove(Edit):
             raise SpecError(f"'{name}' takes no part")
         changes = disable_nodes(workflow, [name])
         others = {f for n, node in workflow.enabled_nodes.items() if n != name for f in node.outputs}
-        needed = any(name in needs_of(tree) for tree in workflow.nodes.values())
-        if needed or others & set(workflow.enabled_nodes[name].outputs):
+        if workflow.is_needed(name) or others & set(workflow.enabled_nodes[name].outputs):
             return Patch(changes)  # its place among the writers of a field must not get lost
         del changes[f"nodes.{name}.enabled"]
         return Patch(changes, (self.node,))
@@ -170,7 +169,7 @@ class Merge(Edit):
         need_kind(two, "predict")
         name, other = top_name(self.node), top_name(self.into)
         need_sole_writer(workflow, name)
-        if any(name in needs_of(tree) for tree in workflow.nodes.values()):
+        if workflow.is_needed(name):
             raise SpecError(f"another node needs '{name}'")
         readers = set(workflow.graph.successors(name)) - {other}
         (inputs, outputs), (later, last) = written_fields(one["signature"]), written_fields(two["signature"])

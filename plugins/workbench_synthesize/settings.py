@@ -14,8 +14,6 @@ from workbench.spec import (
     PolicySpec,
     Source,
     Strict,
-    expand_lm,
-    expand_lms,
     load_yaml_file,
     spec_error,
 )
@@ -98,9 +96,6 @@ class Synthesis(Strict):
     )
     concurrency: int = Field(4, ge=1, le=256, description="requests under way at once")
     seed: int = Field(0, description="of which tools and questions are shown")
-
-    _lm_name = field_validator("lm", mode="before")(expand_lm)
-    _role_names = field_validator("roles", mode="before")(expand_lms)
 
     @field_validator("kinds", mode="before")
     @classmethod

@@ -20,6 +20,7 @@ from pydantic import ValidationError
 
 from workbench.concurrency import run_in_loop
 from workbench.errors import BudgetSpent, LMError, NodeError, ServerDead, SpecError
+from workbench.files import write_whole
 from workbench.hashing import digest
 from workbench.kit.proposer import objects_in
 from workbench.kit.tools import check_call
@@ -28,7 +29,6 @@ from workbench.lm import LMPool
 from workbench.runtime import Runtime, make_request
 from workbench.spec import PolicySpec
 from workbench.store import RunLock, RunRecord, Store, add_run, dumps, find_started_run
-from workbench.task import write_whole
 from workbench_synthesize.apis import Api, load_apis
 from workbench_synthesize.chains import Links
 from workbench_synthesize.checks import Call, Draft, Duplicates, Refused, concrete, drafted

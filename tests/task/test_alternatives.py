@@ -12,7 +12,8 @@ from tests.helpers.scripted import make_workflow
 from workbench.errors import SpecError
 from workbench.spec import apply_overrides, check_spec, load_yaml
 from workbench.study import Given, RandomSuggests, Searcher
-from workbench.task import Example, Space, check_space
+from workbench.task import Example, Space
+from workbench.task.search_space import check_space
 from workbench.workflow import Workflow
 
 NODES = {

@@ -17,8 +17,8 @@ from tests.helpers.scripted import make_workflow
 from workbench.errors import SpecError
 from workbench.spec import DomainSpec
 from workbench.study import RandomSuggests, Searcher
-from workbench.task import Example, Space, check_space, default_space, draw_demos, labelled_demo
-from workbench.task.search_space import DEMO_SETS
+from workbench.task import Example, Space, default_space, draw_demos, labelled_demo
+from workbench.task.search_space import DEMO_SETS, check_space
 from workbench.workflow import Workflow, node_at
 
 TRAIN = [Example(str(n), {"text": f"row {n}", "label": "abc"[n % 3], "gold": {"label": ["b", "c"]}}) for n in range(30)]

@@ -12,7 +12,7 @@ from workbench.lm import is_loopback, make_lm, split_model
 from workbench.runtime import Runtime
 from workbench.spec import LMSpec, lm_spec
 from workbench.study import Optimizer, Study
-from workbench.task import Task, check_label_unread, check_lm, check_node_lms, variants
+from workbench.task import Task, variants
 from workbench.workflow import Workflow, task_lm
 
 
@@ -33,24 +33,6 @@ def _lms_in(task: Task, workflow: Workflow) -> Iterator[LMSpec]:
         for key in ("value_lm", "embedder"):
             if own := getattr(node.config, key, None):
                 yield lm_spec(own)
-
-
-def check_choices(task: Task) -> None:
-    """Refuse under `search:` what is refused under the nodes: models that no provider serves, roles that the file
-    lacks, and labels that are read."""
-
-    def check(address: str, workflow: Workflow) -> None:
-        try:
-            check_node_lms(workflow, task.spec.roles)
-            check_label_unread(workflow, task.metric, task.spec.data)
-            if address.partition(".")[0] == "lm":
-                check_lm(task_lm(task.spec.lm, workflow))
-        except SpecError as error:
-            raise SpecError(error.message, hint=error.hint, path=("search", address)) from error
-
-    with task.source.locating():
-        changes = variants(task.spec.search, task.workflow)
-        collect_errors(partial(check, address, changed) for address, changed in changes)
 
 
 def check_optimizers(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> None:

@@ -18,10 +18,11 @@ from pydantic import ValidationError
 from workbench._version import __version__
 from workbench.concurrency import run_in_loop
 from workbench.errors import PluginError, SpecError, StoreError, WorkbenchError, collect_errors, merge_errors
+from workbench.files import check_writable
 from workbench.lm import LMPool
 from workbench.plugins import plugins
 from workbench.proof import Report
-from workbench.run.preflight import check_choices, check_optimizers, lm_warnings
+from workbench.run.preflight import check_optimizers, lm_warnings
 from workbench.run.session import Listener, Options, Session
 from workbench.runtime import choose, chosen
 from workbench.spec import (
@@ -37,7 +38,7 @@ from workbench.spec import (
 )
 from workbench.store import Candidates, RunRecord, Store, add_run, dumps
 from workbench.study import Optimizer
-from workbench.task import Task, check_space, check_writable, load_task, sections
+from workbench.task import Task, check_search, load_task, section_loaders
 
 
 def optimize(
@@ -171,8 +172,7 @@ def _prepare(
 
     def made() -> Task:
         task = load_task(spec, source, base)
-        check_space(spec.search, task.workflow, given=tuple(task.dataset.val[0]))
-        check_choices(task)
+        check_search(task)
         data = task.dataset  # whose warnings are shown wherever the file is used
         return replace(task, dataset=replace(data, warnings=(*data.warnings, *lm_warnings(task))))
 
@@ -203,7 +203,7 @@ def _wrong_elsewhere(source: Source, error: SpecError, base: Path) -> list[SpecE
     whole = {key: value for key, value in source.value.items() if key not in broken}
     try:
         spec = Spec.model_validate({**_STAND_INS, **whole})
-        jobs = {**sections(spec, base, []), "optimize": lambda: load_optimizers(spec, source)}
+        jobs = {**section_loaders(spec, base, []), "optimize": lambda: load_optimizers(spec, source)}
         with source.locating():
             collect_errors(job for key, job in jobs.items() if key not in broken)
     except ValidationError:  # of sections together, e.g. `pick` without `objectives`

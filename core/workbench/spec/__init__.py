@@ -3,7 +3,6 @@
 Text in, `Spec` and `Source` out. This room knows no data, no node kind and no language model.
 """
 
-from workbench.spec import defaults
 from workbench.spec.base import NODE_KEYS, Strict
 from workbench.spec.messages import spec_error
 from workbench.spec.models import (
@@ -12,12 +11,9 @@ from workbench.spec.models import (
     DomainSpec,
     LMSpec,
     Spec,
-    expand_domains,
-    expand_lm,
-    expand_lms,
     lm_spec,
 )
-from workbench.spec.policy import Condition, Inherited, PolicySpec, Rule, refusal, strictest, with_inherited
+from workbench.spec.policy import Inherited, PolicySpec, refusal, strictest_verdict
 from workbench.spec.read import check_spec, load_spec
 from workbench.spec.settings import (
     ENVIRONMENT,
@@ -46,15 +42,9 @@ __all__ = [
     "Strict",
     "NODE_KEYS",
     "lm_spec",
-    "expand_lm",
-    "expand_lms",
-    "expand_domains",
     "spec_error",
     "refusal",
-    "strictest",
-    "with_inherited",
-    "Condition",
-    "Rule",
+    "strictest_verdict",
     "apply_overrides",
     "outer_settings",
     "config_settings",
@@ -62,5 +52,4 @@ __all__ = [
     "parse_value",
     "Setting",
     "ENVIRONMENT",
-    "defaults",
 ]

@@ -43,6 +43,16 @@ class LMSpec(Strict):
     price: Price | None = Field(None, description="dollars per million tokens, where they are not known")
     extra: dict[str, Any] = Field(default_factory=dict, description="passed to the provider as it stands")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _name_alone(cls, value: Any) -> Any:
+        return _with_model(value)
+
+
+def _with_model(value: Any) -> Any:
+    """The settings of a language model that may be written as its name alone."""
+    return {"model": value} if isinstance(value, str) else value
+
 
 class SplitSpec(Strict):
     """Rows for each split: counts, or shares that add up to at most 1."""
@@ -119,6 +129,11 @@ class DomainSpec(Strict):
     step: float | None = Field(None, gt=0, description="for float and int: distance between values")
     when: dict[str, Any] = Field(default_factory=dict, description="only if these addresses have these values")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, value: Any) -> Any:
+        return {"choice": value} if is_list(value) else {"optional": True} if value == "optional" else value
+
     @model_validator(mode="after")
     def _one_domain(self) -> DomainSpec:
         given = [n for n in ("float_", "int_", "choice", "demos", "any_of") if getattr(self, n) is not None]
@@ -163,23 +178,6 @@ class DomainSpec(Strict):
 
 
 Objective = Literal["score", "usd", "tokens", "latency", "calls"]
-
-
-def expand_lm(value: Any) -> Any:
-    """The settings of a language model that may be written as its name alone."""
-    return {"model": value} if isinstance(value, str) else value
-
-
-def expand_lms(value: Any) -> Any:
-    """The same for a mapping of language models."""
-    return {k: expand_lm(v) for k, v in value.items()} if is_dict(value) else value
-
-
-def expand_domains(value: Any) -> Any:
-    """A mapping of domains, in which a list is short for a choice, and `optional` for a node that may be left out."""
-    if not is_dict(value):
-        return value
-    return {k: {"choice": v} if is_list(v) else {"optional": True} if v == "optional" else v for k, v in value.items()}
 
 
 class Spec(Strict):
@@ -233,10 +231,6 @@ class Spec(Strict):
             raise ValueError(f"pick: {self.pick} needs a second objective, e.g. objectives: [score, tokens]")
         return self
 
-    _expand_lm = field_validator("lm", mode="before")(expand_lm)
-    _expand_roles = field_validator("roles", mode="before")(expand_lms)
-    _expand_search = field_validator("search", mode="before")(expand_domains)
-
     @field_validator("optimize", mode="before")
     @classmethod
     def _expand_optimizers(cls, value: Any) -> Any:
@@ -262,7 +256,7 @@ def _expand_optimizer(value: Any) -> Any:
 
 def lm_spec(value: Any) -> LMSpec:
     """A name or a mapping of settings as an LMSpec; equal settings give the same object."""
-    return _lm_spec(canonical(expand_lm(value)))
+    return _lm_spec(canonical(_with_model(value)))
 
 
 @lru_cache(maxsize=256)

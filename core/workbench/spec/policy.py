@@ -134,12 +134,17 @@ class PolicySpec(Strict):
         """Whether the policy can refuse any call."""
         return self.default != "allow" or bool(self.rules or self.inherited)
 
+    def inherit(self, inherited: Sequence[Inherited]) -> PolicySpec:
+        """This policy with those of files whose functions are used, none of them twice."""
+        more = [i for n, i in enumerate(inherited) if i not in self.inherited and i not in inherited[:n]]
+        return self.model_copy(update={"inherited": [*self.inherited, *more]}) if more else self
+
     def verdict(self, tool: str, arguments: Mapping[str, Any]) -> tuple[Verdict, str]:
         """(verdict, reason) on a call: by the rules, or by an inherited policy if that is stricter."""
         rule = next((r for r in self.rules if r.applies(tool, arguments)), None)
         own = (rule.verdict, rule.why) if rule is not None else (self.default, "")
         more = (i.policy.verdict(tool, arguments) for i in self.inherited if tool in i.tools)
-        return strictest([own, *more])
+        return strictest_verdict([own, *more])
 
 
 class Inherited(Strict):
@@ -152,7 +157,7 @@ class Inherited(Strict):
 PolicySpec.model_rebuild()
 
 
-def strictest(verdicts: Iterable[tuple[Verdict, str]]) -> tuple[Verdict, str]:
+def strictest_verdict(verdicts: Iterable[tuple[Verdict, str]]) -> tuple[Verdict, str]:
     """The verdict where several policies hold: deny before ask before allow; of equal ones the first."""
     return max(verdicts, key=lambda found: ("allow", "ask", "deny").index(found[0]))
 
@@ -174,9 +179,3 @@ def _arguments(arguments: Mapping[str, Any], name: str) -> list[Any]:
             return found
         value = value[part]
     return found if "." not in name else [*found, value]
-
-
-def with_inherited(policy: PolicySpec, inherited: Sequence[Inherited]) -> PolicySpec:
-    """A policy with those of the files whose functions are used added, none twice."""
-    more = [i for n, i in enumerate(inherited) if i not in policy.inherited and i not in inherited[:n]]
-    return policy.model_copy(update={"inherited": [*policy.inherited, *more]}) if more else policy

@@ -16,7 +16,7 @@ from workbench.ledger import Spend
 from workbench.runtime import Program, Runtime, ends_run, make_request
 from workbench.spec import Source
 from workbench.study.racing import Race
-from workbench.task import MOST_FAULTS, Example, Metric, MetricFaults, Score, as_score
+from workbench.task import Example, Metric, MetricFaults, Score, as_score
 from workbench.workflow import Trace, Workflow
 
 
@@ -193,7 +193,7 @@ class Evaluator:
             said = f"{type(error).__name__}: {error}"
             if kind == FailureKind.METRIC:
                 said = self.faults.raised(example.id, error)
-                self._check_metric(MOST_FAULTS)
+                self._check_metric(MetricFaults.FIRST_ROWS)
             score = None if kind.infrastructure else 0.0
             return Result(example, score, kind, f"metric: {said}", None, outcome.prediction, trace, **cost)
         self.faults.scored(example.id)

@@ -1,4 +1,4 @@
-"""What `validate` remarks on a workflow that can run, but hardly as its author means it to."""
+"""What `validate` lint_task on a workflow that can run, but hardly as its author means it to."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from workbench.task.load import Task
 from workbench.workflow import learnable_addresses
 
 
-def remarks(task: Task) -> list[str]:
+def lint_task(task: Task) -> list[str]:
     """Rules about no tool, fields that nobody reads, and optional nodes that cannot be done without."""
     return [*_idle_rules(task), *_unread(task), *_not_optional(task)]
 

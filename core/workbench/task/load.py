@@ -15,7 +15,7 @@ from workbench.errors import PluginError, SpecError, collect_errors, errors_at, 
 from workbench.hashing import digest
 from workbench.lm import check_embeds, lm_prefixes, make_lm, split_model
 from workbench.plugins import plugins
-from workbench.spec import DataSpec, Inherited, LMSpec, Source, Spec, lm_spec, with_inherited
+from workbench.spec import DataSpec, Inherited, LMSpec, Source, Spec, lm_spec
 from workbench.task.copies import Copies, normalised_inputs, number_fields
 from workbench.task.dataset import Dataset, Example, SealedRows, make_examples, split_examples
 from workbench.task.metric import Metric, parse_call
@@ -74,7 +74,7 @@ def load_task(spec: Spec, source: Source, base: Path) -> Task:
     """Build everything that a run needs. Raises SpecError at the place in the file that is wrong."""
     inherited: list[Inherited] = []
     with source.locating():
-        _, workflow, metric, dataset = collect_errors(sections(spec, base, inherited).values())
+        _, workflow, metric, dataset = collect_errors(section_loaders(spec, base, inherited).values())
         inputs = tuple(workflow.input_fields)
         collect_errors(
             (
@@ -84,14 +84,14 @@ def load_task(spec: Spec, source: Source, base: Path) -> Task:
                 lambda: _check_cluster(spec.data.cluster, dataset),
             )
         )
-    spec = spec.model_copy(update={"policy": with_inherited(spec.policy, inherited)})
+    spec = spec.model_copy(update={"policy": spec.policy.inherit(inherited)})
     task = Task(spec, source, workflow, dataset, metric, inputs)
     needed = [*inputs, *(name for name in (task.target, spec.data.cluster) if name is not None)]
     dataset = _without_copies(_with_warnings(dataset, inputs, needed), inputs, task.target)
     return replace(task, dataset=dataset)
 
 
-def sections(spec: Spec, base: Path, inherited: list[Inherited]) -> dict[str, Callable[[], Any]]:
+def section_loaders(spec: Spec, base: Path, inherited: list[Inherited]) -> dict[str, Callable[[], Any]]:
     """What makes each section that stands for itself, by its key. They raise SpecError. inherited: see
     `load_workflow`."""
 

@@ -11,9 +11,18 @@ from typing import Any, Protocol, cast
 
 from workbench.errors import SpecError, collect_errors, suggest
 from workbench.spec import DomainSpec
-from workbench.task.alternatives import AS_WRITTEN, accepts, check_slots, contents, fill, holders
+from workbench.task.alternatives import (
+    AS_WRITTEN,
+    check_slots,
+    is_applicable,
+    list_options,
+    parent_slots,
+    resolve_picks,
+    variants,
+)
 from workbench.task.dataset import Example
-from workbench.workflow import NodeKind, Workflow, learnable_addresses, node_at, setting_at
+from workbench.task.load import Task, check_label_unread, check_lm, check_node_lms
+from workbench.workflow import NodeKind, Workflow, learnable_addresses, node_at, setting_at, task_lm
 
 #: A domain of demos is searched as a number of demos and one of so many seeded draws from train.
 DEMO_SETS = 16
@@ -29,7 +38,7 @@ class TrialLike(Protocol):
     def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any: ...
 
 
-def suggested(trial: TrialLike, name: str, domain: DomainSpec) -> Any:
+def suggest_value(trial: TrialLike, name: str, domain: DomainSpec) -> Any:
     """A value of a domain of float, int or choice."""
     if domain.float_:
         low, high = domain.float_
@@ -63,16 +72,16 @@ class Space:
             if any(self._found(a, values, picks, workflow) != wanted for a, wanted in domain.when.items()):
                 continue
             if domain.is_slot:
-                picks[address] = trial.suggest_categorical(address, contents(domain))
+                picks[address] = trial.suggest_categorical(address, list_options(domain))
                 continue
-            filled = workflow.patched(fill(workflow, picks, self.domains)) if picks else workflow
-            if holders(address, picks) and not accepts(filled, address, domain):
+            filled = workflow.patched(resolve_picks(workflow, picks, self.domains)) if picks else workflow
+            if parent_slots(address, picks) and not is_applicable(filled, address, domain):
                 continue  # what stands there has no such setting
             if domain.demos is not None:
                 values |= self._demos(trial, address, domain, filled)
             else:
-                values[address] = suggested(trial, address, domain)
-        return fill(workflow, picks, self.domains) | values
+                values[address] = suggest_value(trial, address, domain)
+        return resolve_picks(workflow, picks, self.domains) | values
 
     def _found(self, address: str, values: Mapping[str, Any], picks: Mapping[str, str], workflow: Workflow) -> Any:
         """What a condition looks at: the content of a slot by its name, else the value."""
@@ -103,7 +112,7 @@ class Space:
         """Addresses with those first that others depend on, slots before all. Raises SpecError for a ring of
         conditions."""
         slots = [a for a, domain in self.domains.items() if domain.is_slot]
-        needed = {a: [*domain.when, *holders(a, slots)] for a, domain in self.domains.items()}
+        needed = {a: [*domain.when, *parent_slots(a, slots)] for a, domain in self.domains.items()}
         done: list[str] = []
         rest = [*slots, *(a for a in self.domains if a not in slots)]
         while rest:
@@ -171,10 +180,10 @@ def check_space(domains: Mapping[str, DomainSpec], workflow: Workflow, given: Co
     def check(address: str, domain: DomainSpec) -> None:
         for name, wanted in domain.when.items():
             if name in slots:
-                if wanted not in contents(domains[name]):
+                if wanted not in list_options(domains[name]):
                     raise SpecError(
                         f"'{name}' is never '{wanted}'",
-                        hint=suggest(str(wanted), contents(domains[name])),
+                        hint=suggest(str(wanted), list_options(domains[name])),
                         path=("search", address, "when", name),
                     )
             else:
@@ -187,14 +196,33 @@ def check_space(domains: Mapping[str, DomainSpec], workflow: Workflow, given: Co
     Space(domains).order()
 
 
+def check_search(task: Task) -> None:
+    """Refuse under `search:` what does not fit the workflow, and what is refused under the nodes: models that no
+    provider serves, roles that the file lacks, and labels that are read. Raises SpecError."""
+    spec, workflow = task.spec, task.workflow
+
+    def check(address: str, changed: Workflow) -> None:
+        try:
+            check_node_lms(changed, spec.roles)
+            check_label_unread(changed, task.metric, spec.data)
+            if address.partition(".")[0] == "lm":
+                check_lm(task_lm(spec.lm, changed))
+        except SpecError as error:
+            raise SpecError(error.message, hint=error.hint, path=("search", address)) from error
+
+    with task.source.locating():
+        check_space(spec.search, workflow, given=tuple(task.dataset.val[0]))
+        collect_errors(partial(check, address, changed) for address, changed in variants(spec.search, workflow))
+
+
 def _check_values(
     domains: Mapping[str, DomainSpec], address: str, name: str, values: Sequence[Any], workflow: Workflow
 ) -> None:
     """The setting `name` must take the values, in one of the contents of the slot that it stands in."""
-    inside = holders(name, (a for a, domain in domains.items() if domain.is_slot))
+    inside = parent_slots(name, (a for a, domain in domains.items() if domain.is_slot))
     starts = [workflow]
     for slot in inside:
-        starts += [workflow.patched(fill(workflow, {slot: c}, domains)) for c in domains[slot].any_of or {}]
+        starts += [workflow.patched(resolve_picks(workflow, {slot: c}, domains)) for c in domains[slot].any_of or {}]
     wrong: SpecError | None = None
     for start in starts:
         try:

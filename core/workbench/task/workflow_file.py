@@ -16,7 +16,7 @@ from typing import Any
 
 from workbench.errors import PluginError, SpecError, collect_errors, errors_at, suggest
 from workbench.plugins import plugins
-from workbench.spec import Inherited, PolicySpec, Spec, load_spec, with_inherited
+from workbench.spec import Inherited, PolicySpec, Spec, load_spec
 from workbench.workflow import Tree, Workflow, learnable_addresses, node_at, node_class, node_tree, setting_at
 
 
@@ -82,11 +82,11 @@ def read_library(path: Path, loading: Sequence[Path] = ()) -> list[Function]:
     inherited: list[Inherited] = []
     with source.locating():
         functions = functions_of(load_workflow(spec, path.parent, (*loading, path), inherited))
-    policy = with_inherited(spec.policy, inherited)
+    policy = spec.policy.inherit(inherited)
     return [replace(f, policy=policy) for f in functions] if policy.restricts else functions
 
 
-def expand(raw: Any, base: Path, loading: Sequence[Path], inherited: list[Inherited]) -> Any:
+def expand_references(raw: Any, base: Path, loading: Sequence[Path], inherited: list[Inherited]) -> Any:
     """A node as written, with its references to functions replaced, also in nodes inside it.
 
     Args:
@@ -115,7 +115,7 @@ def _expand_at(
     functions: bool = False,
 ) -> Any:
     with errors_at(key):
-        return (_expand_functions if functions else expand)(value, base, loading, inherited)
+        return (_expand_functions if functions else expand_references)(value, base, loading, inherited)
 
 
 def _function_settings(raw: Mapping[str, Any]) -> set[str]:
@@ -188,7 +188,7 @@ def load_workflow(
             if not name.isidentifier():
                 raise SpecError(f"'{name}' cannot name a node", hint="Use letters, digits and _.")
             try:
-                return node_tree(expand(raw, base, loading, inherited))
+                return node_tree(expand_references(raw, base, loading, inherited))
             except PluginError as error:
                 raise SpecError(str(error)) from error
 

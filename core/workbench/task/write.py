@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from workbench.errors import SpecError
+from workbench.files import write_whole
 from workbench.plugins import plugins
 from workbench.task.load import Task
 from workbench.task.search_space import check_space
@@ -86,23 +87,6 @@ def write_workflow(task: Task, workflow: Workflow, out: Path, header: Sequence[s
     text = "".join(f"# {line}".rstrip() + "\n" for line in header)
     text += dump_yaml(workflow_tree(task, workflow, out.parent))
     write_whole(out, text)
-
-
-def check_writable(out: Path) -> None:
-    """Raise SpecError if a file cannot be written there: said before anything is paid for."""
-    folder = next(p for p in (out.resolve().parent, *out.resolve().parent.parents) if p.exists())
-    if out.is_dir():
-        raise SpecError(f"--out {out}: that is a folder", hint="Name a file in it.")
-    if not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise SpecError(f"--out {out}: nothing can be written in {folder}", hint="Name a file in a folder of yours.")
-
-
-def write_whole(out: Path, text: str) -> None:
-    """Write a file whole or not at all, and its folder where there is none."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    part = out.with_name(f".{out.name}.{os.getpid()}.part")
-    part.write_text(text, encoding="utf-8")
-    os.replace(part, out)
 
 
 def dump_yaml(tree: Any) -> str:

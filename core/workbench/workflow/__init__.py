@@ -1,12 +1,12 @@
 """Workflows: values that say which nodes there are, what each does and who reads what.
 
-Values. Nothing here runs, pays or imports a runtime; `NodeContext` says what a node may use when it runs.
+Values. Nothing here runs, pays or imports a runtime; `workflow.node.NodeContext` says what a running node may use.
 """
 
 from workbench.workflow.flow import check_flow, disable_nodes, graph_hash
 from workbench.workflow.flowchart import mermaid
-from workbench.workflow.graph import Schedule, needs_of
-from workbench.workflow.node import EXCHANGE, NodeConfig, NodeContext, NodeKind, SignatureNode
+from workbench.workflow.graph import Schedule
+from workbench.workflow.node import EXCHANGE, NodeConfig, NodeKind, SignatureNode
 from workbench.workflow.queries import learnable_addresses, node_at, setting_at, task_lm, text_at
 from workbench.workflow.signature import Field, Signature, parse_signature, with_inputs, written_fields
 from workbench.workflow.trace import CallRecord, ExampleRun, Span, Trace
@@ -19,7 +19,6 @@ __all__ = [
     "Tree",
     "NodeKind",
     "NodeConfig",
-    "NodeContext",
     "SignatureNode",
     "EXCHANGE",
     "node_tree",
@@ -31,7 +30,6 @@ __all__ = [
     "learnable_addresses",
     "task_lm",
     "Schedule",
-    "needs_of",
     "Signature",
     "Field",
     "parse_signature",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any, cast
 
-from workbench.spec import LMSpec, expand_lm, lm_spec
+from workbench.spec import LMSpec, lm_spec
+from workbench.type_guards import is_dict
 from workbench.workflow.node import NodeConfig, NodeKind
 from workbench.workflow.workflow import Workflow, make_node
 
@@ -65,7 +66,7 @@ def task_lm(lm: LMSpec, workflow: Workflow) -> LMSpec:
     changed = workflow.tree.get("lm")
     if not changed:
         return lm
-    changed = expand_lm(changed)
+    changed = changed if is_dict(changed) else {"model": changed}
     model = changed.get("model", lm.model)
     if _provider(model) != _provider(lm.model):
         return lm_spec(changed)

@@ -19,7 +19,7 @@ from workbench.hashing import digest
 from workbench.plugins import plugins
 from workbench.spec import NODE_KEYS, spec_error
 from workbench.type_guards import is_dict, is_list
-from workbench.workflow.graph import build_graph, fields_from_outside, until_required, writers_of
+from workbench.workflow.graph import build_graph, fields_from_outside, needs_of, until_required, writers_of
 from workbench.workflow.node import NodeKind
 from workbench.workflow.tree import GONE, Tree, edit_tree, find_changes, inner_orders, leaves_of
 
@@ -187,6 +187,10 @@ class Workflow:
         """The fields written by the last nodes, those that no other node depends on."""
         nodes, graph = self.enabled_nodes, self.graph
         return list(dict.fromkeys(f for name in graph if not graph.out_degree(name) for f in nodes[name].outputs))
+
+    def is_needed(self, name: str) -> bool:
+        """Whether a node has this one under its `needs`."""
+        return any(name in needs_of(tree) for tree in self.nodes.values())
 
     def last_writers(self) -> dict[str, list[str]]:
         """By field, the nodes whose value may be the final one: the last writer and, as long as these are optional,
