@@ -1,4 +1,4 @@
-"""The text of a workflow file, made into typed values.
+"""The text of a workflow file as typed values.
 
 Text in, `Spec` and `Source` out. This room knows no data, no node kind and no language model.
 """

@@ -1,4 +1,4 @@
-"""pydantic's complaints in our words, with what to write instead, at their places in the file."""
+"""pydantic's errors in our words, with what to write instead."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from workbench.spec.base import NODE_KEYS
 
 
 def spec_error(error: ValidationError, model: type[BaseModel], prefix: tuple[str | int, ...] = ()) -> SpecError:
-    """pydantic's complaints in our words; unknown keys come first. prefix: the path of the model in the file."""
+    """pydantic's errors as one SpecError, unknown keys first. prefix: the path of the model in the file."""
     details = sorted(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
-    # A key that is missing beside one that is unknown is most often that one, mistyped.
+    # An unknown key beside a missing one is most often that key, mistyped.
     mistyped = {e["loc"][:-1] for e in details if e["type"] == "extra_forbidden"}
     details = [e for e in details if e["type"] != "missing" or e["loc"][:-1] not in mistyped]
     found: dict[Any, SpecError] = {}
     for detail in details:
         made = _complaint(detail, model, prefix)
-        # Every member of a union complains in its own way: the first complaint about a place is enough. But several
-        # keys may be missing in one place.
+        # Every member of a union reports its own error: the first one about a place is enough. But several keys may be
+        # missing in one place.
         shared = len(made.path) - _steps_in_member(model, made.path[len(prefix) :])
         found.setdefault((made.path[:shared], made.message if detail["type"] == "missing" else ""), made)
     return merge_errors(found.values())
@@ -30,7 +30,7 @@ def spec_error(error: ValidationError, model: type[BaseModel], prefix: tuple[str
 def _complaint(detail: Any, model: type[BaseModel], prefix: tuple[str | int, ...]) -> SpecError:
     loc = detail["loc"]
     if loc and detail["type"].startswith(_MEMBERS.get(loc[-1], "\0")):
-        loc = loc[:-1]  # the member of a union that complains
+        loc = loc[:-1]  # the name of a union's member
     path = prefix + tuple(part for part in loc if _in_file(part))
     name = ".".join(str(part) for part in path) or "the file"
     kind, given = detail["type"], detail.get("input")
@@ -61,7 +61,7 @@ _MEMBERS = {"str": "string_", "int": "int_", "float": "float_", "bool": "bool_"}
 
 
 def _in_file(part: Any) -> bool:
-    """pydantic puts names of validators and union members into loc; only keys and indices are places."""
+    """Whether a part of pydantic's loc is a key or index, not the name of a validator or of a union's member."""
     return isinstance(part, int) or not (part.startswith(("function-", "lax-or-", "constrained-")) or "[" in part)
 
 
@@ -103,14 +103,14 @@ _EXAMPLES = {
 
 
 def _example_of(path: tuple[Any, ...]) -> str | None:
-    """How the key at a path is written. Settings of nodes bear the same names and mean other things."""
+    """How the key at a path is written. Settings of nodes have some of the same names, with other meanings."""
     if path[:1] == ("nodes",) and path[-1] not in ("nodes", "lm", "model"):
         return None
     return _EXAMPLES.get(str(path[-1])) if path else None
 
 
 def _fields_at(model: type[BaseModel], loc: tuple[Any, ...]) -> list[str]:
-    """The keys that are known at a place, found by walking the models along loc."""
+    """The known keys at a place, found by walking the models along loc."""
     here: Any = model
     for part in loc:
         if isinstance(here, type) and issubclass(here, BaseModel):
@@ -125,7 +125,7 @@ def _fields_at(model: type[BaseModel], loc: tuple[Any, ...]) -> list[str]:
 
 
 def _steps_in_member(model: type[BaseModel], path: tuple[str | int, ...]) -> int:
-    """How many steps of a path lie in one member of a union, by the member's class name; 0 where there is no union."""
+    """How many steps at the end of a path are inside a union's member, which pydantic's loc gives by its class name."""
     here: Any = model
     for done, part in enumerate(path):
         if get_origin(here) in (Union, types.UnionType) and part in _class_names(here):

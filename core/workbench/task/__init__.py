@@ -1,6 +1,6 @@
-"""A workflow file made into things: workflow, data, metric and search space, each checked against the others.
+"""What a workflow file describes: workflow, data, metric and search space, each checked against the others.
 
-Everything about a file before a call is paid.
+Everything that can be done with a file before a call is paid for.
 """
 
 from workbench.task.alternatives import variants

@@ -1,4 +1,4 @@
-"""What `validate` lint_task on a workflow that can run, but hardly as its author means it to."""
+"""Warnings of `validate` about a workflow that can run, but probably not as its author intends."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from workbench.workflow import learnable_addresses
 
 
 def lint_task(task: Task) -> list[str]:
-    """Rules about no tool, fields that nobody reads, and optional nodes that cannot be done without."""
+    """Warnings of rules that match no tool, fields that nothing reads, and optional nodes that are in fact required."""
     return [*_idle_rules(task), *_unread(task), *_not_optional(task)]
 
 
 def _idle_rules(task: Task) -> Iterator[str]:
-    """Rules of the policy whose pattern fits no tool of any node."""
+    """Rules of the policy whose pattern matches no tool of any node."""
     tools = {name for node in task.workflow.walk() for name in node.tool_names()}
     for i, rule in enumerate(task.spec.policy.rules):
         pattern = rule.allow or rule.deny or rule.ask or ""
@@ -35,8 +35,8 @@ def _idle_rules(task: Task) -> Iterator[str]:
 
 
 def _unread(task: Task) -> Iterator[str]:
-    """Fields that no later node reads, nor the metric, and that are no output of the whole. What a model writes on the
-    way to a field that is read (its reasoning) serves that field."""
+    """Fields that neither a later node nor the metric reads, and that are no output of the workflow. A field before one
+    that is read, such as a model's reasoning, serves that one."""
     nodes, graph, last = task.workflow.enabled_nodes, task.workflow.graph, task.workflow.last_writers()
     scored = getattr(task.metric, "field", None)
     tried = " ".join(domain.model_dump_json() for domain in task.spec.search.values())  # signatures that may be tried
@@ -62,7 +62,7 @@ def _overwritten(name: str, last: list[str]) -> str:
 
 
 def _not_optional(task: Task) -> Iterator[str]:
-    """Fields that a node cannot do without, and that only optional nodes write."""
+    """Fields that a required node needs, and that only optional nodes write."""
     trees, data = task.workflow.nodes, task.dataset
     rows = [part[0] for part in (data.train, data.val, data.test.open()) if part]
     for name, known in task.workflow.graph.nodes.data("sources"):

@@ -1,4 +1,4 @@
-"""A workflow file made into things: the workflow, its data, and its metric, each checked against the others."""
+"""Making a task of a workflow file: its workflow, data and metric, each checked against the others."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from workbench.workflow import NodeKind, Workflow
 
 @dataclass(frozen=True)
 class Task:
-    """What is to be optimized: spec, starting workflow, data, metric, and the input fields."""
+    """What is to be optimized: spec, starting workflow, data, metric, and the fields that the workflow reads."""
 
     spec: Spec
     source: Source
@@ -52,8 +52,7 @@ class Task:
         return target if isinstance(target, str) else None
 
     def cluster_of(self, row: Example) -> str:
-        """Rows of one cluster count once in the proof: those with the same `data: cluster`, else with the same
-        inputs."""
+        """The cluster of a row: its value of `data: cluster`, else its inputs. A cluster counts once in the proof."""
         field = self.spec.data.cluster
         if field is not None and field in row:
             return f"{field}: {row[field]!r}"
@@ -61,8 +60,8 @@ class Task:
 
     @property
     def external_hash(self) -> str:
-        """Changes with what other files add to this one and the workflow's own hash does not tell: the nodes of
-        sub-workflows, policies, and the Python files that are named in it (`python:...`; not what these import)."""
+        """Changes with what other files contribute and the workflow's hash does not cover: nodes of sub-workflows,
+        policies, and the Python files named in the file (`python:...`; not what these import)."""
         inherited = [one.model_dump(mode="json") for one in self.spec.policy.inherited]
         address = getattr(self.metric, "address", None)  # written as a mapping, it has no prefix in the file
         named = [self.source.value, f"{PREFIX}{address.removeprefix(PREFIX)}" if isinstance(address, str) else None]
@@ -92,8 +91,10 @@ def load_task(spec: Spec, source: Source, base: Path) -> Task:
 
 
 def section_loaders(spec: Spec, base: Path, inherited: list[Inherited]) -> dict[str, Callable[[], Any]]:
-    """What makes each section that stands for itself, by its key. They raise SpecError. inherited: see
-    `load_workflow`."""
+    """By key, a function that loads a section of the file by itself. Each raises SpecError.
+
+    inherited: see `load_workflow`.
+    """
 
     def workflow() -> Workflow:
         made = load_workflow(spec, base, (), inherited)
@@ -109,20 +110,24 @@ def section_loaders(spec: Spec, base: Path, inherited: list[Inherited]) -> dict[
 
 
 class HasLMs(Protocol):
+    """A spec that names language models."""
+
     lm: LMSpec
     roles: Any  # LMSpec by role
 
 
 def check_lms(spec: HasLMs) -> None:
-    """Refuse names that no provider serves, and settings that a provider does not take, before anything runs."""
+    """Refuse models that no provider serves, and settings that a provider does not take. Raises SpecError."""
     for path, lm in ((("lm",), spec.lm), *((("roles", role), lm) for role, lm in spec.roles.items())):
         with errors_at(*path):
             check_lm(lm)
 
 
 def check_node_lms(workflow: Workflow, roles: Collection[str]) -> None:
-    """The same for the models that nodes name under `lm`, `value_lm` and `embedder`, those inside others too, and for
-    the roles that they ask."""
+    """The same for the models that nodes, and nodes inside them, name under `lm`, `value_lm` and `embedder`.
+
+    roles: those that the file names; a node that asks another one is refused, too.
+    """
 
     def check(name: str, node: NodeKind) -> None:
         with errors_at("nodes", name):
@@ -146,7 +151,11 @@ def _check_node_lms(node: NodeKind, roles: Collection[str], top: bool) -> None:
 
 
 def check_lm(lm: LMSpec, embeds: bool = False) -> None:
-    """Refuse a model that no provider serves, and settings that its provider does not take. Raises SpecError."""
+    """Refuse a model that no provider serves, or settings that its provider does not take. Raises SpecError.
+
+    embeds: it must be able to embed texts.
+    """
+
     try:
         if split_model(lm.model)[0] != "*":
             made = make_lm(lm)
@@ -163,8 +172,8 @@ def check_lm(lm: LMSpec, embeds: bool = False) -> None:
 
 
 def _check_provider(model: str) -> None:
-    """Refuse a prefix that is nearly one of a provider, unless who serves all the others knows it. That one is asked
-    only then: it may take seconds to load. Raises SpecError."""
+    """Refuse a prefix that looks like a provider's, mistyped, unless the provider of all other models knows it. That
+    one is asked only then, since it may take seconds to load. Raises SpecError."""
     import difflib
 
     prefix, mine = model.partition("/")[0], lm_prefixes()
@@ -288,8 +297,8 @@ def _sizes(data: DataSpec, n: int) -> tuple[int, int, int]:
 
 
 def _check_fields(workflow: Workflow, dataset: Dataset, inputs: tuple[str, ...]) -> None:
-    """Every input must be in a row of every split; rows without it fail one by one, as data, and `_with_warnings`
-    tells."""
+    """Every split must have every input in some row. Single rows without it fail when they are run, and
+    `_with_warnings` warns of them."""
     for part in (dataset.train, dataset.val, dataset.test.open()):
         if not part:
             continue
@@ -304,7 +313,7 @@ def _check_fields(workflow: Workflow, dataset: Dataset, inputs: tuple[str, ...])
 
 
 def _check_metric_fields(metric: Metric, workflow: Workflow, dataset: Dataset) -> None:
-    """A metric that names its fields is checked before anything is paid for."""
+    """If a metric names its fields, they must exist."""
     written = {o for node in workflow.enabled_nodes.values() for o in node.outputs}
     field_name, target = getattr(metric, "field", None), getattr(metric, "target", None)
     if isinstance(field_name, str) and written and field_name not in written:
@@ -323,7 +332,9 @@ def _check_metric_fields(metric: Metric, workflow: Workflow, dataset: Dataset) -
 
 
 def _check_cluster(field: str | None, dataset: Dataset) -> None:
-    """A mistyped field would make each row a cluster of its own, and show gains that are not there."""
+    """The cluster field must exist: a mistyped one would make each row its own cluster, and show gains that are not
+    real."""
+
     rows = dataset.test.open()
     if field is not None and rows and not any(field in row for row in rows):
         message = f"no test row has the field '{field}'"
@@ -331,8 +342,8 @@ def _check_cluster(field: str | None, dataset: Dataset) -> None:
 
 
 def check_label_unread(workflow: Workflow, metric: Metric, data: DataSpec) -> None:
-    """Refuse a workflow that is shown the right answer: a node reads from the example what the metric compares with,
-    always or where an optional node before it fails."""
+    """Refuse a workflow that is shown the right answer: one with a node that reads from the example what the metric
+    compares with, always or when an optional node before it fails. Raises SpecError."""
     target = getattr(metric, "target", None)
     if not isinstance(target, str) or data.label_as_input:
         return
@@ -354,7 +365,7 @@ def check_label_unread(workflow: Workflow, metric: Metric, data: DataSpec) -> No
 
 
 def _with_warnings(dataset: Dataset, inputs: tuple[str, ...], needed: Sequence[str]) -> Dataset:
-    """Say where train and val share a row, and where rows lack a field that is needed."""
+    """Warn of rows that train and val share, and of rows that lack a needed field."""
     known = {normalised_inputs(row, inputs) for row in dataset.train}
     shared = sum(normalised_inputs(row, inputs) in known for row in dataset.val) if known else 0
     warnings = [f"{shared} of the {len(dataset.val)} val rows have the same inputs as a train row"] if shared else []
@@ -368,7 +379,7 @@ def _with_warnings(dataset: Dataset, inputs: tuple[str, ...], needed: Sequence[s
 
 
 def _without_copies(dataset: Dataset, inputs: tuple[str, ...], target: str | None) -> Dataset:
-    """Leave test rows out of the test that are copies of a train or val row, exact or near, and say how many."""
+    """Leave out test rows that are exact or near copies of a train or val row, and warn how many."""
     test = dataset.test.open()
     others = [*(("train", row) for row in dataset.train), *(("val", row) for row in dataset.val)]
     numbers = number_fields([*(row for _, row in others), *test], inputs)

@@ -1,9 +1,9 @@
 """The workflow that a file describes, with the functions that it takes from other files.
 
 A reference is `FILE#nodes.NAME` (the functions of that node: the list of an `agent`, or the program of a `code` node),
-or `FILE` alone (all of them). It stands where functions stand, and is replaced by what it refers to when a file is
-loaded: so a result file is whole. The `policy:` of that file holds for them, too, by their names, and stands in the
-result file as inherited. A run whose library has changed is not resumed.
+or `FILE` alone (all its functions). It is written where functions are written, and replaced by them when the file is
+loaded, so a result file is complete. The `policy:` of the other file holds for its functions here, too, and is written
+to the result file as inherited. A run is not resumed once a file that it refers to has changed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from workbench.workflow import Tree, Workflow, learnable_addresses, node_at, nod
 
 @dataclass(frozen=True)
 class Function:
-    """A function in a workflow file: where it stands, what it takes (a JSON Schema of an object), and its own test."""
+    """A function in a workflow file: the address of its node, its parameters (a JSON Schema of an object), its test."""
 
     address: str
     name: str
@@ -34,7 +34,7 @@ class Function:
     policy: PolicySpec | None = None  # of its file, where that has one
 
     def as_tool(self) -> dict[str, Any]:
-        """As it is written in the `functions` of an agent."""
+        """The form in which the `functions` of an agent hold it."""
         tool = {
             "name": self.name,
             "description": self.description,
@@ -45,8 +45,8 @@ class Function:
 
 
 def functions_of(workflow: Workflow) -> list[Function]:
-    """All functions of a workflow's enabled nodes, those inside other nodes too."""
-    found = []
+    """All functions of a workflow's enabled nodes and the nodes inside them."""
+    found: list[Function] = []
     for address, kind in learnable_addresses(workflow).items():
         node = address.rpartition(".")[0]
         if kind == "functions":
@@ -60,7 +60,7 @@ def functions_of(workflow: Workflow) -> list[Function]:
 
 
 def _program(address: str, node: Any) -> Function:
-    """The program of a `code` node: its signature is the schema."""
+    """The program of a `code` node; its parameters are those of the node's signature."""
     from pydantic import TypeAdapter
 
     fields = node.signature.inputs
@@ -73,7 +73,10 @@ def _program(address: str, node: Any) -> Function:
 
 
 def read_library(path: Path, loading: Sequence[Path] = ()) -> list[Function]:
-    """The functions of a workflow file. Raises SpecError for a file that is none, or that refers to itself."""
+    """The functions of a workflow file. Raises SpecError for a bad file, or one that refers to itself.
+
+    loading: the files that refer to this one, outermost first.
+    """
     path = path.resolve()
     if path in loading:
         ring = " -> ".join(p.name for p in (*loading, path))
@@ -87,7 +90,7 @@ def read_library(path: Path, loading: Sequence[Path] = ()) -> list[Function]:
 
 
 def expand_references(raw: Any, base: Path, loading: Sequence[Path], inherited: list[Inherited]) -> Any:
-    """A node as written, with its references to functions replaced, also in nodes inside it.
+    """A node as written, with references to functions replaced by the functions, in the nodes inside it, too.
 
     Args:
         raw: the node, or a part of it.
@@ -119,7 +122,7 @@ def _expand_at(
 
 
 def _function_settings(raw: Mapping[str, Any]) -> set[str]:
-    """The settings of a node that hold functions; none if this is no node."""
+    """The settings of a node that hold functions; none if the mapping is no node."""
     kinds = [raw["kind"]] if "kind" in raw else [k for k in raw if k in plugins().names("node_kinds")]
     if len(kinds) != 1 or kinds[0] not in plugins().names("node_kinds"):
         return set()
@@ -158,7 +161,7 @@ def _read_reference(
             f"'{reference}': {f'no functions at {address}' if mark else 'this file has no functions'}",
             hint=suggest(address, places) if places else hint,
         )
-    if chosen[0].policy is not None:  # all of a file have the same
+    if chosen[0].policy is not None:  # all functions of a file have the same
         inherited.append(Inherited(tools=[f.name for f in chosen], policy=chosen[0].policy))
     return [f.as_tool() for f in chosen]
 
