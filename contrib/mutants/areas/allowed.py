@@ -105,7 +105,7 @@ ALLOWED: list[Mutant] = [
         "core/workbench/runtime/sandbox.py",
         OPENED,
         (
-            "not in (LEVELS if _allowed_without_boundary else BOUNDARIES):",
+            "not in (LEVELS if choice.allow_limits_only else BOUNDARIES):",
             "not in LEVELS:",
             "code runs where nothing holds it",
         ),

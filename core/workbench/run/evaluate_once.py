@@ -13,7 +13,7 @@ from workbench.ledger import Ledger
 from workbench.proof import interval, record_test, sealed_row_keys
 from workbench.run.start import prepare
 from workbench.run.stored_scores import TrainRows
-from workbench.runtime import Consent, Runtime
+from workbench.runtime import Consent, Runtime, SandboxChoice
 from workbench.spec import outer_settings
 from workbench.store import RunRecord, Store, add_run, dumps
 from workbench.study import Evaluation, Evaluator, Result, unanswered
@@ -27,9 +27,22 @@ def run_single(
     sets: Sequence[tuple[str, Any]],
     database: str,
     consent: Consent | None = None,
+    sandbox: SandboxChoice | None = None,
 ) -> dict[str, Any]:
-    """Run a workflow on given inputs, or on a row of val; that row, the prediction, failure and spans. consent: asks a
-    person about a tool call that the policy wants to be asked about."""
+    """Run a workflow on one example.
+
+    Args:
+        path: the workflow file.
+        inputs: by field; None takes a row of val.
+        index: of that row, from 0.
+        sets: changed settings of the file, as (address, value).
+        database: path of the run database.
+        consent: asks a person about a tool call that the policy wants to be asked about.
+        sandbox: default: the one of the environment.
+
+    Returns:
+        row, prediction, failure, message, spans, and what was spent.
+    """
     _, _, task, _ = prepare(path, sets)
     if inputs is not None:
         for name in task.inputs:
@@ -54,10 +67,16 @@ def run_single(
             "spans": [span.as_dict() for span in outcome.trace.spans],
         }
 
-    return with_evaluator(task, database, "run", job, consent)
+    return with_evaluator(task, database, "run", job, consent, sandbox=sandbox)
 
 
-def evaluate_file(path: Path, split: str, sets: Sequence[tuple[str, Any]], database: str) -> dict[str, Any]:
+def evaluate_file(
+    path: Path,
+    split: str,
+    sets: Sequence[tuple[str, Any]],
+    database: str,
+    sandbox: SandboxChoice | None = None,
+) -> dict[str, Any]:
     """Score a workflow on one split. Of train the score of each row is kept, as in a run that optimizes."""
     _, _, task, _ = prepare(path, sets)
     rows = task.dataset.test.open() if split == "test" else getattr(task.dataset, split)
@@ -109,6 +128,7 @@ def evaluate_file(path: Path, split: str, sets: Sequence[tuple[str, Any]], datab
             "of": str(path.resolve()),
             "outside": outer_settings(task.source),
         },
+        sandbox=sandbox,
     )
 
 
@@ -119,6 +139,7 @@ def with_evaluator(
     job: Callable[[Evaluator], Awaitable[dict[str, Any]]],
     consent: Consent | None = None,
     options: Mapping[str, Any] | None = None,
+    sandbox: SandboxChoice | None = None,
 ) -> dict[str, Any]:
     """Do a job under a ledger of its own, so that its calls are recorded and billed like any others."""
 
@@ -136,7 +157,14 @@ def with_evaluator(
                 seed=task.spec.seed,
             )
             ledger = Ledger(store, run_id, task.spec.budget)
-            runtime = Runtime(ledger, task.spec.lm, task.spec.roles, policy=task.spec.policy, consent=consent)
+            runtime = Runtime(
+                ledger,
+                task.spec.lm,
+                task.spec.roles,
+                policy=task.spec.policy,
+                consent=consent,
+                sandbox_choice=sandbox or SandboxChoice.from_environment(),
+            )
             try:
                 result = await job(Evaluator(runtime, task.metric, task.spec.concurrency, source=task.source))
             except BudgetSpent:

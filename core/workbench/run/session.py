@@ -21,7 +21,7 @@ from workbench.run.cost_estimate import too_small
 from workbench.run.preflight import lms_not_ready, lms_of, not_ready, wrong_in_file
 from workbench.run.proof_budget import hold_for_proof
 from workbench.run.stored_scores import TrainRows, store_evaluation
-from workbench.runtime import Runtime
+from workbench.runtime import Runtime, SandboxChoice
 from workbench.store import Candidates, Evaluations, RunLock, RunRecord, Store, dumps
 from workbench.study import Evaluation, Evaluator, Optimizer, Progress, Result, Study, pick, unanswered
 from workbench.task import Example, Task, write_workflow
@@ -48,6 +48,7 @@ class Options:
     sets: list[tuple[str, Any]] = field(default_factory=list)
     out: str | None = None
     keep_unproved: bool = False  # write the best candidate to `out` though its gain is not shown
+    sandbox: SandboxChoice = field(default_factory=SandboxChoice.from_environment)
 
     @property
     def path(self) -> Path:
@@ -60,7 +61,13 @@ class Options:
         return self.path.with_name(f"{self.path.stem}.unproved{self.path.suffix}")
 
     def as_dict(self) -> dict[str, Any]:
-        return {"sets": [list(s) for s in self.sets], "out": self.out, "keep_unproved": self.keep_unproved}
+        """What is stored. Permission to run code without a boundary is not: each process asks for it anew."""
+        return {
+            "sets": [list(s) for s in self.sets],
+            "out": self.out,
+            "keep_unproved": self.keep_unproved,
+            "sandbox": self.sandbox.name,
+        }
 
 
 class Session:
@@ -84,7 +91,14 @@ class Session:
         self.listener = listener or (lambda kind, data: None)
         self.info = RunInfo(run, task.spec.name, str(store.path), task.spec.budget.model_dump(exclude_none=True))
         self.ledger = Ledger(store, run_id, task.spec.budget, self._on_call, earlier_seconds)
-        self.runtime = Runtime(self.ledger, task.spec.lm, task.spec.roles, pool or LMPool(), task.spec.policy)
+        self.runtime = Runtime(
+            self.ledger,
+            task.spec.lm,
+            task.spec.roles,
+            pool or LMPool(),
+            task.spec.policy,
+            sandbox_choice=options.sandbox,
+        )
         self.evaluator = Evaluator(self.runtime, task.metric, task.spec.concurrency, source=task.source)
         self.progress = Progress(
             self._on_candidate,

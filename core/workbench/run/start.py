@@ -9,7 +9,6 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from pydantic import ValidationError
@@ -22,7 +21,6 @@ from workbench.plugins import plugins
 from workbench.proof import Report
 from workbench.run.preflight import check_choices, check_optimizers, lm_warnings
 from workbench.run.session import Listener, Options, Session
-from workbench.runtime import choose, chosen
 from workbench.spec import (
     Source,
     Spec,
@@ -34,7 +32,7 @@ from workbench.spec import (
     outer_settings,
     spec_error,
 )
-from workbench.store import Candidates, RunRecord, Store, add_run, dumps
+from workbench.store import IN_MEMORY, Candidates, RunRecord, Store, add_run, dumps
 from workbench.study import Optimizer
 from workbench.task import Task, check_space, check_writable, load_task, sections
 
@@ -72,7 +70,6 @@ def optimize(
                     **options.as_dict(),
                     "referred": task.referred_hash,
                     "test": task.test_hash,
-                    "sandbox": chosen(),
                     "outside": outer_settings(source),
                 }
             ),
@@ -102,37 +99,35 @@ def resume(
     Takes what `optimize` takes; options are added to those that the run was started with. Its sandbox is that of its
     start, unless the user names another.
     """
-    store, kept = Store(database, create=False), None
+    options = options or Options()
+    store = Store(database, create=False)
     try:
         row = store.find_run(run)
         if row["file"] is None:
             raise StoreError(f"run {row['run']} ({row['status']}) is none of workbench optimize; it cannot be resumed")
         stored = json.loads(row["options"])
-        if (kept := None if chosen() else stored.get("sandbox")) is not None:
-            choose(kept)
-        sets = [(a, v) for a, v in stored["sets"]] + (options.sets if options else [])
-        keep = stored.get("keep_unproved", False) or (options is not None and options.keep_unproved)
-        merged = Options(sets, (options.out if options else None) or stored["out"], keep)
+        sets = [*((a, v) for a, v in stored["sets"]), *options.sets]
+        keep = stored.get("keep_unproved", False) or options.keep_unproved
+        sandbox = replace(options.sandbox, name=options.sandbox.name or stored.get("sandbox"))
+        merged = Options(sets, options.out or stored["out"], keep, sandbox)
         check_writable(merged.path)
         _, _, task, named = _stored(row, sets, stored.get("outside"))
-        if row["status"] == "finished" and options and options.sets:
+        if row["status"] == "finished" and options.sets:
             raise StoreError(f"run {row['run']} is finished, its proof is done; start a new run with other settings")
         if task.data_hash != row["data_hash"]:
             raise StoreError(f"the data of run {row['run']} have changed since it started; start a new run")
         same = Candidates(store, row["id"]).find_baseline() in (None, task.workflow.hash)
         same &= stored.get("referred") in (None, task.referred_hash)  # None: begun by a version that kept none
-        if not same and all(address.partition(".")[0] == "budget" for address, _ in (options.sets if options else ())):
+        if not same and all(address.partition(".")[0] == "budget" for address, _ in options.sets):
             raise StoreError(
                 f"a file that the workflow of run {row['run']} refers to has changed since it started; start a new run"
             )
-        if options and options.sets:  # they hold for whoever goes on after a further kill
+        if options.sets:  # they hold for whoever goes on after a further kill
             RunRecord(store, row["id"]).replace_options(dumps({**stored, "sets": sets}))
         steps = list(optimizers) if optimizers is not None else named
         session = Session(store, row["id"], row["run"], task, steps, merged, listener, row["seconds"], pool)
         return run_in_loop(session.go())
     finally:
-        if kept is not None:
-            choose(None)
         store.close()
 
 
@@ -148,19 +143,18 @@ def prepare(
 def obstacles(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> list[WorkbenchError]:
     """What would stop a run of a valid file that began here and now; no model is called."""
 
-    async def course(store: Store) -> list[WorkbenchError]:
+    async def course() -> list[WorkbenchError]:
         session = Session(store, 0, "", task, list(optimizers), Options(), None)
         try:
             return await session.obstacles()
         finally:
             await session.runtime.aclose()
 
-    with TemporaryDirectory() as folder:
-        store = Store(Path(folder) / "run.db")
-        try:
-            return run_in_loop(course(store))
-        finally:
-            store.close()
+    store = Store(IN_MEMORY)
+    try:
+        return run_in_loop(course())
+    finally:
+        store.close()
 
 
 def _prepare(

@@ -9,10 +9,8 @@ from workbench.runtime.runtime import Consent, Runtime
 from workbench.runtime.sandbox import (
     BOUNDARIES,
     Sandbox,
+    SandboxChoice,
     SandboxResult,
-    allow_without_boundary,
-    choose,
-    chosen,
     open_sandbox,
 )
 
@@ -24,11 +22,9 @@ __all__ = [
     "make_request",
     "ends_run",
     "Sandbox",
+    "SandboxChoice",
     "SandboxResult",
     "BOUNDARIES",
-    "allow_without_boundary",
-    "choose",
-    "chosen",
     "open_sandbox",
     "BATCH",
 ]

@@ -11,7 +11,7 @@ from workbench.errors import SandboxError
 from workbench.ledger import Ledger, Settled
 from workbench.lm import LMPool, Request, Response
 from workbench.runtime.embedding import Embedder
-from workbench.runtime.sandbox import LEVELS, Sandbox, open_sandbox
+from workbench.runtime.sandbox import LEVELS, Sandbox, SandboxChoice, open_sandbox
 from workbench.spec import LMSpec, PolicySpec
 from workbench.store import RunRecord
 from workbench.workflow import Workflow, task_lm
@@ -30,6 +30,7 @@ class Runtime:
     pool: LMPool = field(default_factory=LMPool)
     policy: PolicySpec = field(default_factory=lambda: PolicySpec())
     consent: Consent | None = None
+    sandbox_choice: SandboxChoice = field(default_factory=SandboxChoice.from_environment)
     _sandbox: Sandbox | None = None
     _embedders: dict[tuple[str, str], Embedder] = field(default_factory=dict)
     _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -38,7 +39,7 @@ class Runtime:
         """The sandbox of the run, opened at its first use. Its level is stored; a resumed run refuses a weaker one."""
         async with self._opening:
             if self._sandbox is None:
-                opened = await open_sandbox()
+                opened = await open_sandbox(self.sandbox_choice)
                 store, run_id = self.ledger.store, self.ledger.run_id
                 begun_in = RunRecord(store, run_id).find_sandbox()
                 earlier = begun_in["level"] if begun_in else opened.level

@@ -26,6 +26,9 @@ from workbench.store.schema import SCHEMA_VERSION, make_migrations
 
 T = TypeVar("T")
 
+#: A path for a database that is on no disk and ends with its Store.
+IN_MEMORY = ":memory:"
+
 #: The tables, and what each holds.
 TABLES = {
     "runs": "one row for each `workbench optimize`",
@@ -62,6 +65,10 @@ class Store:
         self._behind = Behind(self.path.with_name(f"{self.path.name}-wal"), SYNC_EVERY)
         self._known_texts: dict[str, None] = {}
         try:
+            if path == IN_MEMORY:
+                self.conn = self._reader = self._connect()
+                self._prepare()
+                return
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with _alone_in(self.path.parent):
                 self.conn = self._connect()
