@@ -103,7 +103,7 @@ ROWS: list[Mutant] = [
         START,
         "tests/run/test_resume.py",
         (
-            'if row["status"] == "finished" and options and options.sets:',
+            'if row["status"] == "finished" and options.sets:',
             "if False:",
             "a finished run may be proved again with other settings",
         ),

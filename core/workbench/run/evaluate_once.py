@@ -106,30 +106,21 @@ def evaluate_file(
             raise error
         if split == "test":  # who looks at sealed rows now and optimizes later has looked before
             record_test(ledger.store, ledger.run_id, task.workflow.hash, sealed_row_keys(task, rows))
-        objectives = evaluation.objectives
-        return {
-            "run": run,
-            "split": split,
-            "score": evaluation.score,
-            "ci95": list(interval(evaluation.scores)),
-            "n": len(rows),
-            "failures": evaluation.failures,
-            "warnings": evaluator.faults.lines(),
-            "cost": {k: v for k, v in objectives.items() if k != "score"},
-        }
+        return {"run": run, **_summary(evaluation), "warnings": evaluator.faults.lines()}
 
-    return with_evaluator(
-        task,
-        database,
-        "eval",
-        job,
-        options={
-            "sets": [list(s) for s in sets],
-            "of": str(path.resolve()),
-            "outside": outer_settings(task.source),
-        },
-        sandbox=sandbox,
-    )
+    stored = {"sets": [list(s) for s in sets], "of": str(path.resolve()), "outside": outer_settings(task.source)}
+    return with_evaluator(task, database, "eval", job, options=stored, sandbox=sandbox)
+
+
+def _summary(evaluation: Evaluation) -> dict[str, Any]:
+    return {
+        "split": evaluation.split,
+        "score": evaluation.score,
+        "ci95": list(interval(evaluation.scores)),
+        "n": len(evaluation.results),
+        "failures": evaluation.failures,
+        "cost": {name: value for name, value in evaluation.objectives.items() if name != "score"},
+    }
 
 
 def with_evaluator(

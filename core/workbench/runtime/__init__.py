@@ -3,6 +3,7 @@
 All effects go through `Context`.
 """
 
+from workbench.runtime.draw import FIRST_DRAW, Draw
 from workbench.runtime.embedding import BATCH
 from workbench.runtime.program import Context, Program, ends_run, make_request
 from workbench.runtime.runtime import Consent, Runtime
@@ -16,6 +17,8 @@ from workbench.runtime.sandbox import (
 
 __all__ = [
     "Context",
+    "Draw",
+    "FIRST_DRAW",
     "Program",
     "Runtime",
     "Consent",

@@ -17,6 +17,7 @@ from typing import Any, cast
 from workbench.errors import BudgetSpent, LMError, NodeError, ServerDead, SpecError, StoreError, WorkbenchError
 from workbench.ledger import Ledger
 from workbench.lm import Message, Request, Response
+from workbench.runtime.draw import FIRST_DRAW, Draw
 from workbench.runtime.embedding import Vector
 from workbench.runtime.runtime import Runtime
 from workbench.spec import LMSpec, PolicySpec
@@ -37,20 +38,17 @@ class Program:
         return calls_of(self.workflow)
 
     @cached_property
-    def places(self) -> dict[str, int]:
-        """Nodes by the order in which they can run; where several can, that of the file decides."""
-        return {name: place for place, name in enumerate(self.schedule.order)}
+    def positions(self) -> dict[str, int]:
+        """Each node's position in the order in which they can run; where several can, that of the file decides."""
+        return {name: position for position, name in enumerate(self.schedule.order)}
 
-    async def run(self, example: Example, replica: int = 0, draws: Sequence[int] = ()) -> ExampleRun:
-        """Run all nodes, independent ones at the same time. A failing node ends the example as a failure.
-
-        draws: replicas of the calls by their places (`Context`), the last for all later ones; else `replica` for all.
-        """
+    async def run(self, example: Example, draw: Draw = FIRST_DRAW) -> ExampleRun:
+        """Run all nodes, independent ones at the same time. A failing node ends the example as a failure."""
         trace, begun = Trace(example.id), time.perf_counter()
         written: dict[str, Mapping[str, Any]] = {}
 
         async def step(name: str, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
-            context = Context(self, example.id, trace, name, replica, draws=draws, place=self.places[name])
+            context = Context(self, example.id, trace, name, draw.at(self.positions[name]))
             return await context.run_node(self.nodes[name], inputs)
 
         failure = message = None
@@ -63,10 +61,16 @@ class Program:
 
 
 class Context:
-    """What a running node may use. `node` is its path, e.g. `vote.of`. policies: of the files of workflows around it,
-    which hold besides the run's own. draws: replicas of calls by their places. A call's place is that of its node
-    (`Program.places`), and one more for each call of the task's role and of the same replica that the node made before:
-    it does not depend on which of several is faster."""
+    """What a running node may use.
+
+    Args:
+        program: the workflow.
+        example: the id of the example.
+        trace: takes the node's span.
+        node: its path, e.g. `vote.of`.
+        draw: which samples it draws.
+        policies: of the workflow files around it, which hold besides the run's own.
+    """
 
     def __init__(
         self,
@@ -74,18 +78,15 @@ class Context:
         example: str,
         trace: Trace,
         node: str,
-        replica: int = 0,
+        draw: Draw = FIRST_DRAW,
         policies: tuple[PolicySpec, ...] = (),
-        draws: Sequence[int] = (),
-        place: int = 0,
-        order: tuple[int, ...] = (),
     ):
-        self.program, self.example, self.trace, self.node, self.replica = program, example, trace, node, replica
-        self.policies, self.draws, self.place, self.order = policies, draws, place, order or (place,)
+        self.program, self.example, self.trace, self.node = program, example, trace, node
+        self.draw, self.policies = draw, policies
         self._span: Span | None = None
         self._effects = 0
-        self._asked = Counter[int]()
-        self._children: dict[int, int] = {}  # by replica
+        self._task_calls = Counter[int]()  # by replica
+        self._children = Counter[int]()  # by replica
         self._begun: list[int] = []  # of the calls in the span, the number of each by its begin
         self._calls = 0
 
@@ -106,7 +107,7 @@ class Context:
 
     async def run_node(self, node: NodeKind, inputs: Mapping[str, Any], agent: str | None = None) -> Mapping[str, Any]:
         """Run a node under a span of its own, and turn whatever it raises into a NodeError with a kind."""
-        span = Span(self.node, type(node).__name__, inputs, agent=agent, order=self.order)
+        span = Span(self.node, type(node).__name__, inputs, agent=agent, order=self.draw.order)
         self.trace.spans.append(span)
         self._span, begun = span, time.perf_counter()
         try:
@@ -144,19 +145,9 @@ class Context:
         """Run a node inside this one. Different replicas draw fresh samples. agent: who of several it is. policy: one
         that holds in it, too."""
         policies = self.policies if policy is None else (*self.policies, policy)
-        before = self._children.get(replica, 0)
-        self._children[replica] = before + 1
-        child = Context(
-            self.program,
-            self.example,
-            self.trace,
-            f"{self.node}.{name}",
-            self.replica * 1000 + replica,
-            policies,
-            [draw * 1000 + replica for draw in self.draws],
-            self.place,
-            (*self.order, replica, before),
-        )
+        draw = self.draw.child(replica, self._children[replica])
+        self._children[replica] += 1
+        child = Context(self.program, self.example, self.trace, f"{self.node}.{name}", draw, policies)
         return await child.run_node(node, inputs, agent)
 
     async def complete(
@@ -175,12 +166,12 @@ class Context:
         """
         runtime = self.program.runtime
         spec = lm or runtime.lm_spec(role, self.program.workflow)
-        own = self.replica
-        if self.draws:
-            asked = self._asked[replica] if role == "task" else max(0, self._asked[replica] - 1)
-            own = self.draws[min(self.place + asked, len(self.draws) - 1)]
-            self._asked[replica] += role == "task"
-        request = make_request(spec, messages, own * 1000 + replica, settings)
+        number = self._task_calls[replica]
+        if role == "task":
+            self._task_calls[replica] += 1
+        else:
+            number = max(0, number - 1)  # it belongs to the task's call before it
+        request = make_request(spec, messages, self.draw.of_call(number, replica), settings)
         begun = self._begin_call()
         response, paid = await runtime.complete(spec, request, role)
         record = CallRecord(request.messages, response, role, spec.model, paid.cached, paid.usd, paid.seconds)
@@ -236,7 +227,7 @@ class Context:
     async def effect(self, kind: str, content: Any, run: Callable[[], Awaitable[Any]]) -> Any:
         """Run a tool or another effect once for this place in this example; its result must be JSON."""
         self._effects += 1
-        where = [self.program.workflow.hash, self.example, self.node, self.replica, self._effects]
+        where = [self.program.workflow.hash, self.example, self.node, self.draw.replica, self._effects]
         return await self.program.runtime.ledger.effect(kind, [content, where], run)
 
 

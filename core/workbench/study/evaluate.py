@@ -13,7 +13,7 @@ from typing import Any
 from workbench.errors import BudgetSpent, LMError, NodeError, SpecError
 from workbench.failures import FailureKind
 from workbench.ledger import Spend
-from workbench.runtime import Program, Runtime, ends_run, make_request
+from workbench.runtime import FIRST_DRAW, Draw, Program, Runtime, ends_run, make_request
 from workbench.spec import Places
 from workbench.study.racing import Race
 from workbench.task import MOST_FAULTS, Example, Metric, MetricFaults, Score, as_score
@@ -116,28 +116,23 @@ class Evaluator:
         examples: Sequence[Example],
         *,
         split: str = "",
-        replica: int = 0,
+        draw: Draw = FIRST_DRAW,
         race: Race | None = None,
         traces: bool = False,
-        draws: Sequence[int] = (),
     ) -> Evaluation:
         """Score a workflow. Raises BudgetSpent if the budget ends before every asked example is done."""
         program = self.program(workflow)
         if race is None:
-            results = await self.gather(
-                len(examples), lambda i: self.run_one(program, examples[i], replica, traces, draws)
-            )
+            results = await self.gather(len(examples), lambda i: self.run_one(program, examples[i], draw, traces))
             self._check_metric(len(examples))
-            return Evaluation(workflow, split, tuple(results), True, replica)
+            return Evaluation(workflow, split, tuple(results), True, draw.replica)
         results: list[Result] = []
         for start in range(0, len(examples), self.block):
             part = examples[start : start + self.block]
-            results += await self.gather(
-                len(part), lambda i, part=part: self.run_one(program, part[i], replica, traces, draws)
-            )
+            results += await self.gather(len(part), lambda i, part=part: self.run_one(program, part[i], draw, traces))
             if len(results) < len(examples) and race([r.score or 0.0 for r in results]):
-                return Evaluation(workflow, split, tuple(results), False, replica)
-        return Evaluation(workflow, split, tuple(results), True, replica)
+                return Evaluation(workflow, split, tuple(results), False, draw.replica)
+        return Evaluation(workflow, split, tuple(results), True, draw.replica)
 
     async def gather(self, n: int, job: Callable[[int], Any]) -> list[Any]:
         """Run n jobs, `concurrency` at once, started in order. The first error stops the rest and is raised.
@@ -166,10 +161,10 @@ class Evaluator:
         return results
 
     async def run_one(
-        self, program: Program, example: Example, replica: int = 0, traces: bool = False, draws: Sequence[int] = ()
+        self, program: Program, example: Example, draw: Draw = FIRST_DRAW, traces: bool = False
     ) -> Result:
         """Run and score one example. A failure of the workflow or the metric is a Result, not an exception."""
-        outcome = await program.run(example, replica, draws)
+        outcome = await program.run(example, draw)
         calls = outcome.trace.calls
         cost = {
             "calls": len(calls),

@@ -15,6 +15,7 @@ from workbench.errors import ShareSpent, suggest
 from workbench.ledger import Ledger
 from workbench.lm import LM, Response
 from workbench.plugins import plugins
+from workbench.runtime import Draw
 from workbench.spec import DomainSpec, LMSpec
 from workbench.study.evaluate import Evaluation, Evaluator
 from workbench.study.racing import Race, paired_race
@@ -102,16 +103,23 @@ class Study:
         race: Race | bool = False,
         traces: bool = False,
         replica: int = 0,
-        draws: Sequence[int] = (),
+        call_replicas: Sequence[int] = (),
     ) -> Evaluation:
-        """Score a candidate on examples (default: val).
+        """Score a candidate.
 
-        race: stop early when it is clearly worse than the best so far (True), or by a rule of your own; the
-        evaluation then has complete=False and cannot win. traces: keep each result's trace. replica: another
-        number draws fresh samples wherever there is sampling. draws: with a replica above 0, the replicas of the
-        calls of a run by their places, so that runs can share their first calls and part later (`Context`): a tree,
-        of which each call is paid once. Raises BudgetSpent at the ceiling, and its kind
-        ShareSpent before an evaluation that could pass the limit of a narrowed study.
+        Args:
+            workflow: the candidate.
+            examples: default: val.
+            race: stop early when it is clearly worse than the best so far (True), or by a rule of your own; the
+                evaluation then has complete=False and cannot win.
+            traces: keep each result's trace.
+            replica: another number draws fresh samples wherever there is sampling.
+            call_replicas: with a replica above 0, the replicas of a run's calls by their position
+                (`workbench.runtime.Draw`). Runs can share their first calls and part later, as the rollouts of a tree.
+
+        Raises:
+            BudgetSpent: at the ceiling; its kind ShareSpent before an evaluation that could pass the limit of a
+                narrowed study.
         """
         on_val = examples is None
         rows = self.val if examples is None else examples
@@ -121,12 +129,13 @@ class Study:
             return known
         self._within_limits(self.worst_calls(workflow, rows))
         rule = race if callable(race) else self._race() if race and on_val else None
+        draw = Draw(replica, tuple(call_replicas))
         evaluation = await self.evaluator.evaluate(
-            workflow, rows, split="val" if on_val else "train", race=rule, traces=traces, replica=replica, draws=draws
+            workflow, rows, split="val" if on_val else "train", draw=draw, race=rule, traces=traces
         )
         if on_val and replica == 0:
             await self._record(evaluation)
-        elif not on_val and not draws:  # runs that share their first calls are no fresh look
+        elif not on_val and not call_replicas:  # runs that share their first calls are not independent scores
             self.progress.on_rows(evaluation)
         return evaluation
 
@@ -243,7 +252,7 @@ class Study:
 
     async def run(self, workflow: Workflow, example: Example, replica: int = 0) -> ExampleRun:
         """Run a workflow on one example without scoring it."""
-        return await self.evaluator.program(workflow).run(example, replica)
+        return await self.evaluator.program(workflow).run(example, Draw(replica))
 
     async def score(self, example: Example, prediction: Mapping[str, Any], trace: Trace) -> Score:
         """The metric's score of a prediction. Raises whatever the metric raises."""
