@@ -52,7 +52,7 @@ class Ledger:
     earlier_seconds: float = 0.0  # what earlier processes of this run used
     spent: Spend = field(default_factory=Spend)
     by_role: dict[str, Spend] = field(default_factory=lambda: defaultdict(Spend))
-    largest_prompt: dict[str, int] = field(default_factory=dict)  # in tokens, by role
+    largest_prompt: dict[str, int] = field(default_factory=dict[str, int])  # in tokens, by role
     retries: int = 0
     stopping: BaseException | None = None  # raised instead of sending anything more
 

@@ -93,7 +93,7 @@ def _warnings(
     task: Task, winners: Sequence[Result], looks: Sequence[str], leaks: Sequence[Leak], roles: Sequence[Any]
 ) -> list[str]:
     """What a reader of the report must know of its test, its winner and its calls. winners: tested, row by row."""
-    warnings = []
+    warnings: list[str] = []
     if winners and len(winners) < len(task.dataset.test):
         warnings.append(f"the budget allowed only {len(winners)} of the {len(task.dataset.test)} test rows")
     if winners and looks:

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from workbench.task import SHORT, Example, Repeats, Task, input_tokens, texts_of, tokens
 from workbench.workflow import Workflow
@@ -95,10 +95,10 @@ def _joined(texts: dict[str, str], inputs: Sequence[str]) -> dict[str, str]:
 def _texts(tree: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
     """(address, text) of every text and number in a tree."""
     if isinstance(tree, dict):
-        for key, value in tree.items():
+        for key, value in cast(dict[str, Any], tree).items():
             yield from _texts(value, f"{prefix}.{key}" if prefix else str(key))
     elif isinstance(tree, list):
-        for index, value in enumerate(tree):
+        for index, value in enumerate(cast(list[Any], tree)):
             yield from _texts(value, f"{prefix}.{index}")
     elif tree is not None:
         yield prefix, str(tree)

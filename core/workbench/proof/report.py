@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from workbench.proof.leakage import Leak
 from workbench.proof.statistics import Proof, Saving, describe
@@ -27,16 +27,16 @@ class Report:
     budget: dict[str, Any]
     database: str
     candidates: int
-    failures: dict[str, int] = field(default_factory=dict)
-    pareto: list[dict[str, Any]] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
+    failures: dict[str, int] = field(default_factory=dict[str, int])
+    pareto: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    warnings: list[str] = field(default_factory=list[str])
     error: str | None = None
     workflow: str | None = None
     test_rows: int = 0
     sandbox: dict[str, str] | None = None  # name and measured level, where code ran in one
     untried: str | None = None  # why there was no candidate but the baseline
-    looks: list[str] = field(default_factory=list)  # runs that tested changes on the same sealed rows before
-    leaks: list[Leak] = field(default_factory=list)
+    looks: list[str] = field(default_factory=list[str])  # runs that tested changes on the same sealed rows before
+    leaks: list[Leak] = field(default_factory=list[Leak])
     saving: Saving | None = None  # where the winner was picked for what it costs
     sealed_rows: int = 0  # that there are to test on
     unproved: str | None = None  # file with the best candidate, where `workflow` keeps the baseline
@@ -237,7 +237,7 @@ _STATUS = {
 
 def _short(value: Any) -> str:
     if isinstance(value, list):
-        return f"{len(value)} rows" if value else "none"
+        return f"{len(cast(list[Any], value))} rows" if value else "none"
     text = json.dumps(value, ensure_ascii=False) if value is not None else "none"
     return text if len(text) <= 70 else text[:67] + "..."
 

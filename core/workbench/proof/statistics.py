@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import Any, cast
 
 from workbench.proof.bounded_mean import find_root, mean_interval, mean_p, two_sided_mean_p
 
@@ -155,14 +156,14 @@ def mcnemar_p(wins: int, losses: int) -> float:
     """Exact two-sided McNemar: given the pairs that differ, wins are Binomial(wins + losses, 1/2)."""
     if wins + losses == 0:
         return 1.0
-    from scipy.stats import binomtest
+    from scipy import stats  # pyright: ignore[reportMissingTypeStubs]
 
-    return float(binomtest(wins, wins + losses, 0.5).pvalue)
+    return float(cast(Any, stats).binomtest(wins, wins + losses, 0.5).pvalue)
 
 
 def tango_interval(wins: int, losses: int, n: int, level: float = 0.95) -> tuple[float, float]:
     """The score interval of (wins - losses) / n for n pairs (Tango 1998, Statistics in Medicine 17, 891-908)."""
-    from scipy.special import ndtri
+    from scipy.special import ndtri  # pyright: ignore[reportMissingTypeStubs]
 
     bound = float(ndtri((1 + level) / 2))
 
@@ -196,7 +197,7 @@ def _smallest_gain(differences: Sequence[float], binary: bool, alpha: float) -> 
     n = len(differences)
     if binary:
         return smallest_binary_gain(n, max(sum(d != 0 for d in differences), 5) / n, alpha)
-    from scipy.special import ndtri
+    from scipy.special import ndtri  # pyright: ignore[reportMissingTypeStubs]
 
     mean = math.fsum(differences) / n
     deviation = math.sqrt(math.fsum((d - mean) ** 2 for d in differences) / max(1, n - 1))
@@ -216,10 +217,11 @@ def smallest_binary_gain(n: int, share: float, alpha: float = 0.05) -> float | N
     """The gain that McNemar's test of n pairs shows with 80% power where `share` of the pairs differ (more, where the
     gain itself is larger); None where there is none."""
     import numpy as np
-    from scipy.stats import binom
+    from scipy import stats  # pyright: ignore[reportMissingTypeStubs]
 
     if not n:
         return None
+    binom = cast(Any, stats).binom
     pairs = np.arange(n + 1)  # discordant pairs, and how many of them must be wins for p < alpha
     needed = binom.isf(alpha / 2, pairs, 0.5) + 1
 

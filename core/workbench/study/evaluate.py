@@ -8,7 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from workbench.errors import BudgetSpent, LMError, NodeError, SpecError
 from workbench.failures import FailureKind
@@ -29,7 +29,7 @@ class Result:
     failure: str | None = None
     message: str | None = None
     feedback: str | None = None
-    prediction: Mapping[str, Any] = field(default_factory=dict)
+    prediction: Mapping[str, Any] = field(default_factory=dict[str, Any])
     trace: Trace | None = None
     calls: int = 0
     tokens: int = 0
@@ -166,7 +166,7 @@ class Evaluator:
         """Run and score one example. A failure of the workflow or the metric is a Result, not an exception."""
         outcome = await program.run(example, draw)
         calls = outcome.trace.calls
-        cost = {
+        cost: dict[str, Any] = {
             "calls": len(calls),
             "tokens": sum(c.response.prompt_tokens + c.response.completion_tokens for c in calls),
             "usd": sum(c.usd for c in calls),
@@ -205,9 +205,10 @@ class Evaluator:
         """The metric's score of a prediction. Raises whatever the metric raises."""
         if getattr(self.metric, "needs_lm", False):
             self._judged += 1
-            value = self.metric(example, prediction, trace, lm=self.complete_as("judge", self._judging))  # type: ignore[call-arg]
+            judge = cast(Callable[..., Any], self.metric)  # the protocol has no `lm`, which only judges take
+            value = judge(example, prediction, trace, lm=self.complete_as("judge", self._judging))
         else:
-            value = self.metric(example, prediction, trace)
+            value: Any = self.metric(example, prediction, trace)
         if inspect.isawaitable(value):
             value = await value
         return as_score(value)

@@ -46,7 +46,7 @@ def pick(evaluations: Sequence[Evaluation], objectives: Sequence[str], how: str)
 
 def _height(point: Evaluation, front: Sequence[Evaluation], objectives: Sequence[str]) -> float:
     """Distance gained over the line between the two ends, with both axes scaled to [0, 1]."""
-    scaled = []
+    scaled: list[float] = []
     for objective in objectives[:2]:
         values = [sign(objective) * e.objectives[objective] for e in front]
         width = (max(values) - min(values)) or 1.0

@@ -67,7 +67,9 @@ class Progress:
     on_candidate: Callable[[Workflow, str], None]
     on_evaluation: Callable[[Evaluation], Awaitable[None]]
     best: Evaluation | None = None
-    complete: dict[str, Evaluation] = field(default_factory=dict)  # on the whole val split, by workflow hash
+    complete: dict[str, Evaluation] = field(
+        default_factory=dict[str, Evaluation]
+    )  # on the whole val split, by workflow hash
     on_note: Callable[[str, str, Mapping[str, Any]], None] = lambda optimizer, message, figures: None
     on_rows: Callable[[Evaluation], None] = lambda evaluation: None  # of rows that an optimizer chose
 
@@ -90,10 +92,10 @@ class Study:
     rng: random.Random
     seed: int = 0
     objectives: Sequence[str] = ("score",)
-    domains: Mapping[str, DomainSpec] = field(default_factory=dict)
-    targets: Mapping[str, str] = field(default_factory=dict)
+    domains: Mapping[str, DomainSpec] = field(default_factory=dict[str, DomainSpec])
+    targets: Mapping[str, str] = field(default_factory=dict[str, str])
     name: str = ""
-    limits: Mapping[str, float] = field(default_factory=dict)
+    limits: Mapping[str, float] = field(default_factory=dict[str, float])
 
     async def evaluate(
         self,
@@ -318,7 +320,7 @@ class Study:
 
 def named_optimizer(value: str | Mapping[str, Any]) -> Optimizer:
     """An optimizer as written in a file: `random`, or `{random: {trials: 5}}`. Raises ValueError and PluginError."""
-    entries = {value: {}} if isinstance(value, str) else dict(value)
+    entries: dict[str, Any] = {value: {}} if isinstance(value, str) else dict(value)
     if len(entries) != 1:
         raise ValueError(f"name one optimizer, not {len(entries)}")
     ((name, parameters),) = entries.items()
