@@ -160,7 +160,7 @@ CALLS: list[Mutant] = changes_of(
         "a broken call counts before a readable one",
     ),
     (
-        "if isinstance(given, str) and isinstance(parsed := loaded(given), dict):",
+        "if isinstance(given, str) and isinstance(parsed := load(given), dict):",
         "if isinstance(given, str) and isinstance(parsed := None, dict):",
         "arguments as a text are not read",
     ),

@@ -148,14 +148,14 @@ def _pair(text: str, form: str, option: str) -> tuple[str, str]:
 def validate_command(file: Path, sets: tuple[str, ...], as_json: bool) -> None:
     """Check a workflow file, its data and its metric, without calling any model."""
     from workbench.errors import PluginError, SpecError, merge_errors
-    from workbench.run import obstacles, prepare, wrong_in_file
+    from workbench.run import find_obstacles, prepare, wrong_in_file
     from workbench.task import remarks
     from workbench.workflow import all_nodes, learnable_addresses
 
     settings = _settings(sets, None)
     try:
         spec, _, task, optimizers = prepare(file, settings)
-        lacking = obstacles(task, optimizers)
+        lacking = find_obstacles(task, optimizers)
         if wrong := wrong_in_file(lacking):
             raise merge_errors(wrong)
     except (SpecError, PluginError) as error:

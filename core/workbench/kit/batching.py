@@ -94,7 +94,7 @@ class Batcher(Generic[Item, Result]):
                 future.set_result(result)
 
 
-def seed_of(request: Request) -> int:
+def derive_seed(request: Request) -> int:
     """The seed of one draw: the same for the same prompt and replica, wherever and whenever it runs."""
     text = json.dumps([[dict(m) for m in request.messages], request.replica], sort_keys=True)
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")

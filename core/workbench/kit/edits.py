@@ -64,7 +64,7 @@ def edit_options(workflow: Workflow, menu: Menu, names: Sequence[str] | None = N
     return [edit for cls in edit_classes(names).values() for edit in cls.options(workflow, menu)]
 
 
-def applied(edit: Edit, workflow: Workflow, start: Workflow | None = None) -> Workflow:
+def apply_edit(edit: Edit, workflow: Workflow, start: Workflow | None = None) -> Workflow:
     """The edited workflow, with the edit as its patch.
 
     start: what the flow of fields is compared with (`check_flow`), by default the workflow itself. Raises SpecError for
@@ -78,12 +78,12 @@ def applied(edit: Edit, workflow: Workflow, start: Workflow | None = None) -> Wo
         ) from None
     if isinstance(changed, Workflow):
         changed = Patch.between(workflow, changed)
-    made = workflow.patched(Patch(changed.set, changed.unset, changed.note or described(edit)))
+    made = workflow.patched(Patch(changed.set, changed.unset, changed.note or describe_edit(edit)))
     check_flow(made, start or workflow)
     return made
 
 
-def described(edit: Edit) -> str:
+def describe_edit(edit: Edit) -> str:
     """`refine nodes.answer rounds=2`: what was asked for, without defaults."""
     given = edit.model_dump(exclude_defaults=True)
     name = next((n for n, cls in edit_classes().items() if cls is type(edit)), type(edit).__name__.lower())

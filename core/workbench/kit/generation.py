@@ -156,8 +156,8 @@ class Generator:
         if sampled:
             chosen = [rows[i] for i in sampled]
             index = torch.tensor(sampled, device=self.device)
-            heat = torch.tensor([row.temperature for row in chosen], device=self.device)
-            tokens[index] = self._sample(chosen, torch.softmax(logits[index] / heat[:, None], -1))
+            temperature = torch.tensor([row.temperature for row in chosen], device=self.device)
+            tokens[index] = self._sample(chosen, torch.softmax(logits[index] / temperature[:, None], -1))
         found = torch.log_softmax(logits, -1).gather(1, tokens[:, None]).squeeze(1)
         for row, token, logprob in zip(rows, tokens.tolist(), found.tolist(), strict=True):
             row.ids.append(token)

@@ -110,7 +110,7 @@ def room_for(study: Study, rows: int, proposals: int = 0) -> bool:
     return all(study.remaining(w) >= 1.5 * size * seen.objectives[w] for w in ("tokens", "usd"))
 
 
-def tagged(prompt: str) -> str:
+def wrap_in_tags(prompt: str) -> str:
     return f"<prompt>\n{prompt}\n</prompt>"
 
 
@@ -176,7 +176,7 @@ def rewrite_request(
     parts = [
         "You write the instruction of one step of a workflow. Another language model follows it.",
         describe(node),
-        f"The instruction now:\n{tagged(prompt)}",
+        f"The instruction now:\n{wrap_in_tags(prompt)}",
     ]
     if evidence:
         parts.append(f"How the step did with it:\n{evidence}")
@@ -223,7 +223,7 @@ def outline(workflow: Workflow) -> str:
     return "\n".join(f"- nodes.{name}: {short(tree, 600)}" for name, tree in workflow.nodes.items())
 
 
-def objects_in(text: str) -> Iterator[dict[str, Any]]:
+def read_objects(text: str) -> Iterator[dict[str, Any]]:
     """The JSON objects that stand in a text, whatever stands around them; of nested ones the outermost."""
     decoder, place = json.JSONDecoder(parse_constant=_no_number), text.find("{")
     while place != -1:

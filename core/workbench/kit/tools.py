@@ -77,7 +77,7 @@ async def call_tool(ctx: Context, tool: Tool, arguments: Mapping[str, Any]) -> A
     """
     await check_policy(ctx, tool.name, arguments)
     if tool.source == INTERPRETER:
-        return await sandboxed(ctx, Tool("run", "", tool.schema, tool.call, _INTERPRET), arguments)
+        return await run_in_sandbox(ctx, Tool("run", "", tool.schema, tool.call, _INTERPRET), arguments)
 
     async def run() -> dict[str, Any]:
         try:
@@ -91,7 +91,7 @@ async def call_tool(ctx: Context, tool: Tool, arguments: Mapping[str, Any]) -> A
     return found["value"]
 
 
-async def sandboxed(ctx: Context, tool: Tool, arguments: Mapping[str, Any]) -> Any:
+async def run_in_sandbox(ctx: Context, tool: Tool, arguments: Mapping[str, Any]) -> Any:
     """What a function gives whose source is the tool's, run in the sandbox. Raises NodeError("tool")."""
     found = await ctx.sandboxed(tool.source, tool.name, arguments)
     if found["kind"] == "ok":
@@ -187,7 +187,7 @@ def _schema(function: Callable[..., Any]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": required}
 
 
-def described(tool: Tool, hidden: Collection[str] = ()) -> str:
+def describe_tool(tool: Tool, hidden: Collection[str] = ()) -> str:
     """A line that tells a model about a tool: name, arguments (less the hidden ones) and what it does."""
     properties = tool.schema.get("properties", {})
     arguments = {name: schema.get("type", "any") for name, schema in properties.items() if name not in hidden}
@@ -207,7 +207,7 @@ def read_calls(
         return Reading(
             [{"id": c["id"], "name": c["name"], "arguments": _loaded(c["arguments"])} for c in response.tool_calls]
         )
-    return read_text(response.text, arguments_of(tools, hidden), outputs, response.finish == "length")
+    return read_text(response.text, argument_names(tools, hidden), outputs, response.finish == "length")
 
 
 def calls_in(response: Response, tools: Collection[Tool] = (), hidden: Collection[str] = ()) -> list[dict[str, Any]]:
@@ -215,7 +215,7 @@ def calls_in(response: Response, tools: Collection[Tool] = (), hidden: Collectio
     return list(read_calls(response, tools, hidden=hidden).calls)
 
 
-def arguments_of(tools: Collection[Tool], hidden: Collection[str] = ()) -> dict[str, list[str]]:
+def argument_names(tools: Collection[Tool], hidden: Collection[str] = ()) -> dict[str, list[str]]:
     """Names of the arguments of each tool, in their order, as far as they are known; less the hidden ones."""
     return {tool.name: [a for a in tool.schema.get("properties", ()) if a not in hidden] for tool in tools}
 
@@ -226,7 +226,7 @@ def unreadable_call(
     """What the model is told of a call that cannot be read. It is noted on the span, so that a report can count it."""
     seen = {"said": response.text[:200], "why": reading.fault}
     ctx.note(unreadable_calls=[*ctx.span.notes.get("unreadable_calls", []), seen])
-    return correction(reading, arguments_of(tools, hidden))
+    return correction(reading, argument_names(tools, hidden))
 
 
 def _loaded(text: Any) -> Any:

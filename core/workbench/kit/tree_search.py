@@ -353,15 +353,16 @@ def pool(root: Node[S], size: int) -> list[Node[S]]:
     return [*([] if root.closed else [root]), *others][:size]
 
 
-def softmix(scores: Sequence[float], *, mix: float = 0.3, sharpness: float = 0.2, scale: float = 100.0) -> list[float]:
-    """AFlow's soft mixed probabilities: mix/n + (1 - mix) * softmax(sharpness * scale * (score - best)).
+def softmix(scores: Sequence[float], *, mix: float = 0.3, alpha: float = 0.2, scale: float = 100.0) -> list[float]:
+    """AFlow's soft mixed probabilities: mix/n + (1 - mix) * softmax(alpha * scale * (score - best)).
 
-    mix (lambda) is the share that is spread evenly, sharpness is alpha; scale makes per cent of scores in [0, 1].
+    mix (lambda) is the share that is spread evenly, alpha an inverse temperature; scale makes per cent of scores in
+    [0, 1].
     """
     if not scores:
         return []
     best = max(scores)
-    weights = [math.exp(sharpness * scale * (s - best)) for s in scores]
+    weights = [math.exp(alpha * scale * (s - best)) for s in scores]
     total = math.fsum(weights)
     return [mix / len(scores) + (1 - mix) * w / total for w in weights]
 

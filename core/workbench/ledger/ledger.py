@@ -24,8 +24,8 @@ from typing import Any
 
 from workbench.errors import BudgetSpent, LMError, ServerDead
 from workbench.ledger.bill import Bill
-from workbench.ledger.rate_limit import Limiter
-from workbench.ledger.request_log import Intents
+from workbench.ledger.rate_limit import AdaptiveLimiter
+from workbench.ledger.request_log import RequestLog
 from workbench.ledger.spend import CallInfo, Settled, Spend, price_of, stored_response
 from workbench.lm import LM, MOST_TOKENS, Request, Response, estimate_tokens
 from workbench.spec import BudgetSpec, LMSpec
@@ -60,11 +60,11 @@ class Ledger:
         self.started = time.monotonic()
         self._journal = Journal(self.store, self.run_id)
         self.bill = Bill(self.store, self._journal)
-        self._hold = {"calls": 0.0, "tokens": 0.0, "usd": 0.0, "minutes": 0.0}
+        self._proof_reserve = {"calls": 0.0, "tokens": 0.0, "usd": 0.0, "minutes": 0.0}
         self._reserved = Spend()
         self._flying: dict[str, asyncio.Future[Settled]] = {}
         self._touched: set[bytes] = set()
-        self._limiters: dict[str, Limiter] = {}
+        self._limiters: dict[str, AdaptiveLimiter] = {}
         self.sent = Spend()
         self._open = False
         self._resumed = False  # whether earlier processes of this run sent anything: else there is nothing to look up
@@ -74,7 +74,7 @@ class Ledger:
         self._too_low: dict[str, float] = {}  # by model: what estimates of prompts are multiplied by
         self._failed: dict[str, int] = {}  # attempts of calls that are not settled, as far as `spent` has them
         path = self.store.path.with_name(f"{self.store.path.name}-intents-{self.run_id}")
-        self._intents = Intents(path, self._process)
+        self._intents = RequestLog(path, self._process)
 
     def open(self) -> None:
         """Count what earlier processes of this run sent. Done by the first call, when the run is ours alone."""
@@ -114,9 +114,9 @@ class Ledger:
     def seconds(self) -> float:
         return self.earlier_seconds + time.monotonic() - self.started
 
-    def hold(self, *, calls: float = 0, tokens: float = 0, usd: float = 0, minutes: float = 0) -> None:
+    def reserve_for_proof(self, *, calls: float = 0, tokens: float = 0, usd: float = 0, minutes: float = 0) -> None:
         """Set aside what the proof will need; search cannot use it. A later call replaces the earlier one."""
-        self._hold = {"calls": calls, "tokens": tokens, "usd": usd, "minutes": minutes}
+        self._proof_reserve = {"calls": calls, "tokens": tokens, "usd": usd, "minutes": minutes}
 
     def remaining(self, what: str = "calls") -> float:
         """What search may still use of `calls`, `tokens`, `usd` or `minutes`; infinite where there is no ceiling."""
@@ -124,9 +124,9 @@ class Ledger:
         if ceiling is None:
             return float("inf")
         if what == "minutes":
-            return max(0.0, ceiling - self.seconds / 60 - self._hold[what])
+            return max(0.0, ceiling - self.seconds / 60 - self._proof_reserve[what])
         used = getattr(self.spent, what) + getattr(self._reserved, what)
-        return max(0.0, ceiling - used - self._hold[what])
+        return max(0.0, ceiling - used - self._proof_reserve[what])
 
     def _reserve(self, worst: Spend) -> None:
         if self.stopping is not None:
@@ -136,10 +136,11 @@ class Ledger:
             if ceiling is None:
                 continue
             used = max(getattr(self.spent, what), getattr(self.sent, what)) + getattr(self._reserved, what)
-            if used + need > ceiling - self._hold[what] + 1e-12:
-                raise BudgetSpent(what, ceiling, used + need, self._hold[what])
-        if self.budget.minutes is not None and self.seconds >= (self.budget.minutes - self._hold["minutes"]) * 60:
-            raise BudgetSpent("minutes", self.budget.minutes, self.seconds / 60, self._hold["minutes"])
+            if used + need > ceiling - self._proof_reserve[what] + 1e-12:
+                raise BudgetSpent(what, ceiling, used + need, self._proof_reserve[what])
+        minutes, reserved = self.budget.minutes, self._proof_reserve["minutes"]
+        if minutes is not None and self.seconds >= (minutes - reserved) * 60:
+            raise BudgetSpent("minutes", minutes, self.seconds / 60, reserved)
         self._reserved.add(worst)
 
     # Calls
@@ -205,7 +206,7 @@ class Ledger:
         return True
 
     async def _pay(self, lm: LM, request: Request, role: str, spec: LMSpec, key: str) -> Settled:
-        limiter = self._limiters.setdefault(lm.identity, Limiter(spec.concurrency or lm.concurrency))
+        limiter = self._limiters.setdefault(lm.identity, AdaptiveLimiter(spec.concurrency or lm.concurrency))
         prompt = self._prompt_tokens(lm, request)
         if (ready := getattr(lm, "ready", None)) is not None:
             ready()  # before anything is reserved: what cannot be sent is not counted

@@ -8,7 +8,7 @@ from collections import deque
 from workbench.errors import LMError
 
 
-class Limiter:
+class AdaptiveLimiter:
     """A semaphore whose size follows the server: halved on a rate limit, grown by one for each full round.
 
     All waiters share one pause, so that a Retry-After stops everybody and not only the one who was told.

@@ -16,7 +16,7 @@ from pathlib import Path
 from workbench.errors import StoreError
 
 
-class Intents:
+class RequestLog:
     """The file of one process of one run. It is made when the first request leaves."""
 
     def __init__(self, path: Path, process: int):

@@ -57,7 +57,7 @@ def is_reasoning(model: str) -> bool:
     return _REASONING.match(model.rsplit("/", 1)[-1]) is not None
 
 
-def redacted(text: str, key_variable: str | None = None, headers: Mapping[str, Any] | None = None) -> str:
+def redact(text: str, key_variable: str | None = None, headers: Mapping[str, Any] | None = None) -> str:
     """A text without the keys and headers that could have been sent, in every form in which a server could echo
     them."""
     secrets = [value for name, value in os.environ.items() if name.endswith(_SECRET) or name == key_variable]
@@ -71,7 +71,7 @@ def redacted(text: str, key_variable: str | None = None, headers: Mapping[str, A
     return text
 
 
-def own_price(price: Any) -> tuple[float, float] | None:
+def parse_price(price: Any) -> tuple[float, float] | None:
     """US dollars per token in and out, of the settings' dollars per million tokens; None where the settings have
     none."""
     if price is None:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, cast
 
 from workbench.proof.leakage import Leak
-from workbench.proof.statistics import Proof, Saving, describe
+from workbench.proof.statistics import Proof, Saving, describe_proof
 from workbench.runtime import BOUNDARIES
 from workbench.workflow import Workflow
 
@@ -129,7 +129,7 @@ class Report:
 
     def _verdict(self, proof: Proof) -> str:
         if (leak := self.repeats_rows) is None or not proof.shown:
-            return describe(proof)
+            return describe_proof(proof)
         where = f"{leak.address} of the winner repeats {leak.split} rows, e.g. {leak.example}"
         return f"The gain is not shown: {where}. Its score ({proof.diff:+.3f}) is not fair."
 

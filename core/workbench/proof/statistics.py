@@ -302,7 +302,7 @@ def interval(scores: Sequence[float]) -> tuple[float, float]:
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
-def describe(proof: Proof) -> str:
+def describe_proof(proof: Proof) -> str:
     """The proof in one sentence."""
     if not proof.n:
         return "The gain is not shown: no test row could be scored on both sides."

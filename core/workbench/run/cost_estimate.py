@@ -53,7 +53,7 @@ def estimate(task: Task, optimizers: Sequence[tuple[str, Optimizer]] = ()) -> di
             lines.append(
                 f"Of {budget.calls} calls, {rest} are left for search: about {rest // max(1, baseline)} candidates."
             )
-    lines += [f"Warning: {line}" for line in (*too_small(task), *lm_warnings(task))]
+    lines += [f"Warning: {line}" for line in (*budget_warnings(task), *lm_warnings(task))]
     clusters = "" if counted == len(data.test) else f" in {counted} clusters, each of which counts once"
     lines.append(f"With {len(data.test)} test rows{clusters}, {can_show}")
     lines += [line for node in all_nodes(task.workflow) for line in node.advice()]
@@ -69,7 +69,7 @@ def estimate(task: Task, optimizers: Sequence[tuple[str, Optimizer]] = ()) -> di
     }
 
 
-def too_small(task: Task) -> list[str]:
+def budget_warnings(task: Task) -> list[str]:
     """A warning where the budget does not pay for the baseline and the whole sealed test, at worst; a judge is taken to
     ask once for a row."""
     calls = calls_of(task.workflow) + bool(getattr(task.metric, "needs_lm", False))

@@ -16,7 +16,7 @@ from workbench.run.stored_scores import TrainRows
 from workbench.runtime import Consent, Runtime, SandboxChoice
 from workbench.spec import outer_settings
 from workbench.store import RunRecord, Store, add_run, dumps
-from workbench.study import Evaluation, Evaluator, Result, unanswered
+from workbench.study import Evaluation, Evaluator, Result, unanswered_error
 from workbench.task import Example, Task
 
 
@@ -102,7 +102,7 @@ def evaluate_file(
             if split == "train" and done:
                 error.args = (f"{error}. The scores of {done} of {len(rows)} rows are kept as run {run}",)
             raise
-        if (error := unanswered(evaluation)) is not None:
+        if (error := unanswered_error(evaluation)) is not None:
             raise error
         if split == "test":  # who looks at sealed rows now and optimizes later has looked before
             record_test(ledger.store, ledger.run_id, task.workflow.hash, sealed_row_keys(task, rows))

@@ -128,7 +128,7 @@ def wrong_in_file(found: Iterable[WorkbenchError]) -> list[SpecError]:
     return [error for error in found if isinstance(error, SpecError) and not isinstance(error, SandboxError)]
 
 
-async def not_ready(task: Task, studies: Sequence[tuple[Study, Optimizer]]) -> list[WorkbenchError]:
+async def optimizers_not_ready(task: Task, studies: Sequence[tuple[Study, Optimizer]]) -> list[WorkbenchError]:
     """What each optimizer lacks; the mistakes in its settings at their place in the file. studies: in the file's
     order."""
     found: list[WorkbenchError] = []

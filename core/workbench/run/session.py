@@ -17,13 +17,13 @@ from workbench.ledger import CallInfo, Ledger
 from workbench.lm import LMPool
 from workbench.plugins import plugins
 from workbench.proof import Report, build_report, record_test, sealed_row_keys
-from workbench.run.cost_estimate import too_small
-from workbench.run.preflight import lms_not_ready, lms_of, not_ready, wrong_in_file
-from workbench.run.proof_budget import hold_for_proof
+from workbench.run.cost_estimate import budget_warnings
+from workbench.run.preflight import lms_not_ready, lms_of, optimizers_not_ready, wrong_in_file
+from workbench.run.proof_budget import reserve_for_proof
 from workbench.run.stored_scores import TrainRows, store_evaluation
 from workbench.runtime import Runtime, SandboxChoice
 from workbench.store import Candidates, Evaluations, RunLock, RunRecord, Store, dumps
-from workbench.study import Evaluation, Evaluator, Optimizer, Progress, Result, Study, pick, unanswered
+from workbench.study import Evaluation, Evaluator, Optimizer, Progress, Result, Study, pick, unanswered_error
 from workbench.task import Example, Task, write_workflow
 from workbench.workflow import Workflow
 
@@ -114,13 +114,15 @@ class Session:
         """Run to the end, whatever end: the report says which. Errors of the tool itself are raised after saving."""
         with RunLock(self.store, self.run):
             self.record.mark_running(os.getpid(), os.uname().nodename)
-            self._tell("run_started", run=self.info, warnings=[*self.task.dataset.warnings, *too_small(self.task)])
+            self._tell(
+                "run_started", run=self.info, warnings=[*self.task.dataset.warnings, *budget_warnings(self.task)]
+            )
             course = asyncio.current_task()
             assert course is not None
             self._catch_signals(course)
             try:
                 with self.task.dataset.test.sealed():
-                    found = [] if self.ledger.resumed else await self.obstacles()
+                    found = [] if self.ledger.resumed else await self.find_obstacles()
                 if wrong := wrong_in_file(found):
                     raise merge_errors(wrong)
                 lacking = "\n".join(str(error) for error in found)
@@ -140,10 +142,10 @@ class Session:
             self.ledger.close()
             return report
 
-    async def obstacles(self) -> list[WorkbenchError]:
+    async def find_obstacles(self) -> list[WorkbenchError]:
         """What would stop the run here, found without a call. A resumed run is not asked: it may need little of it."""
         studies = [(self._study(self.task.workflow, i + 1, name), o) for i, (name, o) in enumerate(self.optimizers)]
-        return [*lms_not_ready(lms_of(self.task), self.runtime), *await not_ready(self.task, studies)]
+        return [*lms_not_ready(lms_of(self.task), self.runtime), *await optimizers_not_ready(self.task, studies)]
 
     async def _course(self) -> Report:
         task, baseline = self.task, self.task.workflow
@@ -151,7 +153,7 @@ class Session:
             status, broken = await self._search()
         winner = self._pick()
         self._tell("testing", winner=winner.hash, changed=winner != baseline)
-        self.ledger.hold()
+        self.ledger.reserve_for_proof()
         pairs = await self._test(baseline, winner)
         if status == "finished" and len(pairs) < len(task.dataset.test):
             status = "budget"  # with more of it the rest can be tested
@@ -159,12 +161,12 @@ class Session:
 
     async def _search(self) -> tuple[str, str | None]:
         """The baseline and then the optimizers, each from the best so far; (status, what broke)."""
-        self._hold_for_proof()
+        self._reserve_for_proof()
         baseline = current = self.task.workflow
         base_study = self._study(baseline, 0, "baseline")
         try:
             self._check_answered(await base_study.evaluate(baseline))
-            self._hold_for_proof()
+            self._reserve_for_proof()
             for turn in range(self.task.spec.rounds):
                 for index, (name, optimizer) in enumerate(self.optimizers):
                     study = self._study(current, turn * len(self.optimizers) + index + 1, name)
@@ -181,7 +183,7 @@ class Session:
     def _check_answered(self, baseline: Evaluation) -> None:
         """Raises LMError where no row of the baseline was answered: a mistyped model or a server that is down, not a
         weak one. The failures are forgotten, so that a resumed run asks again: the model may be there then."""
-        if (error := unanswered(baseline)) is not None:
+        if (error := unanswered_error(baseline)) is not None:
             self.ledger.bill.forget_unanswered()
             Evaluations(self.store, self.run_id).delete_val()
             raise error
@@ -219,8 +221,8 @@ class Session:
             name=name,
         )
 
-    def _hold_for_proof(self) -> None:
-        hold_for_proof(self.task, self.evaluator, self.progress, self.ledger)
+    def _reserve_for_proof(self) -> None:
+        reserve_for_proof(self.task, self.evaluator, self.progress, self.ledger)
 
     def _pick(self) -> Workflow:
         """The winner: the best on val, or, with several objectives, the named pick of the Pareto set."""
@@ -294,7 +296,7 @@ class Session:
 
     async def _on_evaluation(self, evaluation: Evaluation) -> None:
         await store_evaluation(self.store, self.run_id, evaluation)
-        self._hold_for_proof()
+        self._reserve_for_proof()
         self._tell("candidate_evaluated", candidate=evaluation.workflow, evaluation=evaluation)
         self._save_seconds()
 

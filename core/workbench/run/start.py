@@ -140,13 +140,13 @@ def prepare(
     return _prepare(source, base, sets)
 
 
-def obstacles(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> list[WorkbenchError]:
+def find_obstacles(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> list[WorkbenchError]:
     """What would stop a run of a valid file that began here and now; no model is called."""
 
     async def course() -> list[WorkbenchError]:
         session = Session(store, 0, "", task, list(optimizers), Options(), None)
         try:
-            return await session.obstacles()
+            return await session.find_obstacles()
         finally:
             await session.runtime.aclose()
 

@@ -231,7 +231,7 @@ class Context:
         return await self.program.runtime.ledger.effect(kind, [content, where], run)
 
 
-def stopped() -> bool:
+def is_cancelled() -> bool:
     """Whether the running task was told to stop: else a CancelledError is a fault of the code that raised it."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
@@ -240,7 +240,7 @@ def stopped() -> bool:
 def ends_run(error: BaseException, ledger: Ledger) -> bool:
     """Whether an error is of the run, not of the example at hand: a ceiling, a server that is gone, a stop."""
     if isinstance(error, asyncio.CancelledError):
-        return stopped()
+        return is_cancelled()
     of_the_run = (BudgetSpent, StoreError, ServerDead, SpecError)
     return isinstance(error, of_the_run) or (isinstance(error, WorkbenchError) and ledger.stopping is error)
 

@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 
 
-class Behind:
+class BackgroundSync:
     """Calls fsync on a file, `delay` seconds after it was written and no more often. For any thread and any event
     loop."""
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from workbench.errors import StoreError
-from workbench.store.background_sync import Behind
+from workbench.store.background_sync import BackgroundSync
 from workbench.store.schema import SCHEMA_VERSION, make_migrations
 
 T = TypeVar("T")
@@ -62,7 +62,7 @@ class Store:
         self._pending: list[tuple[str, tuple[Any, ...]]] = []
         self._batch: asyncio.Future[None] | None = None
         self._waiting_since: float | None = None  # for another process that is writing
-        self._behind = Behind(self.path.with_name(f"{self.path.name}-wal"), SYNC_EVERY)
+        self._sync = BackgroundSync(self.path.with_name(f"{self.path.name}-wal"), SYNC_EVERY)
         self._known_texts: dict[str, None] = {}
         try:
             if path == IN_MEMORY:
@@ -151,7 +151,7 @@ class Store:
             self._insert(
                 [(sql, tuple(_storable(v) if isinstance(v, str) else v for v in values)) for sql, values in rows]
             )
-        self._behind.written()
+        self._sync.written()
 
     def _insert(self, rows: list[tuple[str, tuple[Any, ...]]]) -> None:
         if len(rows) == 1:  # is a transaction by itself
@@ -169,10 +169,10 @@ class Store:
 
     def _check_disk(self) -> None:
         """Raises StoreError, once, if what was committed before did not come to the disk."""
-        if (error := self._behind.error) is not None:
-            self._behind.error = None
+        if (error := self._sync.error) is not None:
+            self._sync.error = None
             raise StoreError(
-                f"cannot bring {self._behind.path} to the disk: {error}; a loss of power may now take what was "
+                f"cannot bring {self._sync.path} to the disk: {error}; a loss of power may now take what was "
                 "recorded last; make room on that disk or use another, then go on with workbench resume"
             )
 
@@ -214,7 +214,7 @@ class Store:
         """One statement, committed at once after what is queued."""
         self.flush()
         cursor = self._patiently(lambda: self.conn.execute(sql, values))
-        self._behind.written()
+        self._sync.written()
         return cursor
 
     def text(self, text: str) -> str:
@@ -260,7 +260,7 @@ class Store:
             try:
                 self.flush()
             finally:
-                self._behind.close()
+                self._sync.close()
             self._check_disk()
         finally:
             self._reader.close()

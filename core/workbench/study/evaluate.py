@@ -74,7 +74,7 @@ class Evaluation:
         }
 
 
-def unanswered(evaluation: Evaluation) -> LMError | None:
+def unanswered_error(evaluation: Evaluation) -> LMError | None:
     """The error to raise where every row failed for want of an answer, or was refused as a wrong request."""
     kinds = evaluation.failures
     if (

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from workbench.study.evaluate import Evaluation
 
 
-def sign(objective: str) -> float:
+def objective_sign(objective: str) -> float:
     """+1 where more is better (score), -1 where less is (usd, tokens, latency, calls)."""
     return 1.0 if objective == "score" else -1.0
 
 
 def pareto_set(evaluations: Sequence[Evaluation], objectives: Sequence[str]) -> list[Evaluation]:
     """The evaluations that no other one beats or equals in everything, best first objective first."""
-    points = [[sign(o) * e.objectives[o] for o in objectives] for e in evaluations]
+    points = [[objective_sign(o) * e.objectives[o] for o in objectives] for e in evaluations]
 
     def beaten(i: int) -> bool:
         for j, other in enumerate(points):
@@ -38,7 +38,7 @@ def pick(evaluations: Sequence[Evaluation], objectives: Sequence[str], how: str)
     if how == "cheapest":
         cost = next(o for o in objectives if o != "score")
         good = [e for e in front if e.score >= evaluations[0].score]
-        return max(good, key=lambda e: (sign(cost) * e.objectives[cost], e.score))
+        return max(good, key=lambda e: (objective_sign(cost) * e.objectives[cost], e.score))
     if how == "knee" and len(front) > 2:
         return max(front, key=lambda e: _height(e, front, objectives))
     return max(front, key=lambda e: e.score)
@@ -48,7 +48,7 @@ def _height(point: Evaluation, front: Sequence[Evaluation], objectives: Sequence
     """Distance gained over the line between the two ends, with both axes scaled to [0, 1]."""
     scaled: list[float] = []
     for objective in objectives[:2]:
-        values = [sign(objective) * e.objectives[objective] for e in front]
+        values = [objective_sign(objective) * e.objectives[objective] for e in front]
         width = (max(values) - min(values)) or 1.0
-        scaled.append((sign(objective) * point.objectives[objective] - min(values)) / width)
+        scaled.append((objective_sign(objective) * point.objectives[objective] - min(values)) / width)
     return sum(scaled)

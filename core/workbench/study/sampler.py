@@ -13,7 +13,7 @@ from workbench.task import Space
 from workbench.workflow import Patch, Workflow
 
 
-class RandomSuggests:
+class RandomTrial:
     """Draws every value at random: the baseline of all searches."""
 
     def __init__(self, rng: random.Random):
@@ -38,11 +38,11 @@ class RandomSuggests:
         return self.rng.choice(choices)
 
 
-class Given:
+class PartialFixedTrial:
     """Suggests given values by name, and draws the others at random (see `Space.starts`)."""
 
     def __init__(self, values: Mapping[str, Any], rng: random.Random):
-        self.values, self.others = values, RandomSuggests(rng)
+        self.values, self.others = values, RandomTrial(rng)
 
     def suggest_float(
         self, name: str, low: float, high: float, *, log: bool = False, step: float | None = None
@@ -61,7 +61,7 @@ class Given:
 
 
 @dataclass
-class Asked:
+class AskedTrial:
     """A candidate that a searcher wants to have evaluated."""
 
     number: int
@@ -103,15 +103,15 @@ class Searcher:
         for parameters in space.starts(workflow) if starts else ():
             self.study.enqueue_trial(parameters)
 
-    def ask(self, note: str = "") -> Asked:
+    def ask(self, note: str = "") -> AskedTrial:
         """The next candidate: the searcher's workflow with suggested values."""
         trial = self.study.ask()
         values = self.space.suggest(trial, self.workflow)
-        return Asked(
+        return AskedTrial(
             trial.number, self.workflow.patched(Patch(values, note=note or f"trial {trial.number}")), values, trial
         )
 
-    def tell(self, asked: Asked, values: Sequence[float] | float | None, *, pruned: bool = False) -> None:
+    def tell(self, asked: AskedTrial, values: Sequence[float] | float | None, *, pruned: bool = False) -> None:
         """The objectives of an asked candidate; None if it could not be evaluated."""
         import optuna
 

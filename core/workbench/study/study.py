@@ -281,7 +281,7 @@ class Study:
         seed = self.rng.randrange(2**31)
         return Searcher(space or self.space(), self.workflow, seed=seed, **settings)
 
-    def narrowed(
+    def narrow(
         self,
         *,
         train: Sequence[Example] | None = None,
@@ -318,7 +318,7 @@ class Study:
         return self.best
 
 
-def named_optimizer(value: str | Mapping[str, Any]) -> Optimizer:
+def make_optimizer(value: str | Mapping[str, Any]) -> Optimizer:
     """An optimizer as written in a file: `random`, or `{random: {trials: 5}}`. Raises ValueError and PluginError."""
     entries: dict[str, Any] = {value: {}} if isinstance(value, str) else dict(value)
     if len(entries) != 1:
@@ -341,6 +341,6 @@ async def _unrecorded(evaluation: Evaluation) -> None:
     """Evaluations on a part of val are an inner optimizer's own business."""
 
 
-def needed_calls(evaluation: Evaluation, n: int) -> int:
+def estimate_calls(evaluation: Evaluation, n: int) -> int:
     """Calls that n examples of an evaluated workflow take, on average."""
     return math.ceil(n * evaluation.objectives["calls"])
