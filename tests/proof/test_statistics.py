@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from workbench.proof import describe_proof, interval, paired_proof
+from workbench.proof import Proof, describe_proof, interval, paired_proof
 from workbench.proof.bounded_mean import mean_interval, mean_p
-from workbench.proof.statistics import BOUNDED_MEAN, paired_saving, tango_interval
+from workbench.proof.statistics import BOUNDED_MEAN, MARGIN, paired_saving, tango_interval
 
 
 def binary_scores(wins: int, losses: int, both: int, neither: int) -> tuple[list[float], list[float]]:
@@ -181,6 +181,42 @@ def test_a_saving_is_proved_by_the_same_test() -> None:
     assert not paired_saving("usd", [0.0] * 9, [0.0] * 9).shown
     outliers = paired_saving("tokens", [100.0] * 20, [99.0] * 19 + [110.0])
     assert not outliers.shown, "the ranks say less, the mean does not"
+
+
+def cheaper_world(rng: np.random.Generator, n: int, loss: float, changed: float, graded: bool) -> Proof:
+    """A share of the rows is answered otherwise, some better and some worse, so that the mean is lower by `loss`."""
+    step = rng.uniform(0.25, 0.5, n) if graded else np.ones(n)  # what a row's score changes by
+    gap = loss / (0.375 if graded else 1.0)  # of the shares that get worse and better
+    changed = max(changed, gap)
+    draw = rng.random(n)
+    worse, better = draw < (changed + gap) / 2, draw > 1 - (changed - gap) / 2
+    baseline = np.full(n, 0.5) if graded else np.where(better, 0.0, 1.0)
+    return paired_proof(baseline.tolist(), (baseline + (better * 1.0 - worse) * step).tolist())
+
+
+@pytest.mark.parametrize("graded", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("changed", [0.06, 0.2])
+def test_a_loss_of_the_margin_is_hardly_ever_taken_for_none(graded: bool, changed: float) -> None:
+    """At a true loss of MARGIN the bound errs in at most 2.5 of 100 cases; 3 standard errors are allowed for."""
+    rng, runs = np.random.default_rng(5), 300 if not graded else 120
+    wrong = sum(cheaper_world(rng, 200, MARGIN, changed, graded).loss_bounded for _ in range(runs))
+    assert wrong <= runs * 0.025 + 3 * math.sqrt(runs * 0.025)
+
+
+def test_no_loss_is_found_to_be_none_with_enough_rows() -> None:
+    rng = np.random.default_rng(6)
+    assert sum(cheaper_world(rng, 600, 0.0, 0.1, False).loss_bounded for _ in range(100)) >= 90
+    assert not paired_proof([1.0] * 72, [1.0] * 72).loss_bounded and paired_proof([1.0] * 73, [1.0] * 73).loss_bounded
+    assert not paired_proof([], []).loss_bounded
+
+
+def test_the_bound_of_a_loss_keeps_the_level_that_earlier_tests_leave() -> None:
+    scores = [1.0] * 80
+    first, tenth = paired_proof(scores, scores), paired_proof(scores, scores, alpha=0.005)
+    assert first.lowest == first.ci95[0] and first.loss_bounded
+    assert tenth.lowest < first.lowest and not tenth.loss_bounded and tenth.ci95 == first.ci95
+    silent: list[float | None] = [None] * 6
+    assert not paired_proof([*scores, *[1.0] * 6], [*scores, *silent]).loss_bounded, "the worst is taken"
 
 
 def test_a_test_of_graded_scores_looks_at_both_sides() -> None:

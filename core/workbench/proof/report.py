@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, cast
 
 from workbench.proof.leakage import Leak
-from workbench.proof.statistics import Proof, Saving, describe_proof
+from workbench.proof.statistics import MARGIN, Proof, Saving, describe_proof
 from workbench.runtime import BOUNDARIES
 from workbench.workflow import Workflow
 
@@ -49,8 +49,10 @@ class Report:
 
     @property
     def saving_shown(self) -> bool:
-        """The winner was picked for its cost, is cheaper on the sealed rows, and is not shown to be worse."""
-        return self.saving is not None and self.saving.shown and not self.loss_shown and self.repeats_rows is None
+        """The winner was picked for its cost and is cheaper on the sealed rows; that its score is lower by MARGIN or
+        more is ruled out there, and no smaller loss is shown."""
+        bounded = self.proof is not None and self.proof.loss_bounded and not self.loss_shown
+        return self.saving is not None and self.saving.shown and bounded and self.repeats_rows is None
 
     @property
     def proved(self) -> bool:
@@ -136,11 +138,17 @@ class Report:
     def _saving_verdict(self, saving: Saving) -> str:
         shown = "is shown" if self.saving_shown else "is not shown"
         share = saving.diff / saving.baseline_mean if saving.baseline_mean else 0.0
-        return (
+        text = (
             f"It was picked for its cost: the saving {shown}, {saving.objective} {saving.baseline_mean:.4g} -> "
             f"{saving.winner_mean:.4g} a row ({share:+.0%}, [{saving.ci95[0]:+.4g}, {saving.ci95[1]:+.4g}], "
             f"p = {saving.p:.2g})."
         )
+        if saving.shown and self.proof is not None and not self.proof.loss_bounded:
+            text += (
+                f" It is cheaper, but the score may be lower by {-self.proof.lowest:.2g}, and a loss of {MARGIN:g} "
+                "must be ruled out; use more test rows."
+            )
+        return text
 
     def lines(self) -> list[str]:
         """The whole report as plain text."""

@@ -5,13 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from workbench.proof.statistics import LEVEL
 from workbench.store import SealedTests, Store
 
 #: Tests that share no more than this part of their rows are tests on rows of their own.
 OVERLAP = 0.05
-
-#: The level of a single test, and of all tests on the same rows together.
-LEVEL = 0.05
 
 
 def record_test(store: Store, run_id: int, candidate: str, rows: Sequence[str]) -> None:
@@ -38,7 +36,8 @@ def earlier_tests(
 
 
 def level_after(looks: Sequence[str]) -> float:
-    """The level of a test after so many others on the same rows (Bonferroni)."""
+    """The level of a test after so many others on the same rows, so that all of them together keep LEVEL
+    (Bonferroni)."""
     return LEVEL / (len(looks) + 1)
 
 

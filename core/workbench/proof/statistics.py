@@ -17,6 +17,13 @@ from workbench.proof.bounded_mean import find_root, mean_interval, mean_p, two_s
 MCNEMAR = "McNemar, exact"
 BOUNDED_MEAN = "mean of bounded differences"
 
+#: The level of a test on rows that were not tested before.
+LEVEL = 0.05
+
+#: A pick by cost must rule out a loss of the mean score as large as this. It is a convention, not a computed number:
+#: five answers in a hundred, which takes about 75 rows without any difference and some hundreds with a few.
+MARGIN = 0.05
+
 
 @dataclass(frozen=True)
 class Proof:
@@ -49,6 +56,12 @@ class Proof:
     smallest_gain: float | None
     n_one_sided: int = 0
     alpha: float = 0.05
+    lowest: float = -1.0  # lower end of the interval of the difference at the level 1 - alpha
+
+    @property
+    def loss_bounded(self) -> bool:
+        """Non-inferiority: a loss of MARGIN or more is ruled out, with alpha / 2 for an error."""
+        return self.lowest > -MARGIN
 
 
 def paired_proof(
@@ -73,11 +86,12 @@ def paired_proof(
     if not answered:
         return Proof(0, 0, len(rows), 0.0, 0.0, 0.0, (0.0, 0.0), 1.0, "none", 0, 0, 0, False, None, one_sided, alpha)
     found = _compare(_units(answered))
-    shown, interval_ = found.is_beyond_chance(alpha), found.interval
+    shown, interval_, lowest = found.is_beyond_chance(alpha), found.interval, found.low(alpha)
     if one_sided:
         worst, best = (_compare(_units(_completed(rows, a, b))) for a, b in ((1.0, 0.0), (0.0, 1.0)))
         shown = shown and worst.is_beyond_chance(alpha)
         interval_ = (min(worst.interval[0], interval_[0]), max(best.interval[1], interval_[1]))
+        lowest = min(worst.low(alpha), lowest)
     differences, n = found.differences, len(found.differences)
     wins, losses = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
     return Proof(
@@ -96,6 +110,7 @@ def paired_proof(
         shown=shown,
         n_one_sided=one_sided,
         alpha=alpha,
+        lowest=lowest,
         smallest_gain=_smallest_gain(differences, found.test == MCNEMAR, alpha),
     )
 
@@ -123,6 +138,16 @@ class _Comparison:
     def is_beyond_chance(self, alpha: float) -> bool:
         return self.diff > 0 and self.p < alpha and self.interval[0] > 0
 
+    def low(self, alpha: float) -> float:
+        """The lower end of the interval at the level 1 - alpha."""
+        return self.interval[0] if alpha == LEVEL else _interval_of(self.differences, self.test, 1 - alpha)[0]
+
+
+def _interval_of(differences: Sequence[float], test: str, level: float) -> tuple[float, float]:
+    if test == MCNEMAR:
+        return tango_interval(differences.count(1.0), differences.count(-1.0), len(differences), level)
+    return mean_interval(differences, -1.0, 1.0, level)
+
 
 def _units(rows: Sequence[tuple[Hashable, float, float]]) -> list[tuple[float, float]]:
     """The mean scores of each cluster, in the order of their first rows."""
@@ -143,10 +168,10 @@ def _compare(units: Sequence[tuple[float, float]]) -> _Comparison:
     means = (math.fsum(a for a, _ in units) / n, math.fsum(b for _, b in units) / n)
     diff = math.fsum(differences) / n
     if all(value in (0.0, 1.0) for unit in units for value in unit):
-        wins, losses = differences.count(1.0), differences.count(-1.0)
-        return _Comparison(differences, means, diff, tango_interval(wins, losses, n), mcnemar_p(wins, losses), MCNEMAR)
-    found, p = mean_interval(differences, -1.0, 1.0), two_sided_mean_p(differences)
-    return _Comparison(differences, means, diff, found, p, BOUNDED_MEAN)
+        test, p = MCNEMAR, mcnemar_p(differences.count(1.0), differences.count(-1.0))
+    else:
+        test, p = BOUNDED_MEAN, two_sided_mean_p(differences)
+    return _Comparison(differences, means, diff, _interval_of(differences, test, 1 - LEVEL), p, test)
 
 
 # Scores of 0 and 1
