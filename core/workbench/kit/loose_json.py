@@ -1,5 +1,5 @@
-"""Reads JSON as language models write it: with line breaks in texts, single quotes, Python's literals, commas too many
-or brackets too few.
+"""Reads JSON as language models write it: with line breaks in strings, single quotes, Python literals, trailing commas
+or missing brackets.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from typing import Any
 
 
 def read_object(text: str, start: int) -> tuple[Any, int, str]:
-    """(value, where it ends, why not) of the JSON that begins there, or of what Python or a hasty model writes in its
-    place."""
+    """Read the JSON value at `start`, or a Python literal or malformed JSON in its place: (value, end, error)."""
     try:
         value, end = json.JSONDecoder(strict=False).raw_decode(text, start)
         return value, end, ""
@@ -34,7 +33,7 @@ def read_object(text: str, start: int) -> tuple[Any, int, str]:
 
 
 def find_balanced(text: str, start: int) -> str:
-    """From a bracket to the one that closes it; closed by ourselves where only brackets lack at the end."""
+    """The text from a bracket to the one that closes it. Brackets that are missing at the end are added."""
     closing, quote, at = list[str](), "", start
     while at < len(text):
         char = text[at]
@@ -56,8 +55,7 @@ def find_balanced(text: str, start: int) -> str:
 
 
 def read_literal(node: ast.expr) -> Any:
-    """The JSON value of a Python literal; `true`, `false` and `null` count, too. Raises ValueError for anything
-    else."""
+    """The JSON value of a Python literal, or of `true`, `false` or `null`. Raises ValueError for anything else."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str | int | float | None):
         return node.value
     if isinstance(node, ast.Name) and node.id in ("true", "false", "null", "none"):

@@ -29,15 +29,24 @@ MARGIN = 0.05
 class Proof:
     """A paired comparison of scores in [0, 1].
 
-    n: units that count: clusters of rows, mostly of one row each. n_rows: rows in them. n_excluded: rows left out
-    because infrastructure failed on either side. baseline_mean, winner_mean, diff: means over the units, with a 95%
-    interval of the difference. p: two-sided, by `test`. alpha: the level that p was held against. shown: diff is above
-    0, p below alpha and the interval above 0, with the worst taken for what went unanswered too. smallest_gain: the
-    true gain that a test of this size shows in 4 of 5 cases, given how much the units scatter; None where the units
-    do not scatter, or are too few for any gain to be shown. n_one_sided: of the rows left out, those that one side
-    answered. Whoever is slow may be slow on the rows that it gets wrong: a gain is shown only if it also is with the
-    winner scored 0 and the baseline scored 1 where they did not answer, and the interval holds whatever they would
-    have scored there.
+    Rows that only one side answered are left out of the means. But a slow side may be slow on the rows that it gets
+    wrong. So a gain is shown only if it also is with the worst case for those rows (winner 0, baseline 1), and the
+    interval covers whatever they would have scored.
+
+    Attributes:
+        n: units: clusters of rows, mostly of one row each.
+        n_rows: rows in them.
+        n_excluded: rows left out because infrastructure failed on either side.
+        baseline_mean, winner_mean, diff: means over the units.
+        ci95: 95% interval of diff.
+        p: two-sided, by `test`.
+        wins, losses, ties: units in which the winner scores higher, lower, the same.
+        shown: diff is above 0, p below alpha and the interval above 0, in the worst case, too.
+        smallest_gain: the true gain that a test of this size shows in 4 of 5 cases, given the scatter of the units;
+            None if they do not scatter, or are too few to show any gain.
+        n_one_sided: of the excluded rows, those that one side answered.
+        alpha: the level of the test.
+        lowest: lower end of the interval of diff at the level 1 - alpha, in the worst case.
     """
 
     n: int
@@ -56,7 +65,7 @@ class Proof:
     smallest_gain: float | None
     n_one_sided: int = 0
     alpha: float = 0.05
-    lowest: float = -1.0  # lower end of the interval of the difference at the level 1 - alpha
+    lowest: float = -1.0
 
     @property
     def loss_bounded(self) -> bool:
@@ -73,9 +82,14 @@ def paired_proof(
 ) -> Proof:
     """Compare paired scores in [0, 1].
 
-    baseline, winner: one score a row, None where infrastructure failed. clusters: one key a row; rows with the same key
-    count once, with the mean of their scores (default: each row by itself). alpha: the level of the test.
-    Raises ValueError if the lengths differ, or for a score that is not in [0, 1].
+    Args:
+        baseline: one score per row, None where infrastructure failed.
+        winner: the same rows.
+        clusters: one key per row. Rows with equal keys count once, with their mean score. Default: each row by itself.
+        alpha: the level of the test.
+
+    Raises:
+        ValueError: lengths differ, or a score is not in [0, 1].
     """
     if len(baseline) != len(winner) or (clusters is not None and len(clusters) != len(baseline)):
         raise ValueError(f"scores must be paired: {len(baseline)} against {len(winner)}")

@@ -77,7 +77,7 @@ def evaluate_file(
     database: str,
     sandbox: SandboxChoice | None = None,
 ) -> dict[str, Any]:
-    """Score a workflow on one split. Of train the score of each row is kept, as in a run that optimizes."""
+    """Score a workflow on one split. On train the score of each row is stored, as a run of `optimize` does."""
     _, _, task, _ = prepare(path, sets)
     rows = task.dataset.test.open() if split == "test" else getattr(task.dataset, split)
     if not rows:
@@ -104,7 +104,7 @@ def evaluate_file(
             raise
         if (error := unanswered_error(evaluation)) is not None:
             raise error
-        if split == "test":  # who looks at sealed rows now and optimizes later has looked before
+        if split == "test":  # a later proof on these rows is a repeated test
             record_test(ledger.store, ledger.run_id, task.workflow.hash, sealed_row_keys(task, rows))
         return {"run": run, **_summary(evaluation), "warnings": evaluator.faults.lines()}
 
@@ -132,7 +132,7 @@ def with_evaluator(
     options: Mapping[str, Any] | None = None,
     sandbox: SandboxChoice | None = None,
 ) -> dict[str, Any]:
-    """Do a job under a ledger of its own, so that its calls are recorded and billed like any others."""
+    """Run a job under its own ledger, so that its calls are recorded and billed."""
 
     async def course() -> dict[str, Any]:
         store = Store(database)

@@ -1,4 +1,4 @@
-"""The course of one run: baseline, optimizers, winner, sealed test, report; and what is stored and told of it."""
+"""The course of one run: baseline, optimizers, winner, sealed test, report; and its events and stored records."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Listener = Callable[[str, dict[str, Any]], None]
 
 @dataclass(frozen=True)
 class RunInfo:
-    """What events tell of a run."""
+    """The run, as events describe it."""
 
     run: str
     name: str
@@ -42,8 +42,8 @@ class RunInfo:
 
 @dataclass
 class Options:
-    """What the command line adds to the file. Stored with the run, beside what environment and config add, so that a
-    resumed run has the same."""
+    """What the command line adds to the file. Stored with the run, as are environment and config, so that a resumed run
+    has the same settings."""
 
     sets: list[tuple[str, Any]] = field(default_factory=list)
     out: str | None = None
@@ -52,12 +52,12 @@ class Options:
 
     @property
     def path(self) -> Path:
-        """Where the better workflow goes."""
+        """Where the result is written."""
         return Path(self.out or "optimized.yaml")
 
     @property
     def unproved_path(self) -> Path:
-        """Where the best candidate goes while `path` keeps the baseline."""
+        """Where the best candidate is written if `path` keeps the baseline."""
         return self.path.with_name(f"{self.path.stem}.unproved{self.path.suffix}")
 
     def as_dict(self) -> dict[str, Any]:
@@ -71,7 +71,7 @@ class Options:
 
 
 class Session:
-    """The course of one run. It is the same course however often it is resumed: only the journal fills."""
+    """The course of one run. A resumed run repeats it from the start, and the journal answers what is paid."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class Session:
         self._saved_seconds = 0.0
 
     async def go(self) -> Report:
-        """Run to the end, whatever end: the report says which. Errors of the tool itself are raised after saving."""
+        """Run to the end; the report says how it ended. Errors of the tool itself are raised after it is saved."""
         with RunLock(self.store, self.run):
             self.record.mark_running(os.getpid(), os.uname().nodename)
             self._tell(
@@ -135,7 +135,7 @@ class Session:
                 self._finish(self._report("failed", error=f"{type(error).__name__}: {error}"))
                 raise
             finally:
-                # Told again to stop while it closes: the report is written all the same.
+                # A second signal may cancel the closing: the report is written all the same.
                 with suppress(asyncio.CancelledError):
                     await self.runtime.aclose()
             self._finish(report)
@@ -143,7 +143,7 @@ class Session:
             return report
 
     async def find_obstacles(self) -> list[WorkbenchError]:
-        """What would stop the run here, found without a call. A resumed run is not asked: it may need little of it."""
+        """What would stop the run, found without a call. A resumed run skips this: its journal may suffice."""
         studies = [(self._study(self.task.workflow, i + 1, name), o) for i, (name, o) in enumerate(self.optimizers)]
         return [*lms_not_ready(lms_of(self.task), self.runtime), *await optimizers_not_ready(self.task, studies)]
 
@@ -160,7 +160,7 @@ class Session:
         return self._report(status, winner, pairs, broken)
 
     async def _search(self) -> tuple[str, str | None]:
-        """The baseline and then the optimizers, each from the best so far; (status, what broke)."""
+        """Evaluate the baseline, then run the optimizers, each from the best so far. Returns (status, error)."""
         self._reserve_for_proof()
         baseline = current = self.task.workflow
         base_study = self._study(baseline, 0, "baseline")
@@ -181,15 +181,17 @@ class Session:
         return "finished", None
 
     def _check_answered(self, baseline: Evaluation) -> None:
-        """Raises LMError where no row of the baseline was answered: a mistyped model or a server that is down, not a
-        weak one. The failures are forgotten, so that a resumed run asks again: the model may be there then."""
+        """Raise LMError if no row of the baseline was answered: a mistyped model or a server that is down.
+
+        The failures are deleted, so that a resumed run asks again.
+        """
         if (error := unanswered_error(baseline)) is not None:
             self.ledger.bill.forget_unanswered()
             Evaluations(self.store, self.run_id).delete_val()
             raise error
 
     async def _improve(self, study: Study, optimizer: Optimizer) -> None:
-        """Run one optimizer. Its bug is told as a PluginError: what was found until then is still tested."""
+        """Run one optimizer. A bug in it is raised as a PluginError: the best so far is still tested."""
         try:
             returned = await optimizer.optimize(study)
         except (WorkbenchError, asyncio.CancelledError):
@@ -235,7 +237,7 @@ class Session:
         return best.workflow
 
     async def _test(self, baseline: Workflow, winner: Workflow) -> list[tuple[Result, Result]]:
-        """Baseline and winner on the sealed rows, row by row, as far as the budget goes: only whole pairs count."""
+        """Run baseline and winner on the sealed rows, pair by pair, as far as the budget goes."""
         test = self.task.dataset.test.open()
         programs = [self.evaluator.program(w) for w in (baseline, winner)]
         pairs: list[tuple[Result, Result] | None] = [None] * len(test)
@@ -330,8 +332,7 @@ class Session:
         )
 
     def _not_reached(self) -> list[str]:
-        """Candidates of earlier processes that this one has not come to: the replay was stopped, or it took another
-        way."""
+        """A warning about candidates of earlier processes that this replay did not reach, if there are any."""
         self.store.flush()
         left = Candidates(self.store, self.run_id).count() - len(self._candidates)
         if left <= 0:
@@ -342,9 +343,9 @@ class Session:
         ]
 
     def _finish(self, report: Report) -> None:
-        """Write the result files and the report. A file is made whole under another name first, then renamed.
+        """Write the result files and the report. A file is written under another name first, then renamed.
 
-        Only what is proved takes the place of the baseline: val chose the winner, and val is too kind to it.
+        Only what is proved replaces the baseline: val chose the winner, so its score there is biased upwards.
         """
         if report.test_rows or report.status in ("finished", "budget"):
             changed = report.winner != self.task.workflow
@@ -359,7 +360,7 @@ class Session:
         self.store.flush()
 
     def _write(self, report: Report, workflow: Workflow, out: Path) -> str | None:
-        """Write a result file; its path, or None with a warning in the report."""
+        """Write a result file. Returns its path; None, with a warning in the report, if it cannot be written."""
         head = report.headline()
         if workflow != report.winner:
             head.append("This file keeps the baseline.")
@@ -377,7 +378,7 @@ class Session:
         return str(out)
 
     def _catch_signals(self, course: asyncio.Task[Any]) -> None:
-        """First signal: no new calls, those under way are waited for, at most 10 s. Second signal: stop now."""
+        """First signal: send nothing new, and await calls in flight for at most 10 s. Second signal: stop now."""
         import signal
 
         loop = asyncio.get_running_loop()

@@ -1,5 +1,4 @@
-"""Starting and resuming a run of `workbench optimize`, and reading its file. What a run does, `workbench.run.session`
-says."""
+"""Starts and resumes runs of `workbench optimize`, and reads their files. The run itself: `workbench.run.session`."""
 
 from __future__ import annotations
 
@@ -48,9 +47,18 @@ def optimize(
 ) -> Report:
     """Optimize a workflow file and prove the gain.
 
-    listener(event, data) is told what happens. optimizers: (name, optimizer) in place of those of the file; pool:
-    where language models come from, in place of the plugins; both are for tests and notebooks.
-    Raises SpecError for bad input, StoreError if the database cannot be used, PluginError.
+    Args:
+        path: the workflow file.
+        options: what the command line adds to it.
+        database: path of the run database.
+        listener: called as listener(event, data) with every event.
+        optimizers: (name, optimizer) in place of those of the file, for tests and notebooks.
+        pool: language models in place of those of the plugins, for tests and notebooks.
+
+    Raises:
+        SpecError: the input is wrong.
+        StoreError: the database cannot be used.
+        PluginError: a plugin is broken.
     """
     options = options or Options()
     check_writable(options.path)
@@ -94,10 +102,10 @@ def resume(
     optimizers: Sequence[tuple[str, Optimizer]] | None = None,
     pool: LMPool | None = None,
 ) -> Report:
-    """Go on with a run that was killed, interrupted or failed: it is replayed, and no recorded call is paid again.
+    """Resume a run that was killed, interrupted or failed. It is replayed, and no recorded call is paid again.
 
-    Takes what `optimize` takes; options are added to those that the run was started with. Its sandbox is that of its
-    start, unless the user names another.
+    Takes the arguments of `optimize`. The options are added to those that the run was started with. The sandbox is that
+    of the start, unless the options name another.
     """
     options = options or Options()
     store = Store(database, create=False)
@@ -141,7 +149,7 @@ def prepare(
 
 
 def find_obstacles(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> list[WorkbenchError]:
-    """What would stop a run of a valid file that began here and now; no model is called."""
+    """What would stop a run of a valid file if it began here and now. No model is called, no file is written."""
 
     async def course() -> list[WorkbenchError]:
         session = Session(store, 0, "", task, list(optimizers), Options(), None)
@@ -181,12 +189,12 @@ def _checked(source: Source, base: Path) -> tuple[Spec, Source]:
         raise merge_errors([error, *_wrong_elsewhere(source, error, base)]) from None
 
 
-#: What stands for a section that must be there and is broken, while the others are looked at.
+#: Replacements for broken required sections while the other sections are checked.
 _STAND_INS = {"data": {"file": "rows.jsonl"}, "metric": defaults.METRIC, "nodes": {"none": {}}}
 
 
 def _wrong_elsewhere(source: Source, error: SpecError, base: Path) -> list[SpecError]:
-    """What is wrong in the sections of a file that its schema has nothing to say against, where others are broken."""
+    """The errors in sections that match the schema, for a file in which other sections do not."""
     if not isinstance(source.value, dict):
         return []
     broken = {one.path[0] for one in (error, *error.more) if one.path} | (_STAND_INS.keys() - source.value.keys())
@@ -214,7 +222,7 @@ def _stored(
 
 
 def prepare_stored(row: Any) -> Task:
-    """The task of a stored run, as its file, its flags and its surroundings were when it started."""
+    """The task of a stored run, with the file, flags and outer settings that it started with."""
     stored = json.loads(row["options"])
     return _stored(row, [(a, v) for a, v in stored.get("sets", ())], stored.get("outside"))[2]
 

@@ -100,13 +100,15 @@ class Context:
         self.span.notes.update(values)
 
     def step(self, state: str, earned: float) -> None:
-        """Say of the span's latest call that it was a step in an environment: the state that it was taken in, whose
-        name is equal where states are, and what it earned. Training gives credit by it (GiGPO)."""
+        """Mark the span's latest call as a step in an environment. Training assigns credit by it (GiGPO).
+
+        state: a name of the state in which it was taken, equal for equal states. earned: its reward.
+        """
         call = self.span.calls[-1]
         call.state, call.earned = state, earned
 
     async def run_node(self, node: NodeKind, inputs: Mapping[str, Any], agent: str | None = None) -> Mapping[str, Any]:
-        """Run a node under a span of its own, and turn whatever it raises into a NodeError with a kind."""
+        """Run a node under its own span, and turn its errors into a NodeError with a kind."""
         span = Span(self.node, type(node).__name__, inputs, agent=agent, order=self.draw.order)
         self.trace.spans.append(span)
         self._span, begun = span, time.perf_counter()
@@ -142,8 +144,10 @@ class Context:
         agent: str | None = None,
         policy: PolicySpec | None = None,
     ) -> Mapping[str, Any]:
-        """Run a node inside this one. Different replicas draw fresh samples. agent: who of several it is. policy: one
-        that holds in it, too."""
+        """Run a node inside this one. Different replicas draw fresh samples.
+
+        agent: its name among several. policy: applies inside it, besides those around it.
+        """
         policies = self.policies if policy is None else (*self.policies, policy)
         draw = self.draw.child(replica, self._children[replica])
         self._children[replica] += 1
@@ -179,11 +183,10 @@ class Context:
         return response
 
     async def samples(self, messages: Sequence[Message], count: int, **settings: Any) -> list[Response]:
-        """So many draws for one prompt, the replicas 0, 1, ..., in this order. They do not depend on each other, so all
-        are sent at once; settings are those of `complete`.
+        """Draw `count` answers to one prompt: replicas 0, 1, ..., in order, sent at once. Settings as in `complete`.
 
-        All come to their end before an error is raised: what they have under way is paid, so it is recorded. An error
-        that ends the run goes before one of a single draw; else the first counts, whoever was faster.
+        Errors are raised after all draws have ended: those in flight are paid, so they are recorded. An error that ends
+        the run takes precedence; otherwise that of the lowest replica is raised, whichever came first.
         """
         draws = [self.complete(messages, replica=index, **settings) for index in range(count)]
         outcomes = await asyncio.gather(*draws, return_exceptions=True)
@@ -197,13 +200,13 @@ class Context:
         return self._calls
 
     def _record(self, begun: int, record: CallRecord) -> None:
-        """Calls stand in the order in which they began, whichever was answered first."""
+        """Insert the call in the order of beginnings, whichever was answered first."""
         at = bisect(self._begun, begun)
         self._begun.insert(at, begun)
         self.span.calls.insert(at, record)
 
     async def embed(self, texts: Sequence[str], lm: LMSpec, role: str = "task") -> list[Vector]:
-        """A vector for each text. Raises as `complete` does, and SpecError for a model that cannot embed."""
+        """One vector for each text. Raises what `complete` raises, and SpecError for a model that cannot embed."""
         begun = self._begin_call()
         vectors, paid = await self.program.runtime.embedder(lm, role)(texts)
         for messages, call in paid:
@@ -215,8 +218,7 @@ class Context:
     async def sandboxed(
         self, source: str, function: str, arguments: Mapping[str, Any], *, timeout: float = 5.0
     ) -> dict[str, Any]:
-        """Run code in the sandbox, once for this place in this example. The fields of
-        `workbench.runtime.sandbox.SandboxResult`."""
+        """Run code in the sandbox, once for this position in this example. Returns the fields of SandboxResult."""
 
         async def run() -> dict[str, Any]:
             sandbox = await self.program.runtime.sandbox()
@@ -225,20 +227,20 @@ class Context:
         return await self.effect("code", [source, function, dict(arguments)], run)
 
     async def effect(self, kind: str, content: Any, run: Callable[[], Awaitable[Any]]) -> Any:
-        """Run a tool or another effect once for this place in this example; its result must be JSON."""
+        """Run a tool or another effect once for this position in this example; its result must be JSON."""
         self._effects += 1
         where = [self.program.workflow.hash, self.example, self.node, self.draw.replica, self._effects]
         return await self.program.runtime.ledger.effect(kind, [content, where], run)
 
 
 def is_cancelled() -> bool:
-    """Whether the running task was told to stop: else a CancelledError is a fault of the code that raised it."""
+    """Whether the running task was cancelled; otherwise a CancelledError is a bug of the code that raised it."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
 
 
 def ends_run(error: BaseException, ledger: Ledger) -> bool:
-    """Whether an error is of the run, not of the example at hand: a ceiling, a server that is gone, a stop."""
+    """Whether an error ends the run, and not only the example: a ceiling, a dead server, a stop."""
     if isinstance(error, asyncio.CancelledError):
         return is_cancelled()
     of_the_run = (BudgetSpent, StoreError, ServerDead, SpecError)
@@ -246,8 +248,10 @@ def ends_run(error: BaseException, ledger: Ledger) -> bool:
 
 
 def make_request(spec: LMSpec, messages: Sequence[Message], replica: int, settings: Mapping[str, Any]) -> Request:
-    """A Request with the LM's own defaults where the caller gives none. A replica is a fresh draw only where
-    there is anything to draw: at temperature 0 every replica is the same call, and is paid once."""
+    """A Request with the LM's own defaults for settings that the caller leaves out.
+
+    At temperature 0 there is nothing to sample: all replicas are the same call, which is paid once.
+    """
     values = {k: v for k, v in settings.items() if v is not None}
     if spec.temperature is not None:
         values.setdefault("temperature", spec.temperature)

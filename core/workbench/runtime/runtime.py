@@ -36,7 +36,7 @@ class Runtime:
     _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def sandbox(self) -> Sandbox:
-        """The sandbox of the run, opened at its first use. Its level is stored; a resumed run refuses a weaker one."""
+        """The sandbox of the run, opened at first use. Its level is stored; a resumed run refuses a weaker one."""
         async with self._opening:
             if self._sandbox is None:
                 opened = await open_sandbox(self.sandbox_choice)
@@ -62,7 +62,7 @@ class Runtime:
         await self.pool.aclose()
 
     def lm_spec(self, role: str, workflow: Workflow | None = None) -> LMSpec:
-        """roles from the file; the task's LM may be changed by a patch of the workflow's `lm`."""
+        """The LM of a role. A role that the file does not name has the task's LM, which a patch of `lm` may change."""
         if role in self.roles:
             return self.roles[role]
         return self.lm if workflow is None else task_lm(self.lm, workflow)
@@ -76,7 +76,7 @@ class Runtime:
         return settled.response, settled
 
     def embedder(self, spec: LMSpec, role: str) -> Embedder:
-        """The vectors of a language model, shared by all who ask. Raises SpecError for one that cannot embed."""
+        """The embedder of a language model, shared by all nodes. Raises SpecError for a model that cannot embed."""
         lm = self.pool.get(spec)
         if (lm.identity, role) not in self._embedders:
             self._embedders[lm.identity, role] = Embedder(

@@ -1,6 +1,6 @@
-"""Sandboxes: where code that a language model wrote is run. The core knows what one does; plugins do it.
+"""The contract of sandboxes, in which model-written code runs, and the choice of one. Plugins provide them.
 
-Code never runs in the workbench's own process. What comes back is JSON and is treated as hostile.
+Code never runs in the workbench's own process. What it returns is JSON and is treated as hostile.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import Any, Protocol
 from workbench.errors import SandboxError, suggest
 from workbench.plugins import plugins
 
-#: From strong to none. Below "kernel" there is no real boundary, and only the user can allow that.
+#: From the strongest to the weakest. "limits-only" is no boundary; only the user may allow it.
 LEVELS = ("strong", "kernel", "wasm", "limits-only")
 BOUNDARIES = frozenset({"strong", "kernel", "wasm"})
 
 
 @dataclass(frozen=True, slots=True)
 class SandboxResult:
-    """What a call gave.
+    """The outcome of a call.
 
     kind: `ok`, `error` (the code raised, or is no Python), `forbidden` (it tried what the sandbox denies), `timeout`,
     `memory`, `output` (printed too much), `bad_result` (not JSON, or too large), `crashed`. line: of the source,
-    counted from 1, where an error has one. printed: the beginning of what it printed.
+    counted from 1, if the error has one. printed: the beginning of its output.
     """
 
     kind: str
@@ -40,7 +40,7 @@ class SandboxResult:
 
 
 class Sandbox(Protocol):
-    """Runs one function of a source at a time, any number of calls at once. level: one of LEVELS, as measured."""
+    """Runs functions of Python sources, any number of calls at once. level: one of LEVELS, as measured."""
 
     name: str
     level: str

@@ -40,7 +40,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A workflow's results, aligned with the examples; fewer than asked for if it was raced out (complete=False)."""
+    """A workflow's results, aligned with the examples; fewer than examples if racing stopped it (complete=False)."""
 
     workflow: Workflow
     split: str
@@ -50,7 +50,7 @@ class Evaluation:
 
     @property
     def scores(self) -> list[float]:
-        """One a result, a failure as 0.0: what search maximises. The proof looks at `Result.score` instead."""
+        """One score a result, 0.0 for a failure: what search maximises. The proof uses `Result.score` instead."""
         return [r.score or 0.0 for r in self.results]
 
     @property
@@ -75,7 +75,7 @@ class Evaluation:
 
 
 def unanswered_error(evaluation: Evaluation) -> LMError | None:
-    """The error to raise where every row failed for want of an answer, or was refused as a wrong request."""
+    """The error to raise if no row was answered: each failed in the infrastructure, or as a bad request."""
     kinds = evaluation.failures
     if (
         not evaluation.results
@@ -90,9 +90,9 @@ def unanswered_error(evaluation: Evaluation) -> LMError | None:
 class Evaluator:
     """Runs and scores examples under one runtime.
 
-    block: racing looks at the scores only at the ends of blocks of this many examples, in their order,
-    so that what is stopped does not depend on which answer came first.
-    source: knows the place of `metric` in the file, for the error where it never works.
+    block: racing sees the scores only after each block of this many examples, in order, so that what it stops does not
+    depend on which answer came first.
+    source: locates `metric` in the file, for the error if it never works.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class Evaluator:
     async def gather(self, n: int, job: Callable[[int], Any]) -> list[Any]:
         """Run n jobs, `concurrency` at once, started in order. The first error stops the rest and is raised.
 
-        Calls that are under way when the budget ends are waited for: they are paid, so they are recorded.
+        Calls in flight when the budget ends are awaited: they are paid, so they are recorded.
         """
         results: list[Any] = [None] * n
         following = iter(range(n))
@@ -195,7 +195,7 @@ class Evaluator:
         return Result(example, scored.value, None, None, scored.feedback, outcome.prediction, trace, **cost)
 
     def _check_metric(self, rows: int) -> None:
-        """Raises SpecError where the metric never worked."""
+        """Raise SpecError if the metric never worked."""
         try:
             self.faults.check(rows)
         except SpecError as error:
@@ -215,7 +215,7 @@ class Evaluator:
 
     @property
     def judging(self) -> Spend:
-        """What scoring a row takes on average, where the metric asks a model: one call before any row was scored."""
+        """What the metric's own model spends per row on average; one call until a row was scored."""
         if not getattr(self.metric, "needs_lm", False):
             return Spend()
         n, spent = self._judged, self._judging
@@ -224,8 +224,10 @@ class Evaluator:
         return Spend(math.ceil(spent.calls / n), 0, math.ceil(spent.tokens / n), 0, spent.usd / n, spent.seconds / n)
 
     def complete_as(self, role: str, spent: Spend | None = None) -> Callable[..., Any]:
-        """A coroutine function (messages, *, replica=0, **settings) -> Response, paid for under a role. spent: takes
-        what the calls cost at their first payment, so that a replay counts the same."""
+        """A coroutine function (messages, *, replica=0, **settings) -> Response, paid under a role.
+
+        spent: accumulates what the calls cost when they were first paid, so that a replay counts the same.
+        """
         spec = self.runtime.lm_spec(role)
 
         async def complete(messages: Sequence[Mapping[str, Any]], *, replica: int = 0, **settings: Any) -> Any:

@@ -13,7 +13,7 @@ def objective_sign(objective: str) -> float:
 
 
 def pareto_set(evaluations: Sequence[Evaluation], objectives: Sequence[str]) -> list[Evaluation]:
-    """The evaluations that no other one beats or equals in everything, best first objective first."""
+    """The evaluations that no other dominates, sorted by the first objective, best first; of equals the earliest."""
     points = [[objective_sign(o) * e.objectives[o] for o in objectives] for e in evaluations]
 
     def beaten(i: int) -> bool:
@@ -28,7 +28,7 @@ def pareto_set(evaluations: Sequence[Evaluation], objectives: Sequence[str]) -> 
 
 
 def pick(evaluations: Sequence[Evaluation], objectives: Sequence[str], how: str) -> Evaluation:
-    """A point of the front; one of the objectives is `score`.
+    """A named pick from the Pareto set; one of the objectives is `score`.
 
     score: the best score. cheapest: the best other objective (the first of them) among those that score at least as
     well as the baseline (the first evaluation). knee: the point farthest from the line between the ends, in the first

@@ -14,7 +14,7 @@ from workbench.workflow import Patch, Workflow
 
 
 class RandomTrial:
-    """Draws every value at random: the baseline of all searches."""
+    """A trial that draws every value at random: the baseline of all searches."""
 
     def __init__(self, rng: random.Random):
         self.rng = rng
@@ -39,7 +39,7 @@ class RandomTrial:
 
 
 class PartialFixedTrial:
-    """Suggests given values by name, and draws the others at random (see `Space.starts`)."""
+    """A trial that suggests the given values by name, and draws the others at random (see `Space.starts`)."""
 
     def __init__(self, values: Mapping[str, Any], rng: random.Random):
         self.values, self.others = values, RandomTrial(rng)
@@ -62,19 +62,19 @@ class PartialFixedTrial:
 
 @dataclass
 class AskedTrial:
-    """A candidate that a searcher wants to have evaluated."""
+    """A candidate to evaluate, with the Optuna trial that suggested it."""
 
     number: int
     workflow: Workflow
     values: dict[str, Any]
     trial: Any
-    reported: int = 0  # scores of single examples that the trial was told
+    reported: int = 0  # how many scores of single examples were reported to the trial
 
 
 class Searcher:
     """Ask-and-tell on a space with an Optuna sampler: tpe, gp, cmaes, nsga2, random, qmc.
 
-    starts: ask for `Space.starts` first. startup: so many candidates at random before the sampler learns.
+    starts: suggest those of `Space.starts` first. startup: number of random candidates before the sampler learns.
     """
 
     SAMPLERS = ("tpe", "gp", "cmaes", "nsga2", "random", "qmc")
@@ -112,7 +112,7 @@ class Searcher:
         )
 
     def tell(self, asked: AskedTrial, values: Sequence[float] | float | None, *, pruned: bool = False) -> None:
-        """The objectives of an asked candidate; None if it could not be evaluated."""
+        """Tell the sampler the objectives of a candidate; None if it could not be evaluated."""
         import optuna
 
         state = optuna.trial.TrialState
