@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import Distribution, EntryPoint, entry_points
 from typing import Any
 
 import pluggy
@@ -168,9 +168,13 @@ class Plugins:
 
 
 def _distribution(entry: EntryPoint) -> tuple[str, str]:
-    if entry.dist is None:
-        return "(unknown)", ""
-    return entry.dist.name, entry.dist.version
+    """Name and version of the distribution that declares a plugin."""
+    return ("(unknown)", "") if entry.dist is None else _read_metadata(entry.dist)
+
+
+@cache  # each access to a name or version parses the distribution's metadata again
+def _read_metadata(distribution: Distribution) -> tuple[str, str]:
+    return distribution.name, distribution.version
 
 
 @cache

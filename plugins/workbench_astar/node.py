@@ -16,7 +16,7 @@ from typing import Any
 
 from workbench.errors import NodeError, SpecError, suggest
 from workbench.kit import plain_adapter as plain
-from workbench.kit.tools import Tool, call_tool, calls_in, described, load_tool
+from workbench.kit.tools import Tool, call_tool, calls_in, describe_tool, load_tool
 from workbench.kit.tree_search import Node, explore
 from workbench.runtime import Context
 from workbench.spec import LMSpec, lm_spec
@@ -101,7 +101,7 @@ class AStar(NodeKind):
 
     @cached_property
     def listed(self) -> str:
-        return "\n".join(described(tool, self.config.arguments) for tool in self.tools.values())
+        return "\n".join(describe_tool(tool, self.config.arguments) for tool in self.tools.values())
 
     @cached_property
     def bare(self) -> bool:

@@ -28,7 +28,7 @@ def _optimizers(ctx: click.Context, param: click.Parameter, value: str) -> dict[
     import yaml
 
     from workbench.errors import SpecError
-    from workbench.study import named_optimizer
+    from workbench.study import make_optimizer
 
     hint = "Write e.g. --optimizers 'optuna,{optuna: {sampler: qmc}}'."
     try:
@@ -38,7 +38,7 @@ def _optimizers(ctx: click.Context, param: click.Parameter, value: str) -> dict[
     found: dict[str, Any] = {}
     for entry in entries:
         try:
-            named_optimizer(entry)
+            make_optimizer(entry)
         except (ValueError, TypeError) as error:
             raise SpecError(f"--optimizers: '{entry}': {error}", hint=hint) from None
         if isinstance(entry, str):

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench import Study, Workflow
-from workbench.kit.proposer import Proposer, describe, rewrite_request, show_results, tagged
-from workbench.study import RandomSuggests
+from workbench.kit.proposer import Proposer, describe, rewrite_request, show_results, wrap_in_tags
+from workbench.study import RandomTrial
 from workbench.task import Space
 from workbench.workflow import learnable_addresses, node_at, text_at
 from workbench_evolve.population import Individual
@@ -43,11 +43,11 @@ class Breeder:
         """Draw one setting of the search space anew."""
         address = self.study.rng.choice(list(self.space.domains))
         space = Space({address: self.space.domains[address]}, self.space.train, self.space.targets, self.space.seed)
-        return space.suggest(RandomSuggests(self.study.rng), parent.workflow), f"drew {address}"
+        return space.suggest(RandomTrial(self.study.rng), parent.workflow), f"drew {address}"
 
     async def immigrate(self, parent: Individual, pool: Sequence[Individual], replica: int) -> Child:
         """Draw every setting of the search space anew, whatever the parent has: what no small step leads to."""
-        return self.space.suggest(RandomSuggests(self.study.rng), parent.workflow), "drew all"
+        return self.space.suggest(RandomTrial(self.study.rng), parent.workflow), "drew all"
 
     async def cross(self, parent: Individual, pool: Sequence[Individual], replica: int) -> Child:
         """Each setting in which two individuals differ from either one, with equal chance."""
@@ -77,7 +77,7 @@ class Breeder:
         if other is None:
             return None
         shown = "\n\n".join(
-            f"Instruction {letter}, score {one.fitness:.2f}:\n{tagged(text_at(one.workflow, address))}"
+            f"Instruction {letter}, score {one.fitness:.2f}:\n{wrap_in_tags(text_at(one.workflow, address))}"
             f"{_course(one, rival, self.shown // 4)}"
             for letter, one, rival in (("A", parent, other), ("B", other, parent))
         )
@@ -96,7 +96,7 @@ class Breeder:
         others = [m for m in pool if m.workflow != parent.workflow and text_at(m.workflow, address)][:4]
         advice = ""
         if best.workflow != parent.workflow:
-            advice = f"The best instruction so far:\n{tagged(text_at(best.workflow, address))}"
+            advice = f"The best instruction so far:\n{wrap_in_tags(text_at(best.workflow, address))}"
         request = rewrite_request(
             node_at(parent.workflow, address),
             text,

@@ -19,7 +19,7 @@ from pydantic import Field
 from workbench import Optimizer, Patch, Study, Workflow
 from workbench.errors import SpecError
 from workbench.kit.proposer import Proposer
-from workbench.study import Given
+from workbench.study import PartialFixedTrial
 from workbench.task import Example, Space
 from workbench_evolve.operators import Breeder, operators
 from workbench_evolve.population import Archive, Individual, Island, fitness
@@ -135,7 +135,7 @@ class Evolve(Optimizer):
 def _richest(study: Study, space: Space) -> tuple[dict, str] | None:
     """The start with as many demos as the space allows, if it has any: most often the largest step."""
     rich = space.starts(study.best)[1:]
-    return (space.suggest(Given(rich[0], study.rng), study.best), "the richest start") if rich else None
+    return (space.suggest(PartialFixedTrial(rich[0], study.rng), study.best), "the richest start") if rich else None
 
 
 def _screening_rows(study: Study, most: int) -> list[Example]:

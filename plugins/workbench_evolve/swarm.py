@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
-from workbench.kit.proposer import tagged
+from workbench.kit.proposer import wrap_in_tags
 from workbench.text import short
 from workbench.workflow import text_at
 from workbench_evolve.population import Individual
@@ -101,7 +101,7 @@ class Particle:
             text = text_at(mark.workflow, address)
             if text and text not in shown:
                 shown.add(text)
-                parts.append(f"{whose} (score {mark.fitness:.2f}):\n{tagged(text)}")
+                parts.append(f"{whose} (score {mark.fitness:.2f}):\n{wrap_in_tags(text)}")
         if len(shown) > 1:
             parts.append("Take over what is better there and would mend the failures above, in its own words.")
         return "\n\n".join(parts)

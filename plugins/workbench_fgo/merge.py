@@ -8,7 +8,7 @@ from typing import Any
 
 from workbench import Patch, Workflow
 from workbench.hashing import canonical
-from workbench.kit.proposer import Proposer, describe, tagged
+from workbench.kit.proposer import Proposer, describe, wrap_in_tags
 from workbench.workflow import learnable_addresses, node_at
 
 Scored = tuple[float, Workflow]
@@ -61,7 +61,7 @@ def union(lists: Sequence[Sequence[Any]], kind: str) -> list[Any]:
 
 
 def _merge_request(base: Workflow, address: str, changed: Sequence[tuple[float, Any]]) -> list[dict[str, str]]:
-    shown = "\n\n".join(f"Score {score:.2f}:\n{tagged(text)}" for score, text in changed)
+    shown = "\n\n".join(f"Score {score:.2f}:\n{wrap_in_tags(text)}" for score, text in changed)
     text = (
         "The instruction of one step of a workflow was improved on different parts of the data, each by itself. "
         f"Another language model follows it.\n\n{describe(node_at(base, address))}\n\n{shown}\n\n"

@@ -16,7 +16,7 @@ from pydantic import Field, field_validator, model_validator
 from workbench import Optimizer, Study, Workflow
 from workbench.errors import SpecError, suggest
 from workbench.kit.proposer import Proposer
-from workbench.study import named_optimizer
+from workbench.study import make_optimizer
 from workbench.task import Example
 from workbench_fgo.divide import at_random, by_group, failure_of
 from workbench_fgo.merge import merged
@@ -58,7 +58,7 @@ class Fgo(Optimizer):
     @field_validator("inner")
     @classmethod
     def _known(cls, value: Any) -> Any:
-        named_optimizer(value)
+        make_optimizer(value)
         return value
 
     @model_validator(mode="after")
@@ -68,7 +68,7 @@ class Fgo(Optimizer):
         return self
 
     def lacking(self, workflow: Workflow) -> str | None:
-        return named_optimizer(self.inner).lacking(workflow)
+        return make_optimizer(self.inner).lacking(workflow)
 
     async def ready(self, study: Study) -> None:
         if self.divide == "type" and study.train and not any(self.by in row for row in study.train):
@@ -77,7 +77,7 @@ class Fgo(Optimizer):
                 path=("by",),
                 hint=suggest(str(self.by), study.train[0].fields),
             )
-        await named_optimizer(self.inner).ready(study)
+        await make_optimizer(self.inner).ready(study)
 
     async def optimize(self, study: Study) -> Workflow:
         for _ in range(self.rounds if study.train else 0):
@@ -99,10 +99,10 @@ class Fgo(Optimizer):
         for number, rows in enumerate(parts):
             left = 1 - number * share  # of what was there at first, if all before used theirs up
             name = f"part {number + 1}"
-            part = study.narrowed(train=rows, val=rows, workflow=start, share=share / left, name=name)
+            part = study.narrow(train=rows, val=rows, workflow=start, share=share / left, name=name)
             if part.affords(start):
                 before = await part.evaluate(start)
-                made = await part.improve(named_optimizer(self.inner))
+                made = await part.improve(make_optimizer(self.inner))
                 after = part.best_evaluation or before
                 modules.append(Module(made, rows, after.score - before.score))
         if len(modules) < len(parts):

@@ -12,7 +12,7 @@ from typing import Any
 
 from workbench.distribution import pip_install
 from workbench.errors import LMError, PluginError, SpecError, suggest
-from workbench.kit.batching import Batcher, seed_of
+from workbench.kit.batching import Batcher, derive_seed
 from workbench.lm import Request, Response
 
 CONCURRENCY = 16
@@ -133,7 +133,7 @@ class _Engine:
                 continue
             limit = max(1, request.max_tokens)
             stop = tuple(stop for stop in request.stop if stop)
-            row = Row(ids, limit, request.temperature, request.top_p, stop, seed_of(request))
+            row = Row(ids, limit, request.temperature, request.top_p, stop, derive_seed(request))
             rows.append((i, row))
         for group in _by_length(rows):
             _generate(generator, [row for _, row in group])

@@ -30,8 +30,8 @@ from workbench.lm import (
     is_reasoning,
     kind_of_status,
     offset_seed,
-    own_price,
-    redacted,
+    parse_price,
+    redact,
 )
 
 DEFAULT_CONCURRENCY = 8
@@ -75,7 +75,7 @@ class DSPyLM:
         check_extra(extra, settings.model)
         self._client = {key: extra.pop(key) for key in (*CLIENT_KEYS, "engine") if key in extra}
         self._extra = extra
-        self._prices = own_price(settings.price)
+        self._prices = parse_price(settings.price)
         self.assumed_free = self._prices is None and is_loopback(settings.api_base)
         self._reasoning = is_reasoning(model)
         self.concurrency = settings.concurrency or DEFAULT_CONCURRENCY
@@ -134,7 +134,7 @@ class DSPyLM:
 
     def _redacted(self, text: str) -> str:
         headers = {**(self._client.get("headers") or {}), **(self._client.get("extra_headers") or {})}
-        return redacted(text, self._settings.api_key_env, headers)
+        return redact(text, self._settings.api_key_env, headers)
 
     def price(self, prompt_tokens: int, completion_tokens: int) -> float | None:
         """By the settings' price, else 0.0 on loopback, else DSPy's table of the hosted models, else None."""

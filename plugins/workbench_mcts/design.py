@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from workbench.hashing import canonical
-from workbench.kit.edits import Edit, applied, described
-from workbench.study import RandomSuggests
+from workbench.kit.edits import Edit, apply_edit, describe_edit
+from workbench.study import RandomTrial
 from workbench.task import Space
 from workbench.workflow import Workflow, graph_hash
 
@@ -36,7 +36,7 @@ class Candidate:
     note: str = ""
 
 
-class _Recorder(RandomSuggests):
+class _Recorder(RandomTrial):
     """Suggests given values, draws what is not given, and keeps all values and what else they could have been."""
 
     def __init__(self, given: Mapping[str, Any], rng: random.Random):
@@ -98,7 +98,7 @@ class Design:
         base, picks = self._base(genome.picks)
         workflow = base
         for edit in genome.edits:
-            workflow = applied(edit, workflow, base)
+            workflow = apply_edit(edit, workflow, base)
         return Candidate(Genome(picks, genome.edits), workflow, graph_hash(workflow), note)
 
     def _base(self, picks: Mapping[str, Any]) -> tuple[Workflow, Mapping[str, Any]]:
@@ -132,7 +132,7 @@ class Design:
             for value in self.options.get(name) or self._drawn(name, genome):
                 yield Genome({**genome.picks, name: value}, genome.edits), f"{name}: {value}"
         for index, edit in enumerate(genome.edits):
-            yield Genome(genome.picks, genome.edits[:index] + genome.edits[index + 1 :]), f"undo {described(edit)}"
+            yield Genome(genome.picks, genome.edits[:index] + genome.edits[index + 1 :]), f"undo {describe_edit(edit)}"
 
     def _drawn(self, name: str, genome: Genome) -> list[Any]:
         """A value, if there is such a pick besides those of the genome."""

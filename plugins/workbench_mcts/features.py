@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from workbench.kit.edits import described, places
+from workbench.kit.edits import describe_edit, places
 from workbench.workflow import Workflow
 from workbench_mcts.design import Candidate
 
@@ -26,7 +26,7 @@ class Features:
 
 def features(candidate: Candidate) -> Features:
     labels = {n: str(v) for n, v in candidate.genome.picks.items() if not isinstance(v, float)}
-    labels |= {f"edit {described(edit)}": "yes" for edit in candidate.genome.edits}
+    labels |= {f"edit {describe_edit(edit)}": "yes" for edit in candidate.genome.edits}
     reals = {n: v for n, v in candidate.genome.picks.items() if isinstance(v, float)}
     return Features(labels, {**_numbers(candidate.workflow), **reals})
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 
 from workbench import Evaluation, Patch, Study
 from workbench.errors import SpecError
-from workbench.kit.edits import Menu, described, edit_options, places, read_edit
-from workbench.kit.proposer import Proposer, objects_in, runs_left, show_results
+from workbench.kit.edits import Menu, describe_edit, edit_options, places, read_edit
+from workbench.kit.proposer import Proposer, read_objects, runs_left, show_results
 from workbench.kit.tree_search import Node, Widening, back_up, draw, pool, select, softmix, uct
 from workbench.task import Space
 from workbench_mcts import prompts
@@ -134,7 +134,7 @@ class Search:
         if s.policy == "uct":
             return select(root, lambda node: uct(node, s.exploration), Widening(2.0, s.widening))
         found = pool(root, s.sample)
-        weights = softmix([n.reward or 0.0 for n in found], mix=s.mix, sharpness=s.alpha)
+        weights = softmix([n.reward or 0.0 for n in found], mix=s.mix, alpha=s.alpha)
         return draw(found, weights, self.study.rng)
 
     async def children(self, root: Node[State], parent: Node[State]) -> list[Candidate]:
@@ -204,7 +204,7 @@ class Search:
         rng, genome = self.study.rng, parent.state.candidate.genome
         steps = list(self.design.mutations(genome))
         options = edit_options(parent.state.candidate.workflow, self.menu, self.edits) if self.edits else []
-        steps += [(Genome(genome.picks, (*genome.edits, edit)), described(edit)) for edit in options]
+        steps += [(Genome(genome.picks, (*genome.edits, edit)), describe_edit(edit)) for edit in options]
         yield from rng.sample(steps, len(steps))
         others = sorted((n for n in root.walk() if n is not parent), key=lambda n: -(n.reward or 0.0))
         for other in others[: 2 * self.settings.sample]:
@@ -236,7 +236,7 @@ class Search:
                 evidence,
             )
             text = await self.proposer.ask(asked, self.asked)
-            found = [c for c in (self.read(value, parent) for value in objects_in(text or "")) if c is not None]
+            found = [c for c in (self.read(value, parent) for value in read_objects(text or "")) if c is not None]
             if found:
                 return found
         return []
@@ -255,7 +255,7 @@ class Search:
                 )
             else:
                 edit = read_edit(value, parent.state.candidate.workflow, self.menu, self.edits)
-                made, note = Genome(genome.picks, (*genome.edits, edit)), described(edit)
+                made, note = Genome(genome.picks, (*genome.edits, edit)), describe_edit(edit)
         except SpecError as error:
             self.counts.broken += 1
             parent.state.experience.append(f"refused: {error.message}"[:200])

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import LMError, SpecError, suggest
-from workbench.kit.batching import Batcher, seed_of
+from workbench.kit.batching import Batcher, derive_seed
 from workbench.lm import Request, Response
 
 CONCURRENCY = 16
@@ -69,7 +69,7 @@ class NanoLM:
                 [[dict(message) for message in request.messages] for request in requests],
                 max_tokens=max(1, first.max_tokens),
                 temperature=[request.temperature for request in requests],
-                seeds=[seed_of(request) for request in requests],
+                seeds=[derive_seed(request) for request in requests],
                 stop=list(first.stop),
                 top_p=first.top_p,
             )

@@ -15,7 +15,7 @@ import aiohttp
 from yarl import URL
 
 from workbench.errors import LMError, SpecError
-from workbench.lm import Request, Response, check_extra, estimate_tokens, is_loopback, is_reasoning, own_price, redacted
+from workbench.lm import Request, Response, check_extra, estimate_tokens, is_loopback, is_reasoning, parse_price, redact
 from workbench_openai import wire
 from workbench_openai.prices import usd_per_token
 
@@ -80,7 +80,7 @@ class OpenAIChat:
         self._headers = {k: os.path.expandvars(str(v)) for k, v in (extra.pop("headers", None) or {}).items()}
         self._extra = extra
         self._reasoning = is_reasoning(model)
-        self._prices = own_price(settings.price)
+        self._prices = parse_price(settings.price)
         self.assumed_free = loopback and self._prices is None
         self._proxy = None if loopback else _proxy(base)
         self.concurrency = settings.concurrency or DEFAULT_CONCURRENCY
@@ -191,7 +191,7 @@ class OpenAIChat:
         return LMError(error.kind, text, retry_after=error.retry_after, status=error.status)
 
     def _redacted(self, text: str) -> str:
-        return redacted(text, self._key_variable, self._headers)
+        return redact(text, self._key_variable, self._headers)
 
     def price(self, prompt_tokens: int, completion_tokens: int) -> float | None:
         """By the settings' price; else 0.0 on loopback, a table for api.openai.com; else None."""

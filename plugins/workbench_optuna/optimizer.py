@@ -12,7 +12,7 @@ from pydantic import Field, field_validator
 from workbench import BudgetSpent, Evaluation, Optimizer, Study, Workflow
 from workbench.distribution import pip_install
 from workbench.errors import SpecError
-from workbench.study import Asked, Race, Searcher, sign
+from workbench.study import AskedTrial, Race, Searcher, objective_sign
 
 #: Scores of a candidate before its first test.
 _STARTUP_STEPS = 8
@@ -66,7 +66,7 @@ class Optuna(Optimizer):
         searcher = study.searcher(
             sampler=self.sampler,
             startup=self.startup,
-            directions=["maximize" if sign(o) > 0 else "minimize" for o in study.objectives],
+            directions=["maximize" if objective_sign(o) > 0 else "minimize" for o in study.objectives],
             pruner=self._pruner() if single and self.prune == "wilcoxon" else None,
             starts=True,
         )
@@ -120,11 +120,11 @@ class Optuna(Optimizer):
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             return optuna.pruners.WilcoxonPruner(p_threshold=self.p_threshold, n_startup_steps=_STARTUP_STEPS)
 
-    def _share(self, asked: Asked, evaluation: Evaluation, single: bool) -> None:
+    def _share(self, asked: AskedTrial, evaluation: Evaluation, single: bool) -> None:
         if single and self.prune == "wilcoxon":
             _report(asked, evaluation.scores)
 
-    def _race(self, searcher: Searcher, asked: Asked, single: bool, verdicts: dict[Any, bool]) -> Race | bool:
+    def _race(self, searcher: Searcher, asked: AskedTrial, single: bool, verdicts: dict[Any, bool]) -> Race | bool:
         if not single or self.prune == "none":
             return False
         if self.prune == "race":
@@ -165,7 +165,7 @@ def sign_test(differences: Sequence[float]) -> float | None:
     return sum(math.comb(len(moved), k) for k in range(above + 1)) / 2 ** len(moved)
 
 
-def _report(asked: Asked, scores: Sequence[float]) -> None:
+def _report(asked: AskedTrial, scores: Sequence[float]) -> None:
     """Tell the trial its scores so far. The best trial needs all of them, though it may have been scored without a
     race (as the baseline is): the pruner compares others with it."""
     for step in range(asked.reported, len(scores)):

@@ -18,7 +18,7 @@ from pydantic import Field, model_validator
 from workbench import Evaluation, Optimizer, Study, Workflow
 from workbench.errors import ShareSpent, suggest
 from workbench.spec import DomainSpec
-from workbench.study import make_sampler, named_optimizer
+from workbench.study import make_optimizer, make_sampler
 from workbench.task import suggest_value
 
 TENTHS = 10
@@ -101,7 +101,7 @@ class Tune(Optimizer):
             # The first one is what the user wrote: whatever the search finds, that was tried.
             values = {} if number == 0 else {n: suggest_value(trial, n, d) for n, d in self.search.items()}
             made = self._with(values)
-            part = study.narrowed(val=study.val, workflow=study.workflow, share=share, name=f"trial {number + 1}")
+            part = study.narrow(val=study.val, workflow=study.workflow, share=share, name=f"trial {number + 1}")
             watch = _Watch(part, trial, self.prune and number >= self.startup)
             part.progress.on_evaluation = watch
             await part.evaluate(part.workflow)  # paid before: from the journal, so that the trial begins with it
@@ -140,7 +140,7 @@ class Tune(Optimizer):
             for parent in parents:
                 here = here.setdefault(parent, {})
             here[last] = value
-        return named_optimizer({name: settings})
+        return make_optimizer({name: settings})
 
 
 def _share(trials: int) -> float:

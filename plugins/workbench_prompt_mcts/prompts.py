@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from workbench.kit.proposer import describe, show_results, tagged
+from workbench.kit.proposer import describe, show_results, wrap_in_tags
 from workbench.study import Result
 from workbench.workflow import NodeKind
 
@@ -24,7 +24,7 @@ def feedback(node: NodeKind, prompt: str, results: Sequence[Result], shown: int)
     parts = [
         "You improve the instruction of one step of a workflow, which another language model follows.",
         describe(node),
-        f"The instruction:\n{tagged(prompt)}",
+        f"The instruction:\n{wrap_in_tags(prompt)}",
         f"How the step did with it:\n{show_results(results, shown)}",
         _FAILED if failed else _WORKED,
     ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from workbench import Optimizer, Patch, Study, Workflow
-from workbench.study import RandomSuggests
+from workbench.study import RandomTrial
 
 
 class Random(Optimizer):
@@ -23,7 +23,7 @@ class Random(Optimizer):
 
     async def optimize(self, study: Study) -> Workflow:
         space = study.space()
-        draw = RandomSuggests(study.rng)
+        draw = RandomTrial(study.rng)
         for trial in range(self.trials):
             values = space.suggest(draw, study.workflow)
             candidate = study.workflow.patched(Patch(values, note=f"random draw {trial}"))

@@ -3,7 +3,6 @@ needs."""
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,8 @@ def sandbox_command() -> None:
 def list_command(as_json: bool) -> None:
     """Open and attack each sandbox: the level that it reaches here, or why it cannot be had. Choose one with
     --sandbox."""
+    import asyncio
+
     from workbench.plugins import plugins
 
     rows = [asyncio.run(_measure(name)) for name in plugins().names("sandboxes")]
@@ -56,6 +57,8 @@ async def _measure(name: str) -> dict[str, Any]:
 )
 def install_command(file: Path | None) -> None:
     """Get Pyodide for the sandbox `wasm`: one version, 6.5 MB from registry.npmjs.org, checked by its hash."""
+    import asyncio
+
     from workbench_sandbox.pyodide import VERSION, fetch, find_deno, home, install
     from workbench_sandbox.wasm import memory_state
 

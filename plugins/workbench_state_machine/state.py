@@ -13,7 +13,7 @@ from typing import Any
 from workbench.errors import NodeError, SpecError
 from workbench.kit import plain_adapter as plain
 from workbench.kit.call_parser import UNREADABLE, Reading
-from workbench.kit.tools import Tool, call_tool, described, load_tool, read_calls, unreadable_call
+from workbench.kit.tools import Tool, call_tool, describe_tool, load_tool, read_calls, unreadable_call
 from workbench.lm import Response
 from workbench.runtime import Context
 from workbench.spec import LMSpec, lm_spec
@@ -122,7 +122,7 @@ class State(NodeKind):
         own = "\n".join(t for t in (self.machine.instructions.strip(), self.config.instructions.strip()) if t)
         parts = [plain.system_text(Signature((), self.written), own, {}, True)]
         if self.tools:
-            listed = "\n".join(described(tool, self.machine.arguments) for tool in self.tools.values())
+            listed = "\n".join(describe_tool(tool, self.machine.arguments) for tool in self.tools.values())
             parts.append(_CALLS.format(tools=listed))
         if self.answers and (self.tools or len(self.answers) > 1):
             parts.append("When you know the answer, give it in this form:")

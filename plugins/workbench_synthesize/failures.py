@@ -16,7 +16,7 @@ from typing import Any
 
 from workbench.errors import SpecError, StoreError
 from workbench.hashing import digest
-from workbench.kit.curriculum import drawn_by_weight, frontier
+from workbench.kit.curriculum import draw_by_weight, frontier_weight
 from workbench.run import prepare_stored, train_scores
 from workbench.spec import PolicySpec
 from workbench.store import Store, dumps
@@ -60,7 +60,7 @@ class Failed:
             own = [r for r in self.rows if name in r.names]
             alike = [r for r in own if r.calls is not None and (r.calls > 1) == (kind != "simple")]
             fit = alike or own or [r for r in self.rows if not r.names and r.calls != 0]
-        return [fit[place] for place in drawn_by_weight(rng, [row.weight for row in fit], self.shown)]
+        return [fit[place] for place in draw_by_weight(rng, [row.weight for row in fit], self.shown)]
 
     @property
     def digest(self) -> str:
@@ -109,7 +109,9 @@ def _train_alone(task: Task) -> list[Example]:
 def _tool_weight(name: str, seen: Sequence[tuple[Example, Any, Sequence[float]]], floor: float) -> float:
     """The mean over a tool's rows, of which those that were always solved count nothing; at least the floor."""
     own = [
-        frontier(sum(looks), len(looks)) if min(looks) < 1 else 0.0 for _, calls, looks in seen if name in _names(calls)
+        frontier_weight(sum(looks), len(looks)) if min(looks) < 1 else 0.0
+        for _, calls, looks in seen
+        if name in _names(calls)
     ]
     return floor + (1.0 - floor) * (sum(own) / len(own) if own else 0.0)
 
@@ -146,7 +148,7 @@ def _failed(
         question,
         _names(calls) & set(known),
         None if calls is None else len(calls),
-        max(frontier(sum(looks), len(looks)), 1e-3),
+        max(frontier_weight(sum(looks), len(looks)), 1e-3),
     )
 
 

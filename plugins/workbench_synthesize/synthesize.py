@@ -22,7 +22,7 @@ from workbench.concurrency import run_in_loop
 from workbench.errors import BudgetSpent, LMError, NodeError, ServerDead, SpecError
 from workbench.files import write_whole
 from workbench.hashing import digest
-from workbench.kit.proposer import objects_in
+from workbench.kit.proposer import read_objects
 from workbench.kit.tools import check_call
 from workbench.ledger import Ledger
 from workbench.lm import LMPool
@@ -251,7 +251,7 @@ class _Course:
     # Checks
 
     async def _read(self, text: str | None, request: Request) -> None:
-        written = list(objects_in(text or ""))
+        written = list(read_objects(text or ""))
         if text is not None and not written:
             self.found.reject("unreadable", text)
         for row in written:

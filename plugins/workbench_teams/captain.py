@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from workbench.errors import NodeError, SpecError, suggest
 from workbench.kit import plain_adapter as plain
 from workbench.kit.tfidf import TfIdf
-from workbench.kit.tools import Tool, call_tool, described, load_tool, read_calls, unreadable_call
+from workbench.kit.tools import Tool, call_tool, describe_tool, load_tool, read_calls, unreadable_call
 from workbench.lm import Response
 from workbench.runtime import Context
 from workbench.workflow import NodeConfig, SignatureNode, parse_signature
@@ -286,7 +286,7 @@ class Captain(SignatureNode):
             others = ", ".join(n for n in names if n != name) or "nobody else"
             system = _TALK.format(name=name, others=others, instructions=expert.instructions or expert.description)
             if tools:
-                system += _TOOLS.format(tools="\n".join(map(described, tools.values())))
+                system += _TOOLS.format(tools="\n".join(map(describe_tool, tools.values())))
             response = await self._ask(
                 [{"role": "system", "content": system}, {"role": "user", "content": "\n".join(lines)}], ctx
             )

@@ -12,7 +12,7 @@ import random
 import re
 
 from workbench.errors import SpecError
-from workbench.kit.proposer import tagged
+from workbench.kit.proposer import wrap_in_tags
 from workbench.lm import Request, Response, estimate_tokens
 
 OPENINGS = ("", "You are an expert.", "You are careful and precise.", "Take the point of view of a specialist.")
@@ -47,7 +47,7 @@ class Templates:
     async def complete(self, request: Request) -> Response:
         text = "\n".join(str(m["content"]) for m in request.messages)
         draw = random.Random(hashlib.sha256(request.key(self.identity).encode()).digest())
-        answer = tagged(_instruction(text, draw)) if "between <prompt>" in text else draw.choice(RULES)
+        answer = wrap_in_tags(_instruction(text, draw)) if "between <prompt>" in text else draw.choice(RULES)
         return Response(answer, "stop", estimate_tokens(request.messages), len(answer) // 4, 0.0)
 
     def price(self, prompt_tokens: int, completion_tokens: int) -> float:

@@ -17,8 +17,8 @@ from pydantic import Field, field_validator
 
 from workbench import BudgetSpent, Evaluation, Example, Optimizer, Patch, Study, Workflow
 from workbench.errors import SpecError
-from workbench.kit.edits import Menu, applied, catalogue, described, edit_classes, read_edit
-from workbench.kit.proposer import Batches, Proposer, finalists, objects_in, rewrite_request, room_for
+from workbench.kit.edits import Menu, apply_edit, catalogue, describe_edit, edit_classes, read_edit
+from workbench.kit.proposer import Batches, Proposer, finalists, read_objects, rewrite_request, room_for
 from workbench.workflow import learnable_addresses, text_at
 from workbench_textgrad import prompts
 from workbench_textgrad.backward import Backward, layers_of, switched_off
@@ -193,21 +193,21 @@ class _Descent:
             return current
         request = prompts.edit(current, loss, catalogue(names, Menu()), self.edited[-10:])
         answer = await self.proposer.ask(request, step) or ""
-        value = next(objects_in(answer), None)
+        value = next(read_objects(answer), None)
         if value is None:
             if not re.fullmatch(r"\W*none\W*", answer.strip(), re.IGNORECASE):
                 self.study.log(f"no edit could be read in: {answer.strip()[:100]!r}")
             return current
         try:
             edit = read_edit(value, current, Menu(), names)
-            candidate = applied(edit, current, self.start)
+            candidate = apply_edit(edit, current, self.start)
         except SpecError as error:
             self.came_of_edit(f"refused: {error.message}")
             return current
         if not self.affords(candidate, rows, 1):
             return current
         score = (await self.study.evaluate(candidate, rows)).score
-        self.came_of_edit(f"{described(edit)}: {now.score:.2f} -> {score:.2f} on a batch")
+        self.came_of_edit(f"{describe_edit(edit)}: {now.score:.2f} -> {score:.2f} on a batch")
         return candidate if score > now.score else current
 
     def came_of_edit(self, outcome: str) -> None:

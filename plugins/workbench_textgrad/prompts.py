@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workbench.kit.proposer import describe, outline, tagged
+from workbench.kit.proposer import describe, outline, wrap_in_tags
 from workbench.workflow import NodeKind, Workflow
 
 
@@ -133,7 +133,7 @@ def read_tools(text: str, functions: Sequence[Mapping[str, Any]]) -> dict[int, s
 
 def settings_of(prompts: Mapping[str, str], functions: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """What a gradient's writer sees of a step."""
-    shown = {name: tagged(text) for name, text in prompts.items()}
+    shown = {name: wrap_in_tags(text) for name, text in prompts.items()}
     if functions:
         shown["tools"] = "\n".join(f"- {f['name']}: {f.get('description', '')}" for f in functions)
     return shown

@@ -17,7 +17,7 @@ from pydantic import Field
 from workbench import Evaluation, Optimizer, Patch, Study, Workflow
 from workbench.errors import SpecError
 from workbench.kit.proposer import Batches, Proposer, describe, room_for, show_results
-from workbench.kit.tools import Tool, described
+from workbench.kit.tools import Tool, describe_tool
 from workbench.text import short
 from workbench.workflow import learnable_addresses, node_at, setting_at
 
@@ -166,7 +166,7 @@ class Align(Optimizer):
         self, best: Workflow, place: str, tool: Tool, seen: Sequence[dict[str, Any]], before: Evaluation
     ) -> str:
         wrapper = (setting_at(best, f"{place}.wrappers") or {}).get(tool.name)
-        parts = [describe(node_at(best, f"{place}.tools")), f"The tool as the model sees it:\n{described(tool)}"]
+        parts = [describe(node_at(best, f"{place}.tools")), f"The tool as the model sees it:\n{describe_tool(tool)}"]
         if wrapper:
             parts.append(f"Its wrapper now:\n{wrapper}")
         lines = [

@@ -20,10 +20,10 @@ from workbench.kit.tools import (
     Tool,
     call_tool,
     check_policy,
-    described,
+    describe_tool,
     load_tool,
     read_calls,
-    sandboxed,
+    run_in_sandbox,
     unreadable_call,
 )
 from workbench.lm import Response
@@ -234,7 +234,7 @@ class Agent(SignatureNode):
         if self.config.native or not self.tools:
             return self.head
         form = "\n".join(f"{f.name}: ..." for f in self.signature.outputs)
-        text = f"{self.head}\n{_RULES.format(form=form, tools=chr(10).join(map(described, shown.whole.values())))}"
+        text = f"{self.head}\n{_RULES.format(form=form, tools=chr(10).join(map(describe_tool, shown.whole.values())))}"
         return text + LAZY.format(names=", ".join(shown.named)) if shown.named else text
 
     def definitions(self, shown: Shown) -> tuple[dict[str, Any], ...] | None:
@@ -374,7 +374,7 @@ class Agent(SignatureNode):
         if tool.name in self.config.wrappers:
             wrapper = replace(tool, name="wrap", source=self.config.wrappers[tool.name])
             try:
-                shown = plain.as_text(await sandboxed(ctx, wrapper, {"result": value, "arguments": arguments}))
+                shown = plain.as_text(await run_in_sandbox(ctx, wrapper, {"result": value, "arguments": arguments}))
             except NodeError as error:
                 ctx.note(wrapper=f"{tool.name}: {error}"[:300])
         return f"{kind}: {shown}", value
@@ -384,4 +384,4 @@ class Agent(SignatureNode):
         if tool.name not in self.forged:
             return await call_tool(ctx, tool, arguments)
         await check_policy(ctx, tool.name, arguments)
-        return await sandboxed(ctx, tool, arguments)
+        return await run_in_sandbox(ctx, tool, arguments)

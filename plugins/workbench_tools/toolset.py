@@ -18,7 +18,7 @@ from typing import Any
 
 from workbench.errors import SpecError, suggest
 from workbench.kit.tfidf import TfIdf
-from workbench.kit.tools import Tool, described
+from workbench.kit.tools import Tool, describe_tool
 
 REGISTER = "register"
 #: Added to a system prompt that shows some tools by name alone.
@@ -81,11 +81,11 @@ class Shown:
         if not isinstance(name, str):
             return "error: name one tool"
         if name in self.whole:
-            return f"{name} is registered already: {described(self.whole[name])}"
+            return f"{name} is registered already: {describe_tool(self.whole[name])}"
         if name not in self.named:
             return f"error: there is no tool {name!r}. {suggest(str(name), list(self.named))}"
         self.whole[name] = self.named.pop(name)
-        return TOLD + described(self.whole[name])
+        return TOLD + describe_tool(self.whole[name])
 
     def refusal(self, name: Any) -> str | None:
         """Why a tool cannot be called now; None if it can."""
@@ -123,7 +123,7 @@ def prompt_characters(tools: Sequence[Tool], fixed: int, used: int = 1) -> tuple
     is a step more, which sends all again; what it told stays in the context from then on. The conversation itself is
     left out.
     """
-    texts = [described(tool) for tool in tools]
+    texts = [describe_tool(tool) for tool in tools]
     names = len(LAZY.format(names=", ".join(tool.name for tool in tools)))
     told = len(TOLD) + sum(map(len, texts)) / max(1, len(texts))
     steps = used + 1

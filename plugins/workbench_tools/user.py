@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from workbench.errors import NodeError, SpecError
 from workbench.kit import plain_adapter as plain
-from workbench.kit.call_parser import said_in
+from workbench.kit.call_parser import answer_text
 from workbench.runtime import Context
 
 #: For the agent, after its rules.
@@ -47,7 +47,7 @@ class UserConfig(BaseModel):
 def said_to_user(text: str, outputs: Collection[str]) -> str | None:
     """What a reply of the agent says to the user, alone or after a thought; None for any other reply, such as an
     answer."""
-    return said_in(text, outputs)
+    return answer_text(text, outputs)
 
 
 class SimulatedUser:

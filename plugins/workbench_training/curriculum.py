@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 
-from workbench.kit.curriculum import drawn_by_weight, frontier
+from workbench.kit.curriculum import draw_by_weight, frontier_weight
 from workbench_training.settings import Curriculum
 
 Record = list[float]
@@ -36,11 +36,11 @@ def weight(record: Record | None, settings: Curriculum) -> float:
     successes, drawn, alike = record
     if alike >= settings.patience:
         return settings.floor
-    return settings.floor + (1.0 - settings.floor) * frontier(successes, drawn)
+    return settings.floor + (1.0 - settings.floor) * frontier_weight(successes, drawn)
 
 
 def draw(
     rng: random.Random, ids: Sequence[str], known: Mapping[str, Record], count: int, settings: Curriculum
 ) -> list[int]:
     """Indices of rows, drawn by weight without putting back."""
-    return drawn_by_weight(rng, [weight(known.get(i), settings) for i in ids], count)
+    return draw_by_weight(rng, [weight(known.get(i), settings) for i in ids], count)

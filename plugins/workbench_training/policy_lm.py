@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Protocol
 
 from workbench.errors import LMError
-from workbench.kit.batching import Batcher, seed_of
+from workbench.kit.batching import Batcher, derive_seed
 from workbench.lm import Request, Response
 
 CONCURRENCY = 64
@@ -150,7 +150,7 @@ class LocalEngine:
                 results[i] = LMError("too_long", text)
                 continue
             # Another version draws anew: with the same numbers it would hardly ever try anything else.
-            seed = hash_of(seed_of(request), self.version)
+            seed = hash_of(derive_seed(request), self.version)
             stop = tuple(s for s in request.stop if s)
             rows.append((i, Row(ids, max(1, request.max_tokens), request.temperature, request.top_p, stop, seed)))
         rows.sort(key=lambda entry: len(entry[1].prompt_ids))

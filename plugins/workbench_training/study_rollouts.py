@@ -91,7 +91,9 @@ class StudySource:
         study, workflow = self.study, self.workflow_at(step, course)
         tokens, seconds = study.ledger.spent.tokens, study.seconds
         runs = [
-            study.evaluate(workflow, tasks, traces=True, replica=k, draws=self.tree.draws(k) if self.tree else ())
+            study.evaluate(
+                workflow, tasks, traces=True, replica=k, call_replicas=self.tree.draws(k) if self.tree else ()
+            )
             for k in range(course.rollouts)
         ]
         found = await asyncio.gather(*runs, return_exceptions=True)

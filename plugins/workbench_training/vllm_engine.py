@@ -17,8 +17,8 @@ from typing import Any
 import aiohttp
 
 from workbench.errors import LMError, WorkbenchError
-from workbench.kit.batching import seed_of
-from workbench.lm import Request, Response, kind_of_status, redacted
+from workbench.kit.batching import derive_seed
+from workbench.lm import Request, Response, kind_of_status, redact
 from workbench_training.policy import Policy
 from workbench_training.policy_lm import Conversations, hash_of
 from workbench_training.token_rows import Row, collate
@@ -109,7 +109,7 @@ class ServerEngine:
             "min_p": 0.0,
             "repetition_penalty": 1.0,
             "stop": list(request.stop),
-            "seed": hash_of(seed_of(request), version),
+            "seed": hash_of(derive_seed(request), version),
             "logprobs": 0,
             "return_token_ids": True,
         }
@@ -147,7 +147,7 @@ class ServerEngine:
                     wait = answer.headers.get("Retry-After", "")
                     raise LMError(
                         kind_of_status(answer.status),
-                        redacted(f"{path}: {answer.status} {text}")[:320],
+                        redact(f"{path}: {answer.status} {text}")[:320],
                         status=answer.status,
                         retry_after=float(wait) if wait.isdigit() else None,
                     )

@@ -7,11 +7,13 @@ import re
 import subprocess
 import sys
 import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 from workbench.distribution import NAME, pip_install
+from workbench.plugins import GROUP, Plugins
 
 ROOT = Path(__file__).parents[2]
 
@@ -69,3 +71,15 @@ def test_the_name_is_that_of_the_project_and_hints_name_its_extras() -> None:
             used = re.findall(r"pip_install\(['\"](\w+)['\"]\)|-e '\.\[(\w+)\]'", text)
             for extra in (a or b for a, b in used):
                 assert extra in project["optional-dependencies"], (path, extra)
+
+
+def test_metadata_are_read_once_however_many_plugins_a_distribution_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading them takes longer than importing a plugin does."""
+    read: list[object] = []
+    parse = metadata.Distribution.metadata.fget  # type: ignore[attr-defined]
+    monkeypatch.setattr(metadata.Distribution, "metadata", property(lambda self: read.append(self) or parse(self)))
+    found = [entry for entry in metadata.entry_points(group=GROUP) if entry.dist and entry.dist.name == NAME]
+    read.clear()
+    infos = Plugins(found).infos
+    assert len(infos) == len(found) > 30 and {info.distribution for info in infos} == {NAME}
+    assert len(read) <= 2  # for the name and the version

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from workbench.kit.batching import Batcher, seed_of
+from workbench.kit.batching import Batcher, derive_seed
 from workbench.lm import Request
 
 
@@ -110,5 +110,5 @@ def test_seeds():
     def request(text, **values):
         return Request(({"role": "user", "content": text},), **values)
 
-    assert seed_of(request("a")) == seed_of(request("a", max_tokens=9)) != seed_of(request("a", replica=1))
-    assert seed_of(request("a")) != seed_of(request("b \ud800"))
+    assert derive_seed(request("a")) == derive_seed(request("a", max_tokens=9)) != derive_seed(request("a", replica=1))
+    assert derive_seed(request("a")) != derive_seed(request("b \ud800"))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workbench.kit.call_parser import correction, read_text, said_in
+from workbench.kit.call_parser import answer_text, correction, read_text
 from workbench.kit.tools import read_calls
 from workbench.lm import Response
 
@@ -265,7 +265,7 @@ def test_whatever_is_written_is_read_or_told_without_an_error(text: str, cut: bo
         json.dumps(call)
     if reading.fault:
         assert correction(reading, TOOLS).startswith("error: ")
-    said_in(text, OUTPUTS)
+    answer_text(text, OUTPUTS)
 
 
 SPEECH = {
@@ -283,4 +283,4 @@ SPEECH = {
 
 @pytest.mark.parametrize(("text", "said"), SPEECH.items(), ids=SPEECH)
 def test_speech_is_read_after_a_thought_too(text: str, said: str | None) -> None:
-    assert said_in(text, ["city"]) == said
+    assert answer_text(text, ["city"]) == said

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.helpers.scripted import make_workflow
 
 from workbench.errors import SpecError
-from workbench.kit.edits import Edit, Menu, applied, described, edit_classes, edit_options, places, read_edit
+from workbench.kit.edits import Edit, Menu, apply_edit, describe_edit, edit_classes, edit_options, places, read_edit
 from workbench.workflow import Patch, Workflow, check_flow, disable_nodes, graph_hash, with_inputs
 
 HERE = Path(__file__).parent
@@ -50,7 +50,7 @@ def possible(workflow: Workflow, start: Workflow) -> list[tuple[Edit, Workflow]]
     found = []
     for edit in edit_options(workflow, MENU):
         try:
-            found.append((edit, applied(edit, workflow, start)))
+            found.append((edit, apply_edit(edit, workflow, start)))
         except SpecError:
             pass
     return found
@@ -67,7 +67,7 @@ def test_every_edit_can_be_undone_and_keeps_the_flow(start: str, picks: list[int
         if not choices:
             return
         edit, made = choices[pick % len(choices)]
-        assert made.parent == workflow.hash and made.patch is not None and made.patch.note == described(edit)
+        assert made.parent == workflow.hash and made.patch is not None and made.patch.note == describe_edit(edit)
         assert made.hash != workflow.hash, edit
         check_flow(made, origin)
         back = made.patched(made.patch.inverse(workflow))
@@ -83,7 +83,7 @@ def test_each_edit_applies_somewhere() -> None:
     assert seen == {cls for name, cls in edit_classes().items() if name != "verify"}
     checked = make({"n": {"predict": "question -> a"}})
     edit = edit_classes()["verify"](node="nodes.n", verifier="python:operator.not_")
-    assert applied(edit, checked).get("nodes.n.verifier") == "python:operator.not_"
+    assert apply_edit(edit, checked).get("nodes.n.verifier") == "python:operator.not_"
 
 
 def edit(name: str, **arguments: Any) -> Edit:
@@ -92,29 +92,29 @@ def edit(name: str, **arguments: Any) -> Edit:
 
 def test_what_edits_make() -> None:
     start = make(CHAIN)
-    made = applied(edit("insert", node="nodes.answer", field="notes", instructions="Note."), start)
+    made = apply_edit(edit("insert", node="nodes.answer", field="notes", instructions="Note."), start)
     assert made.get("nodes.answer_notes.signature") == "question, plan -> notes"
     assert made.get("nodes.answer.signature") == "question, plan, notes -> why, answer: Literal['x -> y', 'z']"
     assert ("answer_notes", "answer") in made.graph.edges
-    made = applied(edit("remove", node="nodes.facts"), start)
+    made = apply_edit(edit("remove", node="nodes.facts"), start)
     assert "facts" not in made.nodes and made.get("nodes.plan.signature") == "question -> plan"
-    made = applied(edit("split", node="nodes.answer"), start)
+    made = apply_edit(edit("split", node="nodes.answer"), start)
     assert made.get("nodes.answer_first.signature") == "question, plan -> why"
     assert made.get("nodes.answer.signature") == "question, plan, why -> answer: Literal['x -> y', 'z']"
-    again = applied(edit("merge", node="nodes.answer_first", into="nodes.answer"), made)
+    again = apply_edit(edit("merge", node="nodes.answer_first", into="nodes.answer"), made)
     assert again.get("nodes.answer.signature") == start.get("nodes.answer.signature")
-    made = applied(edit("rewire", node="nodes.answer", field="facts"), start)
+    made = apply_edit(edit("rewire", node="nodes.answer", field="facts"), start)
     assert ("facts", "answer") in made.graph.edges
-    made = applied(edit("ensemble", node="nodes.answer", samples=5), start)
+    made = apply_edit(edit("ensemble", node="nodes.answer", samples=5), start)
     assert made.get("nodes.answer.of.decoding.temperature") == 0.7, "else all answers are the same"
-    assert applied(edit("unwrap", node="nodes.answer"), made).get("nodes.answer.kind") == "predict"
+    assert apply_edit(edit("unwrap", node="nodes.answer"), made).get("nodes.answer.kind") == "predict"
 
 
 def test_a_node_among_several_writers_is_switched_off_and_keeps_its_place() -> None:
     start = make({"draft": {"predict": "q -> a"}, "mend": {"predict": "q, a -> a"}, "use": {"predict": "a -> b"}})
-    made = applied(edit("remove", node="nodes.mend"), start)
+    made = apply_edit(edit("remove", node="nodes.mend"), start)
     assert made.get("nodes.mend.enabled") is False and list(made.nodes) == list(start.nodes)
-    assert set(applied(edit("restore", node="nodes.mend"), made, start).graph.edges) == set(start.graph.edges)
+    assert set(apply_edit(edit("restore", node="nodes.mend"), made, start).graph.edges) == set(start.graph.edges)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_a_node_among_several_writers_is_switched_off_and_keeps_its_place() -> N
 )
 def test_a_wrong_edit_says_why(wrong: tuple[str, dict[str, Any]], message: str) -> None:
     with pytest.raises(SpecError, match=message):
-        applied(edit(wrong[0], **wrong[1]), make(CHAIN))
+        apply_edit(edit(wrong[0], **wrong[1]), make(CHAIN))
 
 
 def test_types_must_fit() -> None:
@@ -210,7 +210,7 @@ def test_signatures_gain_and_lose_inputs(text: str, add: list[str], drop: list[s
 
 def test_an_edit_is_read_as_a_model_writes_it() -> None:
     made = read_edit({"edit": "ensemble", "node": "nodes.answer", "samples": 5}, make(ONE), MENU)
-    assert described(made) == "ensemble nodes.answer samples=5"
+    assert describe_edit(made) == "ensemble nodes.answer samples=5"
     for wrong in (
         {"edit": "nothing"},
         "words",

@@ -256,12 +256,12 @@ def test_attempts_that_the_budget_cut_short_are_counted_once(again: str, tmp_pat
 
     async def course() -> None:
         with journal(tmp_path / "run.db", calls=9) as ledger:
-            ledger.hold(calls=8)
+            ledger.reserve_for_proof(calls=8)
             with pytest.raises(BudgetSpent):
                 await ledger.call(lm, ask(), "task", spec())
             assert ledger.spent.calls == 1
             if again == "same process":
-                ledger.hold()
+                ledger.reserve_for_proof()
                 await second(ledger)
         with journal(tmp_path / "run.db", calls=9) as ledger:
             if again == "another process":

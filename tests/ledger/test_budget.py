@@ -134,7 +134,7 @@ def test_no_interleaving_passes_a_ceiling_or_leaves_a_reservation(
             assert outcome is None or isinstance(outcome, asyncio.CancelledError), outcome
 
     with tempfile.TemporaryDirectory() as folder, journal(Path(folder) / "run.db", **ceiling) as ledger:
-        ledger.hold(calls=hold)
+        ledger.reserve_for_proof(calls=hold)
         run(lambda: course(ledger))
         assert nothing_reserved(ledger) and not ledger._flying
         assert not passed, (passed, ceiling)
@@ -168,7 +168,7 @@ def test_the_ceiling_is_used_to_the_last_call(tmp_path: Path) -> None:
 def test_what_is_held_for_the_proof_is_not_for_search(tmp_path: Path) -> None:
     async def course() -> None:
         with journal(tmp_path / "run.db", calls=5, tokens=10_000) as ledger:
-            ledger.hold(calls=3, tokens=9_900)
+            ledger.reserve_for_proof(calls=3, tokens=9_900)
             assert ledger.remaining() == 2 and ledger.remaining("tokens") == 100
             assert ledger.remaining("usd") == float("inf")
             for n in range(2):
@@ -177,7 +177,7 @@ def test_what_is_held_for_the_proof_is_not_for_search(tmp_path: Path) -> None:
                 BudgetSpent, match="ceiling of 5, 3 of it set aside for the proof; one more .* bring it to 3"
             ):
                 await ledger.call(FakeLM(), ask("x"), "task", spec())
-            ledger.hold()
+            ledger.reserve_for_proof()
             await ledger.call(FakeLM(), ask("x"), "task", spec())
             assert ledger.remaining() == 2
 

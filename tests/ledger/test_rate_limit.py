@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.helpers.journal import FakeLM, ask, journal, reply, run, spec, turns
 
 from workbench.errors import LMError
-from workbench.ledger.rate_limit import Limiter
+from workbench.ledger.rate_limit import AdaptiveLimiter
 
 RATE = LMError("rate_limit", "slow down")
 
@@ -25,7 +25,7 @@ def at(moment: float) -> None:
 
 def test_the_size_is_halved_at_most_once_a_second_and_never_to_nothing() -> None:
     async def course() -> list[int]:
-        limiter, sizes = Limiter(20), []
+        limiter, sizes = AdaptiveLimiter(20), []
         for moment in (0.0, 0.1, 0.9, 1.2, 2.0, 2.3, 3.4, 4.5, 5.6, 6.7):
             at(moment)
             limiter.learn(RATE, 0.0)
@@ -37,7 +37,7 @@ def test_the_size_is_halved_at_most_once_a_second_and_never_to_nothing() -> None
 
 def test_it_grows_by_one_for_each_full_round_up_to_what_is_configured() -> None:
     async def course() -> list[int]:
-        limiter, sizes = Limiter(6), []
+        limiter, sizes = AdaptiveLimiter(6), []
         at(0.0)
         limiter.learn(RATE, 0.0)
         for _ in range(20):
@@ -51,7 +51,7 @@ def test_it_grows_by_one_for_each_full_round_up_to_what_is_configured() -> None:
 @pytest.mark.parametrize("kind", ["server", "timeout", "bad_request", "rate_limit"])
 def test_failures_never_let_it_grow(kind: str) -> None:
     async def course() -> int:
-        limiter = Limiter(8)
+        limiter = AdaptiveLimiter(8)
         at(0.0)
         limiter.learn(RATE, 0.0)
         for _ in range(50):
@@ -75,7 +75,7 @@ def test_failures_never_let_it_grow(kind: str) -> None:
     ),
 )
 def test_no_interleaving_takes_too_many_slots_or_loses_one(size: int, jobs: list[Any]) -> None:
-    limiter, served = Limiter(size), []
+    limiter, served = AdaptiveLimiter(size), []
     inside = most = 0
 
     async def job(n: int, before: int, keep: int, outcome: LMError | None) -> None:
@@ -112,7 +112,7 @@ def test_no_interleaving_takes_too_many_slots_or_loses_one(size: int, jobs: list
 
 def test_first_come_first_served() -> None:
     order: list[int] = []
-    limiter = Limiter(2)
+    limiter = AdaptiveLimiter(2)
 
     async def job(n: int) -> None:
         async with limiter:
@@ -128,7 +128,7 @@ def test_first_come_first_served() -> None:
 
 def test_a_waiter_that_is_cancelled_as_its_turn_comes_passes_it_on() -> None:
     async def course() -> None:
-        limiter = Limiter(1)
+        limiter = AdaptiveLimiter(1)
         await limiter.__aenter__()
 
         async def wait() -> str:
@@ -154,7 +154,7 @@ def test_a_waiter_that_is_cancelled_as_its_turn_comes_passes_it_on() -> None:
 
 def test_all_wait_for_one_pause_also_those_who_come_later() -> None:
     async def course() -> list[float]:
-        limiter, begun = Limiter(8), time.monotonic()
+        limiter, begun = AdaptiveLimiter(8), time.monotonic()
         starts: list[float] = []
 
         async def job(delay: float) -> None:
@@ -173,7 +173,7 @@ def test_all_wait_for_one_pause_also_those_who_come_later() -> None:
 
 def test_cancelling_in_a_pause_gives_the_slot_back() -> None:
     async def course() -> None:
-        limiter = Limiter(1)
+        limiter = AdaptiveLimiter(1)
         limiter.learn(RATE, 3600.0)
 
         async def job() -> None:

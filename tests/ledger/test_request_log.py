@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench.errors import StoreError
-from workbench.ledger.request_log import Intents
+from workbench.ledger.request_log import RequestLog
 
 _intent = st.tuples(
     st.text("0123456789abcdef", min_size=32, max_size=32),
@@ -31,37 +31,37 @@ def test_every_whole_line_is_read_back_and_a_cut_one_is_left_out(
         path = Path(folder) / "intents"
         expected, ends = [], [0]
         for process, intents in sent:
-            writer = Intents(path, process)
+            writer = RequestLog(path, process)
             for intent in intents:
                 writer.add(*intent)
                 expected.append((process, *intent))
                 ends.append(path.stat().st_size)
             if writer._file is not None:
                 os.close(writer._file)
-        assert list(Intents(path, 0).read()) == expected
+        assert list(RequestLog(path, 0).read()) == expected
         if path.exists():
             size = max(0, path.stat().st_size - cut)  # as a disk that became full leaves it
             os.truncate(path, size)
             whole = sum(end <= size for end in ends) - 1
-            assert list(Intents(path, 0).read()) == expected[:whole]
-        Intents(path, 0).remove()
-        assert not path.exists() and list(Intents(path, 0).read()) == []
+            assert list(RequestLog(path, 0).read()) == expected[:whole]
+        RequestLog(path, 0).remove()
+        assert not path.exists() and list(RequestLog(path, 0).read()) == []
 
 
 def test_it_is_written_before_it_returns_and_removed_with_its_file(tmp_path: Path) -> None:
     path = tmp_path / "intents"
-    intents = Intents(path, 1)
+    intents = RequestLog(path, 1)
     intents.remove()  # nothing was sent
     assert not path.exists()
     for _ in range(2):
         intents.add("k", "task", 3, 0.5)
-        assert list(Intents(path, 2).read()) == [(1, "k", "task", 3, 0.5)]
+        assert list(RequestLog(path, 2).read()) == [(1, "k", "task", 3, 0.5)]
         intents.remove()
         assert not path.exists()
 
 
 def test_a_short_write_is_an_error_that_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    intents = Intents(tmp_path / "intents", 1)
+    intents = RequestLog(tmp_path / "intents", 1)
     intents.add("k", "task", 3, 0.5)
     write = os.write
     monkeypatch.setattr(os, "write", lambda file, data: write(file, data[:-3]))
@@ -70,4 +70,4 @@ def test_a_short_write_is_an_error_that_says_so(tmp_path: Path, monkeypatch: pyt
     assert [line[1] for line in intents.read()] == ["k"]
     intents.remove()
     with pytest.raises(StoreError, match="cannot write"):
-        Intents(tmp_path / "none" / "intents", 1).add("k", "task", 3, 0.5)
+        RequestLog(tmp_path / "none" / "intents", 1).add("k", "task", 3, 0.5)

@@ -11,7 +11,7 @@ import pytest
 
 from workbench.errors import LMError, NodeError
 from workbench.failures import FailureKind
-from workbench.lm import is_loopback, is_reasoning, kind_of_status, own_price, redacted
+from workbench.lm import is_loopback, is_reasoning, kind_of_status, parse_price, redact
 
 
 @pytest.mark.parametrize(
@@ -75,13 +75,13 @@ def test_secrets_do_not_stand_in_error_texts(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("SOME_API_KEY", "sk-canary+0123/abc")
     monkeypatch.setenv("MINE", "my-own-secret")
     said = "sk-canary+0123/abc sk-canary%2B0123%2Fabc c2stY2FuYXJ5KzAxMjMvYWJj my-own-secret in-a-header short"
-    assert redacted(said, "MINE", {"X": "in-a-header", "Y": "short"}) == "*** *** *** *** *** short"
+    assert redact(said, "MINE", {"X": "in-a-header", "Y": "short"}) == "*** *** *** *** *** short"
 
 
 def test_reasoning_models_and_prices() -> None:
     assert is_reasoning("openai/o3-mini") and is_reasoning("gpt-5.1") and not is_reasoning("gpt-5-chat-latest")
-    assert own_price(None) is None
-    assert own_price({"input": 1, "output": 2}) == own_price(SimpleNamespace(input=1.0, output=2.0)) == (1e-6, 2e-6)
+    assert parse_price(None) is None
+    assert parse_price({"input": 1, "output": 2}) == parse_price(SimpleNamespace(input=1.0, output=2.0)) == (1e-6, 2e-6)
 
 
 # Kinds of failure

@@ -16,7 +16,7 @@ from tests.helpers.planted import PlantedLM
 from workbench import Optimizer, Patch, Study, Workflow
 from workbench.lm import Request, Response
 from workbench.run import Options, optimize, prepare, resume
-from workbench.run.cost_estimate import too_small
+from workbench.run.cost_estimate import budget_warnings
 
 Say = Callable[[Request], Any]
 
@@ -85,7 +85,7 @@ def test_the_calls_of_a_judge_are_set_aside_for_the_proof(tmp_path: Path) -> Non
         options=Options(out=str(tmp_path / "o.yaml")),
     )
     assert report.status == "budget" and report.test_rows == 20 and report.gain_shown
-    assert too_small(prepare(file, [("budget.calls", 95)])[2]) and not too_small(
+    assert budget_warnings(prepare(file, [("budget.calls", 95)])[2]) and not budget_warnings(
         prepare(file, [("budget.calls", 96)])[2]
     )
 

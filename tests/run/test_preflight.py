@@ -14,7 +14,7 @@ from tests.helpers.planted import plant
 from workbench import Optimizer, Study, Workflow
 from workbench.cli import cli
 from workbench.errors import LMError, PluginError, SandboxError, SpecError, WorkbenchError
-from workbench.run import Options, obstacles, optimize, prepare, resume
+from workbench.run import Options, find_obstacles, optimize, prepare, resume
 from workbench.run.preflight import lms_of
 from workbench.store import Store
 from workbench.task import workflow_tree
@@ -52,7 +52,7 @@ def task_file(folder: Path, **spec: Any) -> Path:
 
 def lacking(path: Path) -> list[WorkbenchError]:
     _, _, task, optimizers = prepare(path)
-    return obstacles(task, optimizers)
+    return find_obstacles(task, optimizers)
 
 
 @pytest.fixture(autouse=True)

@@ -9,8 +9,11 @@ from click.testing import CliRunner
 from tests.helpers.planted import plant
 
 from workbench.cli import cli
-from workbench.errors import StoreError
+from workbench.errors import SandboxError, StoreError
 from workbench.run import Options, resume
+from workbench.runtime import SandboxChoice
+from workbench.study import Optimizer, Study
+from workbench.workflow import Workflow
 
 
 def test_a_finished_run_keeps_its_proof(tmp_path: Path) -> None:
@@ -26,20 +29,31 @@ def test_a_finished_run_keeps_its_proof(tmp_path: Path) -> None:
 def test_a_resumed_run_has_the_sandbox_of_its_start_unless_another_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from workbench.runtime import choose, chosen
+    monkeypatch.setenv("WORKBENCH_SANDBOX", "wasm")
+    _, lm = plant(tmp_path, lambda r: 0.3, {"random": {"trials": 1}}, calls=400)
+    monkeypatch.delenv("WORKBENCH_SANDBOX")
+    opened: list[SandboxChoice] = []
 
-    monkeypatch.delenv("WORKBENCH_SANDBOX", raising=False)
-    seen: set[str | None] = set()
-    choose("wasm")
-    try:
-        _, lm = plant(tmp_path, lambda r: 0.3, {"random": {"trials": 1}}, calls=400)
-        for named, taken in ((None, "wasm"), ("linux", "linux")):
-            choose(named)
-            seen.clear()
-            resume("last", database=tmp_path / "run.db", pool=lm, listener=lambda event, data: seen.add(chosen()))
-            assert seen == {taken} and chosen() == named
-    finally:
-        choose(None)
+    async def open_none(choice: SandboxChoice) -> None:
+        opened.append(choice)
+        raise SandboxError("none here")
+
+    class Opens(Optimizer):
+        async def optimize(self, study: Study) -> Workflow:
+            with pytest.raises(SandboxError, match="none here"):
+                await study.open_sandbox()
+            return study.best
+
+    monkeypatch.setattr("workbench.runtime.runtime.open_sandbox", open_none)
+    for given, taken in (
+        (SandboxChoice(), SandboxChoice("wasm")),
+        (SandboxChoice("linux"), SandboxChoice("linux")),
+        (SandboxChoice(allow_limits_only=True), SandboxChoice("wasm", allow_limits_only=True)),
+    ):
+        opened.clear()
+        options = Options(out=str(tmp_path / "o.yaml"), sandbox=given)
+        resume("last", database=tmp_path / "run.db", pool=lm, options=options, optimizers=[("opens", Opens())])
+        assert opened == [taken]
 
 
 HEAD = "name: l\ndata: {file: rows.jsonl, split: {train: 3, val: 3, test: 3}}\nmetric: exact_match(label)\nnodes:\n"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner
-from tests.helpers.planted import PlantedLM, plant
+from tests.helpers.planted import PlantedLM, Skill, plant
 
 import workbench.task.dataset as dataset
 from workbench import Optimizer, Patch, Study, Workflow
@@ -176,32 +176,45 @@ def test_require_gain_asks_what_the_report_answers(tmp_path: Path, monkeypatch: 
 
 
 def test_a_pick_by_cost_is_taken_if_its_saving_is_proved(tmp_path: Path) -> None:
-    """P8: costs that decide a pick are proved too."""
+    """P8: costs that decide a pick are proved too, and that the score is not much lower."""
     long = "Label it. " + "Take all the time that you need. " * 20
-    plant(tmp_path, lambda r: 0.5, {"random": {"trials": 1}}, calls=900)
+    plant(tmp_path, lambda r: 0.5, {"random": {"trials": 1}}, calls=900, rows=(40, 24, 80))
     file = tmp_path / "workflow.yaml"
     spec = json.loads(file.read_text())
     spec["nodes"]["sort"]["instructions"] = long
     spec |= {"objectives": ["score", "tokens"], "pick": "cheapest"}
     file.write_text(json.dumps(spec))
 
-    def run_with(text: str, name: str) -> Report:
+    def by_row(request: Request) -> float:
+        """Right or wrong whatever the instructions say."""
+        return float("topic0" not in str(request.messages[-1]["content"]))
+
+    def run_with(text: str, name: str, skill: Skill = by_row) -> Report:
         return optimize(
             file,
             database=tmp_path / f"{name}.db",
-            pool=PlantedLM(lambda r: 0.75),
+            pool=PlantedLM(skill),
             optimizers=[("offers", Offers(text=text))],
             options=Options(out=str(tmp_path / f"{name}.yaml")),
         )
 
-    cheap = next(r for i in range(9) if (r := run_with(f"Short {i}.", f"cheap{i}")).changes)
+    cheap = run_with("Short.", "cheap")
     assert cheap.saving is not None and cheap.saving.objective == "tokens" and cheap.saving.diff < 0
     assert cheap.saving_shown and cheap.proved and not cheap.gain_shown
     assert instructions(cheap.workflow).startswith("Short")
     assert any("picked for its cost: the saving is shown, tokens " in line for line in cheap.headline())
+    assert cheap.as_dict()["saving"]["shown"] is True
     worse = replace(cheap, proof=paired_proof([1.0] * 40, [0.0] * 40))
     assert worse.loss_shown and not worse.saving_shown and not worse.proved, "cheaper and worse is no saving"
-    assert cheap.as_dict()["saving"]["shown"] is True
+    small = replace(cheap, proof=paired_proof([1.0] * 4000, [0.0] * 40 + [1.0] * 3960))
+    assert small.proof is not None and small.proof.loss_bounded
+    assert small.loss_shown and not small.saving_shown, "a small loss is one, too"
+
+    runs = (run_with(f"Short {i}.", f"noisy{i}", lambda r: 0.75) for i in range(9))
+    noisy = next(report for report in runs if report.changes and report.saving is not None and report.saving.shown)
+    assert not noisy.loss_shown and not noisy.saving_shown and not noisy.proved, "nothing rules out a large loss"
+    assert any("It is cheaper, but the score may be lower by 0." in line for line in noisy.headline())
+    assert instructions(noisy.workflow) == long
 
 
 @pytest.mark.parametrize("split", ["train", "val", "test"])

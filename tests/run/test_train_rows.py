@@ -31,7 +31,7 @@ class Looks(Optimizer):
         for rows in (study.train[:2], study.train[1:3], [study.val[0], study.train[3]], [made_up]):
             await study.evaluate(study.workflow, rows)
         await study.evaluate(study.workflow, study.train[:1], replica=1)
-        await study.evaluate(study.workflow, study.train[4:5], replica=1, draws=(0, 1))
+        await study.evaluate(study.workflow, study.train[4:5], replica=1, call_replicas=(0, 1))
         return study.best
 
 

@@ -15,7 +15,7 @@ from workbench.errors import BudgetSpent, LMError, NodeError, PluginError, Serve
 from workbench.ledger import Ledger
 from workbench.lm import LMPool, Request, Response, split_model
 from workbench.plugins import plugins
-from workbench.runtime import Context, Program, Runtime, make_request
+from workbench.runtime import Context, Draw, Program, Runtime, make_request
 from workbench.spec import BudgetSpec, LMSpec, lm_spec
 from workbench.store import Store
 from workbench.task import Example
@@ -365,7 +365,7 @@ def test_replicas_and_children_draw_fresh_samples_only_where_there_is_chance(tmp
             made = program(tmp_path, ledger, {"n": {"planted": "ask", "reads": ["x"]}}, lm)
             for hot in (0.0, 1.0):
                 for replica in (0, 1, 0):
-                    await made.run(Example("1", {"x": hot}), replica)
+                    await made.run(Example("1", {"x": hot}), Draw(replica))
 
     run(course)
     assert drawn == [0, 0, 1, 1000, 1001]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from workbench.spec import Spec
-from workbench.study import Evaluation, Result, pareto_set, pick, sign
+from workbench.study import Evaluation, Result, objective_sign, pareto_set, pick
 from workbench.task import Example
 from workbench.workflow import Workflow
 
@@ -87,7 +87,7 @@ _objectives = st.sampled_from([BOTH, ["tokens", "score"], ["score", "tokens", "l
 @given(_points, _objectives, st.sampled_from(["score", "cheapest", "knee"]))
 def test_picks_are_on_the_front_and_keep_their_promise(points: Any, objectives: list[str], how: str) -> None:
     found = [point(f"p{n}", *p) for n, p in enumerate(points)]
-    value = {id(e): tuple(sign(o) * e.objectives[o] for o in objectives) for e in found}
+    value = {id(e): tuple(objective_sign(o) * e.objectives[o] for o in objectives) for e in found}
     front = pareto_set(found, objectives)
 
     def beats(a: Evaluation, b: Evaluation) -> bool:

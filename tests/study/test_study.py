@@ -17,7 +17,7 @@ from workbench.errors import BudgetSpent, ShareSpent
 from workbench.lm import LMPool, Request
 from workbench.runtime import Runtime
 from workbench.spec import DomainSpec, lm_spec
-from workbench.study import Evaluation, Evaluator, Optimizer, Progress, Result, Study, needed_calls
+from workbench.study import Evaluation, Evaluator, Optimizer, Progress, Result, Study, estimate_calls
 from workbench.task import Example
 from workbench.workflow import Workflow
 
@@ -167,13 +167,13 @@ def test_what_the_budget_affords(tmp_path: Path) -> None:
         assert study.affords(right(study, 1)) and study.remaining() == 18
         voted = study.workflow.patched({"nodes.n.samples": 2, "nodes.n.decoding.temperature": 1.0})
         assert not study.affords(voted) and study.affords(voted, ROWS[:9]) and not study.affords(voted, ROWS[:10])
-        study.ledger.hold(calls=7)
+        study.ledger.reserve_for_proof(calls=7)
         assert study.remaining() == 11 and not study.affords(right(study, 1))
         with pytest.raises(BudgetSpent):
             await study.evaluate(right(study, 1))
         assert study.best == study.workflow and right(study, 1).hash not in study.progress.complete
         evaluation = study.best_evaluation
-        assert evaluation is not None and needed_calls(evaluation, 5) == 5
+        assert evaluation is not None and estimate_calls(evaluation, 5) == 5
 
     studying(tmp_path, course, calls=30)
 
@@ -181,11 +181,11 @@ def test_what_the_budget_affords(tmp_path: Path) -> None:
 def test_inner_studies_keep_their_own_best(tmp_path: Path) -> None:
     async def course(study: Study) -> None:
         await study.evaluate(right(study, 6))
-        part = study.narrowed(val=ROWS[:6], name="inner")
+        part = study.narrow(val=ROWS[:6], name="inner")
         assert part.name == "test/inner" and part.best == study.workflow
         await part.evaluate(right(part, 5))
         assert part.best == right(part, 5) and study.best == right(study, 6)
-        same = study.narrowed(train=ROWS[:1], workflow=right(study, 2))
+        same = study.narrow(train=ROWS[:1], workflow=right(study, 2))
         assert same.train == ROWS[:1] and same.best == study.best, "on the whole of val it is the same race"
         await same.evaluate(right(same, 7))
         assert study.best == right(study, 7)
@@ -205,10 +205,10 @@ def test_a_share_of_the_budget_ends_an_inner_optimizer_and_not_the_run(tmp_path:
 
     async def course(study: Study) -> None:
         before, left = study.ledger.spent.calls, study.remaining()
-        inner = study.narrowed(val=ROWS[:5], share=0.5)
-        nested = inner.narrowed(val=ROWS[:5], share=0.5)
+        inner = study.narrow(val=ROWS[:5], share=0.5)
+        nested = inner.narrow(val=ROWS[:5], share=0.5)
         assert inner.remaining() == left / 2 and nested.remaining() == left / 4
-        assert study.narrowed().limits == {} and inner.narrowed().limits == inner.limits
+        assert study.narrow().limits == {} and inner.narrow().limits == inner.limits
         await nested.improve(Greedy())
         spent = study.ledger.spent.calls - before
         assert left / 4 - 5 < spent <= left / 4
@@ -231,7 +231,7 @@ def test_chance_comes_from_the_seed_alone(tmp_path: Path) -> None:
 
     async def course(study: Study) -> None:
         study.domains = {"nodes.n.decoding.temperature": DomainSpec.model_validate({"float": [0.0, 1.0]})}
-        searcher, inner = study.searcher(), study.narrowed()
+        searcher, inner = study.searcher(), study.narrow()
         drawn.append([searcher.ask().values for _ in range(3)] + [inner.rng.random(), inner.searcher().ask().values])
         domains = {"nodes.n.samples": DomainSpec.model_validate({"int": [1, 3]})}
         assert list(study.space(domains).domains) == ["nodes.n.samples"]
@@ -262,7 +262,7 @@ def test_what_an_optimizer_tells_is_heard_with_its_name_and_in_narrowed_studies(
     async def course(study: Study) -> None:
         study.progress.on_note = lambda name, message, figures: heard.append((name, message, dict(figures)))
         study.log("nothing to do")
-        study.narrowed(val=ROWS[:2], name="inner").log("alarm", step=3)
+        study.narrow(val=ROWS[:2], name="inner").log("alarm", step=3)
 
     studying(tmp_path, course)
     assert heard == [("test", "nothing to do", {}), ("test/inner", "alarm", {"step": 3})]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.helpers.spaces import TRAIN, space, workflow
 
 from workbench.spec import DomainSpec
-from workbench.study import RandomSuggests
+from workbench.study import RandomTrial
 from workbench.task import Space, draw_demos
 from workbench.task.search_space import suggest_value
 from workbench.workflow import Workflow
@@ -21,7 +21,7 @@ from workbench.workflow import Workflow
 @settings(max_examples=60, deadline=None)
 def test_every_drawn_value_is_one_that_the_domain_contains(low: int, width: int, step: int, seed: int) -> None:
     domain = DomainSpec.model_validate({"int": [low, low + width], "step": step})
-    drawn = Space({"nodes.sort.samples": domain}).suggest(RandomSuggests(random.Random(seed)), workflow())
+    drawn = Space({"nodes.sort.samples": domain}).suggest(RandomTrial(random.Random(seed)), workflow())
     assert domain.contains(drawn["nodes.sort.samples"])
 
 
@@ -30,7 +30,7 @@ def test_every_drawn_value_is_one_that_the_domain_contains(low: int, width: int,
 def test_floats_too(low: float, width: float, log: bool, seed: int) -> None:
     low = abs(low) + 0.1 if log else low
     domain = DomainSpec.model_validate({"float": [low, low + width], "log": log})
-    value = Space({"x.y": domain}).suggest(RandomSuggests(random.Random(seed)), workflow())["x.y"]
+    value = Space({"x.y": domain}).suggest(RandomTrial(random.Random(seed)), workflow())["x.y"]
     assert low - 1e-9 <= value <= low + width + 1e-9
 
 
@@ -78,7 +78,7 @@ def test_contains(domain: dict, inside: list, outside: list) -> None:
 
 def test_demos_are_drawn_or_the_nearest_are_shown() -> None:
     found = [
-        space(nodes__sort__demos={"demos": 4}).suggest(RandomSuggests(random.Random(s)), workflow()) for s in range(60)
+        space(nodes__sort__demos={"demos": 4}).suggest(RandomTrial(random.Random(s)), workflow()) for s in range(60)
     ]
     kinds = set()
     for values in found:
@@ -97,14 +97,14 @@ def test_nearest_is_left_out_where_the_file_says_so_or_searches_it_itself() -> N
         {"nodes__sort__demos": {"demos": 4}, "nodes__sort__retrieve": {"choice": [0]}},
     ):
         for seed in range(30):
-            values = space(**domains).suggest(RandomSuggests(random.Random(seed)), workflow())
+            values = space(**domains).suggest(RandomTrial(random.Random(seed)), workflow())
             assert len(values.get("nodes.sort.demos", [])) <= 4 and not values.get("nodes.sort.retrieve")
 
 
 def test_a_draw_of_demos_ends_the_retrieval_of_the_start() -> None:
     start = workflow(demos=[dict(r.fields) for r in TRAIN], retrieve=3)
     for seed in range(40):
-        values = space(nodes__sort__demos={"demos": 4}).suggest(RandomSuggests(random.Random(seed)), start)
+        values = space(nodes__sort__demos={"demos": 4}).suggest(RandomTrial(random.Random(seed)), start)
         demos = values["nodes.sort.demos"]
         assert values["nodes.sort.retrieve"] == 0 or len(demos) == len(TRAIN)
 

@@ -16,7 +16,7 @@ from tests.helpers.scripted import make_workflow
 
 from workbench.errors import SpecError
 from workbench.spec import DomainSpec
-from workbench.study import RandomSuggests, Searcher
+from workbench.study import RandomTrial, Searcher
 from workbench.task import Example, Space, default_space, draw_demos, labelled_demo
 from workbench.task.search_space import DEMO_SETS, check_space
 from workbench.workflow import Workflow, node_at
@@ -79,7 +79,7 @@ class Bare:
 @given(found=st.lists(_domains, min_size=1, max_size=3), seed=st.integers(0, 99))
 def test_random_proposals_lie_in_the_space(found: list[dict[str, Any]], seed: int) -> None:
     space = Space({f"a{n}": domain(**d) for n, d in enumerate(found)})
-    draw = RandomSuggests(random.Random(seed))
+    draw = RandomTrial(random.Random(seed))
     for _ in range(10):
         for address, value in space.suggest(draw, Bare()).items():  # type: ignore[arg-type]
             assert is_in(value, space.domains[address]), (value, space.domains[address])
@@ -118,7 +118,7 @@ def test_another_seed_proposes_otherwise(workflow: Workflow) -> None:
 
 
 def test_a_log_scale_reaches_all_magnitudes_alike() -> None:
-    draw = RandomSuggests(random.Random(0))
+    draw = RandomTrial(random.Random(0))
     floats = [math.log10(draw.suggest_float("", 1e-4, 1.0, log=True)) for _ in range(4000)]
     ints = [draw.suggest_int("", 1, 1000, log=True) for _ in range(4000)]
     for low in (-4, -3, -2, -1):
@@ -158,7 +158,7 @@ def test_conditions_hold_in_every_order_of_the_file(order: list[str], seed: int)
         "d": domain(choice=[1], when={"other": 5}),
     }
     space = Space({name: all_[name] for name in order})
-    values = space.suggest(RandomSuggests(random.Random(seed)), Bare())  # type: ignore[arg-type]
+    values = space.suggest(RandomTrial(random.Random(seed)), Bare())  # type: ignore[arg-type]
     assert ("b" in values) == (values["a"] == "x")
     assert ("c" in values) == (values.get("b") == 1) and "d" not in values
 
@@ -242,7 +242,7 @@ def test_demos_are_searched_as_a_number_and_a_draw(workflow: Workflow) -> None:
     assert len(sizes) == 9
     few = Space(default_space(workflow), TRAIN[:2])
     assert all(
-        len(few.suggest(RandomSuggests(random.Random(s)), workflow).get("nodes.sort.demos", [])) <= 2 for s in range(30)
+        len(few.suggest(RandomTrial(random.Random(s)), workflow).get("nodes.sort.demos", [])) <= 2 for s in range(30)
     )
 
 

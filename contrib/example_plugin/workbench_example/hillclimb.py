@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from workbench import Optimizer, Patch, Study, Workflow
-from workbench.study import RandomSuggests
+from workbench.study import RandomTrial
 
 
 class Hillclimb(Optimizer):
@@ -14,7 +14,7 @@ class Hillclimb(Optimizer):
     steps: int = Field(30, ge=1, description="candidates at most; the budget may end it before")
 
     async def optimize(self, study: Study) -> Workflow:
-        space, draw = study.space(), RandomSuggests(study.rng)
+        space, draw = study.space(), RandomTrial(study.rng)
         addresses = list(space.domains)
         for step in range(self.steps):
             address = addresses[step % len(addresses)]

@@ -105,7 +105,7 @@ ALLOWED: list[Mutant] = [
         "core/workbench/runtime/sandbox.py",
         OPENED,
         (
-            "not in (LEVELS if _allowed_without_boundary else BOUNDARIES):",
+            "not in (LEVELS if choice.allow_limits_only else BOUNDARIES):",
             "not in LEVELS:",
             "code runs where nothing holds it",
         ),
@@ -160,7 +160,7 @@ CALLS: list[Mutant] = changes_of(
         "a broken call counts before a readable one",
     ),
     (
-        "if isinstance(given, str) and isinstance(parsed := loaded(given), dict):",
+        "if isinstance(given, str) and isinstance(parsed := load(given), dict):",
         "if isinstance(given, str) and isinstance(parsed := None, dict):",
         "arguments as a text are not read",
     ),

@@ -52,8 +52,8 @@ FAILED: list[Mutant] = [
             "a real error hides behind a spent budget",
         ),
         (
-            "return Evaluation(workflow, split, tuple(results), False, replica)",
-            "return Evaluation(workflow, split, tuple(results), True, replica)",
+            "return Evaluation(workflow, split, tuple(results), False, draw.replica)",
+            "return Evaluation(workflow, split, tuple(results), True, draw.replica)",
             "a candidate that was raced out counts as whole",
         ),
     ),

@@ -12,12 +12,12 @@ PAID: list[Mutant] = [
         LEDGER,
         BUDGET,
         (
-            "if used + need > ceiling - self._hold[what] + 1e-12:",
-            "if used > ceiling - self._hold[what] + 1e-12:",
+            "if used + need > ceiling - self._proof_reserve[what] + 1e-12:",
+            "if used > ceiling - self._proof_reserve[what] + 1e-12:",
             "the call itself is not counted against the ceiling",
         ),
         (
-            "if used + need > ceiling - self._hold[what] + 1e-12:",
+            "if used + need > ceiling - self._proof_reserve[what] + 1e-12:",
             "if used + need > ceiling + 1e-12:",
             "search spends what is set aside for the proof",
         ),
@@ -30,8 +30,8 @@ PAID: list[Mutant] = [
         ("self._reserved.calls -= 1", "pass", "a call that was sent stays reserved"),
         ("self._reserved.prompt_tokens -= worst.prompt_tokens", "pass", "reserved tokens are never given back"),
         (
-            '(self.budget.minutes - self._hold["minutes"]) * 60:',
-            '(self.budget.minutes - self._hold["minutes"]) * 6000:',
+            "self.seconds >= (minutes - reserved) * 60:",
+            "self.seconds >= (minutes - reserved) * 6000:",
             "minutes are counted as hundreds of them",
         ),
         (
@@ -40,7 +40,7 @@ PAID: list[Mutant] = [
             "a resumed run has its minutes again",
         ),
         (
-            "return max(0.0, ceiling - used - self._hold[what])",
+            "return max(0.0, ceiling - used - self._proof_reserve[what])",
             "return max(0.0, ceiling - used)",
             "optimizers are told of what is set aside",
         ),

@@ -158,9 +158,14 @@ PROOF: list[Mutant] = [
         ),
         ("return self.gain_shown or self.saving_shown", "return self.gain_shown", "a saving is no proof"),
         (
-            "self.saving is not None and self.saving.shown and not self.loss_shown",
-            "self.saving is not None and self.saving.shown",
-            "a saving is shown though the winner is worse",
+            "self.proof.loss_bounded and not self.loss_shown",
+            "not self.loss_shown",
+            "a saving is shown though the winner may be much worse",
+        ),
+        (
+            "self.proof.loss_bounded and not self.loss_shown",
+            "self.proof.loss_bounded",
+            "a saving is shown though a small loss is shown",
         ),
     ),
     *changes_of(

@@ -93,7 +93,7 @@ ROWS: list[Mutant] = [
     *changes_of(
         SESSION,
         REUSE,
-        ("self.ledger.hold()", "pass", "the proof may not use what was set aside for it"),
+        ("self.ledger.reserve_for_proof()", "pass", "the proof may not use what was set aside for it"),
         ("record_test(self.store, self.run_id, winner.hash, keys)", "pass", "a run does not remember its test"),
     ),
     *changes_of(
@@ -103,7 +103,7 @@ ROWS: list[Mutant] = [
         START,
         "tests/run/test_resume.py",
         (
-            'if row["status"] == "finished" and options and options.sets:',
+            'if row["status"] == "finished" and options.sets:',
             "if False:",
             "a finished run may be proved again with other settings",
         ),

@@ -63,8 +63,8 @@ SEARCH: list[Mutant] = [
         ),
         ('return 1.0 if objective == "score" else -1.0', "return 1.0", "more cost is better"),
         (
-            "(sign(cost) * e.objectives[cost], e.score)",
-            "(e.score, sign(cost) * e.objectives[cost])",
+            "(objective_sign(cost) * e.objectives[cost], e.score)",
+            "(e.score, objective_sign(cost) * e.objectives[cost])",
             "cheapest picks the best score",
         ),
     ),

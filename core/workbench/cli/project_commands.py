@@ -120,10 +120,10 @@ def schema_command() -> None:
 @_JSON
 def doctor_command(file: Path | None, as_json: bool) -> None:
     """Check the installation, and show where each setting of FILE comes from."""
-    from workbench.run import checks, origins
+    from workbench.run import find_origins, run_checks
 
-    found = checks()
-    settings = origins(file) if file else []
+    found = run_checks()
+    settings = find_origins(file) if file else []
     if as_json:
         return echo_json({"checks": [asdict(c) for c in found], "settings": [asdict(s) for s in settings]})
     for check in found:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import wraps
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from workbench.text import visible
 
 if TYPE_CHECKING:
     from workbench.proof import Report
+    from workbench.runtime import SandboxChoice
 
 _FILE = click.argument("file", type=click.Path(path_type=Path))
 _DB = click.option("--db", default="workbench.db", envvar="WORKBENCH_DB", show_default=True, help="Run database.")
@@ -34,54 +36,92 @@ _KEEP_UNPROVED = click.option(
 _SEED = click.option("--seed", type=int, help="Seed of everything random.")
 
 
-def _allow_unsafe(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-    from workbench.runtime import allow_without_boundary
-
-    allow_without_boundary(value)
-
-
-def _choose_sandbox(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-    from workbench.runtime import choose
-
-    choose(value)
-
-
-_SANDBOXES = (
+_SANDBOX = (
     click.option(
         "--sandbox",
         metavar="NAME",
-        expose_value=False,
-        callback=_choose_sandbox,
         envvar="WORKBENCH_SANDBOX",
         help="Run code of models in this sandbox (`workbench sandbox list`); default: the strongest that works.",
     ),
-    click.option(
-        "--unsafe-sandbox",
-        is_flag=True,
-        expose_value=False,
-        callback=_allow_unsafe,
-        help="Run code of models even where only resource limits hold it.",
-    ),
+    click.option("--unsafe-sandbox", is_flag=True, help="Run code of models even where only resource limits hold it."),
 )
-_BUDGETS = (
+_SETTINGS = (
     click.option("--budget-calls", type=click.IntRange(min=1), help="Ceiling on LM calls, retries included."),
     click.option("--budget-usd", type=click.FloatRange(min=0, min_open=True), help="Ceiling on dollars."),
     click.option("--budget-minutes", type=click.FloatRange(min=0, min_open=True), help="Ceiling on minutes."),
 )
 
 
-def _budgets(command: Any) -> Any:
-    return _with(_BUDGETS, command)
-
-
-def _sandboxes(command: Any) -> Any:
-    return _with(_SANDBOXES, command)
-
-
-def _with(options: tuple[Any, ...], command: Any) -> Any:
+def _add(options: tuple[Any, ...], command: Any) -> Any:
     for option in reversed(options):
         command = option(command)
     return command
+
+
+def _with_sandbox(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the flags of the sandbox; the command takes them as `sandbox`, a SandboxChoice."""
+
+    @wraps(command)
+    def wrapped(*, sandbox: str | None, unsafe_sandbox: bool, **arguments: Any) -> Any:
+        from workbench.runtime import SandboxChoice
+
+        choice = SandboxChoice(sandbox, unsafe_sandbox)
+        choice.candidates()  # refuse an unknown name before the file is read
+        return command(sandbox=choice, **arguments)
+
+    return _add(_SANDBOX, wrapped)
+
+
+def _with_budget(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the flags of the budget; the command takes them, --set and --seed as `settings`: [(address, value)]."""
+
+    @wraps(command)
+    def wrapped(
+        *,
+        budget_calls: int | None,
+        budget_usd: float | None,
+        budget_minutes: float | None,
+        sets: tuple[str, ...] = (),
+        seed: int | None = None,
+        **arguments: Any,
+    ) -> Any:
+        settings = _settings(sets, seed, calls=budget_calls, usd=budget_usd, minutes=budget_minutes)
+        return command(settings=settings, **arguments)
+
+    return _add(_SETTINGS, wrapped)
+
+
+def _reports(command: Callable[..., Report]) -> Callable[..., Any]:
+    """Add the flags that `optimize` and `resume` share. The command takes `options`, `database` and `listener`, and
+    returns the report, which is printed and decides the exit code."""
+
+    @_with_sandbox
+    @_DB
+    @_with_budget
+    @_REQUIRE_GAIN
+    @_KEEP_UNPROVED
+    @_JSON
+    @wraps(command)
+    def wrapped(
+        *,
+        sandbox: SandboxChoice,
+        settings: list[tuple[str, Any]],
+        db: str,
+        out: str | None,
+        require_gain: bool,
+        keep_unproved: bool,
+        as_json: bool,
+        **arguments: Any,
+    ) -> None:
+        from workbench.cli.progress import listener
+        from workbench.run import Options
+
+        options = Options(settings, out, keep_unproved, sandbox)
+        with listener(quiet=as_json) as listen:
+            report = command(**arguments, options=options, database=db, listener=listen)
+        _finish(report, as_json, require_gain)
+
+    return wrapped
 
 
 def _settings(sets: tuple[str, ...], seed: int | None, **budgets: Any) -> list[tuple[str, Any]]:
@@ -108,14 +148,14 @@ def _pair(text: str, form: str, option: str) -> tuple[str, str]:
 def validate_command(file: Path, sets: tuple[str, ...], as_json: bool) -> None:
     """Check a workflow file, its data and its metric, without calling any model."""
     from workbench.errors import PluginError, SpecError, merge_errors
-    from workbench.run import obstacles, prepare, wrong_in_file
+    from workbench.run import find_obstacles, prepare, wrong_in_file
     from workbench.task import lint_task
     from workbench.workflow import learnable_addresses
 
     settings = _settings(sets, None)
     try:
         spec, _, task, optimizers = prepare(file, settings)
-        lacking = obstacles(task, optimizers)
+        lacking = find_obstacles(task, optimizers)
         if wrong := wrong_in_file(lacking):
             raise merge_errors(wrong)
     except (SpecError, PluginError) as error:
@@ -170,15 +210,21 @@ def estimate_command(file: Path, sets: tuple[str, ...], as_json: bool) -> None:
 
 
 @click.command("run")
-@_sandboxes
 @_FILE
 @click.option("--input", "inputs", multiple=True, metavar="FIELD=VALUE", help="An input of the workflow.")
 @click.option("--example", type=int, help="Run this row of val instead (counted from 0).")
 @_SET
+@_with_sandbox
 @_DB
 @_JSON
 def run_command(
-    file: Path, inputs: tuple[str, ...], example: int | None, sets: tuple[str, ...], db: str, as_json: bool
+    file: Path,
+    inputs: tuple[str, ...],
+    example: int | None,
+    sets: tuple[str, ...],
+    sandbox: SandboxChoice,
+    db: str,
+    as_json: bool,
 ) -> None:
     """Run the workflow once, and show every step."""
     from workbench.run import run_single
@@ -187,7 +233,7 @@ def run_command(
     if values and example is not None:
         raise click.UsageError("--input and --example exclude each other: a row of val brings its own inputs")
     consent = _asked if sys.stdin.isatty() else None
-    outcome = run_single(file, values or None, example, _settings(sets, None), db, consent)
+    outcome = run_single(file, values or None, example, _settings(sets, None), db, consent, sandbox)
     if as_json:
         return echo_json(outcome)
     if not values:
@@ -216,30 +262,21 @@ def _asked(tool: str, arguments: Mapping[str, Any]) -> bool:
 
 
 @click.command("eval")
-@_sandboxes
 @_FILE
 @click.option("--split", type=click.Choice(["train", "val", "test"]), default="val", show_default=True)
 @_SET
 @_SEED
+@_with_sandbox
 @_DB
-@_budgets
+@_with_budget
 @_JSON
 def eval_command(
-    file: Path,
-    split: str,
-    sets: tuple[str, ...],
-    seed: int | None,
-    db: str,
-    as_json: bool,
-    budget_calls: int | None,
-    budget_usd: float | None,
-    budget_minutes: float | None,
+    file: Path, split: str, settings: list[tuple[str, Any]], sandbox: SandboxChoice, db: str, as_json: bool
 ) -> None:
     """Score the workflow as it stands on one split."""
     from workbench.run import evaluate_file
 
-    settings = _settings(sets, seed, calls=budget_calls, usd=budget_usd, minutes=budget_minutes)
-    found = evaluate_file(file, split, settings, db)
+    found = evaluate_file(file, split, settings, db, sandbox)
     if as_json:
         return echo_json(found)
     low, high = found["ci95"]
@@ -256,67 +293,27 @@ def eval_command(
 
 
 @click.command("optimize")
-@_sandboxes
 @_FILE
 @_SET
 @_SEED
-@_DB
-@_budgets
 @click.option("--out", default="optimized.yaml", show_default=True, help="Where to write the result.")
-@_REQUIRE_GAIN
-@_KEEP_UNPROVED
-@_JSON
-def optimize_command(
-    file: Path,
-    sets: tuple[str, ...],
-    seed: int | None,
-    db: str,
-    out: str,
-    require_gain: bool,
-    keep_unproved: bool,
-    as_json: bool,
-    budget_calls: int | None,
-    budget_usd: float | None,
-    budget_minutes: float | None,
-) -> None:
+@_reports
+def optimize_command(file: Path, **options: Any) -> Report:
     """Make the workflow better within the budget, and prove it on sealed data."""
-    from workbench.cli.progress import listener
-    from workbench.run import Options, optimize
+    from workbench.run import optimize
 
-    settings = _settings(sets, seed, calls=budget_calls, usd=budget_usd, minutes=budget_minutes)
-    with listener(quiet=as_json) as listen:
-        report = optimize(file, options=Options(settings, out, keep_unproved), database=db, listener=listen)
-    _finish(report, as_json, require_gain)
+    return optimize(file, **options)
 
 
 @click.command("resume")
-@_sandboxes
 @click.argument("run", default="last")
-@_DB
 @click.option("--out", default=None, help="Where to write the result (default: as first asked).")
-@_budgets
-@_REQUIRE_GAIN
-@_KEEP_UNPROVED
-@_JSON
-def resume_command(
-    run: str,
-    db: str,
-    out: str | None,
-    require_gain: bool,
-    keep_unproved: bool,
-    as_json: bool,
-    budget_calls: int | None,
-    budget_usd: float | None,
-    budget_minutes: float | None,
-) -> None:
+@_reports
+def resume_command(run: str, **options: Any) -> Report:
     """Go on with a run that was killed, interrupted or failed; what is recorded is not paid again."""
-    from workbench.cli.progress import listener
-    from workbench.run import Options, resume
+    from workbench.run import resume
 
-    settings = _settings((), None, calls=budget_calls, usd=budget_usd, minutes=budget_minutes)
-    with listener(quiet=as_json) as listen:
-        report = resume(run, database=db, listener=listen, options=Options(settings, out, keep_unproved))
-    _finish(report, as_json, require_gain)
+    return resume(run, **options)
 
 
 def _finish(report: Report, as_json: bool, require_gain: bool) -> None:

@@ -20,10 +20,9 @@ Result = TypeVar("Result")
 class Batcher(Generic[Item, Result]):
     """Runs `work(items) -> results` in one daemon thread of its own, at most max_batch items at a time.
 
-    work may return an exception in place of a result: it is raised in that item's caller only. An exception
-    that work raises goes to all callers of the batch. The thread starts with the first call and goes on
-    through both. A batch starts as soon as the thread is free; `wait` seconds more let calls that were
-    sent together arrive together.
+    `work` may return an exception in place of a result: it is raised in that item's caller only. An exception that
+    `work` raises reaches all callers of the batch. The thread starts with the first call and survives both. A batch
+    starts `wait` seconds after the thread is free, so that calls sent at the same time join it.
     """
 
     def __init__(self, work: Callable[[list[Item]], Sequence[Result | Exception]], max_batch: int, wait: float = 0.002):
@@ -34,7 +33,7 @@ class Batcher(Generic[Item, Result]):
         self._closed = False
 
     async def submit(self, item: Item) -> Result:
-        """Wait for item's result. A cancelled call leaves the queue; a batch that runs already runs on."""
+        """Wait for the item's result. A cancelled call leaves the queue; a running batch is finished."""
         future: Future[Result] = Future()
         with self._lock:
             if self._closed:
@@ -46,7 +45,7 @@ class Batcher(Generic[Item, Result]):
         return await asyncio.wrap_future(future)
 
     async def aclose(self) -> None:
-        """Finish what is running, fail what waits with a RuntimeError, and end the thread."""
+        """Finish the running batch, fail waiting calls with a RuntimeError, and end the thread."""
         with self._lock:
             self._closed, thread = True, self._thread
             self._queue.put(None)
@@ -94,7 +93,7 @@ class Batcher(Generic[Item, Result]):
                 future.set_result(result)
 
 
-def seed_of(request: Request) -> int:
+def derive_seed(request: Request) -> int:
     """The seed of one draw: the same for the same prompt and replica, wherever and whenever it runs."""
     text = json.dumps([[dict(m) for m in request.messages], request.replica], sort_keys=True)
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")

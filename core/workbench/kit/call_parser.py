@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from workbench.kit.loose_json import balanced, literal, loaded, read_object
+from workbench.kit.loose_json import find_balanced, load, read_literal, read_object
 
 Call = dict[str, Any]  # name, arguments; of a native call its id, too
 Tools = Mapping[str, Sequence[str]]  # names of the arguments by the tool's name
@@ -72,7 +72,7 @@ def read_text(text: str, tools: Tools, outputs: Collection[str] = (), cut: bool 
     `call: {...}` is looked for.
     """
     strict = _STRICT.search(text)
-    body = loaded(strict.group(1)) if strict else None
+    body = load(strict.group(1)) if strict else None
     if isinstance(body, dict) and (body.get("tool") or body.get("name") or not tools):
         return Reading([_call(body, tools)])
     if not tools:
@@ -108,7 +108,7 @@ def correction(reading: Reading, tools: Tools) -> str:
     )
 
 
-def said_in(text: str, outputs: Collection[str]) -> str | None:
+def answer_text(text: str, outputs: Collection[str]) -> str | None:
     """What a reply says to the user by `say: TEXT`, at its begin or on a line after a thought; None for any other
     reply. A reply with the label of an output is an answer."""
     found = re.fullmatch(r"(?is)\s*say:\s*(\S.*)", text)
@@ -327,14 +327,14 @@ def _call(body: Mapping[str, Any], tools: Tools) -> Call:
             given = beside
         elif named is not None:
             given = named
-    if isinstance(given, str) and isinstance(parsed := loaded(given), dict):
+    if isinstance(given, str) and isinstance(parsed := load(given), dict):
         given = parsed
     return {"name": name, "arguments": given}
 
 
 def _python_at(text: str, start: int, opening: int, name: str, tools: Tools) -> tuple[Reading, int]:
     """`NAME(...)`. Of a tool that is not there only what has keywords and ends its line."""
-    raw = balanced(text, opening)
+    raw = find_balanced(text, opening)
     end = opening + len(raw)
     if name in tools:
         reading = _expression(f"{name}{raw}", tools)
@@ -347,7 +347,9 @@ def _python_at(text: str, start: int, opening: int, name: str, tools: Tools) -> 
             and not call.args
             and not text[end:].split("\n")[0].strip(" `.")
         ):
-            return Reading([{"name": name, "arguments": {str(k.arg): literal(k.value) for k in call.keywords}}]), end
+            return Reading(
+                [{"name": name, "arguments": {str(k.arg): read_literal(k.value) for k in call.keywords}}]
+            ), end
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         pass
     return NOTHING, end
@@ -368,8 +370,8 @@ def _expression(text: str, tools: Tools) -> Reading | None:
             call = call.args[0]
         if not isinstance(call, ast.Call) or (name := ast.unparse(call.func)) not in tools:
             return None
-        given = [literal(part) for part in call.args]
-        named = {str(k.arg): literal(k.value) for k in call.keywords}
+        given = [read_literal(part) for part in call.args]
+        named = {str(k.arg): read_literal(k.value) for k in call.keywords}
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     known = list(tools[name])
@@ -382,5 +384,5 @@ def _expression(text: str, tools: Tools) -> Reading | None:
 
 def _value(text: str) -> Any:
     """The text of an element: JSON where it is a number, true, false, null, a list or an object."""
-    found = loaded(text.strip())
+    found = load(text.strip())
     return text if found is None or isinstance(found, str) else found

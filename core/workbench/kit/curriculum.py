@@ -1,4 +1,4 @@
-"""Which training rows are worth a look: those that are solved now and then."""
+"""A curriculum: training rows that are solved sometimes are drawn more often."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import random
 from collections.abc import Sequence
 
 
-def frontier(solved: float, looks: float) -> float:
-    """4p(1-p), where p is the share of looks that solved a row, as if half of one more look had: 1 where half of them
-    did, or there was none. Such rows teach most (Agent0, arXiv 2511.16043)."""
+def frontier_weight(solved: float, looks: float) -> float:
+    """4p(1-p), where p is the share of attempts that solved a row, smoothed by one attempt of one half.
+
+    It is 1 at p = 1/2, where a row teaches most (Agent0, arXiv 2511.16043), and for a row without attempts.
+    """
     share = (solved + 0.5) / (looks + 1.0)
     return 4.0 * share * (1.0 - share)
 
 
-def drawn_by_weight(rng: random.Random, weights: Sequence[float], count: int) -> list[int]:
-    """Places of so many weights, drawn by them without putting back (Efraimidis and Spirakis 2006)."""
+def draw_by_weight(rng: random.Random, weights: Sequence[float], count: int) -> list[int]:
+    """Indices of `count` weights, sampled by weight without replacement (Efraimidis and Spirakis 2006)."""
     keys = [rng.random() ** (1.0 / weight) for weight in weights]
     return sorted(range(len(weights)), key=lambda i: (-keys[i], i))[:count]

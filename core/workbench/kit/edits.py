@@ -1,7 +1,7 @@
 """Edits of a workflow's structure: small typed changes that plugins contribute and optimizers choose from.
 
-An edit gives a patch, so that it can be shown, recorded and undone (`Patch.inverse`). It is checked before anything is
-paid: a wrong one raises SpecError.
+An edit makes a patch, so that it can be shown, recorded and undone (`Patch.inverse`). It is checked before a call is
+paid: an invalid one raises SpecError.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from workbench.workflow import NodeKind, Patch, Tree, Workflow, check_flow, node
 
 @dataclass(frozen=True)
 class Menu:
-    """What edits may bring in: names of language models, addresses of tools, verifiers of answers."""
+    """What edits may introduce: names of language models, addresses of tools, verifiers of answers."""
 
     lms: Sequence[str] = ()
     tools: Sequence[str] = ()
@@ -38,20 +38,20 @@ class Edit(BaseModel):
 
     @classmethod
     def options(cls, workflow: Workflow, menu: Menu) -> Iterable[Edit]:
-        """All ways of applying it here that may be worth a try, in a fixed order. Wrong ones are sorted out later."""
+        """All applications to this workflow worth trying, in a fixed order. Invalid ones are filtered out later."""
         raise NotImplementedError
 
     def brings(self) -> Menu:
-        """The models, tools and verifiers that its arguments name and that would come in."""
+        """The models, tools and verifiers that its arguments would introduce."""
         return Menu()
 
     def changed(self, workflow: Workflow) -> Patch | Workflow:
-        """The patch, or a workflow to take it from. Raises SpecError and KeyError where it does not apply."""
+        """The patch, or the changed workflow. Raises SpecError and KeyError if it does not apply."""
         raise NotImplementedError
 
 
 def edit_classes(names: Sequence[str] | None = None) -> dict[str, type[Edit]]:
-    """The registered edits by name; only those named if names is given. Raises SpecError for an unknown one."""
+    """The registered edits by name, all or only `names`. Raises SpecError for an unknown one."""
     known = plugins().names("edits")
     for name in names or ():
         if name not in known:
@@ -64,7 +64,7 @@ def edit_options(workflow: Workflow, menu: Menu, names: Sequence[str] | None = N
     return [edit for cls in edit_classes(names).values() for edit in cls.options(workflow, menu)]
 
 
-def applied(edit: Edit, workflow: Workflow, start: Workflow | None = None) -> Workflow:
+def apply_edit(edit: Edit, workflow: Workflow, start: Workflow | None = None) -> Workflow:
     """The edited workflow, with the edit as its patch.
 
     start: what the flow of fields is compared with (`check_flow`), by default the workflow itself. Raises SpecError for
@@ -78,12 +78,12 @@ def applied(edit: Edit, workflow: Workflow, start: Workflow | None = None) -> Wo
         ) from None
     if isinstance(changed, Workflow):
         changed = Patch.between(workflow, changed)
-    made = workflow.patched(Patch(changed.set, changed.unset, changed.note or described(edit)))
+    made = workflow.patched(Patch(changed.set, changed.unset, changed.note or describe_edit(edit)))
     check_flow(made, start or workflow)
     return made
 
 
-def described(edit: Edit) -> str:
+def describe_edit(edit: Edit) -> str:
     """`refine nodes.answer rounds=2`: what was asked for, without defaults."""
     given = edit.model_dump(exclude_defaults=True)
     name = next((n for n, cls in edit_classes().items() if cls is type(edit)), type(edit).__name__.lower())
@@ -91,10 +91,9 @@ def described(edit: Edit) -> str:
 
 
 def read_edit(value: Any, workflow: Workflow, menu: Menu, names: Sequence[str] | None = None) -> Edit:
-    """An edit as a language model writes it: {"edit": NAME, "node": ..., ...}. Raises SpecError in words for it.
+    """Read an edit that a language model wrote: {"edit": NAME, "node": ..., ...}. Raises SpecError, worded for it.
 
-    It may bring in only what is on the menu or in the workflow. Nothing of it is loaded here: to load a tool is to run
-    its module.
+    It may introduce only what is on the menu or in the workflow. Nothing is loaded: loading a tool runs its module.
     """
     classes = edit_classes(names)
     name = value.get("edit") if isinstance(value, dict) else None
@@ -118,7 +117,7 @@ def read_edit(value: Any, workflow: Workflow, menu: Menu, names: Sequence[str] |
 
 
 def catalogue(names: Sequence[str] | None, menu: Menu) -> str:
-    """What a language model is told of the edits that it may choose, for `read_edit` to read its answer."""
+    """The part of a prompt that lists the edits to choose from, for an answer that `read_edit` reads."""
     lines = ["Edits:"]
     for name, cls in edit_classes(names).items():
         told = (cls.__doc__ or "").strip().split("\n")[0]
@@ -130,7 +129,7 @@ def catalogue(names: Sequence[str] | None, menu: Menu) -> str:
 
 
 def _used(workflow: Workflow) -> Menu:
-    """What the nodes that take part use already."""
+    """What the enabled nodes use already."""
     configs = [node.config for node in workflow.walk()]
     found = {
         key: [v for c in configs if (v := getattr(c, key, None)) is not None] for key in ("lm", "tool", "verifier")

@@ -34,8 +34,7 @@ Check = Callable[[str, Mapping[str, Any]], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Step:
-    """What came of an action. reward: what this step earned, by the environment's own scale; None: by how much it
-    changed the score."""
+    """The outcome of an action. reward: in the environment's own scale; None: the change of the score."""
 
     observation: str
     done: bool = False
@@ -78,7 +77,7 @@ class Environment(BaseModel):
         raise NotImplementedError
 
     def score(self) -> float:
-        """How good the state is, in [0, 1]; 1 means that the task is done. Not for the agent's eyes."""
+        """The value of the state in [0, 1]; 1 means that the task is done. The agent does not see it."""
         raise NotImplementedError
 
     @classmethod
@@ -89,15 +88,15 @@ class Environment(BaseModel):
         return {"action": action.strip(), "verb": words[0].lower() if words else ""}
 
     def actions(self) -> Sequence[str] | None:
-        """What can be done here, as it is written; None: more than can be listed."""
+        """The actions possible here, as the agent writes them; None: too many to list."""
         return None
 
     def snapshot(self) -> Any:
-        """The state as JSON, or None where it cannot be had."""
+        """The state as JSON, or None if the environment cannot export it."""
         return self.state
 
     def restore(self, snapshot: Any) -> None:
-        """Go on from a snapshot, which another object with the same settings took of the same task."""
+        """Restore a snapshot that an object with the same settings took of the same task."""
         self.state = json.loads(json.dumps(snapshot))
 
     def identity(self) -> Any:
@@ -106,7 +105,7 @@ class Environment(BaseModel):
         return self.snapshot()
 
     def close(self) -> None:
-        """Let go of what was opened."""
+        """Release resources."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +167,7 @@ class Episode:
         return await self._run("step", (*position.actions, action), play)
 
     async def replay(self, position: Position) -> Position:
-        """The same position by a reset and all actions again. Raises NodeError if it is another state."""
+        """Replay a position: reset, then all its actions. Raises NodeError if the state differs."""
 
         def play(environment: Environment) -> dict[str, Any]:
             told = self._played(environment, position.actions)
@@ -244,7 +243,7 @@ def _told(
 
 
 def tool_name(name: str) -> str:
-    """The name by which the rules of `policy:` know an environment's actions."""
+    """The name of an environment's actions in the rules of `policy:`."""
     return parse_address(name).name if name.startswith(PREFIX) else re.split(r"[.:]", name)[-1]
 
 

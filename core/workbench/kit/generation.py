@@ -1,4 +1,4 @@
-"""Batched generation with a KV cache, in which every row has its own settings and its own random numbers."""
+"""Batched generation with a KV cache; each row has its own settings and random numbers."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Generator:
 
     @torch.inference_mode()
     def mean_state(self, text: str) -> tuple[list[float], int]:
-        """(the mean of the last hidden states of a text's tokens, their number); what exceeds the context is cut."""
+        """(mean of the last hidden states over a text's tokens, their number); the text is truncated to the context."""
         ids = self.tokenizer(text)["input_ids"][: self.context] or self.tokenizer(" ")["input_ids"] or [0]
         found = self.model(
             input_ids=torch.tensor([ids], device=self.device),
@@ -138,7 +138,7 @@ class Generator:
     def _logits(
         self, ids: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor, cache: DynamicCache
     ) -> torch.Tensor:
-        """Of the next token of every row, after the tokens in the cache and these."""
+        """The logits of the next token of every row, after the tokens in the cache and these."""
         output = self.model(
             input_ids=ids,
             attention_mask=mask,
@@ -156,8 +156,8 @@ class Generator:
         if sampled:
             chosen = [rows[i] for i in sampled]
             index = torch.tensor(sampled, device=self.device)
-            heat = torch.tensor([row.temperature for row in chosen], device=self.device)
-            tokens[index] = self._sample(chosen, torch.softmax(logits[index] / heat[:, None], -1))
+            temperature = torch.tensor([row.temperature for row in chosen], device=self.device)
+            tokens[index] = self._sample(chosen, torch.softmax(logits[index] / temperature[:, None], -1))
         found = torch.log_softmax(logits, -1).gather(1, tokens[:, None]).squeeze(1)
         for row, token, logprob in zip(rows, tokens.tolist(), found.tolist(), strict=True):
             row.ids.append(token)
@@ -165,7 +165,7 @@ class Generator:
         return tokens[:, None]
 
     def _sample(self, rows: list[Row], probabilities: torch.Tensor) -> torch.Tensor:
-        """Draw by the inverse of the distribution function: one random number a row and step.
+        """Inverse transform sampling: one random number per row and step.
 
         The number comes from the row's own generator, so the draw depends neither on the other rows of the
         batch nor on the device.

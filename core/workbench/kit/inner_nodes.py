@@ -1,4 +1,4 @@
-"""Nodes inside nodes: reading them as they are written, and making them."""
+"""Nodes inside nodes: normalises their trees and makes them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def child_tree(raw: Any, where: tuple[str | int, ...]) -> dict[str, Any]:
-    """A child as written or in normal form, in normal form. Raises SpecError at `where` inside the parent."""
+    """The normal form of a child's tree. Raises SpecError at `where` inside the parent."""
     if not isinstance(raw, Mapping):
         raise SpecError("a node must be a mapping", hint='Write e.g. of: {predict: "text -> label"}.', path=where)
     with errors_at(*where):
@@ -23,7 +23,7 @@ def child_tree(raw: Any, where: tuple[str | int, ...]) -> dict[str, Any]:
 
 
 def child_node(name: str, raw: Any, base: Path, where: tuple[str | int, ...]) -> NodeKind:
-    """The node for a child. Raises SpecError at its place inside the parent."""
+    """Make the node of a child. Raises SpecError at its path inside the parent."""
     tree = child_tree(raw, where)
     try:
         with errors_at(*where):
@@ -35,7 +35,7 @@ def child_node(name: str, raw: Any, base: Path, where: tuple[str | int, ...]) ->
 
 
 def with_new_inputs(signature: str, names: Sequence[str]) -> str:
-    """A signature with more inputs after its own. Raises SpecError where it has inputs of these names."""
+    """Append inputs to a signature. Raises SpecError if it has inputs of these names."""
     if taken := [f.name for f in parse_signature(signature).inputs if f.name in names]:
         raise SpecError(
             f"the input '{taken[0]}' is kept for the node around this one", hint="Give it another name.", path=("of",)

@@ -1,4 +1,4 @@
-"""Logistic regression on a few named features: small enough to stand in a workflow file as readable numbers."""
+"""Logistic regression on a few named features: small enough to be readable in a workflow file."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 def fit_logistic(
     rows: Sequence[Mapping[str, float]], wanted: Sequence[float], names: Sequence[str], *, penalty: float, bias: str
 ) -> dict[str, float]:
-    """Weights of the features `names` for targets in [0, 1], by Newton's steps under an L2 penalty.
+    """Fit weights of the features `names` to targets in [0, 1], by Newton's method with an L2 penalty.
 
-    bias: the feature that is hardly penalised. Features of a row that are not named are left out.
+    bias: the feature that is hardly penalised. Features of a row that are not in `names` are ignored.
     """
     import numpy as np
 

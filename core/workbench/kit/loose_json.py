@@ -1,5 +1,5 @@
-"""Reads JSON as language models write it: with line breaks in texts, single quotes, Python's literals, commas too many
-or brackets too few.
+"""Reads JSON as language models write it: with line breaks in strings, single quotes, Python literals, trailing commas
+or missing brackets.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from typing import Any
 
 
 def read_object(text: str, start: int) -> tuple[Any, int, str]:
-    """(value, where it ends, why not) of the JSON that begins there, or of what Python or a hasty model writes in its
-    place."""
+    """Read the JSON value at `start`, or a Python literal or malformed JSON in its place: (value, end, error)."""
     try:
         value, end = json.JSONDecoder(strict=False).raw_decode(text, start)
         return value, end, ""
@@ -19,22 +18,22 @@ def read_object(text: str, start: int) -> tuple[Any, int, str]:
         return None, len(text), "it is nested too deeply"
     except json.JSONDecodeError as error:
         why = f"{error.msg} at its character {error.pos - start + 1}"
-    raw = balanced(text, start)
+    raw = find_balanced(text, start)
     end = min(len(text), start + len(raw))
     straight = raw.translate({0x201C: '"', 0x201D: '"', 0x2018: "'", 0x2019: "'"})
     for candidate in (raw, straight):
-        with_json = loaded(candidate)
+        with_json = load(candidate)
         if with_json is not None:
             return with_json, end, ""
         try:
-            return literal(ast.parse(candidate, mode="eval").body), end, ""
+            return read_literal(ast.parse(candidate, mode="eval").body), end, ""
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             continue
     return None, end, why
 
 
-def balanced(text: str, start: int) -> str:
-    """From a bracket to the one that closes it; closed by ourselves where only brackets lack at the end."""
+def find_balanced(text: str, start: int) -> str:
+    """The text from a bracket to the one that closes it. Brackets that are missing at the end are added."""
     closing, quote, at = list[str](), "", start
     while at < len(text):
         char = text[at]
@@ -55,25 +54,26 @@ def balanced(text: str, start: int) -> str:
     return rest if quote else rest + "".join(reversed(closing))
 
 
-def literal(node: ast.expr) -> Any:
-    """The JSON value of a Python literal; `true`, `false` and `null` count, too. Raises ValueError for anything
-    else."""
+def read_literal(node: ast.expr) -> Any:
+    """The JSON value of a Python literal, or of `true`, `false` or `null`. Raises ValueError for anything else."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str | int | float | None):
         return node.value
     if isinstance(node, ast.Name) and node.id in ("true", "false", "null", "none"):
         return {"true": True, "false": False}.get(node.id)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        value = literal(node.operand)
+        value = read_literal(node.operand)
         if isinstance(value, int | float):
             return -value
     if isinstance(node, ast.List | ast.Tuple):
-        return [literal(part) for part in node.elts]
+        return [read_literal(part) for part in node.elts]
     if isinstance(node, ast.Dict) and all(key is not None for key in node.keys):
-        return {str(literal(k)): literal(v) for k, v in zip(node.keys, node.values, strict=True) if k is not None}
+        return {
+            str(read_literal(k)): read_literal(v) for k, v in zip(node.keys, node.values, strict=True) if k is not None
+        }
     raise ValueError("not a literal")
 
 
-def loaded(text: str) -> Any:
+def load(text: str) -> Any:
     try:
         return json.loads(text, strict=False)
     except (ValueError, RecursionError):

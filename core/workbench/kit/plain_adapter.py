@@ -61,7 +61,7 @@ def messages(
 
 
 def stop_strings(signature: Signature) -> tuple[str, ...]:
-    """Where an answer surely ends: at the line's end for one short value, else where the next example would begin."""
+    """Stop strings: the end of the line for one short value, otherwise the start of the next example."""
     if len(signature.outputs) == 1 and signature.outputs[0].closed:
         return ("\n",)
     return (f"\n{signature.inputs[0].name}:",) if signature.inputs else ()
@@ -139,7 +139,7 @@ def convert(field: Field, text: str) -> tuple[Any, bool]:
 
 
 def _plain(text: str) -> str:
-    """Without case, quotes and stops; hyphens and underscores count as spaces, but only between words."""
+    """Normalise case, quotes and final stops; hyphens and underscores between words become spaces."""
     return re.sub(r"(?<=\w)[\s_-]+(?=\w)", " ", text.strip().strip(".,:;!\"'`*").strip().lower())
 
 
@@ -199,7 +199,7 @@ def _number(field: Field, text: str) -> tuple[Any, bool]:
 
 
 def _structured(field: Field, text: str) -> tuple[Any, bool]:
-    """Lists, mappings and optional values as JSON, mended where that is possible."""
+    """Lists, mappings and optional values as JSON, repaired where possible."""
     from pydantic import ValidationError
 
     adapter = _type_adapter(field.type)

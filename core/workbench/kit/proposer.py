@@ -1,4 +1,4 @@
-"""What optimizers have in common that let a language model propose: asking, showing results, reading the answer.
+"""What optimizers with a proposer share: asking it, showing it results, reading its answer.
 
 A prompt in a message stands between <prompt> and </prompt>, in what is asked and in what is answered.
 """
@@ -24,7 +24,7 @@ MAX_PROMPT = 6000
 
 @dataclass(frozen=True)
 class Proposer:
-    """The language model of a role, as an optimizer asks it: an answer, or None where it fails for good.
+    """The language model of a role: it answers, or returns None if the call fails for good.
 
     temperature, max_tokens: where the file's `roles` say nothing of these.
     """
@@ -73,7 +73,7 @@ class Proposer:
 
 
 class Batches:
-    """Training rows in batches: in a drawn order, all before any comes again as far as whole batches go."""
+    """Training rows in batches, shuffled; no row comes again before all others did, up to whole batches."""
 
     def __init__(self, study: Study, size: int):
         self.study, self.size = study, min(size, len(study.train))
@@ -87,13 +87,13 @@ class Batches:
 
 
 def runs_left(study: Study) -> float:
-    """How many examples the calls left pay for, at what an example took so far."""
+    """How many examples the remaining calls pay for, at the average of calls per example so far."""
     seen = study.best_evaluation
     return study.remaining("calls") / max(1.0, seen.objectives["calls"] if seen else 1.0)
 
 
 def finalists(study: Study) -> int:
-    """How many candidates to try on val at the end of a search: what a quarter of the calls left pays for, 1 to 4."""
+    """How many candidates to try on val at the end of a search: 1 to 4, paid by a quarter of the remaining calls."""
     return int(min(4, max(1, runs_left(study) / 4 / max(1, len(study.val)))))
 
 
@@ -110,7 +110,7 @@ def room_for(study: Study, rows: int, proposals: int = 0) -> bool:
     return all(study.remaining(w) >= 1.5 * size * seen.objectives[w] for w in ("tokens", "usd"))
 
 
-def tagged(prompt: str) -> str:
+def wrap_in_tags(prompt: str) -> str:
     return f"<prompt>\n{prompt}\n</prompt>"
 
 
@@ -149,7 +149,7 @@ def _holds(text: str, line: str) -> bool:
 
 
 def describe(node: NodeKind) -> str:
-    """What a node reads and gives, for a proposer."""
+    """A node's inputs and outputs, for a proposer's prompt."""
     signature = getattr(node, "signature", None)
     gives = (
         ", ".join(
@@ -176,7 +176,7 @@ def rewrite_request(
     parts = [
         "You write the instruction of one step of a workflow. Another language model follows it.",
         describe(node),
-        f"The instruction now:\n{tagged(prompt)}",
+        f"The instruction now:\n{wrap_in_tags(prompt)}",
     ]
     if evidence:
         parts.append(f"How the step did with it:\n{evidence}")
@@ -193,7 +193,7 @@ def rewrite_request(
 
 
 def show_results(results: Sequence[Result], limit: int) -> str:
-    """Examples with answers and scores, the worst first: they say most. At most `limit` characters."""
+    """Examples with answers and scores in at most `limit` characters, the worst first: they say most."""
     ordered = sorted(results, key=lambda r: r.score or 0.0)
     share = min(600, max(200, limit // max(1, len(ordered))))
     lines: list[str] = []
@@ -223,8 +223,8 @@ def outline(workflow: Workflow) -> str:
     return "\n".join(f"- nodes.{name}: {short(tree, 600)}" for name, tree in workflow.nodes.items())
 
 
-def objects_in(text: str) -> Iterator[dict[str, Any]]:
-    """The JSON objects that stand in a text, whatever stands around them; of nested ones the outermost."""
+def read_objects(text: str) -> Iterator[dict[str, Any]]:
+    """The outermost JSON objects in a text, whatever surrounds them."""
     decoder, place = json.JSONDecoder(parse_constant=_no_number), text.find("{")
     while place != -1:
         try:

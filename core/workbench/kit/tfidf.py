@@ -1,4 +1,4 @@
-"""TF-IDF cosine between bags of words, computed once for a set of them."""
+"""TF-IDF cosine similarity between bags of words, with an index over a fixed set of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 
 class TfIdf:
-    """An index over bags: how often each has a word, or whatever stands for one."""
+    """An index over bags, each a count by word or other token."""
 
     def __init__(self, bags: Sequence[Mapping[str, int]]):
         seen = Counter(word for bag in bags for word in bag)
@@ -20,11 +20,11 @@ class TfIdf:
                 self.by_word[word].append((index, n * self.idf[word] / norm))
 
     def scores(self, bag: Mapping[str, int]) -> dict[int, float]:
-        """By index, higher is nearer; only those that share a word with the bag."""
+        """Cosine similarities by index; only of bags that share a word with this one."""
         found: dict[int, float] = defaultdict(float)
         for word, n in bag.items():
             if word in self.by_word:
-                much = n * self.idf[word]
+                weighted = n * self.idf[word]
                 for index, weight in self.by_word[word]:
-                    found[index] += much * weight
+                    found[index] += weighted * weight
         return found

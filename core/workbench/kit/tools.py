@@ -71,13 +71,13 @@ class Tool:
 
 
 async def call_tool(ctx: Context, tool: Tool, arguments: Mapping[str, Any]) -> Any:
-    """A tool's result, if the policy allows the call. Result and failure are journalled alike.
+    """Call a tool, if the policy allows it. Results and failures are journalled.
 
     Raises NodeError of the kind "policy" or "tool".
     """
     await check_policy(ctx, tool.name, arguments)
     if tool.source == INTERPRETER:
-        return await sandboxed(ctx, Tool("run", "", tool.schema, tool.call, _INTERPRET), arguments)
+        return await run_in_sandbox(ctx, Tool("run", "", tool.schema, tool.call, _INTERPRET), arguments)
 
     async def run() -> dict[str, Any]:
         try:
@@ -91,8 +91,8 @@ async def call_tool(ctx: Context, tool: Tool, arguments: Mapping[str, Any]) -> A
     return found["value"]
 
 
-async def sandboxed(ctx: Context, tool: Tool, arguments: Mapping[str, Any]) -> Any:
-    """What a function gives whose source is the tool's, run in the sandbox. Raises NodeError("tool")."""
+async def run_in_sandbox(ctx: Context, tool: Tool, arguments: Mapping[str, Any]) -> Any:
+    """Run the tool's own source in the sandbox. Raises NodeError("tool")."""
     found = await ctx.sandboxed(tool.source, tool.name, arguments)
     if found["kind"] == "ok":
         return found["value"]
@@ -187,8 +187,8 @@ def _schema(function: Callable[..., Any]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": required}
 
 
-def described(tool: Tool, hidden: Collection[str] = ()) -> str:
-    """A line that tells a model about a tool: name, arguments (less the hidden ones) and what it does."""
+def describe_tool(tool: Tool, hidden: Collection[str] = ()) -> str:
+    """One line for a prompt: a tool's name, arguments (without the hidden ones) and description."""
     properties = tool.schema.get("properties", {})
     arguments = {name: schema.get("type", "any") for name, schema in properties.items() if name not in hidden}
     return f"- {tool.name}({json.dumps(arguments)}): {tool.description.splitlines()[0] if tool.description else ''}"
@@ -197,7 +197,7 @@ def described(tool: Tool, hidden: Collection[str] = ()) -> str:
 def read_calls(
     response: Response, tools: Collection[Tool] = (), outputs: Collection[str] = (), hidden: Collection[str] = ()
 ) -> Reading:
-    """What an answer calls: native calls, or the first call in its text (`workbench.kit.call_parser`).
+    """The calls in an answer: native calls, or the first one in its text (`workbench.kit.call_parser`).
 
     tools: those that may be called; calls in other forms than the line `call: {...}` are read only of these. outputs:
     labels of an answer in the form asked for. hidden: arguments that the model does not give. Arguments that are not
@@ -207,26 +207,26 @@ def read_calls(
         return Reading(
             [{"id": c["id"], "name": c["name"], "arguments": _loaded(c["arguments"])} for c in response.tool_calls]
         )
-    return read_text(response.text, arguments_of(tools, hidden), outputs, response.finish == "length")
+    return read_text(response.text, argument_names(tools, hidden), outputs, response.finish == "length")
 
 
 def calls_in(response: Response, tools: Collection[Tool] = (), hidden: Collection[str] = ()) -> list[dict[str, Any]]:
-    """The calls of `read_calls`, where an attempt that cannot be read is nothing."""
+    """The calls of `read_calls`, without unreadable attempts."""
     return list(read_calls(response, tools, hidden=hidden).calls)
 
 
-def arguments_of(tools: Collection[Tool], hidden: Collection[str] = ()) -> dict[str, list[str]]:
-    """Names of the arguments of each tool, in their order, as far as they are known; less the hidden ones."""
+def argument_names(tools: Collection[Tool], hidden: Collection[str] = ()) -> dict[str, list[str]]:
+    """The known argument names of each tool, in order, without the hidden ones."""
     return {tool.name: [a for a in tool.schema.get("properties", ()) if a not in hidden] for tool in tools}
 
 
 def unreadable_call(
     ctx: Context, response: Response, reading: Reading, tools: Collection[Tool], hidden: Collection[str] = ()
 ) -> str:
-    """What the model is told of a call that cannot be read. It is noted on the span, so that a report can count it."""
+    """The reply to a call that cannot be read. It is noted on the span, so that a report can count it."""
     seen = {"said": response.text[:200], "why": reading.fault}
     ctx.note(unreadable_calls=[*ctx.span.notes.get("unreadable_calls", []), seen])
-    return correction(reading, arguments_of(tools, hidden))
+    return correction(reading, argument_names(tools, hidden))
 
 
 def _loaded(text: Any) -> Any:

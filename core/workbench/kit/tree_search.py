@@ -1,7 +1,7 @@
 """Tree search: one kernel for searches over workflows, prompts, tool-call plans and the states of an environment.
 
-It makes no calls and has no randomness of its own: what a state is worth and what follows it are coroutines of the
-caller, draws come from the caller's generator. Everything else is exact, ties included: the node made first wins.
+It makes no calls and has no randomness of its own. The caller gives coroutines that value and expand states, and the
+random generator. All else is deterministic; of equals the node made first wins.
 
     explore(root, expand, value, order=...)   a frontier: bfs, dfs, best_first, beam or astar
     grow(root, expand, value, choose)         a tree: choose a node, visit or expand it, back up what it was worth
@@ -31,11 +31,10 @@ Backup = Literal["max", "mean", "sum", "leaf"]
 class Node(Generic[S]):
     """A state in a tree.
 
-    reward: what the state was found to be worth, higher is better; None as long as nobody looked (or could tell).
-    action: what led here from the parent. cost: of the path from the root, for astar. heuristic: an estimate of the
-    cost that is left. key: equal keys mean equal states; None if that is not known. returns: one number for each
-    back-up through it. visited: a search came by and valued it, with or without success. closed: not to be gone on
-    from any more.
+    reward: the value found for the state, higher is better; None if unknown. action: what led here from the parent.
+    cost: of the path from the root, for astar. heuristic: an estimate of the remaining cost. key: equal keys mean equal
+    states; None if unknown. returns: one number for each back-up through the node. visited: a search valued it, or
+    tried to. closed: it is not expanded any more.
     """
 
     state: S
@@ -91,7 +90,7 @@ class Node(Generic[S]):
         return self.parent.estimate if self.parent is not None else 0.0
 
     def walk(self) -> Iterator[Node[S]]:
-        """This node and all below it, a branch after the other, in the order in which they were made."""
+        """This node and all below it, depth first, in the order in which they were made."""
         yield self
         for child in self.children:
             yield from child.walk()
@@ -353,15 +352,16 @@ def pool(root: Node[S], size: int) -> list[Node[S]]:
     return [*([] if root.closed else [root]), *others][:size]
 
 
-def softmix(scores: Sequence[float], *, mix: float = 0.3, sharpness: float = 0.2, scale: float = 100.0) -> list[float]:
-    """AFlow's soft mixed probabilities: mix/n + (1 - mix) * softmax(sharpness * scale * (score - best)).
+def softmix(scores: Sequence[float], *, mix: float = 0.3, alpha: float = 0.2, scale: float = 100.0) -> list[float]:
+    """AFlow's soft mixed probabilities: mix/n + (1 - mix) * softmax(alpha * scale * (score - best)).
 
-    mix (lambda) is the share that is spread evenly, sharpness is alpha; scale makes per cent of scores in [0, 1].
+    mix (lambda) is the share that is spread evenly, alpha an inverse temperature; scale makes per cent of scores in
+    [0, 1].
     """
     if not scores:
         return []
     best = max(scores)
-    weights = [math.exp(sharpness * scale * (s - best)) for s in scores]
+    weights = [math.exp(alpha * scale * (s - best)) for s in scores]
     total = math.fsum(weights)
     return [mix / len(scores) + (1 - mix) * w / total for w in weights]
 

@@ -1,4 +1,4 @@
-"""What the run database tells of the requests of a run, whichever process sent them: paid, failed, or unknown."""
+"""The requests of a run, from the run database: paid, failed, or with unknown outcome. All processes count."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class Bill:
     journal: Journal
 
     def sent(self) -> Spend:
-        """All that ever left, with the worst case of what may be billed though no answer came."""
+        """All requests ever sent, with the worst-case cost of those that may be billed without an answer."""
         attempts, prompt_tokens, completion_tokens, usd = self.journal.sum_calls()
         open_attempts, open_tokens, open_usd = self.journal.sum_open_attempts()
         return Spend(attempts + open_attempts, 0, prompt_tokens + open_tokens, completion_tokens, usd + open_usd)
 
     @property
     def unknown(self) -> int:
-        """Requests that left before a kill and whose outcome nobody knows; they count against the ceiling."""
+        """Requests sent before a kill whose outcome is unknown; they count against the ceiling."""
         return self.journal.count_unknown_attempts()
 
     @property
@@ -34,14 +34,14 @@ class Bill:
         return self.journal.count_failures()
 
     def as_dict(self) -> dict[str, Any]:
-        """unknown, failed, and the tokens and dollars that calls without an answer may cost besides, at worst: those
-        that timed out, broke off, could not be read, or were under way in a kill. They count against the ceilings."""
+        """unknown, failed, and the worst-case tokens and dollars of calls without an answer: those that timed out, lost
+        the connection, could not be read, or were in flight at a kill. They count against the ceilings."""
         possible = self.journal.sum_possible_costs()
         return {"unknown": self.unknown, **possible, "failed": self.failed}
 
     def check_answered(self) -> None:
-        """Raise ServerDead if requests were sent and none was answered: then it is not the budget that ended the
-        search."""
+        """Raise ServerDead if requests were sent and none was answered: then the search ended for want of a server, not
+        of budget."""
         self.store.flush()
         last = self.journal.find_last_failure()
         if last is None or self.journal.has_answer():
@@ -53,6 +53,6 @@ class Bill:
         )
 
     def forget_unanswered(self) -> None:
-        """Drop calls that failed for good, so that a resumed run asks again; their requests stay on the bill."""
+        """Delete calls that failed for good, so that a resumed run asks again; their requests stay on the bill."""
         self.store.flush()
         self.journal.delete_unanswered_calls()

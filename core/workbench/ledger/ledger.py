@@ -1,13 +1,13 @@
 """The ledger: every paid call is reserved, recorded and settled here, and nowhere else.
 
-A call is answered from the journal if its content key is there; else its worst case is reserved against the
-budget, an intent is written, the request is sent, and the answer is written before anyone sees it. So a run that
-is replayed from its start pays for no recorded call again. No ceiling of calls is ever passed; one of tokens or dollars
-can be passed only by what the first estimates of prompts miss.
+A call is answered from the journal if its content key is there. Otherwise its worst case is reserved against the
+budget, the request is logged and sent, and the answer is committed before any caller sees it. So a run that is replayed
+from its start pays for no recorded call again. A ceiling on calls is never exceeded. One on tokens or dollars can be
+exceeded only by the error of the first estimates of prompt lengths.
 
-Two counts are kept. `spent` is what this run has used up to this point of its (possibly replayed) course; it
-decides what optimizers see, so a resumed run decides as the first one did. `sent` counts all requests that ever
-left, those of earlier processes and those with unknown outcome included; it guards the ceiling.
+Two counts are kept. `spent` is what the run has used up to this point, replayed calls included. Optimizers see only
+this one, so a resumed run decides as the first one did. `sent` counts all requests ever sent, including those of
+earlier processes and those with unknown outcome. It guards the ceiling.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from typing import Any
 
 from workbench.errors import BudgetSpent, LMError, ServerDead
 from workbench.ledger.bill import Bill
-from workbench.ledger.rate_limit import Limiter
-from workbench.ledger.request_log import Intents
+from workbench.ledger.rate_limit import AdaptiveLimiter
+from workbench.ledger.request_log import RequestLog
 from workbench.ledger.spend import CallInfo, Settled, Spend, price_of, stored_response
 from workbench.lm import LM, MOST_TOKENS, Request, Response, estimate_tokens
 from workbench.spec import BudgetSpec, LMSpec
 from workbench.store import Journal, Store, dumps
 
-#: A wait that a server asks for is honoured up to this many seconds.
+#: The longest Retry-After that is honoured, in seconds.
 LONGEST_WAIT = 120.0
 
-#: A message of more characters is kept once, by its hash, however many requests have it.
+#: A message with more characters is stored once, by its hash.
 LARGE = 256
 
-#: So many calls in a row that end in errors of a dead server, all attempts used, mean that it is gone.
+#: So many failures of a dead server in a row, retries included, stop the run.
 DEAD_AFTER = 20
 
 
 @dataclass
 class Ledger:
-    """Budget and journal of one run. on_call is told of every settled call."""
+    """Budget and journal of one run. on_call is called with every settled call."""
 
     store: Store
     run_id: int
@@ -52,7 +52,7 @@ class Ledger:
     earlier_seconds: float = 0.0  # what earlier processes of this run used
     spent: Spend = field(default_factory=Spend)
     by_role: dict[str, Spend] = field(default_factory=lambda: defaultdict(Spend))
-    largest_prompt: dict[str, int] = field(default_factory=dict)  # in tokens, by role
+    largest_prompt: dict[str, int] = field(default_factory=dict[str, int])  # in tokens, by role
     retries: int = 0
     stopping: BaseException | None = None  # raised instead of sending anything more
 
@@ -60,24 +60,24 @@ class Ledger:
         self.started = time.monotonic()
         self._journal = Journal(self.store, self.run_id)
         self.bill = Bill(self.store, self._journal)
-        self._hold = {"calls": 0.0, "tokens": 0.0, "usd": 0.0, "minutes": 0.0}
+        self._proof_reserve = {"calls": 0.0, "tokens": 0.0, "usd": 0.0, "minutes": 0.0}
         self._reserved = Spend()
         self._flying: dict[str, asyncio.Future[Settled]] = {}
         self._touched: set[bytes] = set()
-        self._limiters: dict[str, Limiter] = {}
+        self._limiters: dict[str, AdaptiveLimiter] = {}
         self.sent = Spend()
         self._open = False
-        self._resumed = False  # whether earlier processes of this run sent anything: else there is nothing to look up
-        self._process = random.SystemRandom().getrandbits(48)  # pids come again, in containers even at once
-        self._jitter = random.Random(self._process)  # waiting times only: no result depends on it
+        self._resumed = False  # whether earlier processes of this run sent anything; if not, lookups can be skipped
+        self._process = random.SystemRandom().getrandbits(48)  # pids are reused, and equal in containers
+        self._jitter = random.Random(self._process)  # for retry delays only: no result depends on it
         self._dead_in_a_row: list[str] = []
-        self._too_low: dict[str, float] = {}  # by model: what estimates of prompts are multiplied by
-        self._failed: dict[str, int] = {}  # attempts of calls that are not settled, as far as `spent` has them
+        self._too_low: dict[str, float] = {}  # by model: a factor for estimates of prompt lengths
+        self._failed: dict[str, int] = {}  # by key: failed attempts of calls not yet settled, as counted in `spent`
         path = self.store.path.with_name(f"{self.store.path.name}-intents-{self.run_id}")
-        self._intents = Intents(path, self._process)
+        self._intents = RequestLog(path, self._process)
 
     def open(self) -> None:
-        """Count what earlier processes of this run sent. Done by the first call, when the run is ours alone."""
+        """Count what earlier processes of this run sent. Done by the first call, under the run's lock."""
         if not self._open:
             self._open = True
             self._import_intents()
@@ -91,13 +91,13 @@ class Ledger:
         return self._resumed
 
     def close(self) -> None:
-        """Record what was sent and never answered (a run that was stopped at once), and drop the file of intents."""
+        """Record requests that were sent and never answered, and delete the request log."""
         if self._open:
             self._import_intents()
 
     def _import_intents(self) -> None:
-        """Requests that left without a recorded outcome become attempts with unknown outcome."""
-        self.store.flush()  # outcomes that wait for their commit are known
+        """Record logged requests without an outcome as attempts with unknown outcome."""
+        self.store.flush()  # outcomes that are queued count as known
         left: dict[tuple[int, str], list[tuple[str, int, float]]] = defaultdict(list)
         for process, key, role, tokens, usd in self._intents.read():
             left[process, key].append((role, tokens, usd))
@@ -114,9 +114,9 @@ class Ledger:
     def seconds(self) -> float:
         return self.earlier_seconds + time.monotonic() - self.started
 
-    def hold(self, *, calls: float = 0, tokens: float = 0, usd: float = 0, minutes: float = 0) -> None:
-        """Set aside what the proof will need; search cannot use it. A later call replaces the earlier one."""
-        self._hold = {"calls": calls, "tokens": tokens, "usd": usd, "minutes": minutes}
+    def reserve_for_proof(self, *, calls: float = 0, tokens: float = 0, usd: float = 0, minutes: float = 0) -> None:
+        """Reserve for the sealed test what search may not use. A later call replaces the earlier one."""
+        self._proof_reserve = {"calls": calls, "tokens": tokens, "usd": usd, "minutes": minutes}
 
     def remaining(self, what: str = "calls") -> float:
         """What search may still use of `calls`, `tokens`, `usd` or `minutes`; infinite where there is no ceiling."""
@@ -124,9 +124,9 @@ class Ledger:
         if ceiling is None:
             return float("inf")
         if what == "minutes":
-            return max(0.0, ceiling - self.seconds / 60 - self._hold[what])
+            return max(0.0, ceiling - self.seconds / 60 - self._proof_reserve[what])
         used = getattr(self.spent, what) + getattr(self._reserved, what)
-        return max(0.0, ceiling - used - self._hold[what])
+        return max(0.0, ceiling - used - self._proof_reserve[what])
 
     def _reserve(self, worst: Spend) -> None:
         if self.stopping is not None:
@@ -136,10 +136,11 @@ class Ledger:
             if ceiling is None:
                 continue
             used = max(getattr(self.spent, what), getattr(self.sent, what)) + getattr(self._reserved, what)
-            if used + need > ceiling - self._hold[what] + 1e-12:
-                raise BudgetSpent(what, ceiling, used + need, self._hold[what])
-        if self.budget.minutes is not None and self.seconds >= (self.budget.minutes - self._hold["minutes"]) * 60:
-            raise BudgetSpent("minutes", self.budget.minutes, self.seconds / 60, self._hold["minutes"])
+            if used + need > ceiling - self._proof_reserve[what] + 1e-12:
+                raise BudgetSpent(what, ceiling, used + need, self._proof_reserve[what])
+        minutes, reserved = self.budget.minutes, self._proof_reserve["minutes"]
+        if minutes is not None and self.seconds >= (minutes - reserved) * 60:
+            raise BudgetSpent("minutes", minutes, self.seconds / 60, reserved)
         self._reserved.add(worst)
 
     # Calls
@@ -162,7 +163,7 @@ class Ledger:
             flying = self._flying.get(key)
             if flying is None:
                 return await self._first(key, lm, request, role, spec)
-            # The same request is under way: wait for it, and if its owner gave up, look again.
+            # The same request is in flight: wait for it, and if it was cancelled, start over.
             await asyncio.wait([flying])
             if not flying.cancelled() and (error := flying.exception()) is not None:
                 raise error
@@ -184,7 +185,7 @@ class Ledger:
         paid = (row["attempts"], row["prompt_tokens"], row["completion_tokens"], usd, row["seconds"])
         first = self._touch(key)
         if first:
-            self.retries += row["attempts"] - 1  # what is set aside for the proof depends on it, replayed or not
+            self.retries += row["attempts"] - 1  # the reserve for the proof depends on it, replayed or not
             self._count(row["role"], *paid)
         else:
             self.spent.cached += 1
@@ -197,7 +198,7 @@ class Ledger:
         return Settled(response, error, not first, row["attempts"], usd, row["seconds"])
 
     def _touch(self, key: str) -> bool:
-        """True the first time that this process meets a key. Half of each key is enough, and saves memory."""
+        """True the first time this process sees a key. Half of each key is stored, to save memory."""
         short = bytes.fromhex(key[:16])
         if short in self._touched:
             return False
@@ -205,10 +206,10 @@ class Ledger:
         return True
 
     async def _pay(self, lm: LM, request: Request, role: str, spec: LMSpec, key: str) -> Settled:
-        limiter = self._limiters.setdefault(lm.identity, Limiter(spec.concurrency or lm.concurrency))
+        limiter = self._limiters.setdefault(lm.identity, AdaptiveLimiter(spec.concurrency or lm.concurrency))
         prompt = self._prompt_tokens(lm, request)
         if (ready := getattr(lm, "ready", None)) is not None:
-            ready()  # before anything is reserved: what cannot be sent is not counted
+            ready()  # before anything is reserved: what cannot be sent does not count
         worst = Spend(1, 0, prompt, request.max_tokens, price_of(lm, prompt, request.max_tokens, self.budget.usd))
         if key not in self._failed:
             self._failed[key] = self._failed_earlier(key, role)
@@ -219,23 +220,23 @@ class Ledger:
                 pause = self._pause(attempt, error)
                 limiter.learn(error, pause)
                 if error is None or not ((error.retryable and attempt < spec.attempts) or error.kind == "auth"):
-                    # The slot is held until the outcome is committed: what a kill can lose is bounded by the slots.
+                    # Hold the slot until the outcome is committed: a kill then loses at most one answer a slot.
                     return await self._settle(key, role, lm, request, response, error, begun)
             self._failed[key] += 1
             self._count(role, 1, 0, 0, 0.0, 0.0)
             if error.kind == "auth":
-                raise error  # not journalled: the user mends the key and resumes
+                raise error  # not journalled: the user can correct the key and resume
             self.retries += 1
             await asyncio.sleep(pause)
         raise AssertionError("unreachable")
 
     def _prompt_tokens(self, lm: LM, request: Request) -> int:
-        """An estimate from the texts, raised by as much as it was too low for an earlier prompt of this model."""
+        """An estimate from the texts, scaled up if it was too low for earlier prompts of this model."""
         parts = (*request.messages, *({"content": part} for part in (*request.tools, request.response_format) if part))
         return math.ceil(estimate_tokens(parts) * self._too_low.get(lm.identity, 1.0))
 
     def _failed_earlier(self, key: str, role: str) -> int:
-        """Attempts at a call that earlier processes made and did not settle; they are counted here."""
+        """Count the failed attempts of earlier processes at a call that they did not settle; returns their number."""
         if not self._resumed:
             return 0
         if failed := self._journal.count_failed_attempts(key):
@@ -246,10 +247,10 @@ class Ledger:
     async def _attempt(
         self, lm: LM, request: Request, role: str, spec: LMSpec, key: str, worst: Spend
     ) -> tuple[Response | None, LMError | None]:
-        """Reserve, write the intent, send once. The reservation ends with the attempt's outcome."""
+        """Reserve, log, send once. The reservation ends with the attempt's outcome."""
         self._reserve(worst)
         try:
-            self.sent.calls += 1  # from here on it counts, whether or not anything arrives
+            self.sent.calls += 1  # from here on it counts, answered or not
             self._reserved.calls -= 1
             self._intents.add(key, role, worst.tokens, worst.usd)
             try:
@@ -261,7 +262,7 @@ class Ledger:
                 error = failure
             except Exception as failure:  # a provider's bug is one failed call, not the end of the run
                 error = LMError("provider", f"{type(failure).__name__}: {failure}")
-            except asyncio.CancelledError:  # nobody will know what came
+            except asyncio.CancelledError:  # the outcome stays unknown
                 self._record_attempt(key, role, None, worst)
                 raise
             self._record_attempt(key, role, error, worst if error.kind.maybe_billed else Spend())
@@ -272,7 +273,7 @@ class Ledger:
             self._reserved.usd -= worst.usd
 
     def _record_attempt(self, key: str, role: str, error: LMError | None, billed: Spend) -> None:
-        """One that gave no answer, with what it may cost at worst. error: None if its outcome is unknown."""
+        """Record an attempt without an answer, with its worst-case cost. error: None if the outcome is unknown."""
         self.sent.prompt_tokens += billed.tokens
         self.sent.usd += billed.usd
         kind, message = (error.kind, str(error)[:500]) if error else (None, None)
@@ -320,7 +321,7 @@ class Ledger:
         return Settled(response, error, False, attempts, usd, seconds)
 
     def _watch(self, key: str, error: LMError | None) -> None:
-        """Stop the run when the server seems dead, and forget those failures, so that a resumed run asks again."""
+        """Stop the run if the server seems dead, and delete those failures, so that a resumed run asks again."""
         if error is None or not error.kind.dead_server:
             self._dead_in_a_row.clear()
             return
@@ -334,7 +335,7 @@ class Ledger:
             raise self.stopping
 
     def _request_text(self, request: Request) -> str:
-        """The request with its large texts replaced by their hashes; `workbench show` puts them back."""
+        """The request with large texts replaced by their hashes; `workbench show` restores them."""
         body = request.as_dict()
         body["messages"] = [
             {**m, "content": {"text": self.store.text(m["content"])}} if _is_large(m) else m for m in body["messages"]
@@ -358,9 +359,9 @@ class Ledger:
     # Other effects
 
     async def effect(self, kind: str, content: Any, run: Callable[[], Awaitable[Any]]) -> Any:
-        """Run an effect that is no LM call (a tool, sandboxed code) once, and journal its JSON result.
+        """Run an effect other than an LM call (a tool, sandboxed code) once, and journal its JSON result.
 
-        content identifies it (name, arguments, example, ordinal). An exception is not journalled.
+        kind and content (name, arguments, example, ordinal) identify it. An exception is not journalled.
         """
         import hashlib
 
@@ -376,7 +377,7 @@ class Ledger:
         return json.loads(text)  # what a replay would give, byte for byte
 
     def summary(self) -> dict[str, Any]:
-        """What the report and `--json` call `spent`."""
+        """The `spent` of the report and of `--json`."""
         return {
             **self.spent.as_dict(),
             "seconds": round(self.seconds, 3),

@@ -8,10 +8,10 @@ from collections import deque
 from workbench.errors import LMError
 
 
-class Limiter:
+class AdaptiveLimiter:
     """A semaphore whose size follows the server: halved on a rate limit, grown by one for each full round.
 
-    All waiters share one pause, so that a Retry-After stops everybody and not only the one who was told.
+    All waiters share one pause: a Retry-After stops all requests, not only the one that got it.
     """
 
     def __init__(self, size: int):
@@ -59,8 +59,8 @@ class Limiter:
                 turn.set_result(None)
 
     def learn(self, error: LMError | None, pause: float) -> None:
-        """The outcome of a request. After an answer the size may grow again. After a rate limit everybody waits
-        `pause` seconds, and the size is halved, at most once a second, as one burst brings many of them."""
+        """Adapt to the outcome of a request. After an answer the size may grow. After a rate limit all requests wait
+        `pause` seconds and the size is halved, at most once a second, since one burst brings many rate limits."""
         if error is None:
             self._successes += 1
             if self._successes >= self.size and self.size < self.largest:

@@ -1,8 +1,8 @@
-"""Intents: a line for each request that is about to leave, in a file beside the database.
+"""A write-ahead log of requests: one line for each request about to be sent, in a file beside the database.
 
-What is written to a file survives the death of the process, whatever kills it, and costs a few microseconds, where a
-commit of the database waits for the disk. After a kill, the lines without a recorded outcome are the requests whose
-outcome nobody knows. (A loss of power may take the last lines with it: then such requests go unnoticed.)
+A line in a file survives the death of the process and costs a few microseconds, less than a commit. After a kill, the
+lines without a recorded outcome are the requests whose outcome is unknown. A power loss may lose the last lines; such
+requests go unnoticed.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from pathlib import Path
 from workbench.errors import StoreError
 
 
-class Intents:
-    """The file of one process of one run. It is made when the first request leaves."""
+class RequestLog:
+    """The file of one process of one run. It is created with the first request."""
 
     def __init__(self, path: Path, process: int):
         self.path, self.process = path, process
         self._file: int | None = None
 
     def add(self, key: str, role: str, prompt_tokens: int, usd: float) -> None:
-        """One line, written in one call, so that it is there whole or not at all. Raises StoreError."""
+        """Append one line in one write, so that it is there whole or not at all. Raises StoreError."""
         try:
             if self._file is None:
                 self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -37,7 +37,7 @@ class Intents:
     def read(self) -> Iterator[tuple[int, str, str, int, float]]:
         """(process, key, role, prompt tokens, dollars) of every whole line; nothing if there is no file.
 
-        A line that was cut (the disk was full) belongs to a request that was not sent.
+        A truncated line (the disk was full) belongs to a request that was not sent.
         """
         if not self.path.exists():
             return

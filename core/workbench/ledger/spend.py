@@ -26,7 +26,7 @@ class Spend:
         return self.prompt_tokens + self.completion_tokens
 
     def add(self, part: Spend) -> None:
-        """Count another one in, but not what it has from the journal."""
+        """Add another one, except for its cached calls."""
         self.calls += part.calls
         self.prompt_tokens += part.prompt_tokens
         self.completion_tokens += part.completion_tokens
@@ -51,7 +51,7 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class CallInfo:
-    """What the event `call_settled` tells."""
+    """The data of the event `call_settled`."""
 
     key: str
     role: str
@@ -77,8 +77,8 @@ def stored_response(row: Any) -> Response:
 
 
 def price_of(lm: LM, prompt: int, completion: int, ceiling: float | None) -> float:
-    """US dollars for so many tokens, 0 where the price is unknown. ceiling: on dollars. Raises SpecError if there is
-    one then."""
+    """US dollars for so many tokens; 0 if the price is unknown. Raises SpecError if it is, and there is a ceiling on
+    dollars."""
     price = lm.price(prompt, completion)
     if price is None and ceiling is not None:
         raise SpecError(

@@ -3,7 +3,7 @@
 One attempt a call: nothing here retries, counts or stores.
 """
 
-from workbench.lm.http import is_loopback, is_reasoning, kind_of_status, own_price, redacted
+from workbench.lm.http import is_loopback, is_reasoning, kind_of_status, parse_price, redact
 from workbench.lm.pool import LMPool, lm_prefixes, make_lm, split_model
 from workbench.lm.protocol import (
     LM,
@@ -38,6 +38,6 @@ __all__ = [
     "is_loopback",
     "is_reasoning",
     "kind_of_status",
-    "own_price",
-    "redacted",
+    "parse_price",
+    "redact",
 ]

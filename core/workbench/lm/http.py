@@ -1,5 +1,5 @@
-"""What all language models behind HTTP have in common: which servers are on this machine, what a status means, which
-secrets an error text must not show, and which models are of the reasoning kind.
+"""What clients of HTTP language models share: loopback addresses, meanings of statuses, redaction of secrets, names of
+reasoning models.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _KINDS = {
 # o1, o3, gpt-5, gpt-5.1-mini ... but not gpt-5-chat, which is an ordinary model.
 _REASONING = re.compile(r"(?:o[1-9](?:-.+)?|gpt-5(?:\.\d+)*(?!-chat)(?:-.+)?)$", re.IGNORECASE)
 
-#: Variables whose names end so hold secrets.
+#: Suffixes of the names of environment variables that hold secrets.
 _SECRET = ("_API_KEY", "_TOKEN", "_ACCESS_KEY", "_SECRET")
 _SHORTEST_SECRET = 6
 
@@ -34,7 +34,7 @@ _SHORTEST_SECRET = 6
 def is_loopback(base: str | None) -> bool:
     """Whether the server at an address such as http://127.0.0.1:8000/v1 is on this machine.
 
-    By the address itself: a name may begin with `127.` and lead anywhere.
+    Only localhost and numeric addresses count: a host name may begin with `127.` and resolve to any address.
     """
     try:
         host = urlsplit(base or "").hostname or ""
@@ -57,8 +57,8 @@ def is_reasoning(model: str) -> bool:
     return _REASONING.match(model.rsplit("/", 1)[-1]) is not None
 
 
-def redacted(text: str, key_variable: str | None = None, headers: Mapping[str, Any] | None = None) -> str:
-    """A text without the keys and headers that could have been sent, in every form in which a server could echo
+def redact(text: str, key_variable: str | None = None, headers: Mapping[str, Any] | None = None) -> str:
+    """Replace in a text the keys and headers that could have been sent, in every form in which a server could echo
     them."""
     secrets = [value for name, value in os.environ.items() if name.endswith(_SECRET) or name == key_variable]
     forms: set[str] = set()
@@ -71,9 +71,8 @@ def redacted(text: str, key_variable: str | None = None, headers: Mapping[str, A
     return text
 
 
-def own_price(price: Any) -> tuple[float, float] | None:
-    """US dollars per token in and out, of the settings' dollars per million tokens; None where the settings have
-    none."""
+def parse_price(price: Any) -> tuple[float, float] | None:
+    """US dollars per prompt and completion token, from settings in dollars per million tokens; None without a price."""
     if price is None:
         return None
     values = price if isinstance(price, Mapping) else vars(price)

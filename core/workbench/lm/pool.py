@@ -1,4 +1,4 @@
-"""Language models made from their settings, by the plugins that provide them: one object for each distinct setting."""
+"""The language models of a run: made by providers (plugins) from settings, one object for each distinct setting."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class LMPool:
         return self._made[key]
 
     async def release(self, spec: LMSpec) -> None:
-        """Close a model that is not needed for a while; it is made anew when it is."""
+        """Close a model that is not needed for now; `get` makes it again."""
         lm = self._made.pop(self._key(spec), None)
         if lm is not None:
             self._by_object = {at: known for at, known in self._by_object.items() if known[1] is not lm}
             await lm.aclose()
 
     def _key(self, spec: LMSpec) -> str:
-        # What the request carries does not make another model: equal weights are loaded once, and batched together.
+        # Settings of a request do not make another model: equal weights are loaded once, and calls batched together.
         return spec.model_dump_json(exclude={"temperature", "max_tokens", "timeout", "attempts"})
 
     async def aclose(self) -> None:
@@ -57,8 +57,7 @@ def split_model(model: str) -> tuple[str, str]:
 
 
 def lm_prefixes() -> list[str]:
-    """The prefixes of providers that people write; not that of who serves all the others, nor those that an optimizer
-    sets while it trains."""
+    """The prefixes of providers that users write, without the catch-all `*` and `policy`, which training sets."""
     return [name for name in plugins().names("lms") if name not in ("*", "policy")]
 
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from workbench.errors import SpecError
 
-#: A server that counts more tokens for one call is wrong, and SQLite has no room for any number.
+#: Larger token counts of a server are errors, and could exceed SQLite's integers.
 MOST_TOKENS = 2**40
 Message = Mapping[str, Any]  # {"role": "system" | "user" | "assistant" | "tool", "content": str, ...}
 
@@ -153,7 +153,7 @@ class CanEmbed(Protocol):
 
 
 def check_extra(extra: Mapping[str, Any], model: str) -> None:
-    """Refuse, among a provider's settings, those that every request brings along. Raises SpecError."""
+    """Raise SpecError for provider settings that belong to requests, as `temperature`."""
     if refused := {"temperature", "max_tokens", "max_completion_tokens"} & extra.keys():
         raise SpecError(
             f"'{min(refused)}' cannot be set for {model}",
@@ -163,14 +163,13 @@ def check_extra(extra: Mapping[str, Any], model: str) -> None:
 
 
 def offset_seed(body: dict[str, Any], request: Request) -> None:
-    """A fixed seed must not make all replicas the same draw."""
+    """Add the replica to a fixed seed, so that replicas differ."""
     if request.replica and isinstance(body.get("seed"), int):
         body["seed"] += request.replica
 
 
 def estimate_tokens(messages: tuple[Message, ...]) -> int:
-    """A cautious count for reservations: a token for three bytes, as a character of Chinese takes, and four a
-    message."""
+    """A high estimate for reservations: a token for each three bytes (a Chinese character), and four per message."""
     return sum(
         len(f"{m.get('content') or ''}{m.get('tool_calls') or ''}".encode("utf-8", "surrogatepass")) // 3 + 4
         for m in messages
@@ -178,7 +177,7 @@ def estimate_tokens(messages: tuple[Message, ...]) -> int:
 
 
 def check_embeds(lm: LM, name: str) -> None:
-    """Raises SpecError for a language model that cannot embed texts."""
+    """Raise SpecError for a language model that cannot embed texts."""
     if not isinstance(lm, CanEmbed):
         raise SpecError(
             f"{name} cannot embed texts",

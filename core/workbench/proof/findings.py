@@ -1,4 +1,4 @@
-"""What a run found, put together as a report: the proof, both sides, leaks, looks and warnings."""
+"""Builds the report of a run: the proof, both sides, leaks, earlier tests on the same rows, warnings."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def build_report(
     warnings: Sequence[str],
     error: str | None = None,
 ) -> Report:
-    """Put a report together from what a run found. pairs: (baseline, winner) results of the sealed test rows."""
+    """Build the report of a run. pairs: (baseline, winner) results of the sealed test rows."""
     pairs = list(pairs or ())
     looks = _looks(task, winner, pairs, ledger)
     alpha = level_after(looks)
@@ -68,7 +68,7 @@ def build_report(
 
 
 def _looks(task: Task, winner: Workflow, pairs: Sequence[tuple[Result, Result]], ledger: Ledger) -> list[str]:
-    """The runs that tested changes on these sealed rows before, where there is a change to test."""
+    """The runs that tested changed workflows on these sealed rows before; none if the winner is the baseline."""
     if winner == task.workflow:
         return []
     keys = sealed_row_keys(task, [a.example for a, _ in pairs] or task.dataset.test.open())
@@ -92,8 +92,8 @@ def _pareto(task: Task, evaluations: Mapping[str, Evaluation]) -> list[dict[str,
 def _warnings(
     task: Task, winners: Sequence[Result], looks: Sequence[str], leaks: Sequence[Leak], roles: Sequence[Any]
 ) -> list[str]:
-    """What a reader of the report must know of its test, its winner and its calls. winners: tested, row by row."""
-    warnings = []
+    """Warnings about the test, the winner and the calls. winners: the winner's results on the test rows."""
+    warnings: list[str] = []
     if winners and len(winners) < len(task.dataset.test):
         warnings.append(f"the budget allowed only {len(winners)} of the {len(task.dataset.test)} test rows")
     if winners and looks:
@@ -113,7 +113,7 @@ def _warnings(
 
 
 def sealed_row_keys(task: Task, rows: Sequence[Example]) -> list[str]:
-    """What sealed rows are remembered by: a hash of their inputs, whatever else stands in them."""
+    """The keys under which sealed rows are remembered: hashes of their inputs."""
     return [digest(normalised_inputs(row, task.inputs)) for row in rows]
 
 
@@ -122,7 +122,7 @@ _COSTS = {"usd": "usd", "tokens": "tokens", "calls": "calls", "latency": "second
 
 
 def _saving(task: Task, pairs: Sequence[tuple[Result, Result]], alpha: float) -> Saving | None:
-    """The proof of the cost that decided the pick, if a cost did."""
+    """The proof of the saving, if a cost decided the pick."""
     objectives = task.spec.objectives
     if len(objectives) < 2 or task.spec.pick == "score":
         return None
@@ -138,7 +138,7 @@ def _saving(task: Task, pairs: Sequence[tuple[Result, Result]], alpha: float) ->
 
 
 def _changes(before: Workflow, after: Workflow) -> list[tuple[str, Any, Any]]:
-    """Settings that differ, less those that only write out what is in force anyway."""
+    """Settings that differ, without those that only write out a default in force."""
 
     def in_force(address: str) -> Any:
         try:

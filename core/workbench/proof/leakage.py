@@ -1,4 +1,4 @@
-"""Guards of the proof: does the winner repeat text of rows that it should not have seen, or only have memorised?"""
+"""Leakage: finds texts of the winner that repeat rows of train, val or test."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from workbench.task import Example, Repeats, Task, input_tokens, tokenize
 from workbench.workflow import Workflow
 
-#: Rows of few tokens turn up in texts by chance: so many of them must be repeated before it counts.
+#: Rows of few tokens occur in texts by chance: at least so many of them must be repeated.
 SHORT_ROWS = 3
 
-#: A token that at most this part of a split's rows have tells a row from the others.
+#: A token is characteristic of a row if at most this share of the split's rows have it.
 TELLING = 0.25
 
 
@@ -29,7 +29,7 @@ class Leak:
 
     @property
     def breaks_proof(self) -> bool:
-        """A score on rows that the workflow carries in itself shows nothing. Rows of train are its to keep."""
+        """Scores on rows that the workflow contains show nothing. Rows of train it may contain."""
         return self.split != "train"
 
     def __str__(self) -> str:
@@ -44,8 +44,8 @@ class Leak:
 
 
 def find_leaks(task: Task, winner: Workflow) -> list[Leak]:
-    """Where texts that the winner has and the start had not repeat rows: any text for val and test, for train only
-    prompts, since demos are made of train rows."""
+    """Find new texts of the winner that repeat rows. For val and test all texts count; for train only prompts, since
+    demos are made of train rows."""
     if winner == task.workflow:
         return []
     before = dict(_texts(task.workflow.tree))
@@ -64,7 +64,7 @@ def find_leaks(task: Task, winner: Workflow) -> list[Leak]:
 
 
 def _leak(split: str, rows: Sequence[Example], inputs: Sequence[str], repeats: Repeats) -> Leak | None:
-    """What is repeated of a split, if it is more than chance."""
+    """The leak of a split, if more rows are repeated than by chance."""
     hits: list[tuple[str, str, bool]] = []
     texts = [input_tokens(row, inputs) for row in rows]
     common = Counter(token for words in texts for token in set(words))
@@ -80,8 +80,7 @@ def _leak(split: str, rows: Sequence[Example], inputs: Sequence[str], repeats: R
 
 
 def _joined(texts: dict[str, str], inputs: Sequence[str]) -> dict[str, str]:
-    """The inputs of one demo as one text, so that a row is found though its inputs stand apart. What else an entry says
-    of itself (where it comes from, what it was worth) is no text of a row."""
+    """Join the inputs of each demo into one text, to be compared with rows. Other fields of an entry are left out."""
     found: dict[str, str] = {}
     for address, text in texts.items():
         match = re.match(r"(.*\.(?:demos\.\d+|entries\.\d+\.inputs))\.(\w+)", address)
@@ -95,10 +94,10 @@ def _joined(texts: dict[str, str], inputs: Sequence[str]) -> dict[str, str]:
 def _texts(tree: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
     """(address, text) of every text and number in a tree."""
     if isinstance(tree, dict):
-        for key, value in tree.items():
+        for key, value in cast(dict[str, Any], tree).items():
             yield from _texts(value, f"{prefix}.{key}" if prefix else str(key))
     elif isinstance(tree, list):
-        for index, value in enumerate(tree):
+        for index, value in enumerate(cast(list[Any], tree)):
             yield from _texts(value, f"{prefix}.{index}")
     elif tree is not None:
         yield prefix, str(tree)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from workbench.proof.leakage import Leak
-from workbench.proof.statistics import Proof, Saving, describe
+from workbench.proof.statistics import MARGIN, Proof, Saving, describe_proof
 from workbench.runtime import BOUNDARIES
 from workbench.workflow import Workflow
 
@@ -27,16 +27,16 @@ class Report:
     budget: dict[str, Any]
     database: str
     candidates: int
-    failures: dict[str, int] = field(default_factory=dict)
-    pareto: list[dict[str, Any]] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
+    failures: dict[str, int] = field(default_factory=dict[str, int])
+    pareto: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    warnings: list[str] = field(default_factory=list[str])
     error: str | None = None
     workflow: str | None = None
     test_rows: int = 0
     sandbox: dict[str, str] | None = None  # name and measured level, where code ran in one
     untried: str | None = None  # why there was no candidate but the baseline
-    looks: list[str] = field(default_factory=list)  # runs that tested changes on the same sealed rows before
-    leaks: list[Leak] = field(default_factory=list)
+    looks: list[str] = field(default_factory=list[str])  # runs that tested changes on the same sealed rows before
+    leaks: list[Leak] = field(default_factory=list[Leak])
     saving: Saving | None = None  # where the winner was picked for what it costs
     sealed_rows: int = 0  # that there are to test on
     unproved: str | None = None  # file with the best candidate, where `workflow` keeps the baseline
@@ -49,8 +49,10 @@ class Report:
 
     @property
     def saving_shown(self) -> bool:
-        """The winner was picked for its cost, is cheaper on the sealed rows, and is not shown to be worse."""
-        return self.saving is not None and self.saving.shown and not self.loss_shown and self.repeats_rows is None
+        """The winner was picked for its cost and is cheaper on the sealed rows; that its score is lower by MARGIN or
+        more is ruled out there, and no smaller loss is shown."""
+        bounded = self.proof is not None and self.proof.loss_bounded and not self.loss_shown
+        return self.saving is not None and self.saving.shown and bounded and self.repeats_rows is None
 
     @property
     def proved(self) -> bool:
@@ -129,18 +131,24 @@ class Report:
 
     def _verdict(self, proof: Proof) -> str:
         if (leak := self.repeats_rows) is None or not proof.shown:
-            return describe(proof)
+            return describe_proof(proof)
         where = f"{leak.address} of the winner repeats {leak.split} rows, e.g. {leak.example}"
         return f"The gain is not shown: {where}. Its score ({proof.diff:+.3f}) is not fair."
 
     def _saving_verdict(self, saving: Saving) -> str:
         shown = "is shown" if self.saving_shown else "is not shown"
         share = saving.diff / saving.baseline_mean if saving.baseline_mean else 0.0
-        return (
+        text = (
             f"It was picked for its cost: the saving {shown}, {saving.objective} {saving.baseline_mean:.4g} -> "
             f"{saving.winner_mean:.4g} a row ({share:+.0%}, [{saving.ci95[0]:+.4g}, {saving.ci95[1]:+.4g}], "
             f"p = {saving.p:.2g})."
         )
+        if saving.shown and self.proof is not None and not self.proof.loss_bounded:
+            text += (
+                f" It is cheaper, but the score may be lower by {-self.proof.lowest:.2g}, and a loss of {MARGIN:g} "
+                "must be ruled out; use more test rows."
+            )
+        return text
 
     def lines(self) -> list[str]:
         """The whole report as plain text."""
@@ -237,7 +245,7 @@ _STATUS = {
 
 def _short(value: Any) -> str:
     if isinstance(value, list):
-        return f"{len(value)} rows" if value else "none"
+        return f"{len(cast(list[Any], value))} rows" if value else "none"
     text = json.dumps(value, ensure_ascii=False) if value is not None else "none"
     return text if len(text) <= 70 else text[:67] + "..."
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from workbench.proof.statistics import LEVEL
 from workbench.store import SealedTests, Store
 
 #: Tests that share no more than this part of their rows are tests on rows of their own.
 OVERLAP = 0.05
 
-#: The level of a single test, and of all tests on the same rows together.
-LEVEL = 0.05
-
 
 def record_test(store: Store, run_id: int, candidate: str, rows: Sequence[str]) -> None:
-    """Remember that a workflow was tested. rows: a hash of each row's inputs. The same test again is no second one."""
+    """Record that a workflow was tested. rows: a hash of each row's inputs. Repeating the same test adds nothing."""
     tests, rows = SealedTests(store), sorted(set(rows))
     if rows and tests.find(run_id, candidate, rows) is None:
         tests.add(run_id, candidate, rows)
@@ -26,9 +24,9 @@ def earlier_tests(
 ) -> list[str]:
     """The runs that tested a workflow on some of these rows before, one name for each test.
 
-    Tests of the baseline of this run are left out: there was nothing to choose. A test of the same candidate on fewer
-    of the rows counts: who looks, tests more rows and looks again has looked twice. test_hash: finds the tests that a
-    version without `sealed_tests` made, by `Task.test_hash`.
+    Tests of the baseline of this run do not count: they chose nothing. A test of the same candidate on fewer of the
+    rows does: testing, adding rows and testing again makes two tests. test_hash: `Task.test_hash`, to find the tests of
+    versions without the table `sealed_tests`.
     """
     store.flush()
     tests, rows = SealedTests(store), sorted(set(rows))
@@ -38,7 +36,8 @@ def earlier_tests(
 
 
 def level_after(looks: Sequence[str]) -> float:
-    """The level of a test after so many others on the same rows (Bonferroni)."""
+    """The level of a test after so many others on the same rows, so that all of them together keep LEVEL
+    (Bonferroni)."""
     return LEVEL / (len(looks) + 1)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import Any, cast
 
 from workbench.proof.bounded_mean import find_root, mean_interval, mean_p, two_sided_mean_p
 
@@ -16,20 +17,36 @@ from workbench.proof.bounded_mean import find_root, mean_interval, mean_p, two_s
 MCNEMAR = "McNemar, exact"
 BOUNDED_MEAN = "mean of bounded differences"
 
+#: The level of a test on rows that were not tested before.
+LEVEL = 0.05
+
+#: A pick by cost must rule out a loss of the mean score as large as this. It is a convention, not a computed number:
+#: five answers in a hundred, which takes about 75 rows without any difference and some hundreds with a few.
+MARGIN = 0.05
+
 
 @dataclass(frozen=True)
 class Proof:
     """A paired comparison of scores in [0, 1].
 
-    n: units that count: clusters of rows, mostly of one row each. n_rows: rows in them. n_excluded: rows left out
-    because infrastructure failed on either side. baseline_mean, winner_mean, diff: means over the units, with a 95%
-    interval of the difference. p: two-sided, by `test`. alpha: the level that p was held against. shown: diff is above
-    0, p below alpha and the interval above 0, with the worst taken for what went unanswered too. smallest_gain: the
-    true gain that a test of this size shows in 4 of 5 cases, given how much the units scatter; None where the units
-    do not scatter, or are too few for any gain to be shown. n_one_sided: of the rows left out, those that one side
-    answered. Whoever is slow may be slow on the rows that it gets wrong: a gain is shown only if it also is with the
-    winner scored 0 and the baseline scored 1 where they did not answer, and the interval holds whatever they would
-    have scored there.
+    Rows that only one side answered are left out of the means. But a slow side may be slow on the rows that it gets
+    wrong. So a gain is shown only if it also is with the worst case for those rows (winner 0, baseline 1), and the
+    interval covers whatever they would have scored.
+
+    Attributes:
+        n: units: clusters of rows, mostly of one row each.
+        n_rows: rows in them.
+        n_excluded: rows left out because infrastructure failed on either side.
+        baseline_mean, winner_mean, diff: means over the units.
+        ci95: 95% interval of diff.
+        p: two-sided, by `test`.
+        wins, losses, ties: units in which the winner scores higher, lower, the same.
+        shown: diff is above 0, p below alpha and the interval above 0, in the worst case, too.
+        smallest_gain: the true gain that a test of this size shows in 4 of 5 cases, given the scatter of the units;
+            None if they do not scatter, or are too few to show any gain.
+        n_one_sided: of the excluded rows, those that one side answered.
+        alpha: the level of the test.
+        lowest: lower end of the interval of diff at the level 1 - alpha, in the worst case.
     """
 
     n: int
@@ -48,6 +65,12 @@ class Proof:
     smallest_gain: float | None
     n_one_sided: int = 0
     alpha: float = 0.05
+    lowest: float = -1.0
+
+    @property
+    def loss_bounded(self) -> bool:
+        """Non-inferiority: a loss of MARGIN or more is ruled out, with alpha / 2 for an error."""
+        return self.lowest > -MARGIN
 
 
 def paired_proof(
@@ -59,9 +82,14 @@ def paired_proof(
 ) -> Proof:
     """Compare paired scores in [0, 1].
 
-    baseline, winner: one score a row, None where infrastructure failed. clusters: one key a row; rows with the same key
-    count once, with the mean of their scores (default: each row by itself). alpha: the level of the test.
-    Raises ValueError if the lengths differ, or for a score that is not in [0, 1].
+    Args:
+        baseline: one score per row, None where infrastructure failed.
+        winner: the same rows.
+        clusters: one key per row. Rows with equal keys count once, with their mean score. Default: each row by itself.
+        alpha: the level of the test.
+
+    Raises:
+        ValueError: lengths differ, or a score is not in [0, 1].
     """
     if len(baseline) != len(winner) or (clusters is not None and len(clusters) != len(baseline)):
         raise ValueError(f"scores must be paired: {len(baseline)} against {len(winner)}")
@@ -72,11 +100,12 @@ def paired_proof(
     if not answered:
         return Proof(0, 0, len(rows), 0.0, 0.0, 0.0, (0.0, 0.0), 1.0, "none", 0, 0, 0, False, None, one_sided, alpha)
     found = _compare(_units(answered))
-    shown, interval_ = found.is_beyond_chance(alpha), found.interval
+    shown, interval_, lowest = found.is_beyond_chance(alpha), found.interval, found.low(alpha)
     if one_sided:
         worst, best = (_compare(_units(_completed(rows, a, b))) for a, b in ((1.0, 0.0), (0.0, 1.0)))
         shown = shown and worst.is_beyond_chance(alpha)
         interval_ = (min(worst.interval[0], interval_[0]), max(best.interval[1], interval_[1]))
+        lowest = min(worst.low(alpha), lowest)
     differences, n = found.differences, len(found.differences)
     wins, losses = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
     return Proof(
@@ -95,6 +124,7 @@ def paired_proof(
         shown=shown,
         n_one_sided=one_sided,
         alpha=alpha,
+        lowest=lowest,
         smallest_gain=_smallest_gain(differences, found.test == MCNEMAR, alpha),
     )
 
@@ -122,6 +152,16 @@ class _Comparison:
     def is_beyond_chance(self, alpha: float) -> bool:
         return self.diff > 0 and self.p < alpha and self.interval[0] > 0
 
+    def low(self, alpha: float) -> float:
+        """The lower end of the interval at the level 1 - alpha."""
+        return self.interval[0] if alpha == LEVEL else _interval_of(self.differences, self.test, 1 - alpha)[0]
+
+
+def _interval_of(differences: Sequence[float], test: str, level: float) -> tuple[float, float]:
+    if test == MCNEMAR:
+        return tango_interval(differences.count(1.0), differences.count(-1.0), len(differences), level)
+    return mean_interval(differences, -1.0, 1.0, level)
+
 
 def _units(rows: Sequence[tuple[Hashable, float, float]]) -> list[tuple[float, float]]:
     """The mean scores of each cluster, in the order of their first rows."""
@@ -142,10 +182,10 @@ def _compare(units: Sequence[tuple[float, float]]) -> _Comparison:
     means = (math.fsum(a for a, _ in units) / n, math.fsum(b for _, b in units) / n)
     diff = math.fsum(differences) / n
     if all(value in (0.0, 1.0) for unit in units for value in unit):
-        wins, losses = differences.count(1.0), differences.count(-1.0)
-        return _Comparison(differences, means, diff, tango_interval(wins, losses, n), mcnemar_p(wins, losses), MCNEMAR)
-    found, p = mean_interval(differences, -1.0, 1.0), two_sided_mean_p(differences)
-    return _Comparison(differences, means, diff, found, p, BOUNDED_MEAN)
+        test, p = MCNEMAR, mcnemar_p(differences.count(1.0), differences.count(-1.0))
+    else:
+        test, p = BOUNDED_MEAN, two_sided_mean_p(differences)
+    return _Comparison(differences, means, diff, _interval_of(differences, test, 1 - LEVEL), p, test)
 
 
 # Scores of 0 and 1
@@ -155,14 +195,14 @@ def mcnemar_p(wins: int, losses: int) -> float:
     """Exact two-sided McNemar: given the pairs that differ, wins are Binomial(wins + losses, 1/2)."""
     if wins + losses == 0:
         return 1.0
-    from scipy.stats import binomtest
+    from scipy import stats  # pyright: ignore[reportMissingTypeStubs]
 
-    return float(binomtest(wins, wins + losses, 0.5).pvalue)
+    return float(cast(Any, stats).binomtest(wins, wins + losses, 0.5).pvalue)
 
 
 def tango_interval(wins: int, losses: int, n: int, level: float = 0.95) -> tuple[float, float]:
     """The score interval of (wins - losses) / n for n pairs (Tango 1998, Statistics in Medicine 17, 891-908)."""
-    from scipy.special import ndtri
+    from scipy.special import ndtri  # pyright: ignore[reportMissingTypeStubs]
 
     bound = float(ndtri((1 + level) / 2))
 
@@ -196,7 +236,7 @@ def _smallest_gain(differences: Sequence[float], binary: bool, alpha: float) -> 
     n = len(differences)
     if binary:
         return smallest_binary_gain(n, max(sum(d != 0 for d in differences), 5) / n, alpha)
-    from scipy.special import ndtri
+    from scipy.special import ndtri  # pyright: ignore[reportMissingTypeStubs]
 
     mean = math.fsum(differences) / n
     deviation = math.sqrt(math.fsum((d - mean) ** 2 for d in differences) / max(1, n - 1))
@@ -216,10 +256,11 @@ def smallest_binary_gain(n: int, share: float, alpha: float = 0.05) -> float | N
     """The gain that McNemar's test of n pairs shows with 80% power where `share` of the pairs differ (more, where the
     gain itself is larger); None where there is none."""
     import numpy as np
-    from scipy.stats import binom
+    from scipy import stats  # pyright: ignore[reportMissingTypeStubs]
 
     if not n:
         return None
+    binom = cast(Any, stats).binom
     pairs = np.arange(n + 1)  # discordant pairs, and how many of them must be wins for p < alpha
     needed = binom.isf(alpha / 2, pairs, 0.5) + 1
 
@@ -300,7 +341,7 @@ def interval(scores: Sequence[float]) -> tuple[float, float]:
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
-def describe(proof: Proof) -> str:
+def describe_proof(proof: Proof) -> str:
     """The proof in one sentence."""
     if not proof.n:
         return "The gain is not shown: no test row could be scored on both sides."

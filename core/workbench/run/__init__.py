@@ -4,7 +4,7 @@ The only room that knows the whole order.
 """
 
 from workbench.run.cost_estimate import estimate
-from workbench.run.doctor import checks, origins
+from workbench.run.doctor import find_origins, run_checks
 from workbench.run.evaluate_once import evaluate_file, run_single, with_evaluator
 from workbench.run.history import (
     call_texts,
@@ -17,7 +17,7 @@ from workbench.run.history import (
 )
 from workbench.run.preflight import wrong_in_file
 from workbench.run.session import Options
-from workbench.run.start import obstacles, optimize, prepare, prepare_stored, resume
+from workbench.run.start import find_obstacles, optimize, prepare, prepare_stored, resume
 from workbench.run.stored_scores import train_scores
 
 __all__ = [
@@ -26,7 +26,7 @@ __all__ = [
     "resume",
     "prepare",
     "prepare_stored",
-    "obstacles",
+    "find_obstacles",
     "run_single",
     "evaluate_file",
     "with_evaluator",
@@ -39,7 +39,7 @@ __all__ = [
     "status_of",
     "worst_rows",
     "train_scores",
-    "checks",
-    "origins",
+    "run_checks",
+    "find_origins",
     "wrong_in_file",
 ]

@@ -13,10 +13,11 @@ from workbench.task import Example, Task
 
 
 def estimate(task: Task, optimizers: Sequence[tuple[str, Optimizer]] = ()) -> dict[str, Any]:
-    """Worst-case calls, tokens per example as far as they can be guessed, and the smallest gain that can be shown.
+    """Worst-case calls, estimated tokens per example, and the smallest gain that the test can show.
 
-    optimizers: with their names, as `run.prepare` gives them. `most_calls` is of the whole run, None where one of them
-    does not say what it takes, or the metric asks a model: how often, it does not say."""
+    optimizers: (name, optimizer), as `run.prepare` returns them. The result's `most_calls` is that of the whole run;
+    None if an optimizer does not bound its calls, or the metric asks a model.
+    """
     data, budget = task.dataset, task.spec.budget
     calls = task.workflow.max_calls
     baseline, proof = calls * len(data.val), 2 * calls * len(data.test)
@@ -52,7 +53,7 @@ def estimate(task: Task, optimizers: Sequence[tuple[str, Optimizer]] = ()) -> di
             lines.append(
                 f"Of {budget.calls} calls, {rest} are left for search: about {rest // max(1, baseline)} candidates."
             )
-    lines += [f"Warning: {line}" for line in (*too_small(task), *lm_warnings(task))]
+    lines += [f"Warning: {line}" for line in (*budget_warnings(task), *lm_warnings(task))]
     clusters = "" if counted == len(data.test) else f" in {counted} clusters, each of which counts once"
     lines.append(f"With {len(data.test)} test rows{clusters}, {can_show}")
     lines += [line for node in task.workflow.walk() for line in node.warnings()]
@@ -68,9 +69,9 @@ def estimate(task: Task, optimizers: Sequence[tuple[str, Optimizer]] = ()) -> di
     }
 
 
-def too_small(task: Task) -> list[str]:
-    """A warning where the budget does not pay for the baseline and the whole sealed test, at worst; a judge is taken to
-    ask once for a row."""
+def budget_warnings(task: Task) -> list[str]:
+    """A warning if the budget does not cover the worst case of the baseline and the whole sealed test. A judge is
+    assumed to ask once a row."""
     calls = task.workflow.max_calls + bool(getattr(task.metric, "needs_lm", False))
     needed = calls * (len(task.dataset.val) + 2 * len(task.dataset.test))
     most = task.spec.budget.calls
@@ -82,14 +83,16 @@ def too_small(task: Task) -> list[str]:
 
 
 def detectable_gain(n: int, discordant: float = 0.3) -> float | None:
-    """The gain in a 0/1 score that the exact paired test at 5% shows with 80% power where 30% of the rows change, or
-    more where the gain itself is larger; None where so few rows can show none."""
+    """The gain in a 0/1 score that the exact paired test at 5% shows with 80% power.
+
+    discordant: the share of rows whose score changes, at least the gain itself. None if n rows can show no gain.
+    """
     gain = smallest_binary_gain(n, discordant)
     return None if gain is None else round(gain, 4)
 
 
 def _prompt_tokens(task: Task, rows: tuple[Example, ...]) -> int:
-    """From the texts of the first nodes' inputs; what later nodes read is not known yet."""
+    """Estimated from the inputs in the rows; what later nodes read is not known yet."""
     system = sum(len(str(t.get("instructions", ""))) for t in task.workflow.nodes.values()) // 3
     texts = [sum(estimate_tokens(({"content": str(row[n])},)) for n in task.inputs) for row in rows]
     return system + (sum(texts) // len(texts) if texts else 0)

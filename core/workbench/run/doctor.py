@@ -29,7 +29,7 @@ class Check:
     message: str
 
 
-def checks() -> list[Check]:
+def run_checks() -> list[Check]:
     """All checks, cheap ones only; nothing is sent anywhere."""
     found = [Check("python", "ok", sys.version.split()[0]), _sqlite(), _disk(), *_packages(), *_plugins(), _sandbox()]
     found += [Check("executable .pth", "warn", f"{p} runs code at every start of Python") for p in _executable_pth()]
@@ -99,7 +99,7 @@ def _executable_pth() -> Iterator[str]:
             yield str(path)
 
 
-def origins(file: Path) -> list[Setting]:
+def find_origins(file: Path) -> list[Setting]:
     """Every top-level setting of a workflow file and where its value comes from."""
     spec, source = load_spec(file)
     outside = {s.address: s for s in environment_settings()}

@@ -13,10 +13,10 @@ from workbench.ledger import Ledger
 from workbench.proof import interval, record_test, sealed_row_keys
 from workbench.run.start import prepare
 from workbench.run.stored_scores import TrainRows
-from workbench.runtime import Consent, Runtime
+from workbench.runtime import Consent, Runtime, SandboxChoice
 from workbench.spec import outer_settings
 from workbench.store import RunRecord, Store, add_run, dumps
-from workbench.study import Evaluation, Evaluator, Result, unanswered
+from workbench.study import Evaluation, Evaluator, Result, unanswered_error
 from workbench.task import Example, Task
 
 
@@ -27,9 +27,22 @@ def run_single(
     sets: Sequence[tuple[str, Any]],
     database: str,
     consent: Consent | None = None,
+    sandbox: SandboxChoice | None = None,
 ) -> dict[str, Any]:
-    """Run a workflow on given inputs, or on a row of val; that row, the prediction, failure and spans. consent: asks a
-    person about a tool call that the policy wants to be asked about."""
+    """Run a workflow on one example.
+
+    Args:
+        path: the workflow file.
+        inputs: by field; None takes a row of val.
+        index: of that row, from 0.
+        sets: changed settings of the file, as (address, value).
+        database: path of the run database.
+        consent: asks a person about a tool call that the policy wants to be asked about.
+        sandbox: default: the one of the environment.
+
+    Returns:
+        row, prediction, failure, message, spans, and what was spent.
+    """
     _, _, task, _ = prepare(path, sets)
     if inputs is not None:
         for name in task.inputs:
@@ -54,11 +67,17 @@ def run_single(
             "spans": [span.as_dict() for span in outcome.trace.spans],
         }
 
-    return with_evaluator(task, database, "run", job, consent)
+    return with_evaluator(task, database, "run", job, consent, sandbox=sandbox)
 
 
-def evaluate_file(path: Path, split: str, sets: Sequence[tuple[str, Any]], database: str) -> dict[str, Any]:
-    """Score a workflow on one split. Of train the score of each row is kept, as in a run that optimizes."""
+def evaluate_file(
+    path: Path,
+    split: str,
+    sets: Sequence[tuple[str, Any]],
+    database: str,
+    sandbox: SandboxChoice | None = None,
+) -> dict[str, Any]:
+    """Score a workflow on one split. On train the score of each row is stored, as a run of `optimize` does."""
     _, _, task, _ = prepare(path, sets)
     rows = task.dataset.test.open() if split == "test" else getattr(task.dataset, split)
     if not rows:
@@ -83,33 +102,25 @@ def evaluate_file(path: Path, split: str, sets: Sequence[tuple[str, Any]], datab
             if split == "train" and done:
                 error.args = (f"{error}. The scores of {done} of {len(rows)} rows are kept as run {run}",)
             raise
-        if (error := unanswered(evaluation)) is not None:
+        if (error := unanswered_error(evaluation)) is not None:
             raise error
-        if split == "test":  # who looks at sealed rows now and optimizes later has looked before
+        if split == "test":  # a later proof on these rows is a repeated test
             record_test(ledger.store, ledger.run_id, task.workflow.hash, sealed_row_keys(task, rows))
-        objectives = evaluation.objectives
-        return {
-            "run": run,
-            "split": split,
-            "score": evaluation.score,
-            "ci95": list(interval(evaluation.scores)),
-            "n": len(rows),
-            "failures": evaluation.failures,
-            "warnings": evaluator.faults.lines(),
-            "cost": {k: v for k, v in objectives.items() if k != "score"},
-        }
+        return {"run": run, **_summary(evaluation), "warnings": evaluator.faults.lines()}
 
-    return with_evaluator(
-        task,
-        database,
-        "eval",
-        job,
-        options={
-            "sets": [list(s) for s in sets],
-            "of": str(path.resolve()),
-            "outside": outer_settings(task.source),
-        },
-    )
+    stored = {"sets": [list(s) for s in sets], "of": str(path.resolve()), "outside": outer_settings(task.source)}
+    return with_evaluator(task, database, "eval", job, options=stored, sandbox=sandbox)
+
+
+def _summary(evaluation: Evaluation) -> dict[str, Any]:
+    return {
+        "split": evaluation.split,
+        "score": evaluation.score,
+        "ci95": list(interval(evaluation.scores)),
+        "n": len(evaluation.results),
+        "failures": evaluation.failures,
+        "cost": {name: value for name, value in evaluation.objectives.items() if name != "score"},
+    }
 
 
 def with_evaluator(
@@ -119,8 +130,9 @@ def with_evaluator(
     job: Callable[[Evaluator], Awaitable[dict[str, Any]]],
     consent: Consent | None = None,
     options: Mapping[str, Any] | None = None,
+    sandbox: SandboxChoice | None = None,
 ) -> dict[str, Any]:
-    """Do a job under a ledger of its own, so that its calls are recorded and billed like any others."""
+    """Run a job under its own ledger, so that its calls are recorded and billed."""
 
     async def course() -> dict[str, Any]:
         store = Store(database)
@@ -136,7 +148,14 @@ def with_evaluator(
                 seed=task.spec.seed,
             )
             ledger = Ledger(store, run_id, task.spec.budget)
-            runtime = Runtime(ledger, task.spec.lm, task.spec.roles, policy=task.spec.policy, consent=consent)
+            runtime = Runtime(
+                ledger,
+                task.spec.lm,
+                task.spec.roles,
+                policy=task.spec.policy,
+                consent=consent,
+                sandbox_choice=sandbox or SandboxChoice.from_environment(),
+            )
             try:
                 result = await job(Evaluator(runtime, task.metric, task.spec.concurrency, source=task.source))
             except BudgetSpent:

@@ -1,4 +1,4 @@
-"""What the run database tells of a run: candidates, failures, calls, and any candidate written out again."""
+"""Reads stored runs: status, candidates, failures, calls; exports candidates."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from workbench.workflow import Workflow
 
 
 def status_of(store: Store, row: Any) -> str:
-    """A run's status; "killed" for one that says running though no process of this machine has its lock."""
+    """A run's status; "killed" if it is stored as running, and no process of this machine holds its lock."""
     if row["status"] == "running" and row["host"] == os.uname().nodename and not RunLock(store, row["run"]).held():
         return "killed"
     return row["status"]
@@ -30,7 +30,7 @@ def candidates(store: Store, run_id: int) -> list[dict[str, Any]]:
 
 
 def lineage(found: Sequence[Mapping[str, Any]]) -> list[tuple[int, Mapping[str, Any]]]:
-    """Candidates with their depth below the first one, each after its parent."""
+    """(depth, candidate) of all candidates, each after its parent."""
     children: dict[Any, list[Mapping[str, Any]]] = {}
     hashes = {c["hash"] for c in found}
     for c in found:
@@ -45,14 +45,13 @@ def lineage(found: Sequence[Mapping[str, Any]]) -> list[tuple[int, Mapping[str, 
 
 
 def candidate_workflow(store: Store, run_id: int, hash_: str | None) -> Workflow | None:
-    """A candidate by (a beginning of) its hash; None asks for the first one, the baseline."""
+    """A candidate by its hash or a prefix of it; None: the first one, the baseline."""
     tree = Candidates(store, run_id).find_tree(hash_)
     return None if tree is None else Workflow(tree)
 
 
 def worst_rows(store: Store, row: Any, report: dict[str, Any] | None) -> list[dict[str, Any]]:
-    """The test rows on which the winner of a run scores below 1, worst first. inputs: what they say, where the data are
-    still those of the run."""
+    """The test rows on which a run's winner scores below 1, worst first, with `inputs` if the data are unchanged."""
     if report is None:
         return []
     found = Evaluations(store, row["id"]).read_imperfect_test_rows(report["best"]["workflow"])
@@ -71,7 +70,7 @@ def _test_inputs(row: Any) -> dict[str, dict[str, Any]]:
 
 
 def call_texts(store: Store, run_id: int, n: int) -> list[dict[str, Any]]:
-    """n calls of a run, in no order (the journal keeps none), with their texts put back."""
+    """n calls of a run with their texts, in no particular order."""
     return [
         {
             "key": call["key"],
@@ -85,8 +84,15 @@ def call_texts(store: Store, run_id: int, n: int) -> list[dict[str, Any]]:
 
 
 def export_candidate(store: Store, run: str, candidate: str | None, form: str, out: Path | None) -> str | None:
-    """A candidate as YAML text (written to out if given), or through an exporter plugin. Raises StoreError."""
+    """Export a candidate as YAML, or through an exporter plugin. Raises StoreError.
 
+    Args:
+        store: the run database.
+        run: name of the run, or a prefix of it.
+        candidate: its hash or a prefix of it; None: the winner.
+        form: `yaml`, or the name of an exporter.
+        out: file or folder to write. None returns YAML as text.
+    """
     row = store.find_run(run)
     report = json.loads(row["report"]) if row["report"] else None
     chosen = candidate or (report["best"]["workflow"] if report else None)
@@ -115,7 +121,7 @@ def export_candidate(store: Store, run: str, candidate: str | None, form: str, o
 
 
 def _leave_no_empty_folder(out: Path | None, there: Collection[Path]) -> None:
-    """Remove the folders that an export made and put nothing into."""
+    """Remove empty folders that an export created."""
     for folder in (out, *out.parents) if out else ():
         if folder in there or not folder.is_dir() or any(folder.iterdir()):
             return

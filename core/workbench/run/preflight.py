@@ -1,5 +1,5 @@
-"""What would stop a run here although its file is valid: a key, a price, a package, a sandbox. No model is called to
-know."""
+"""Checks before a run: what would stop it although its file is valid, as a missing key, price, package or sandbox. No
+model is called."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from workbench.workflow import Workflow, task_lm
 
 
 def lms_of(task: Task) -> Iterator[LMSpec]:
-    """The language models that a run may ask: those of the nodes, also as `search:` may change them, and of the roles
-    that the file names."""
+    """The language models that a run may call: those of the nodes, variants under `search:` included, and of the roles
+    in the file."""
     yield from _lms_in(task, task.workflow)
     for _, workflow in variants(task.spec.search, task.workflow):
         yield from _lms_in(task, workflow)
@@ -36,7 +36,7 @@ def _lms_in(task: Task, workflow: Workflow) -> Iterator[LMSpec]:
 
 
 def check_optimizers(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> None:
-    """Refuse optimizers that find nothing in the workflow that they could change. Raises SpecError."""
+    """Raise SpecError for optimizers that find nothing in the workflow to change."""
     workflows = [task.workflow, *(changed for _, changed in variants(task.spec.search, task.workflow))]
 
     def check(index: int, name: str, optimizer: Optimizer) -> None:
@@ -53,7 +53,8 @@ def check_optimizers(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) ->
 
 
 def lm_warnings(task: Task) -> list[str]:
-    """Models that a ceiling in dollars does not hold, and names alone that lead to another server than `lm`."""
+    """Warnings of models that a ceiling in dollars does not cover, and of model names that lead to a server other than
+    that of `lm`."""
     lms = {spec.model_dump_json(): spec for spec in lms_of(task)}.values()
     return [*_not_counted(task, lms), *_elsewhere(task, lms)]
 
@@ -80,7 +81,7 @@ def _assumed_free(spec: LMSpec) -> bool:
 
 
 def _elsewhere(task: Task, lms: Iterable[LMSpec]) -> Iterator[str]:
-    """A name alone takes nothing from `lm`, above all not its server."""
+    """A model given by name alone inherits nothing from `lm`, in particular not its server."""
     own = task.spec.lm
     for spec in lms:
         if own.api_base and spec.model_fields_set == {"model"} and _prefix(spec) == _prefix(own):
@@ -96,7 +97,7 @@ def _prefix(spec: LMSpec) -> str:
 
 
 def lms_not_ready(lms: Iterable[LMSpec], runtime: Runtime) -> Iterator[WorkbenchError]:
-    """What each language model lacks, e.g. its key."""
+    """The error of each language model that is not ready, e.g. for want of a key."""
     for spec in {spec.model_dump_json(): spec for spec in lms}.values():
         try:
             lm = runtime.pool.get(spec)
@@ -108,13 +109,12 @@ def lms_not_ready(lms: Iterable[LMSpec], runtime: Runtime) -> Iterator[Workbench
 
 
 def wrong_in_file(found: Iterable[WorkbenchError]) -> list[SpecError]:
-    """Of what stops a run, what its file must be changed for; the rest can be had, and the run be resumed."""
+    """The errors that only a change of the file can mend. Others, as a missing package, allow the run to be resumed."""
     return [error for error in found if isinstance(error, SpecError) and not isinstance(error, SandboxError)]
 
 
-async def not_ready(task: Task, studies: Sequence[tuple[Study, Optimizer]]) -> list[WorkbenchError]:
-    """What each optimizer lacks; the mistakes in its settings at their place in the file. studies: in the file's
-    order."""
+async def optimizers_not_ready(task: Task, studies: Sequence[tuple[Study, Optimizer]]) -> list[WorkbenchError]:
+    """The errors of optimizers that are not ready, located in the file. studies: in the file's order."""
     found: list[WorkbenchError] = []
     for index, (study, optimizer) in enumerate(studies):
         try:

@@ -1,4 +1,4 @@
-"""The course of one run: baseline, optimizers, winner, sealed test, report; and what is stored and told of it."""
+"""The course of one run: baseline, optimizers, winner, sealed test, report; and its events and stored records."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from workbench.ledger import CallInfo, Ledger
 from workbench.lm import LMPool
 from workbench.plugins import plugins
 from workbench.proof import Report, build_report, record_test, sealed_row_keys
-from workbench.run.cost_estimate import too_small
-from workbench.run.preflight import lms_not_ready, lms_of, not_ready, wrong_in_file
-from workbench.run.proof_budget import hold_for_proof
+from workbench.run.cost_estimate import budget_warnings
+from workbench.run.preflight import lms_not_ready, lms_of, optimizers_not_ready, wrong_in_file
+from workbench.run.proof_budget import reserve_for_proof
 from workbench.run.stored_scores import TrainRows, store_evaluation
-from workbench.runtime import Runtime
+from workbench.runtime import Runtime, SandboxChoice
 from workbench.store import Candidates, Evaluations, RunLock, RunRecord, Store, dumps
-from workbench.study import Evaluation, Evaluator, Optimizer, Progress, Result, Study, pick, unanswered
+from workbench.study import Evaluation, Evaluator, Optimizer, Progress, Result, Study, pick, unanswered_error
 from workbench.task import Example, Task, write_workflow
 from workbench.workflow import Workflow
 
@@ -32,7 +32,7 @@ Listener = Callable[[str, dict[str, Any]], None]
 
 @dataclass(frozen=True)
 class RunInfo:
-    """What events tell of a run."""
+    """The run, as events describe it."""
 
     run: str
     name: str
@@ -42,29 +42,36 @@ class RunInfo:
 
 @dataclass
 class Options:
-    """What the command line adds to the file. Stored with the run, beside what environment and config add, so that a
-    resumed run has the same."""
+    """What the command line adds to the file. Stored with the run, as are environment and config, so that a resumed run
+    has the same settings."""
 
     sets: list[tuple[str, Any]] = field(default_factory=list)
     out: str | None = None
     keep_unproved: bool = False  # write the best candidate to `out` though its gain is not shown
+    sandbox: SandboxChoice = field(default_factory=SandboxChoice.from_environment)
 
     @property
     def path(self) -> Path:
-        """Where the better workflow goes."""
+        """Where the result is written."""
         return Path(self.out or "optimized.yaml")
 
     @property
     def unproved_path(self) -> Path:
-        """Where the best candidate goes while `path` keeps the baseline."""
+        """Where the best candidate is written if `path` keeps the baseline."""
         return self.path.with_name(f"{self.path.stem}.unproved{self.path.suffix}")
 
     def as_dict(self) -> dict[str, Any]:
-        return {"sets": [list(s) for s in self.sets], "out": self.out, "keep_unproved": self.keep_unproved}
+        """What is stored. Permission to run code without a boundary is not: each process asks for it anew."""
+        return {
+            "sets": [list(s) for s in self.sets],
+            "out": self.out,
+            "keep_unproved": self.keep_unproved,
+            "sandbox": self.sandbox.name,
+        }
 
 
 class Session:
-    """The course of one run. It is the same course however often it is resumed: only the journal fills."""
+    """The course of one run. A resumed run repeats it from the start, and the journal answers what is paid."""
 
     def __init__(
         self,
@@ -84,7 +91,14 @@ class Session:
         self.listener = listener or (lambda kind, data: None)
         self.info = RunInfo(run, task.spec.name, str(store.path), task.spec.budget.model_dump(exclude_none=True))
         self.ledger = Ledger(store, run_id, task.spec.budget, self._on_call, earlier_seconds)
-        self.runtime = Runtime(self.ledger, task.spec.lm, task.spec.roles, pool or LMPool(), task.spec.policy)
+        self.runtime = Runtime(
+            self.ledger,
+            task.spec.lm,
+            task.spec.roles,
+            pool or LMPool(),
+            task.spec.policy,
+            sandbox_choice=options.sandbox,
+        )
         self.evaluator = Evaluator(self.runtime, task.metric, task.spec.concurrency, source=task.source)
         self.progress = Progress(
             self._on_candidate,
@@ -97,16 +111,18 @@ class Session:
         self._saved_seconds = 0.0
 
     async def go(self) -> Report:
-        """Run to the end, whatever end: the report says which. Errors of the tool itself are raised after saving."""
+        """Run to the end; the report says how it ended. Errors of the tool itself are raised after it is saved."""
         with RunLock(self.store, self.run):
             self.record.mark_running(os.getpid(), os.uname().nodename)
-            self._tell("run_started", run=self.info, warnings=[*self.task.dataset.warnings, *too_small(self.task)])
+            self._tell(
+                "run_started", run=self.info, warnings=[*self.task.dataset.warnings, *budget_warnings(self.task)]
+            )
             course = asyncio.current_task()
             assert course is not None
             self._catch_signals(course)
             try:
                 with self.task.dataset.test.sealed():
-                    found = [] if self.ledger.resumed else await self.obstacles()
+                    found = [] if self.ledger.resumed else await self.find_obstacles()
                 if wrong := wrong_in_file(found):
                     raise merge_errors(wrong)
                 lacking = "\n".join(str(error) for error in found)
@@ -119,17 +135,17 @@ class Session:
                 self._finish(self._report("failed", error=f"{type(error).__name__}: {error}"))
                 raise
             finally:
-                # Told again to stop while it closes: the report is written all the same.
+                # A second signal may cancel the closing: the report is written all the same.
                 with suppress(asyncio.CancelledError):
                     await self.runtime.aclose()
             self._finish(report)
             self.ledger.close()
             return report
 
-    async def obstacles(self) -> list[WorkbenchError]:
-        """What would stop the run here, found without a call. A resumed run is not asked: it may need little of it."""
+    async def find_obstacles(self) -> list[WorkbenchError]:
+        """What would stop the run, found without a call. A resumed run skips this: its journal may suffice."""
         studies = [(self._study(self.task.workflow, i + 1, name), o) for i, (name, o) in enumerate(self.optimizers)]
-        return [*lms_not_ready(lms_of(self.task), self.runtime), *await not_ready(self.task, studies)]
+        return [*lms_not_ready(lms_of(self.task), self.runtime), *await optimizers_not_ready(self.task, studies)]
 
     async def _course(self) -> Report:
         task, baseline = self.task, self.task.workflow
@@ -137,20 +153,20 @@ class Session:
             status, broken = await self._search()
         winner = self._pick()
         self._tell("testing", winner=winner.hash, changed=winner != baseline)
-        self.ledger.hold()
+        self.ledger.reserve_for_proof()
         pairs = await self._test(baseline, winner)
         if status == "finished" and len(pairs) < len(task.dataset.test):
             status = "budget"  # with more of it the rest can be tested
         return self._report(status, winner, pairs, broken)
 
     async def _search(self) -> tuple[str, str | None]:
-        """The baseline and then the optimizers, each from the best so far; (status, what broke)."""
-        self._hold_for_proof()
+        """Evaluate the baseline, then run the optimizers, each from the best so far. Returns (status, error)."""
+        self._reserve_for_proof()
         baseline = current = self.task.workflow
         base_study = self._study(baseline, 0, "baseline")
         try:
             self._check_answered(await base_study.evaluate(baseline))
-            self._hold_for_proof()
+            self._reserve_for_proof()
             for turn in range(self.task.spec.rounds):
                 for index, (name, optimizer) in enumerate(self.optimizers):
                     study = self._study(current, turn * len(self.optimizers) + index + 1, name)
@@ -165,15 +181,17 @@ class Session:
         return "finished", None
 
     def _check_answered(self, baseline: Evaluation) -> None:
-        """Raises LMError where no row of the baseline was answered: a mistyped model or a server that is down, not a
-        weak one. The failures are forgotten, so that a resumed run asks again: the model may be there then."""
-        if (error := unanswered(baseline)) is not None:
+        """Raise LMError if no row of the baseline was answered: a mistyped model or a server that is down.
+
+        The failures are deleted, so that a resumed run asks again.
+        """
+        if (error := unanswered_error(baseline)) is not None:
             self.ledger.bill.forget_unanswered()
             Evaluations(self.store, self.run_id).delete_val()
             raise error
 
     async def _improve(self, study: Study, optimizer: Optimizer) -> None:
-        """Run one optimizer. Its bug is told as a PluginError: what was found until then is still tested."""
+        """Run one optimizer. A bug in it is raised as a PluginError: the best so far is still tested."""
         try:
             returned = await optimizer.optimize(study)
         except (WorkbenchError, asyncio.CancelledError):
@@ -205,8 +223,8 @@ class Session:
             name=name,
         )
 
-    def _hold_for_proof(self) -> None:
-        hold_for_proof(self.task, self.evaluator, self.progress, self.ledger)
+    def _reserve_for_proof(self) -> None:
+        reserve_for_proof(self.task, self.evaluator, self.progress, self.ledger)
 
     def _pick(self) -> Workflow:
         """The winner: the best on val, or, with several objectives, the named pick of the Pareto set."""
@@ -219,7 +237,7 @@ class Session:
         return best.workflow
 
     async def _test(self, baseline: Workflow, winner: Workflow) -> list[tuple[Result, Result]]:
-        """Baseline and winner on the sealed rows, row by row, as far as the budget goes: only whole pairs count."""
+        """Run baseline and winner on the sealed rows, pair by pair, as far as the budget goes."""
         test = self.task.dataset.test.open()
         programs = [self.evaluator.program(w) for w in (baseline, winner)]
         pairs: list[tuple[Result, Result] | None] = [None] * len(test)
@@ -280,7 +298,7 @@ class Session:
 
     async def _on_evaluation(self, evaluation: Evaluation) -> None:
         await store_evaluation(self.store, self.run_id, evaluation)
-        self._hold_for_proof()
+        self._reserve_for_proof()
         self._tell("candidate_evaluated", candidate=evaluation.workflow, evaluation=evaluation)
         self._save_seconds()
 
@@ -314,8 +332,7 @@ class Session:
         )
 
     def _not_reached(self) -> list[str]:
-        """Candidates of earlier processes that this one has not come to: the replay was stopped, or it took another
-        way."""
+        """A warning about candidates of earlier processes that this replay did not reach, if there are any."""
         self.store.flush()
         left = Candidates(self.store, self.run_id).count() - len(self._candidates)
         if left <= 0:
@@ -326,9 +343,9 @@ class Session:
         ]
 
     def _finish(self, report: Report) -> None:
-        """Write the result files and the report. A file is made whole under another name first, then renamed.
+        """Write the result files and the report. A file is written under another name first, then renamed.
 
-        Only what is proved takes the place of the baseline: val chose the winner, and val is too kind to it.
+        Only what is proved replaces the baseline: val chose the winner, so its score there is biased upwards.
         """
         if report.test_rows or report.status in ("finished", "budget"):
             changed = report.winner != self.task.workflow
@@ -343,7 +360,7 @@ class Session:
         self.store.flush()
 
     def _write(self, report: Report, workflow: Workflow, out: Path) -> str | None:
-        """Write a result file; its path, or None with a warning in the report."""
+        """Write a result file. Returns its path; None, with a warning in the report, if it cannot be written."""
         head = report.headline()
         if workflow != report.winner:
             head.append("This file keeps the baseline.")
@@ -361,7 +378,7 @@ class Session:
         return str(out)
 
     def _catch_signals(self, course: asyncio.Task[Any]) -> None:
-        """First signal: no new calls, those under way are waited for, at most 10 s. Second signal: stop now."""
+        """First signal: send nothing new, and await calls in flight for at most 10 s. Second signal: stop now."""
         import signal
 
         loop = asyncio.get_running_loop()

@@ -1,5 +1,4 @@
-"""Starting and resuming a run of `workbench optimize`, and reading its file. What a run does, `workbench.run.session`
-says."""
+"""Starts and resumes runs of `workbench optimize`, and reads their files. The run itself: `workbench.run.session`."""
 
 from __future__ import annotations
 
@@ -10,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from pydantic import ValidationError
@@ -24,7 +22,6 @@ from workbench.plugins import plugins
 from workbench.proof import Report
 from workbench.run.preflight import check_optimizers, lm_warnings
 from workbench.run.session import Listener, Options, Session
-from workbench.runtime import choose, chosen
 from workbench.spec import (
     Source,
     Spec,
@@ -36,7 +33,7 @@ from workbench.spec import (
     outer_settings,
     spec_error,
 )
-from workbench.store import Candidates, RunRecord, Store, add_run, dumps
+from workbench.store import IN_MEMORY, Candidates, RunRecord, Store, add_run, dumps
 from workbench.study import Optimizer
 from workbench.task import Task, check_search, load_task, section_loaders
 
@@ -52,9 +49,18 @@ def optimize(
 ) -> Report:
     """Optimize a workflow file and prove the gain.
 
-    listener(event, data) is told what happens. optimizers: (name, optimizer) in place of those of the file; pool:
-    where language models come from, in place of the plugins; both are for tests and notebooks.
-    Raises SpecError for bad input, StoreError if the database cannot be used, PluginError.
+    Args:
+        path: the workflow file.
+        options: what the command line adds to it.
+        database: path of the run database.
+        listener: called as listener(event, data) with every event.
+        optimizers: (name, optimizer) in place of those of the file, for tests and notebooks.
+        pool: language models in place of those of the plugins, for tests and notebooks.
+
+    Raises:
+        SpecError: the input is wrong.
+        StoreError: the database cannot be used.
+        PluginError: a plugin is broken.
     """
     options = options or Options()
     check_writable(options.path)
@@ -74,7 +80,6 @@ def optimize(
                     **options.as_dict(),
                     "referred": task.external_hash,
                     "test": task.test_hash,
-                    "sandbox": chosen(),
                     "outside": outer_settings(source),
                 }
             ),
@@ -99,42 +104,40 @@ def resume(
     optimizers: Sequence[tuple[str, Optimizer]] | None = None,
     pool: LMPool | None = None,
 ) -> Report:
-    """Go on with a run that was killed, interrupted or failed: it is replayed, and no recorded call is paid again.
+    """Resume a run that was killed, interrupted or failed. It is replayed, and no recorded call is paid again.
 
-    Takes what `optimize` takes; options are added to those that the run was started with. Its sandbox is that of its
-    start, unless the user names another.
+    Takes the arguments of `optimize`. The options are added to those that the run was started with. The sandbox is that
+    of the start, unless the options name another.
     """
-    store, kept = Store(database, create=False), None
+    options = options or Options()
+    store = Store(database, create=False)
     try:
         row = store.find_run(run)
         if row["file"] is None:
             raise StoreError(f"run {row['run']} ({row['status']}) is none of workbench optimize; it cannot be resumed")
         stored = json.loads(row["options"])
-        if (kept := None if chosen() else stored.get("sandbox")) is not None:
-            choose(kept)
-        sets = [(a, v) for a, v in stored["sets"]] + (options.sets if options else [])
-        keep = stored.get("keep_unproved", False) or (options is not None and options.keep_unproved)
-        merged = Options(sets, (options.out if options else None) or stored["out"], keep)
+        sets = [*((a, v) for a, v in stored["sets"]), *options.sets]
+        keep = stored.get("keep_unproved", False) or options.keep_unproved
+        sandbox = replace(options.sandbox, name=options.sandbox.name or stored.get("sandbox"))
+        merged = Options(sets, options.out or stored["out"], keep, sandbox)
         check_writable(merged.path)
         _, _, task, named = _stored(row, sets, stored.get("outside"))
-        if row["status"] == "finished" and options and options.sets:
+        if row["status"] == "finished" and options.sets:
             raise StoreError(f"run {row['run']} is finished, its proof is done; start a new run with other settings")
         if task.data_hash != row["data_hash"]:
             raise StoreError(f"the data of run {row['run']} have changed since it started; start a new run")
         same = Candidates(store, row["id"]).find_baseline() in (None, task.workflow.hash)
         same &= stored.get("referred") in (None, task.external_hash)  # None: begun by a version that kept none
-        if not same and all(address.partition(".")[0] == "budget" for address, _ in (options.sets if options else ())):
+        if not same and all(address.partition(".")[0] == "budget" for address, _ in options.sets):
             raise StoreError(
                 f"a file that the workflow of run {row['run']} refers to has changed since it started; start a new run"
             )
-        if options and options.sets:  # they hold for whoever goes on after a further kill
+        if options.sets:  # they hold for whoever goes on after a further kill
             RunRecord(store, row["id"]).replace_options(dumps({**stored, "sets": sets}))
         steps = list(optimizers) if optimizers is not None else named
         session = Session(store, row["id"], row["run"], task, steps, merged, listener, row["seconds"], pool)
         return run_in_loop(session.go())
     finally:
-        if kept is not None:
-            choose(None)
         store.close()
 
 
@@ -147,22 +150,21 @@ def prepare(
     return _prepare(source, base, sets)
 
 
-def obstacles(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> list[WorkbenchError]:
-    """What would stop a run of a valid file that began here and now; no model is called."""
+def find_obstacles(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> list[WorkbenchError]:
+    """What would stop a run of a valid file if it began here and now. No model is called, no file is written."""
 
-    async def course(store: Store) -> list[WorkbenchError]:
+    async def course() -> list[WorkbenchError]:
         session = Session(store, 0, "", task, list(optimizers), Options(), None)
         try:
-            return await session.obstacles()
+            return await session.find_obstacles()
         finally:
             await session.runtime.aclose()
 
-    with TemporaryDirectory() as folder:
-        store = Store(Path(folder) / "run.db")
-        try:
-            return run_in_loop(course(store))
-        finally:
-            store.close()
+    store = Store(IN_MEMORY)
+    try:
+        return run_in_loop(course())
+    finally:
+        store.close()
 
 
 def _prepare(
@@ -189,12 +191,12 @@ def _checked(source: Source, base: Path) -> tuple[Spec, Source]:
         raise merge_errors([error, *_wrong_elsewhere(source, error, base)]) from None
 
 
-#: What stands for a section that must be there and is broken, while the others are looked at.
+#: Replacements for broken required sections while the other sections are checked.
 _STAND_INS = {"data": {"file": "rows.jsonl"}, "metric": defaults.METRIC, "nodes": {"none": {}}}
 
 
 def _wrong_elsewhere(source: Source, error: SpecError, base: Path) -> list[SpecError]:
-    """What is wrong in the sections of a file that its schema has nothing to say against, where others are broken."""
+    """The errors in sections that match the schema, for a file in which other sections do not."""
     if not isinstance(source.value, dict):
         return []
     broken = {one.path[0] for one in (error, *error.more) if one.path} | (_STAND_INS.keys() - source.value.keys())
@@ -223,7 +225,7 @@ def _stored(
 
 
 def prepare_stored(row: Any) -> Task:
-    """The task of a stored run, as its file, its flags and its surroundings were when it started."""
+    """The task of a stored run, with the file, flags and outer settings that it started with."""
     stored = json.loads(row["options"])
     return _stored(row, [(a, v) for a, v in stored.get("sets", ())], stored.get("outside"))[2]
 

@@ -1,6 +1,6 @@
-"""What is stored of evaluations: each with its results, and of train rows how often a run solved them.
+"""Stores evaluations with their results, and the scores of train rows, by which rows are drawn.
 
-Train rows are what its optimizers, or `workbench eval --split train`, saw of them; rows are drawn by that.
+The scores of train rows come from optimizers and from `workbench eval --split train`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from workbench.task import Example
 
 
 async def store_evaluation(store: Store, run_id: int, evaluation: Evaluation) -> None:
-    """Rows for an evaluation, committed; a replay finds them there already and writes nothing."""
+    """Store an evaluation and wait for the commit. A replay finds it stored, and writes nothing."""
     evaluations, key = Evaluations(store, run_id), (evaluation.workflow.hash, evaluation.split, evaluation.replica)
     exists = evaluations.find(*key)
     if exists is not None and exists["complete"] >= evaluation.complete and exists["n"] >= len(evaluation.results):
@@ -57,7 +57,7 @@ class TrainRows:
         self.places = {example.id: (place, example) for place, example in enumerate(train)}
 
     def record(self, evaluation: Evaluation) -> None:
-        """Queue what an evaluation tells of train rows; rows of val, and made-up ones, are left out."""
+        """Queue the scores of train rows in an evaluation; other rows are ignored."""
         seen = [(*self.places[r.example.id], r) for r in evaluation.results if r.example.id in self.places]
         rows = [(place, r.example.id, r.score, r.failure) for place, example, r in seen if example == r.example]
         if rows:
@@ -65,8 +65,10 @@ class TrainRows:
 
 
 def train_scores(store: Store, run_id: int) -> dict[str, list[float]]:
-    """All scores of each train row of a run, by the row's id: of every candidate and replica that was tried on it.
-    Failures of the infrastructure, which say nothing about the workflow, are left out."""
+    """All scores of each train row of a run, by row id, over all candidates and replicas.
+
+    Infrastructure failures are left out: they say nothing about the workflow.
+    """
     found: dict[str, list[float]] = {}
     for example, score in Evaluations(store, run_id).read_train_scores():
         found.setdefault(example, []).append(score)

@@ -3,32 +3,31 @@
 All effects go through `Context`.
 """
 
+from workbench.runtime.draw import FIRST_DRAW, Draw
 from workbench.runtime.embedding import BATCH
 from workbench.runtime.program import Context, Program, ends_run, make_request
 from workbench.runtime.runtime import Consent, Runtime
 from workbench.runtime.sandbox import (
     BOUNDARIES,
     Sandbox,
+    SandboxChoice,
     SandboxResult,
-    allow_without_boundary,
-    choose,
-    chosen,
     open_sandbox,
 )
 
 __all__ = [
     "Context",
+    "Draw",
+    "FIRST_DRAW",
     "Program",
     "Runtime",
     "Consent",
     "make_request",
     "ends_run",
     "Sandbox",
+    "SandboxChoice",
     "SandboxResult",
     "BOUNDARIES",
-    "allow_without_boundary",
-    "choose",
-    "chosen",
     "open_sandbox",
     "BATCH",
 ]

@@ -1,7 +1,7 @@
-"""Vectors of texts by a language model that can embed: paid for, journalled and retried as other calls are.
+"""Embeddings of texts by a language model, paid, journalled and retried like other calls.
 
-A request for vectors is a call like any other, whose messages are the texts and whose answer holds the vectors; so
-budget, journal and concurrency are the ledger's. Within a run each request is made once.
+A request for embeddings is a call whose messages are the texts and whose answer holds the vectors, so that the ledger
+handles budget, journal and concurrency. Within a run each request is made once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from workbench.errors import LMError
 from workbench.ledger import Settled
 from workbench.lm import LM, Message, Request, Response, check_embeds
 
-#: Texts of a request at most.
+#: The most texts in one request.
 BATCH = 64
 Ask = Callable[[LM, Request], Awaitable[Settled]]
 Vector = Sequence[float]
@@ -25,8 +25,7 @@ Call = tuple[tuple[Message, ...], Settled]
 
 
 class Embeddings(LM):
-    """A language model that can embed as one that the ledger can call: messages are texts, the answer is their
-    vectors."""
+    """Adapts a model that can embed to the ledger: messages are texts, the answer is their vectors."""
 
     def __init__(self, lm: LM):
         check_embeds(lm, lm.identity)
@@ -44,7 +43,7 @@ class Embeddings(LM):
         return self.lm.price(prompt_tokens, 0)
 
     async def aclose(self) -> None:
-        """The language model itself is closed by who made it."""
+        """Nothing to close: the language model belongs to the pool."""
 
 
 class Embedder:
@@ -55,12 +54,14 @@ class Embedder:
         self._known: dict[tuple[str, ...], asyncio.Future[tuple[list[Vector], Call]]] = {}
 
     async def __call__(self, texts: Sequence[str]) -> tuple[list[Vector], list[Call]]:
-        """(a vector for each text, the calls for them: cached ones where somebody else sent them, at what they cost
-        then, so that who was first looks no dearer than others). Raises LMError, and BudgetSpent.
+        """Embed texts; returns one vector for each, and the calls that this took.
 
-        A request holds BATCH of the texts in their order, and nothing else decides what it holds: which of them
-        somebody asked for before depends on which was faster, and a resumed run would send other requests. One that
-        somebody else has sent is waited for. What failed is forgotten, and may be asked for again.
+        A request holds the next BATCH texts in order and depends on nothing else. If texts that another caller has sent
+        were left out, the requests would depend on timing, and a resumed run would send others. A request that another
+        caller has in flight is awaited, and counts as a cached call at its full cost, so that the first caller looks no
+        more expensive than the others. A failed request is forgotten, and may be sent again.
+
+        Raises LMError, and BudgetSpent.
         """
         found, calls = list[Vector](), list[Call]()
         for start in range(0, len(texts), BATCH):
@@ -74,7 +75,7 @@ class Embedder:
                 except BaseException as error:
                     del self._known[batch]
                     flying.set_exception(error if isinstance(error, Exception) else LMError("provider", "interrupted"))
-                    flying.exception()  # who waits for it hears of it; nobody need be waiting
+                    flying.exception()  # marks it as retrieved: perhaps nobody awaits it
                     raise
                 flying.set_result(made)
             vectors, (messages, settled) = await asyncio.shield(flying)
@@ -94,7 +95,7 @@ class Embedder:
 
 
 def _packed(vector: Vector) -> str:
-    """Single precision, in base64: exact for what models give, and short in the journal."""
+    """Single precision in base64: exact for what models return, and short in the journal."""
     return base64.b64encode(array("f", vector).tobytes()).decode()
 
 

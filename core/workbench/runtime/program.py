@@ -17,6 +17,7 @@ from typing import Any, cast
 from workbench.errors import BudgetSpent, LMError, NodeError, ServerDead, SpecError, StoreError, WorkbenchError
 from workbench.ledger import Ledger
 from workbench.lm import Message, Request, Response
+from workbench.runtime.draw import FIRST_DRAW, Draw
 from workbench.runtime.embedding import Vector
 from workbench.runtime.runtime import Runtime
 from workbench.spec import LMSpec, PolicySpec
@@ -37,20 +38,17 @@ class Program:
         return self.workflow.max_calls
 
     @cached_property
-    def places(self) -> dict[str, int]:
-        """Nodes by the order in which they can run; where several can, that of the file decides."""
-        return {name: place for place, name in enumerate(self.schedule.order)}
+    def positions(self) -> dict[str, int]:
+        """Each node's position in the order in which they can run; where several can, that of the file decides."""
+        return {name: position for position, name in enumerate(self.schedule.order)}
 
-    async def run(self, example: Example, replica: int = 0, draws: Sequence[int] = ()) -> ExampleRun:
-        """Run all nodes, independent ones at the same time. A failing node ends the example as a failure.
-
-        draws: replicas of the calls by their places (`Context`), the last for all later ones; else `replica` for all.
-        """
+    async def run(self, example: Example, draw: Draw = FIRST_DRAW) -> ExampleRun:
+        """Run all nodes, independent ones at the same time. A failing node ends the example as a failure."""
         trace, begun = Trace(example.id), time.perf_counter()
         written: dict[str, Mapping[str, Any]] = {}
 
         async def step(name: str, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
-            context = Context(self, example.id, trace, name, replica, draws=draws, place=self.places[name])
+            context = Context(self, example.id, trace, name, draw.at(self.positions[name]))
             return await context.run_node(self.nodes[name], inputs)
 
         failure = message = None
@@ -63,10 +61,16 @@ class Program:
 
 
 class Context:
-    """What a running node may use. `node` is its path, e.g. `vote.of`. policies: of the files of workflows around it,
-    which hold besides the run's own. draws: replicas of calls by their places. A call's place is that of its node
-    (`Program.places`), and one more for each call of the task's role and of the same replica that the node made before:
-    it does not depend on which of several is faster."""
+    """What a running node may use.
+
+    Args:
+        program: the workflow.
+        example: the id of the example.
+        trace: takes the node's span.
+        node: its path, e.g. `vote.of`.
+        draw: which samples it draws.
+        policies: of the workflow files around it, which hold besides the run's own.
+    """
 
     def __init__(
         self,
@@ -74,18 +78,15 @@ class Context:
         example: str,
         trace: Trace,
         node: str,
-        replica: int = 0,
+        draw: Draw = FIRST_DRAW,
         policies: tuple[PolicySpec, ...] = (),
-        draws: Sequence[int] = (),
-        place: int = 0,
-        order: tuple[int, ...] = (),
     ):
-        self.program, self.example, self.trace, self.node, self.replica = program, example, trace, node, replica
-        self.policies, self.draws, self.place, self.order = policies, draws, place, order or (place,)
+        self.program, self.example, self.trace, self.node = program, example, trace, node
+        self.draw, self.policies = draw, policies
         self._span: Span | None = None
         self._effects = 0
-        self._asked = Counter[int]()
-        self._children: dict[int, int] = {}  # by replica
+        self._task_calls = Counter[int]()  # by replica
+        self._children = Counter[int]()  # by replica
         self._begun: list[int] = []  # of the calls in the span, the number of each by its begin
         self._calls = 0
 
@@ -99,14 +100,16 @@ class Context:
         self.span.notes.update(values)
 
     def step(self, state: str, earned: float) -> None:
-        """Say of the span's latest call that it was a step in an environment: the state that it was taken in, whose
-        name is equal where states are, and what it earned. Training gives credit by it (GiGPO)."""
+        """Mark the span's latest call as a step in an environment. Training assigns credit by it (GiGPO).
+
+        state: a name of the state in which it was taken, equal for equal states. earned: its reward.
+        """
         call = self.span.calls[-1]
         call.state, call.earned = state, earned
 
     async def run_node(self, node: NodeKind, inputs: Mapping[str, Any], agent: str | None = None) -> Mapping[str, Any]:
-        """Run a node under a span of its own, and turn whatever it raises into a NodeError with a kind."""
-        span = Span(self.node, type(node).__name__, inputs, agent=agent, order=self.order)
+        """Run a node under its own span, and turn its errors into a NodeError with a kind."""
+        span = Span(self.node, type(node).__name__, inputs, agent=agent, order=self.draw.order)
         self.trace.spans.append(span)
         self._span, begun = span, time.perf_counter()
         try:
@@ -141,22 +144,14 @@ class Context:
         agent: str | None = None,
         policy: PolicySpec | None = None,
     ) -> Mapping[str, Any]:
-        """Run a node inside this one. Different replicas draw fresh samples. agent: who of several it is. policy: one
-        that holds in it, too."""
+        """Run a node inside this one. Different replicas draw fresh samples.
+
+        agent: its name among several. policy: applies inside it, besides those around it.
+        """
         policies = self.policies if policy is None else (*self.policies, policy)
-        before = self._children.get(replica, 0)
-        self._children[replica] = before + 1
-        child = Context(
-            self.program,
-            self.example,
-            self.trace,
-            f"{self.node}.{name}",
-            self.replica * 1000 + replica,
-            policies,
-            [draw * 1000 + replica for draw in self.draws],
-            self.place,
-            (*self.order, replica, before),
-        )
+        draw = self.draw.child(replica, self._children[replica])
+        self._children[replica] += 1
+        child = Context(self.program, self.example, self.trace, f"{self.node}.{name}", draw, policies)
         return await child.run_node(node, inputs, agent)
 
     async def complete(
@@ -175,12 +170,12 @@ class Context:
         """
         runtime = self.program.runtime
         spec = lm or runtime.lm_spec(role, self.program.workflow)
-        own = self.replica
-        if self.draws:
-            asked = self._asked[replica] if role == "task" else max(0, self._asked[replica] - 1)
-            own = self.draws[min(self.place + asked, len(self.draws) - 1)]
-            self._asked[replica] += role == "task"
-        request = make_request(spec, messages, own * 1000 + replica, settings)
+        number = self._task_calls[replica]
+        if role == "task":
+            self._task_calls[replica] += 1
+        else:
+            number = max(0, number - 1)  # it belongs to the task's call before it
+        request = make_request(spec, messages, self.draw.of_call(number, replica), settings)
         begun = self._begin_call()
         response, paid = await runtime.complete(spec, request, role)
         record = CallRecord(request.messages, response, role, spec.model, paid.cached, paid.usd, paid.seconds)
@@ -188,11 +183,10 @@ class Context:
         return response
 
     async def samples(self, messages: Sequence[Message], count: int, **settings: Any) -> list[Response]:
-        """So many draws for one prompt, the replicas 0, 1, ..., in this order. They do not depend on each other, so all
-        are sent at once; settings are those of `complete`.
+        """Draw `count` answers to one prompt: replicas 0, 1, ..., in order, sent at once. Settings as in `complete`.
 
-        All come to their end before an error is raised: what they have under way is paid, so it is recorded. An error
-        that ends the run goes before one of a single draw; else the first counts, whoever was faster.
+        Errors are raised after all draws have ended: those in flight are paid, so they are recorded. An error that ends
+        the run takes precedence; otherwise that of the lowest replica is raised, whichever came first.
         """
         draws = [self.complete(messages, replica=index, **settings) for index in range(count)]
         outcomes = await asyncio.gather(*draws, return_exceptions=True)
@@ -206,13 +200,13 @@ class Context:
         return self._calls
 
     def _record(self, begun: int, record: CallRecord) -> None:
-        """Calls stand in the order in which they began, whichever was answered first."""
+        """Insert the call in the order of beginnings, whichever was answered first."""
         at = bisect(self._begun, begun)
         self._begun.insert(at, begun)
         self.span.calls.insert(at, record)
 
     async def embed(self, texts: Sequence[str], lm: LMSpec, role: str = "task") -> list[Vector]:
-        """A vector for each text. Raises as `complete` does, and SpecError for a model that cannot embed."""
+        """One vector for each text. Raises what `complete` raises, and SpecError for a model that cannot embed."""
         begun = self._begin_call()
         vectors, paid = await self.program.runtime.embedder(lm, role)(texts)
         for messages, call in paid:
@@ -224,8 +218,7 @@ class Context:
     async def sandboxed(
         self, source: str, function: str, arguments: Mapping[str, Any], *, timeout: float = 5.0
     ) -> dict[str, Any]:
-        """Run code in the sandbox, once for this place in this example. The fields of
-        `workbench.runtime.sandbox.SandboxResult`."""
+        """Run code in the sandbox, once for this position in this example. Returns the fields of SandboxResult."""
 
         async def run() -> dict[str, Any]:
             sandbox = await self.program.runtime.sandbox()
@@ -234,29 +227,31 @@ class Context:
         return await self.effect("code", [source, function, dict(arguments)], run)
 
     async def effect(self, kind: str, content: Any, run: Callable[[], Awaitable[Any]]) -> Any:
-        """Run a tool or another effect once for this place in this example; its result must be JSON."""
+        """Run a tool or another effect once for this position in this example; its result must be JSON."""
         self._effects += 1
-        where = [self.program.workflow.hash, self.example, self.node, self.replica, self._effects]
+        where = [self.program.workflow.hash, self.example, self.node, self.draw.replica, self._effects]
         return await self.program.runtime.ledger.effect(kind, [content, where], run)
 
 
-def stopped() -> bool:
-    """Whether the running task was told to stop: else a CancelledError is a fault of the code that raised it."""
+def is_cancelled() -> bool:
+    """Whether the running task was cancelled; otherwise a CancelledError is a bug of the code that raised it."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
 
 
 def ends_run(error: BaseException, ledger: Ledger) -> bool:
-    """Whether an error is of the run, not of the example at hand: a ceiling, a server that is gone, a stop."""
+    """Whether an error ends the run, and not only the example: a ceiling, a dead server, a stop."""
     if isinstance(error, asyncio.CancelledError):
-        return stopped()
+        return is_cancelled()
     of_the_run = (BudgetSpent, StoreError, ServerDead, SpecError)
     return isinstance(error, of_the_run) or (isinstance(error, WorkbenchError) and ledger.stopping is error)
 
 
 def make_request(spec: LMSpec, messages: Sequence[Message], replica: int, settings: Mapping[str, Any]) -> Request:
-    """A Request with the LM's own defaults where the caller gives none. A replica is a fresh draw only where
-    there is anything to draw: at temperature 0 every replica is the same call, and is paid once."""
+    """A Request with the LM's own defaults for settings that the caller leaves out.
+
+    At temperature 0 there is nothing to sample: all replicas are the same call, which is paid once.
+    """
     values = {k: v for k, v in settings.items() if v is not None}
     if spec.temperature is not None:
         values.setdefault("temperature", spec.temperature)

@@ -11,7 +11,7 @@ from workbench.errors import SandboxError
 from workbench.ledger import Ledger, Settled
 from workbench.lm import LMPool, Request, Response
 from workbench.runtime.embedding import Embedder
-from workbench.runtime.sandbox import LEVELS, Sandbox, open_sandbox
+from workbench.runtime.sandbox import LEVELS, Sandbox, SandboxChoice, open_sandbox
 from workbench.spec import LMSpec, PolicySpec
 from workbench.store import RunRecord
 from workbench.workflow import Workflow, task_lm
@@ -30,15 +30,16 @@ class Runtime:
     pool: LMPool = field(default_factory=LMPool)
     policy: PolicySpec = field(default_factory=lambda: PolicySpec())
     consent: Consent | None = None
+    sandbox_choice: SandboxChoice = field(default_factory=SandboxChoice.from_environment)
     _sandbox: Sandbox | None = None
     _embedders: dict[tuple[str, str], Embedder] = field(default_factory=dict)
     _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def sandbox(self) -> Sandbox:
-        """The sandbox of the run, opened at its first use. Its level is stored; a resumed run refuses a weaker one."""
+        """The sandbox of the run, opened at first use. Its level is stored; a resumed run refuses a weaker one."""
         async with self._opening:
             if self._sandbox is None:
-                opened = await open_sandbox()
+                opened = await open_sandbox(self.sandbox_choice)
                 store, run_id = self.ledger.store, self.ledger.run_id
                 begun_in = RunRecord(store, run_id).find_sandbox()
                 earlier = begun_in["level"] if begun_in else opened.level
@@ -61,7 +62,7 @@ class Runtime:
         await self.pool.aclose()
 
     def lm_spec(self, role: str, workflow: Workflow | None = None) -> LMSpec:
-        """roles from the file; the task's LM may be changed by a patch of the workflow's `lm`."""
+        """The LM of a role. A role that the file does not name has the task's LM, which a patch of `lm` may change."""
         if role in self.roles:
             return self.roles[role]
         return self.lm if workflow is None else task_lm(self.lm, workflow)
@@ -75,7 +76,7 @@ class Runtime:
         return settled.response, settled
 
     def embedder(self, spec: LMSpec, role: str) -> Embedder:
-        """The vectors of a language model, shared by all who ask. Raises SpecError for one that cannot embed."""
+        """The embedder of a language model, shared by all nodes. Raises SpecError for a model that cannot embed."""
         lm = self.pool.get(spec)
         if (lm.identity, role) not in self._embedders:
             self._embedders[lm.identity, role] = Embedder(

@@ -1,6 +1,6 @@
-"""Sandboxes: where code that a language model wrote is run. The core knows what one does; plugins do it.
+"""The contract of sandboxes, in which model-written code runs, and the choice of one. Plugins provide them.
 
-Code never runs in the workbench's own process. What comes back is JSON and is treated as hostile.
+Code never runs in the workbench's own process. What it returns is JSON and is treated as hostile.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import Any, Protocol
 from workbench.errors import SandboxError, suggest
 from workbench.plugins import plugins
 
-#: From strong to none. Below "kernel" there is no real boundary, and only the user can allow that.
+#: From the strongest to the weakest. "limits-only" is no boundary; only the user may allow it.
 LEVELS = ("strong", "kernel", "wasm", "limits-only")
 BOUNDARIES = frozenset({"strong", "kernel", "wasm"})
 
 
 @dataclass(frozen=True, slots=True)
 class SandboxResult:
-    """What a call gave.
+    """The outcome of a call.
 
     kind: `ok`, `error` (the code raised, or is no Python), `forbidden` (it tried what the sandbox denies), `timeout`,
     `memory`, `output` (printed too much), `bad_result` (not JSON, or too large), `crashed`. line: of the source,
-    counted from 1, where an error has one. printed: the beginning of what it printed.
+    counted from 1, if the error has one. printed: the beginning of its output.
     """
 
     kind: str
@@ -40,7 +40,7 @@ class SandboxResult:
 
 
 class Sandbox(Protocol):
-    """Runs one function of a source at a time, any number of calls at once. level: one of LEVELS, as measured."""
+    """Runs functions of Python sources, any number of calls at once. level: one of LEVELS, as measured."""
 
     name: str
     level: str
@@ -52,41 +52,49 @@ class Sandbox(Protocol):
     async def aclose(self) -> None: ...
 
 
-#: Set by the command line (`--unsafe-sandbox`, `--sandbox`), never by a workflow file: a stranger's file must not open
-#: the door.
-_allowed_without_boundary = False
-_chosen: str | None = None
+@dataclass(frozen=True, slots=True)
+class SandboxChoice:
+    """Which sandbox the user wants. It comes from flags and the environment, never from a workflow file: a file from a
+    stranger must not weaken the boundary.
 
-
-def allow_without_boundary(allowed: bool = True) -> None:
-    """Let code run where nothing but resource limits holds it."""
-    global _allowed_without_boundary
-    _allowed_without_boundary = allowed
-
-
-def choose(name: str | None) -> None:
-    """Take this sandbox and no other; None: the strongest. Without it, WORKBENCH_SANDBOX chooses. Raises
-    SandboxError."""
-    global _chosen
-    if name is not None:
-        _known(name)
-    _chosen = name
-
-
-def chosen() -> str | None:
-    """The sandbox that the user names; None: the strongest is taken."""
-    return _chosen or os.environ.get("WORKBENCH_SANDBOX")
-
-
-async def open_sandbox() -> Sandbox:
-    """The chosen sandbox, else the strongest that works here; its level is measured by attacking it.
-
-    One whose `open` has an attribute `at_best`, a level, is not tried where something at least as strong was found.
-    Raises SandboxError, with what to install, if none has a real boundary and the user has not allowed that.
+    Attributes:
+        name: of a registered sandbox; None takes the strongest that works here.
+        allow_limits_only: accept a sandbox without a boundary, where only resource limits hold the code.
     """
+
+    name: str | None = None
+    allow_limits_only: bool = False
+
+    @classmethod
+    def from_environment(cls) -> SandboxChoice:
+        """The sandbox that WORKBENCH_SANDBOX names."""
+        return cls(os.environ.get("WORKBENCH_SANDBOX") or None)
+
+    def candidates(self) -> list[str]:
+        """The sandboxes to try. Raises SandboxError if there is none of this name."""
+        registered = plugins().names("sandboxes")
+        if self.name is None:
+            return registered
+        if self.name not in registered:
+            raise SandboxError(f"there is no sandbox '{self.name}'", hint=suggest(self.name, registered))
+        return [self.name]
+
+
+async def open_sandbox(choice: SandboxChoice | None = None) -> Sandbox:
+    """Open the chosen sandbox, else the strongest that works here; its level is measured by attacking it.
+
+    A sandbox whose opener has an attribute `at_best`, a level, is not tried once one at least as strong was found.
+
+    Args:
+        choice: default: the one of the environment.
+
+    Raises:
+        SandboxError: no sandbox has a real boundary, and the choice does not allow that. It says what to install.
+    """
+    choice = choice or SandboxChoice.from_environment()
     best: Sandbox | None = None
     reasons = []
-    openers = {name: plugins().get("sandboxes", name) for name in _names()}
+    openers = {name: plugins().get("sandboxes", name) for name in choice.candidates()}
     for name, opener in sorted(openers.items(), key=lambda pair: LEVELS.index(getattr(pair[1], "at_best", LEVELS[0]))):
         at_best = getattr(opener, "at_best", LEVELS[0])
         if best is not None and LEVELS.index(best.level) <= LEVELS.index(at_best):
@@ -96,7 +104,7 @@ async def open_sandbox() -> Sandbox:
         except SandboxError as error:
             reasons.append(f"{name}: {error.message}")
             continue
-        if sandbox.level not in (LEVELS if _allowed_without_boundary else BOUNDARIES):
+        if sandbox.level not in (LEVELS if choice.allow_limits_only else BOUNDARIES):
             reasons.append(f"{name}: only {sandbox.level}")
             await sandbox.aclose()
         elif best is None or LEVELS.index(sandbox.level) < LEVELS.index(best.level):
@@ -112,16 +120,3 @@ async def open_sandbox() -> Sandbox:
         hint="Use Linux with Landlock and seccomp, or bubblewrap; or Deno (workbench sandbox install); or take the "
         "risk with --unsafe-sandbox.",
     )
-
-
-def _names() -> list[str]:
-    """The sandboxes to try. Raises SandboxError if the chosen one is not there."""
-    name = chosen()
-    return [_known(name)] if name else plugins().names("sandboxes")
-
-
-def _known(name: str) -> str:
-    known = plugins().names("sandboxes")
-    if name not in known:
-        raise SandboxError(f"there is no sandbox '{name}'", hint=suggest(name, known))
-    return name

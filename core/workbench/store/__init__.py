@@ -4,7 +4,7 @@ This room knows no budget and no optimizer.
 """
 
 from workbench.store.candidates import Candidates, read_trees, read_val_scores
-from workbench.store.database import TABLES, Store, dumps, now
+from workbench.store.database import IN_MEMORY, TABLES, Store, dumps, now
 from workbench.store.evaluations import Evaluations, ResultRow
 from workbench.store.journal import Journal
 from workbench.store.run_lock import RunLock
@@ -29,5 +29,6 @@ __all__ = [
     "dumps",
     "now",
     "TABLES",
+    "IN_MEMORY",
     "M001_INITIAL",
 ]

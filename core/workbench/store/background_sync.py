@@ -7,23 +7,22 @@ import threading
 from pathlib import Path
 
 
-class Behind:
-    """Calls fsync on a file, `delay` seconds after it was written and no more often. For any thread and any event
-    loop."""
+class BackgroundSync:
+    """Calls fsync on a file, `delay` seconds after a write and no more often. Safe from any thread and event loop."""
 
     def __init__(self, path: Path, delay: float):
         self.path, self.delay = path, delay
-        self.error: OSError | None = None  # of the last fsync that failed: what was written may not be on the disk
+        self.error: OSError | None = None  # of the last fsync that failed: recent writes may not be on disk
         self._lock, self._closing = threading.Lock(), threading.Event()
         self._written = False
         self._thread: threading.Thread | None = None
 
     def written(self) -> None:
-        """Something was written just now."""
+        """Note that the file was written just now."""
         with self._lock:
             self._written = True
             if self._thread is None and not self._closing.is_set():
-                self._thread = threading.Thread(target=self._work, name="workbench-behind", daemon=True)
+                self._thread = threading.Thread(target=self._work, name="workbench-sync", daemon=True)
                 self._thread.start()
 
     def _work(self) -> None:
@@ -44,12 +43,12 @@ class Behind:
             finally:
                 os.close(handle)
         except FileNotFoundError:
-            pass  # SQLite has taken all of it into the database, and brought that to the disk
+            pass  # SQLite has checkpointed the WAL, and synced the database itself
         except OSError as error:
             self.error = error
 
     def close(self) -> None:
-        """Wait until all that was written is on the disk; a failure is in `error`."""
+        """Wait until all writes are synced; a failure is in `error`."""
         self._closing.set()
         thread = self._thread
         if thread is not None:

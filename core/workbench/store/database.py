@@ -1,9 +1,9 @@
 """The run database: one SQLite file, through sqlite-utils, with a documented and migrated schema.
 
-An answer is in the file before anyone sees it: it goes through `write`, which commits what one turn of the event loop
-has brought. No death of the process, however it comes, can take it any more. The commit does not wait for the disk
-(synchronous=NORMAL): a thread sees to that `SYNC_EVERY` seconds later, so a loss of power can take the last moment with
-it, and leaves a whole database behind.
+An answer is committed before any caller sees it: `write` queues a row, and each turn of the event loop commits what it
+queued. A committed row survives the death of the process. The commit does not wait for the disk (synchronous=NORMAL): a
+thread calls fsync at most `SYNC_EVERY` seconds later, so a power loss can lose the last moment, but never corrupts the
+database.
 """
 
 from __future__ import annotations
@@ -21,20 +21,23 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from workbench.errors import StoreError
-from workbench.store.background_sync import Behind
+from workbench.store.background_sync import BackgroundSync
 from workbench.store.schema import SCHEMA_VERSION, make_migrations
 
 T = TypeVar("T")
+
+#: A path for a database that is on no disk and ends with its Store.
+IN_MEMORY = ":memory:"
 
 #: The tables, and what each holds.
 TABLES = {
     "runs": "one row for each `workbench optimize`",
     "candidates": "workflows that were proposed: tree, parent and patch",
-    "evaluations": "one row for each (candidate, split, replica) that was scored; of train without n and score, "
-    "since its results gather as optimizers look at them",
+    "evaluations": "one row for each (candidate, split, replica) that was scored; for train without n and score, "
+    "since its rows are scored a few at a time",
     "results": "one row for each example of an evaluation: score, failure, feedback, spans",
     "calls": "every LM call and tool effect that was settled, under its content key",
-    "attempts": "attempts that failed, and requests whose outcome nobody knows because a kill came between",
+    "attempts": "attempts that failed, and requests whose outcome is unknown because the process was killed",
     "texts": "large texts once, by hash",
     "events": "what happened, in order",
     "artifacts": "files that a run wrote",
@@ -42,15 +45,15 @@ TABLES = {
     "sealed_test_rows": "the rows of each such test, by a hash of their inputs",
 }
 
-#: Seconds until what was committed is on the disk for good.
+#: Seconds between a commit and the fsync that makes it survive a power loss.
 SYNC_EVERY = 0.1
 
-#: Seconds to wait for another process that is writing, and between two looks.
-PATIENCE, LOOK_EVERY = 10.0, 0.01
+#: Seconds to wait for another process that holds the write lock, and between two attempts.
+PATIENCE, POLL_EVERY = 10.0, 0.01
 
 
 class Store:
-    """The database of runs. Opened for one process; readers may look on at any time (WAL)."""
+    """The database of runs. One process writes; any number may read at the same time (WAL)."""
 
     def __init__(self, path: str | Path, *, create: bool = True):
         self.path = Path(path)
@@ -59,17 +62,21 @@ class Store:
         self._pending: list[tuple[str, tuple[Any, ...]]] = []
         self._batch: asyncio.Future[None] | None = None
         self._waiting_since: float | None = None  # for another process that is writing
-        self._behind = Behind(self.path.with_name(f"{self.path.name}-wal"), SYNC_EVERY)
+        self._sync = BackgroundSync(self.path.with_name(f"{self.path.name}-wal"), SYNC_EVERY)
         self._known_texts: dict[str, None] = {}
         try:
+            if path == IN_MEMORY:
+                self.conn = self._reader = self._connect()
+                self._prepare()
+                return
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with _alone_in(self.path.parent):
+            with _creation_lock(self.path.parent):
                 self.conn = self._connect()
                 self._prepare()
-            self.conn.execute("pragma busy_timeout=0")  # the event loop must not stand still: we wait ourselves
+            self.conn.execute("pragma busy_timeout=0")  # SQLite's own waiting would block the event loop
             self._reader = self._connect()
         except (sqlite3.Error, OSError) as error:
-            raise StoreError(f"cannot use the run database {self.path}: {error}{_what_to_do(error)}") from error
+            raise StoreError(f"cannot use the run database {self.path}: {error}{_advice(error)}") from error
 
     def _connect(self) -> sqlite3.Connection:
         conn = sqlite3.connect(self.path, timeout=10, isolation_level=None, check_same_thread=False)
@@ -98,10 +105,10 @@ class Store:
     # Writing
 
     def write(self, sql: str, *values: Any) -> asyncio.Future[None]:
-        """Queue one row; the future is done when it is committed. An error reaches all who wait for the same commit."""
+        """Queue one row; the future is done when it is committed. An error is set on all futures of the same commit."""
         loop = asyncio.get_running_loop()
         if self._batch is not None and self._batch.get_loop() is not loop:
-            self.flush()  # what an event loop left that has ended
+            self.flush()  # rows queued by an event loop that has ended
         if self._batch is None:
             self._batch = loop.create_future()
             loop.call_soon(self._commit_queued)
@@ -109,21 +116,21 @@ class Store:
         return self._batch
 
     def _commit_queued(self) -> None:
-        """Commit what this turn of the loop has queued; while another process is writing, look again a little later."""
+        """Commit what this turn of the loop queued; if another process holds the write lock, try again later."""
         if self._batch is None:
             return  # flushed meanwhile
         try:
             self._commit(self._pending)
         except Exception as error:
-            if self._is_patient(error):
-                self._batch.get_loop().call_later(LOOK_EVERY, self._commit_queued)
+            if self._may_retry(error):
+                self._batch.get_loop().call_later(POLL_EVERY, self._commit_queued)
             else:
-                self._told(self._failure(error))
+                self._resolve_batch(self._failure(error))
         else:
-            self._told(None)
+            self._resolve_batch(None)
 
-    def _told(self, error: StoreError | None) -> None:
-        """The queue is empty; those who wait for it learn how it went."""
+    def _resolve_batch(self, error: StoreError | None) -> None:
+        """Clear the queue and set the outcome of its commit on the future that callers await."""
         batch, self._batch, self._pending, self._waiting_since = self._batch, None, [], None
         if batch is None or batch.done() or batch.get_loop().is_closed():
             return
@@ -131,20 +138,20 @@ class Store:
             batch.set_result(None)
         else:
             batch.set_exception(error)
-            batch.exception()  # those who wait are told; nobody waiting is no second fault
+            batch.exception()  # marks it as retrieved: it is no second error if nobody awaits it
 
     def _commit(self, rows: list[tuple[str, tuple[Any, ...]]]) -> None:
-        """All rows in their order, or none. Raises sqlite3.Error, StoreError, and what SQLite's types cannot hold."""
+        """Commit all rows in order, or none. Raises sqlite3.Error, StoreError, and what unsupported values raise."""
         self._check_disk()
         if not rows:
             return
         try:
             self._insert(rows)
-        except UnicodeEncodeError:  # a text of somebody else's, an error's say, with half a pair of surrogates
+        except UnicodeEncodeError:  # a lone surrogate in a text from outside, e.g. an error message
             self._insert(
                 [(sql, tuple(_storable(v) if isinstance(v, str) else v for v in values)) for sql, values in rows]
             )
-        self._behind.written()
+        self._sync.written()
 
     def _insert(self, rows: list[tuple[str, tuple[Any, ...]]]) -> None:
         if len(rows) == 1:  # is a transaction by itself
@@ -155,66 +162,66 @@ class Store:
             for sql, group in itertools.groupby(rows, key=lambda row: row[0]):
                 self.conn.executemany(sql, [values for _, values in group])
             self.conn.execute("commit")
-        except BaseException:  # an interrupt, too: no transaction is left open
+        except BaseException:  # interrupts included: leave no transaction open
             if self.conn.in_transaction:
                 self.conn.execute("rollback")
             raise
 
     def _check_disk(self) -> None:
-        """Raises StoreError, once, if what was committed before did not come to the disk."""
-        if (error := self._behind.error) is not None:
-            self._behind.error = None
+        """Raise StoreError, once, if an earlier commit could not be synced to disk."""
+        if (error := self._sync.error) is not None:
+            self._sync.error = None
             raise StoreError(
-                f"cannot bring {self._behind.path} to the disk: {error}; a loss of power may now take what was "
+                f"cannot bring {self._sync.path} to the disk: {error}; a loss of power may now take what was "
                 "recorded last; make room on that disk or use another, then go on with workbench resume"
             )
 
-    def _is_patient(self, error: Exception) -> bool:
-        """Whether another process is writing, and has not been for too long."""
-        if getattr(error, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_BUSY:  # the lower byte: whatever the reason
+    def _may_retry(self, error: Exception) -> bool:
+        """Whether another process holds the write lock, for less than PATIENCE seconds so far."""
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_BUSY:  # the lower byte is the primary code
             return False
         self._waiting_since = self._waiting_since or time.monotonic()
         return time.monotonic() - self._waiting_since < PATIENCE
 
-    def _patiently(self, work: Callable[[], T]) -> T:
+    def _retry_while_busy(self, work: Callable[[], T]) -> T:
         while True:
             try:
                 found = work()
                 self._waiting_since = None
                 return found
             except Exception as error:
-                if not self._is_patient(error):
+                if not self._may_retry(error):
                     self._waiting_since = None
                     raise self._failure(error) from error
-                time.sleep(LOOK_EVERY)
+                time.sleep(POLL_EVERY)
 
     def _failure(self, error: Exception) -> StoreError:
-        self._known_texts.clear()  # some of them may have been in what was rolled back
+        self._known_texts.clear()  # some may have been rolled back
         if isinstance(error, StoreError):
             return error
-        return StoreError(f"cannot write to {self.path}: {error}; what was recorded before is safe{_what_to_do(error)}")
+        return StoreError(f"cannot write to {self.path}: {error}; what was recorded before is safe{_advice(error)}")
 
     def flush(self) -> None:
         """Commit what is queued, now."""
         try:
-            self._patiently(lambda: self._commit(self._pending))
+            self._retry_while_busy(lambda: self._commit(self._pending))
         except StoreError as error:
-            self._told(error)
+            self._resolve_batch(error)
             raise
-        self._told(None)
+        self._resolve_batch(None)
 
     def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
-        """One statement, committed at once after what is queued."""
+        """Run one statement and commit it at once, after what is queued."""
         self.flush()
-        cursor = self._patiently(lambda: self.conn.execute(sql, values))
-        self._behind.written()
+        cursor = self._retry_while_busy(lambda: self.conn.execute(sql, values))
+        self._sync.written()
         return cursor
 
     def text(self, text: str) -> str:
         """Keep a large text once; returns its hash. The row joins the next batch."""
         key = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:24]
         if key not in self._known_texts:
-            if len(self._known_texts) >= 4096:  # a bound, so that memory stays flat over any number of calls
+            if len(self._known_texts) >= 4096:  # a bound on memory
                 self._known_texts.clear()
             self._known_texts[key] = None
             self.write("insert or ignore into texts values (?, ?)", key, _storable(text))
@@ -232,8 +239,10 @@ class Store:
         return self._reader.execute(sql, values).fetchone()
 
     def find_run(self, run: str, *, evals: bool = False) -> sqlite3.Row:
-        """A run by its name or a beginning of it; "last" is the newest, with evals also of `workbench eval`. Raises
-        StoreError."""
+        """Find a run by its name or a prefix of it. "last" is the newest; evals: of `workbench eval`, too.
+
+        Raises StoreError if there is none, or several.
+        """
         if run == "last":
             among = "file is not null or status = 'eval'" if evals else "file is not null"
             found = list(self.rows(f"select * from runs where {among} order by id desc limit 1"))
@@ -253,7 +262,7 @@ class Store:
             try:
                 self.flush()
             finally:
-                self._behind.close()
+                self._sync.close()
             self._check_disk()
         finally:
             self._reader.close()
@@ -261,8 +270,8 @@ class Store:
 
 
 @contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
-    """One process at a time makes a database in a folder: SQLite's waiting does not cover the change to WAL."""
+def _creation_lock(folder: Path) -> Iterator[None]:
+    """Let one process at a time create a database in a folder: SQLite's busy timeout ignores the change to WAL."""
     import fcntl
 
     handle = os.open(folder, os.O_RDONLY)
@@ -274,8 +283,8 @@ def _alone_in(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _what_to_do(error: Exception) -> str:
-    """The end of an error message, where there is something to do about it."""
+def _advice(error: Exception) -> str:
+    """The end of an error message: what the user can do, if anything."""
     words = str(error)
     if "full" in words or "No space" in words or "disk I/O error" in words:
         return "; make room on that disk, then go on with workbench resume"
@@ -296,7 +305,7 @@ def dumps(value: Any) -> str:
 
 
 def _storable(text: str) -> str:
-    """SQLite takes no lone surrogates; they are kept as escapes."""
+    """Escape lone surrogates, which SQLite does not accept."""
     try:
         text.encode("utf-8")
         return text

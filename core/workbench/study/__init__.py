@@ -3,30 +3,30 @@
 Nothing here holds a test split.
 """
 
-from workbench.study.evaluate import Evaluation, Evaluator, Result, unanswered
-from workbench.study.pareto import pareto_set, pick, sign
+from workbench.study.evaluate import Evaluation, Evaluator, Result, unanswered_error
+from workbench.study.pareto import objective_sign, pareto_set, pick
 from workbench.study.racing import Race, paired_race
-from workbench.study.sampler import Asked, Given, RandomSuggests, Searcher, make_sampler
-from workbench.study.study import Optimizer, Progress, Study, named_optimizer, needed_calls
+from workbench.study.sampler import AskedTrial, PartialFixedTrial, RandomTrial, Searcher, make_sampler
+from workbench.study.study import Optimizer, Progress, Study, estimate_calls, make_optimizer
 
 __all__ = [
     "Optimizer",
     "Study",
     "Progress",
-    "named_optimizer",
-    "needed_calls",
+    "make_optimizer",
+    "estimate_calls",
     "Evaluation",
     "Evaluator",
     "Result",
-    "unanswered",
+    "unanswered_error",
     "Race",
     "paired_race",
     "Searcher",
-    "Asked",
-    "Given",
-    "RandomSuggests",
+    "AskedTrial",
+    "PartialFixedTrial",
+    "RandomTrial",
     "make_sampler",
     "pareto_set",
     "pick",
-    "sign",
+    "objective_sign",
 ]

@@ -8,12 +8,12 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from workbench.errors import BudgetSpent, LMError, NodeError, SpecError
 from workbench.failures import FailureKind
 from workbench.ledger import Spend
-from workbench.runtime import Program, Runtime, ends_run, make_request
+from workbench.runtime import FIRST_DRAW, Draw, Program, Runtime, ends_run, make_request
 from workbench.spec import Source
 from workbench.study.racing import Race
 from workbench.task import Example, Metric, MetricFaults, Score, as_score
@@ -29,7 +29,7 @@ class Result:
     failure: str | None = None
     message: str | None = None
     feedback: str | None = None
-    prediction: Mapping[str, Any] = field(default_factory=dict)
+    prediction: Mapping[str, Any] = field(default_factory=dict[str, Any])
     trace: Trace | None = None
     calls: int = 0
     tokens: int = 0
@@ -40,7 +40,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A workflow's results, aligned with the examples; fewer than asked for if it was raced out (complete=False)."""
+    """A workflow's results, aligned with the examples; fewer than examples if racing stopped it (complete=False)."""
 
     workflow: Workflow
     split: str
@@ -50,7 +50,7 @@ class Evaluation:
 
     @property
     def scores(self) -> list[float]:
-        """One a result, a failure as 0.0: what search maximises. The proof looks at `Result.score` instead."""
+        """One score a result, 0.0 for a failure: what search maximises. The proof uses `Result.score` instead."""
         return [r.score or 0.0 for r in self.results]
 
     @property
@@ -74,8 +74,8 @@ class Evaluation:
         }
 
 
-def unanswered(evaluation: Evaluation) -> LMError | None:
-    """The error to raise where every row failed for want of an answer, or was refused as a wrong request."""
+def unanswered_error(evaluation: Evaluation) -> LMError | None:
+    """The error to raise if no row was answered: each failed in the infrastructure, or as a bad request."""
     kinds = evaluation.failures
     if (
         not evaluation.results
@@ -90,9 +90,9 @@ def unanswered(evaluation: Evaluation) -> LMError | None:
 class Evaluator:
     """Runs and scores examples under one runtime.
 
-    block: racing looks at the scores only at the ends of blocks of this many examples, in their order,
-    so that what is stopped does not depend on which answer came first.
-    source: knows the place of `metric` in the file, for the error where it never works.
+    block: racing sees the scores only after each block of this many examples, in order, so that what it stops does not
+    depend on which answer came first.
+    source: locates `metric` in the file, for the error if it never works.
     """
 
     def __init__(
@@ -116,33 +116,28 @@ class Evaluator:
         examples: Sequence[Example],
         *,
         split: str = "",
-        replica: int = 0,
+        draw: Draw = FIRST_DRAW,
         race: Race | None = None,
         traces: bool = False,
-        draws: Sequence[int] = (),
     ) -> Evaluation:
         """Score a workflow. Raises BudgetSpent if the budget ends before every asked example is done."""
         program = self.program(workflow)
         if race is None:
-            results = await self.gather(
-                len(examples), lambda i: self.run_one(program, examples[i], replica, traces, draws)
-            )
+            results = await self.gather(len(examples), lambda i: self.run_one(program, examples[i], draw, traces))
             self._check_metric(len(examples))
-            return Evaluation(workflow, split, tuple(results), True, replica)
+            return Evaluation(workflow, split, tuple(results), True, draw.replica)
         results: list[Result] = []
         for start in range(0, len(examples), self.block):
             part = examples[start : start + self.block]
-            results += await self.gather(
-                len(part), lambda i, part=part: self.run_one(program, part[i], replica, traces, draws)
-            )
+            results += await self.gather(len(part), lambda i, part=part: self.run_one(program, part[i], draw, traces))
             if len(results) < len(examples) and race([r.score or 0.0 for r in results]):
-                return Evaluation(workflow, split, tuple(results), False, replica)
-        return Evaluation(workflow, split, tuple(results), True, replica)
+                return Evaluation(workflow, split, tuple(results), False, draw.replica)
+        return Evaluation(workflow, split, tuple(results), True, draw.replica)
 
     async def gather(self, n: int, job: Callable[[int], Any]) -> list[Any]:
         """Run n jobs, `concurrency` at once, started in order. The first error stops the rest and is raised.
 
-        Calls that are under way when the budget ends are waited for: they are paid, so they are recorded.
+        Calls in flight when the budget ends are awaited: they are paid, so they are recorded.
         """
         results: list[Any] = [None] * n
         following = iter(range(n))
@@ -166,12 +161,12 @@ class Evaluator:
         return results
 
     async def run_one(
-        self, program: Program, example: Example, replica: int = 0, traces: bool = False, draws: Sequence[int] = ()
+        self, program: Program, example: Example, draw: Draw = FIRST_DRAW, traces: bool = False
     ) -> Result:
         """Run and score one example. A failure of the workflow or the metric is a Result, not an exception."""
-        outcome = await program.run(example, replica, draws)
+        outcome = await program.run(example, draw)
         calls = outcome.trace.calls
-        cost = {
+        cost: dict[str, Any] = {
             "calls": len(calls),
             "tokens": sum(c.response.prompt_tokens + c.response.completion_tokens for c in calls),
             "usd": sum(c.usd for c in calls),
@@ -200,7 +195,7 @@ class Evaluator:
         return Result(example, scored.value, None, None, scored.feedback, outcome.prediction, trace, **cost)
 
     def _check_metric(self, rows: int) -> None:
-        """Raises SpecError where the metric never worked."""
+        """Raise SpecError if the metric never worked."""
         try:
             self.faults.check(rows)
         except SpecError as error:
@@ -210,16 +205,17 @@ class Evaluator:
         """The metric's score of a prediction. Raises whatever the metric raises."""
         if getattr(self.metric, "needs_lm", False):
             self._judged += 1
-            value = self.metric(example, prediction, trace, lm=self.complete_as("judge", self._judging))  # type: ignore[call-arg]
+            judge = cast(Callable[..., Any], self.metric)  # the protocol has no `lm`, which only judges take
+            value = judge(example, prediction, trace, lm=self.complete_as("judge", self._judging))
         else:
-            value = self.metric(example, prediction, trace)
+            value: Any = self.metric(example, prediction, trace)
         if inspect.isawaitable(value):
             value = await value
         return as_score(value)
 
     @property
     def judging(self) -> Spend:
-        """What scoring a row takes on average, where the metric asks a model: one call before any row was scored."""
+        """What the metric's own model spends per row on average; one call until a row was scored."""
         if not getattr(self.metric, "needs_lm", False):
             return Spend()
         n, spent = self._judged, self._judging
@@ -228,8 +224,10 @@ class Evaluator:
         return Spend(math.ceil(spent.calls / n), 0, math.ceil(spent.tokens / n), 0, spent.usd / n, spent.seconds / n)
 
     def complete_as(self, role: str, spent: Spend | None = None) -> Callable[..., Any]:
-        """A coroutine function (messages, *, replica=0, **settings) -> Response, paid for under a role. spent: takes
-        what the calls cost at their first payment, so that a replay counts the same."""
+        """A coroutine function (messages, *, replica=0, **settings) -> Response, paid under a role.
+
+        spent: accumulates what the calls cost when they were first paid, so that a replay counts the same.
+        """
         spec = self.runtime.lm_spec(role)
 
         async def complete(messages: Sequence[Mapping[str, Any]], *, replica: int = 0, **settings: Any) -> Any:

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from workbench.study.evaluate import Evaluation
 
 
-def sign(objective: str) -> float:
+def objective_sign(objective: str) -> float:
     """+1 where more is better (score), -1 where less is (usd, tokens, latency, calls)."""
     return 1.0 if objective == "score" else -1.0
 
 
 def pareto_set(evaluations: Sequence[Evaluation], objectives: Sequence[str]) -> list[Evaluation]:
-    """The evaluations that no other one beats or equals in everything, best first objective first."""
-    points = [[sign(o) * e.objectives[o] for o in objectives] for e in evaluations]
+    """The evaluations that no other dominates, sorted by the first objective, best first; of equals the earliest."""
+    points = [[objective_sign(o) * e.objectives[o] for o in objectives] for e in evaluations]
 
     def beaten(i: int) -> bool:
         for j, other in enumerate(points):
@@ -28,7 +28,7 @@ def pareto_set(evaluations: Sequence[Evaluation], objectives: Sequence[str]) -> 
 
 
 def pick(evaluations: Sequence[Evaluation], objectives: Sequence[str], how: str) -> Evaluation:
-    """A point of the front; one of the objectives is `score`.
+    """A named pick from the Pareto set; one of the objectives is `score`.
 
     score: the best score. cheapest: the best other objective (the first of them) among those that score at least as
     well as the baseline (the first evaluation). knee: the point farthest from the line between the ends, in the first
@@ -38,7 +38,7 @@ def pick(evaluations: Sequence[Evaluation], objectives: Sequence[str], how: str)
     if how == "cheapest":
         cost = next(o for o in objectives if o != "score")
         good = [e for e in front if e.score >= evaluations[0].score]
-        return max(good, key=lambda e: (sign(cost) * e.objectives[cost], e.score))
+        return max(good, key=lambda e: (objective_sign(cost) * e.objectives[cost], e.score))
     if how == "knee" and len(front) > 2:
         return max(front, key=lambda e: _height(e, front, objectives))
     return max(front, key=lambda e: e.score)
@@ -46,9 +46,9 @@ def pick(evaluations: Sequence[Evaluation], objectives: Sequence[str], how: str)
 
 def _height(point: Evaluation, front: Sequence[Evaluation], objectives: Sequence[str]) -> float:
     """Distance gained over the line between the two ends, with both axes scaled to [0, 1]."""
-    scaled = []
+    scaled: list[float] = []
     for objective in objectives[:2]:
-        values = [sign(objective) * e.objectives[objective] for e in front]
+        values = [objective_sign(objective) * e.objectives[objective] for e in front]
         width = (max(values) - min(values)) or 1.0
-        scaled.append((sign(objective) * point.objectives[objective] - min(values)) / width)
+        scaled.append((objective_sign(objective) * point.objectives[objective] - min(values)) / width)
     return sum(scaled)

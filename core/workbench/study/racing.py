@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
-#: May stop an evaluation early: told the scores so far, in the order of the examples, after each block.
+#: Called after each block with the scores so far, in the order of the examples; True stops the evaluation.
 Race = Callable[[Sequence[float]], bool]
 
 
@@ -32,9 +32,8 @@ def paired_race(reference: Sequence[float], *, p: float = 0.1, least: int = 8) -
     return stop
 
 
-@lru_cache(maxsize=4096)  # the exact test of a few differences takes 0.1 s, and where scores are 0 or 1 they recur
+@lru_cache(maxsize=4096)  # the exact test takes 0.1 s, and differences of 0/1 scores recur
 def _p_value(differences: tuple[float, ...]) -> float:
-    from scipy.stats import wilcoxon
+    from scipy import stats  # pyright: ignore[reportMissingTypeStubs]
 
-    result: Any = wilcoxon(differences, alternative="less", zero_method="zsplit")
-    return float(result.pvalue)
+    return float(cast(Any, stats).wilcoxon(differences, alternative="less", zero_method="zsplit").pvalue)

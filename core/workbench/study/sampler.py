@@ -13,8 +13,8 @@ from workbench.task import Space
 from workbench.workflow import Patch, Workflow
 
 
-class RandomSuggests:
-    """Draws every value at random: the baseline of all searches."""
+class RandomTrial:
+    """A trial that draws every value at random: the baseline of all searches."""
 
     def __init__(self, rng: random.Random):
         self.rng = rng
@@ -38,11 +38,11 @@ class RandomSuggests:
         return self.rng.choice(choices)
 
 
-class Given:
-    """Suggests given values by name, and draws the others at random (see `Space.starts`)."""
+class PartialFixedTrial:
+    """A trial that suggests the given values by name, and draws the others at random (see `Space.starts`)."""
 
     def __init__(self, values: Mapping[str, Any], rng: random.Random):
-        self.values, self.others = values, RandomSuggests(rng)
+        self.values, self.others = values, RandomTrial(rng)
 
     def suggest_float(
         self, name: str, low: float, high: float, *, log: bool = False, step: float | None = None
@@ -61,20 +61,20 @@ class Given:
 
 
 @dataclass
-class Asked:
-    """A candidate that a searcher wants to have evaluated."""
+class AskedTrial:
+    """A candidate to evaluate, with the Optuna trial that suggested it."""
 
     number: int
     workflow: Workflow
     values: dict[str, Any]
     trial: Any
-    reported: int = 0  # scores of single examples that the trial was told
+    reported: int = 0  # how many scores of single examples were reported to the trial
 
 
 class Searcher:
     """Ask-and-tell on a space with an Optuna sampler: tpe, gp, cmaes, nsga2, random, qmc.
 
-    starts: ask for `Space.starts` first. startup: so many candidates at random before the sampler learns.
+    starts: suggest those of `Space.starts` first. startup: number of random candidates before the sampler learns.
     """
 
     SAMPLERS = ("tpe", "gp", "cmaes", "nsga2", "random", "qmc")
@@ -103,16 +103,16 @@ class Searcher:
         for parameters in space.starts(workflow) if starts else ():
             self.study.enqueue_trial(parameters)
 
-    def ask(self, note: str = "") -> Asked:
+    def ask(self, note: str = "") -> AskedTrial:
         """The next candidate: the searcher's workflow with suggested values."""
         trial = self.study.ask()
         values = self.space.suggest(trial, self.workflow)
-        return Asked(
+        return AskedTrial(
             trial.number, self.workflow.patched(Patch(values, note=note or f"trial {trial.number}")), values, trial
         )
 
-    def tell(self, asked: Asked, values: Sequence[float] | float | None, *, pruned: bool = False) -> None:
-        """The objectives of an asked candidate; None if it could not be evaluated."""
+    def tell(self, asked: AskedTrial, values: Sequence[float] | float | None, *, pruned: bool = False) -> None:
+        """Tell the sampler the objectives of a candidate; None if it could not be evaluated."""
         import optuna
 
         state = optuna.trial.TrialState

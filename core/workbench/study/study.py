@@ -1,4 +1,4 @@
-"""What an optimizer is handed: a study, with which it evaluates candidates, and an optimizer's contract."""
+"""The contract of an optimizer, and the study that it gets: its view of a run."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from workbench.errors import ShareSpent, suggest
 from workbench.ledger import Ledger
 from workbench.lm import LM, Response
 from workbench.plugins import plugins
+from workbench.runtime import Draw
 from workbench.spec import DomainSpec, LMSpec
 from workbench.study.evaluate import Evaluation, Evaluator
 from workbench.study.racing import Race, paired_race
@@ -39,34 +40,38 @@ class Optimizer(BaseModel):
         raise NotImplementedError
 
     async def ready(self, study: Study) -> None:
-        """Raise what would stop `optimize` from the start: a missing package, a setting that the rows do not fit, no
-        sandbox.
+        """Raise an error if `optimize` could not start: a missing package or sandbox, a setting unfit for the rows.
 
-        Asked before a run pays for its first call, and by `workbench validate`; it calls no model. The path of a
-        SpecError is that within the optimizer's parameters. study.workflow is where the run begins: others may change
-        it before.
+        Called before a run pays for its first call, and by `workbench validate`; it must not call a model. The path of
+        a SpecError is relative to the optimizer's parameters. study.workflow is the start of the run: optimizers before
+        this one may change it.
         """
 
     def lacking(self, workflow: Workflow) -> str | None:
-        """What this optimizer works on and the workflow has none of, e.g. "a node of the kind `astar`"; None where it
-        finds something. A file in which it is lacking, also in what `search:` may make of the workflow, is refused."""
+        """What the optimizer needs and the workflow lacks, e.g. "a node of the kind `astar`"; None if nothing.
+
+        A file is refused if this is not None for its workflow nor for any that `search:` can make of it.
+        """
         return None
 
     def most_calls(self, workflow: Workflow, train: Sequence[Example], val: Sequence[Example]) -> int | None:
-        """The most calls that `optimize` takes from this workflow on these rows where no budget ends it, its
-        evaluations on val included, retries left out; None where its settings do not say. `workbench estimate` adds it
-        up."""
+        """The most calls that `optimize` makes on this workflow and these rows without a budget (`workbench estimate`).
+
+        Evaluations on val count, retries do not. None if the settings do not bound it.
+        """
         return None
 
 
 @dataclass
 class Progress:
-    """What all studies of one run share: the best candidate so far and who is told of candidates."""
+    """What all studies of one run share: the best candidate so far, and callbacks."""
 
     on_candidate: Callable[[Workflow, str], None]
     on_evaluation: Callable[[Evaluation], Awaitable[None]]
     best: Evaluation | None = None
-    complete: dict[str, Evaluation] = field(default_factory=dict)  # on the whole val split, by workflow hash
+    complete: dict[str, Evaluation] = field(
+        default_factory=dict[str, Evaluation]
+    )  # on the whole val split, by workflow hash
     on_note: Callable[[str, str, Mapping[str, Any]], None] = lambda optimizer, message, figures: None
     on_rows: Callable[[Evaluation], None] = lambda evaluation: None  # of rows that an optimizer chose
 
@@ -77,7 +82,7 @@ class Study:
 
     workflow: where to start. train: learn from it. val: select on it. rng: the only source of randomness.
     domains: the `search:` space of the file (see `space`). targets: where the label of an output stands.
-    limits: what the run may have spent of calls, tokens and usd when this study ends, see `narrowed`.
+    limits: what the run may have spent of calls, tokens and usd when this study ends, see `narrow`.
     """
 
     workflow: Workflow
@@ -89,10 +94,10 @@ class Study:
     rng: random.Random
     seed: int = 0
     objectives: Sequence[str] = ("score",)
-    domains: Mapping[str, DomainSpec] = field(default_factory=dict)
-    targets: Mapping[str, str] = field(default_factory=dict)
+    domains: Mapping[str, DomainSpec] = field(default_factory=dict[str, DomainSpec])
+    targets: Mapping[str, str] = field(default_factory=dict[str, str])
     name: str = ""
-    limits: Mapping[str, float] = field(default_factory=dict)
+    limits: Mapping[str, float] = field(default_factory=dict[str, float])
 
     async def evaluate(
         self,
@@ -102,16 +107,23 @@ class Study:
         race: Race | bool = False,
         traces: bool = False,
         replica: int = 0,
-        draws: Sequence[int] = (),
+        call_replicas: Sequence[int] = (),
     ) -> Evaluation:
-        """Score a candidate on examples (default: val).
+        """Score a candidate.
 
-        race: stop early when it is clearly worse than the best so far (True), or by a rule of your own; the
-        evaluation then has complete=False and cannot win. traces: keep each result's trace. replica: another
-        number draws fresh samples wherever there is sampling. draws: with a replica above 0, the replicas of the
-        calls of a run by their places, so that runs can share their first calls and part later (`Context`): a tree,
-        of which each call is paid once. Raises BudgetSpent at the ceiling, and its kind
-        ShareSpent before an evaluation that could pass the limit of a narrowed study.
+        Args:
+            workflow: the candidate.
+            examples: default: val.
+            race: stop early when it is clearly worse than the best so far (True), or by a rule of your own; the
+                evaluation then has complete=False and cannot win.
+            traces: keep each result's trace.
+            replica: another number draws fresh samples wherever there is sampling.
+            call_replicas: with a replica above 0, the replicas of a run's calls by their position
+                (`workbench.runtime.Draw`). Runs can share their first calls and part later, as the rollouts of a tree.
+
+        Raises:
+            BudgetSpent: at the ceiling; its kind ShareSpent before an evaluation that could pass the limit of a
+                narrowed study.
         """
         on_val = examples is None
         rows = self.val if examples is None else examples
@@ -121,12 +133,13 @@ class Study:
             return known
         self._within_limits(self.worst_calls(workflow, rows))
         rule = race if callable(race) else self._race() if race and on_val else None
+        draw = Draw(replica, tuple(call_replicas))
         evaluation = await self.evaluator.evaluate(
-            workflow, rows, split="val" if on_val else "train", race=rule, traces=traces, replica=replica, draws=draws
+            workflow, rows, split="val" if on_val else "train", draw=draw, race=rule, traces=traces
         )
         if on_val and replica == 0:
             await self._record(evaluation)
-        elif not on_val and not draws:  # runs that share their first calls are no fresh look
+        elif not on_val and not call_replicas:  # runs that share their first calls are not independent scores
             self.progress.on_rows(evaluation)
         return evaluation
 
@@ -145,7 +158,7 @@ class Study:
 
     @property
     def best(self) -> Workflow:
-        """The best candidate so far by its score on the whole of val; the start if there is none yet."""
+        """The candidate with the best score on all of val so far; the start if there is none yet."""
         return self.progress.best.workflow if self.progress.best is not None else self.workflow
 
     @property
@@ -153,16 +166,16 @@ class Study:
         return self.progress.best
 
     def affords(self, workflow: Workflow, examples: Sequence[Example] | None = None) -> bool:
-        """Whether the budget allows the worst case of evaluating a workflow, retries and cached calls left out."""
+        """Whether the budget covers the worst case of evaluating a workflow; retries and cached calls do not count."""
         return self.remaining("calls") >= self.worst_calls(workflow, self.val if examples is None else examples)
 
     def worst_calls(self, workflow: Workflow, examples: Sequence[Example]) -> int:
-        """The most calls that evaluating a workflow takes, retries left out; those of the metric as they were on
+        """The most calls that evaluating a workflow takes, without retries; the metric's own calls count by their
         average."""
         return len(examples) * (self.evaluator.program(workflow).max_calls + self.evaluator.judging.calls)
 
     def remaining(self, what: str = "calls") -> float:
-        """What search may still use of `calls`, `tokens`, `usd` or `minutes`; what the proof needs is set aside."""
+        """What search may still use of `calls`, `tokens`, `usd` or `minutes`, without the reserve for the proof."""
         left = self.ledger.remaining(what)
         return min(left, max(0.0, self.limits[what] - self._spent(what))) if what in self.limits else left
 
@@ -176,7 +189,7 @@ class Study:
                 raise ShareSpent(what, limit - self._spent(what), needed)
 
     def log(self, message: str, **figures: Any) -> None:
-        """Show a message to whoever watches the run, and record it: that there is nothing to do, or an alarm."""
+        """Show a message to the user, and record it in the run's events."""
         self.progress.on_note(self.name, message, figures)
 
     def record_event(self, kind: str, **data: Any) -> None:
@@ -184,16 +197,16 @@ class Study:
         self.ledger.store.event(self.ledger.run_id, kind, optimizer=self.name, **data)
 
     def known(self, workflow: Workflow) -> Evaluation | None:
-        """The evaluation of a workflow on the whole of val, if there is one: to ask for it again costs nothing."""
+        """The evaluation of a workflow on all of val, if there is one."""
         return self.progress.complete.get(workflow.hash)
 
     @property
     def database(self) -> Path:
-        """The run database: what an optimizer keeps on disk goes beside it."""
+        """The path of the run database. An optimizer keeps its own files beside it."""
         return self.ledger.store.path
 
     def flush(self) -> None:
-        """Write what is queued for the run database, before another library opens it."""
+        """Commit what is queued for the run database, before another library opens it."""
         self.ledger.store.flush()
 
     @property
@@ -203,7 +216,7 @@ class Study:
 
     @property
     def seconds(self) -> float:
-        """Seconds that the run has taken, those of earlier processes among them."""
+        """Seconds that the run has taken, earlier processes included."""
         return self.ledger.seconds
 
     @property
@@ -230,7 +243,7 @@ class Study:
         return self.evaluator.runtime.roles.get(role)
 
     def open_lm(self, spec: LMSpec) -> LM:
-        """The language model itself, e.g. to train its weights. Calls belong to `lm`, which pays for them."""
+        """The language model object, e.g. to train its weights. To call it use `lm`, which goes through the ledger."""
         return self.evaluator.runtime.pool.get(spec)
 
     async def release_lm(self, spec: LMSpec) -> None:
@@ -238,12 +251,12 @@ class Study:
         await self.evaluator.runtime.pool.release(spec)
 
     async def open_sandbox(self) -> None:
-        """Start the sandbox, so that a machine without one fails now. Raises SandboxError."""
+        """Open the sandbox now, so that a machine without one fails early. Raises SandboxError."""
         await self.evaluator.runtime.sandbox()
 
     async def run(self, workflow: Workflow, example: Example, replica: int = 0) -> ExampleRun:
         """Run a workflow on one example without scoring it."""
-        return await self.evaluator.program(workflow).run(example, replica)
+        return await self.evaluator.program(workflow).run(example, Draw(replica))
 
     async def score(self, example: Example, prediction: Mapping[str, Any], trace: Trace) -> Score:
         """The metric's score of a prediction. Raises whatever the metric raises."""
@@ -252,7 +265,7 @@ class Study:
     async def sandboxed(
         self, source: str, function: str, arguments: Mapping[str, Any], *, timeout: float = 5.0
     ) -> dict[str, Any]:
-        """Run code in the sandbox, journalled. Gives the fields of `workbench.runtime.SandboxResult`."""
+        """Run code in the sandbox, journalled. Returns the fields of `workbench.runtime.SandboxResult`."""
 
         async def run() -> dict[str, Any]:
             sandbox = await self.evaluator.runtime.sandbox()
@@ -266,11 +279,11 @@ class Study:
         return Space(chosen, self.train, self.targets, self.seed)
 
     def searcher(self, space: Space | None = None, **settings: Any) -> Searcher:
-        """Ask-and-tell on a space, seeded from `rng`; settings are those of `workbench.study.sampler.Searcher`."""
+        """Ask-and-tell on a space, seeded from `rng`. settings: those of `workbench.study.Searcher`."""
         seed = self.rng.randrange(2**31)
         return Searcher(space or self.space(), self.workflow, seed=seed, **settings)
 
-    def narrowed(
+    def narrow(
         self,
         *,
         train: Sequence[Example] | None = None,
@@ -279,9 +292,15 @@ class Study:
         share: float = 1.0,
         name: str = "",
     ) -> Study:
-        """The same study on other rows or from another start, for an inner optimizer. Its evaluations on a part of
-        val cannot win; it has a best of its own. share: of what is left of calls, tokens and usd; where it ends,
-        ShareSpent is raised (see `improve`)."""
+        """A study on other rows or from another start, for an inner optimizer (see `improve`).
+
+        Args:
+            train: default: the same rows.
+            val: default: the same rows. On others the study has its own best, and its evaluations cannot win the run.
+            workflow: default: the same start.
+            share: of the calls, tokens and usd left; beyond it ShareSpent is raised.
+            name: appended to this study's name.
+        """
         left = {what: self.remaining(what) for what in ("calls", "tokens", "usd")}
         limits = {w: self._spent(w) + share * n for w, n in left.items() if n < math.inf}
         return replace(
@@ -298,8 +317,10 @@ class Study:
         )
 
     async def improve(self, optimizer: Optimizer) -> Workflow:
-        """Run an inner optimizer on this study, usually a narrowed one, and give its best; its share of the budget may
-        end, the run's own may not (BudgetSpent)."""
+        """Run an inner optimizer on this study, usually a narrowed one, and return its best.
+
+        The end of its share of the budget (ShareSpent) is caught; that of the run's budget (BudgetSpent) is not.
+        """
         try:
             await optimizer.optimize(self)
         except ShareSpent:
@@ -307,9 +328,9 @@ class Study:
         return self.best
 
 
-def named_optimizer(value: str | Mapping[str, Any]) -> Optimizer:
-    """An optimizer as written in a file: `random`, or `{random: {trials: 5}}`. Raises ValueError and PluginError."""
-    entries = {value: {}} if isinstance(value, str) else dict(value)
+def make_optimizer(value: str | Mapping[str, Any]) -> Optimizer:
+    """Make an optimizer as a file names it: `random`, or `{random: {trials: 5}}`. Raises ValueError, PluginError."""
+    entries: dict[str, Any] = {value: {}} if isinstance(value, str) else dict(value)
     if len(entries) != 1:
         raise ValueError(f"name one optimizer, not {len(entries)}")
     ((name, parameters),) = entries.items()
@@ -327,9 +348,9 @@ def named_optimizer(value: str | Mapping[str, Any]) -> Optimizer:
 
 
 async def _unrecorded(evaluation: Evaluation) -> None:
-    """Evaluations on a part of val are an inner optimizer's own business."""
+    """Evaluations on a part of val are not recorded."""
 
 
-def needed_calls(evaluation: Evaluation, n: int) -> int:
+def estimate_calls(evaluation: Evaluation, n: int) -> int:
     """Calls that n examples of an evaluated workflow take, on average."""
     return math.ceil(n * evaluation.objectives["calls"])

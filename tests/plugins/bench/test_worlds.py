@@ -219,7 +219,7 @@ def test_the_worlds_of_structure_have_one_best_and_differ_by_seed() -> None:
 def test_the_truth_of_a_structure_is_what_the_simulation_shows(tmp_path: Path) -> None:
     """For drawn structures: the table against the share of right answers, by the real runtime."""
     from workbench.spec import DomainSpec
-    from workbench.study import RandomSuggests
+    from workbench.study import RandomTrial
     from workbench.task import Space
 
     world = WORLDS["topology"].planted(3)
@@ -227,7 +227,7 @@ def test_the_truth_of_a_structure_is_what_the_simulation_shows(tmp_path: Path) -
     space = Space({a: DomainSpec.model_validate(d) for a, d in world.search.items()})
     rows, seen = [{"text": f"q topic1 {c}: a {c}-thing"} for c in "abcd"], set()
     for seed in range(6):
-        made = start.patched(space.suggest(RandomSuggests(random.Random(seed)), start))
+        made = start.patched(space.suggest(RandomTrial(random.Random(seed)), start))
         truth = accuracy(world, made, seed)
         seen.add(truth)
         assert measured(world, made, rows, repeats=100) == pytest.approx(truth, abs=0.09)

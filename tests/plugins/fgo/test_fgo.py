@@ -13,7 +13,7 @@ from tests.helpers.planted import PlantedLM, lower_bound, plant
 from workbench import Optimizer, Study, Workflow
 from workbench.kit.proposer import Proposer
 from workbench.store import Store
-from workbench.study import Result, named_optimizer
+from workbench.study import Result, make_optimizer
 from workbench.task import Example
 from workbench_bench.run_world import run_world
 from workbench_bench.worlds import WORLDS, rules_in
@@ -263,9 +263,9 @@ def test_one_part_is_the_inner_optimizer_alone(tmp_path: Path, monkeypatch: pyte
             found.append(await Fgo(part_size=rows, inner=inner)._round(study, start))
             study.rng = random.Random(7)
             (part,) = at_random(study.train, rows, study.rng)
-            alone = study.narrowed(train=part, val=part, workflow=start, share=0.6)
+            alone = study.narrow(train=part, val=part, workflow=start, share=0.6)
             await alone.evaluate(start)
-            found.append(await alone.improve(named_optimizer(inner)))
+            found.append(await alone.improve(make_optimizer(inner)))
             return start
 
     def skill(request: Any) -> float:

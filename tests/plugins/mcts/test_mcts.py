@@ -21,7 +21,7 @@ from tests.helpers.planted import evaluations
 from tests.helpers.scripted import Script, make_workflow
 
 from workbench.kit.edits import Edit, edit_classes
-from workbench.kit.proposer import objects_in
+from workbench.kit.proposer import read_objects
 from workbench.kit.tree_search import softmix
 from workbench.lm import Request
 from workbench.proof import Report
@@ -48,17 +48,15 @@ def test_the_golden_vector_of_aflow() -> None:
     from workbench_mcts.optimizer import MCTS
 
     made = MCTS()
-    assert softmix([0.69760, 0.12431], mix=made.mix, sharpness=made.alpha) == pytest.approx(
-        [0.84999, 0.15001], abs=1e-5
-    )
+    assert softmix([0.69760, 0.12431], mix=made.mix, alpha=made.alpha) == pytest.approx([0.84999, 0.15001], abs=1e-5)
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8), st.floats(0, 1), st.floats(0, 5), st.floats(-3, 3))
 @settings(max_examples=60, deadline=None)
-def test_soft_mixed_probabilities(scores: list[float], mix: float, sharpness: float, shift: float) -> None:
-    found = softmix(scores, mix=mix, sharpness=sharpness)
+def test_soft_mixed_probabilities(scores: list[float], mix: float, alpha: float, shift: float) -> None:
+    found = softmix(scores, mix=mix, alpha=alpha)
     assert math.fsum(found) == pytest.approx(1) and min(found) >= mix / len(scores) - 1e-12
-    assert found == pytest.approx(softmix([s + shift for s in scores], mix=mix, sharpness=sharpness), abs=1e-6)
+    assert found == pytest.approx(softmix([s + shift for s in scores], mix=mix, alpha=alpha), abs=1e-6)
     assert [found[i] for i in sorted(range(len(scores)), key=lambda i: scores[i])] == sorted(found)
 
 
@@ -244,8 +242,8 @@ def test_features_tell_structures_apart() -> None:
 
 def test_objects_are_found_in_any_words() -> None:
     said = 'I would {think}: {"edit": "refine", "node": "nodes.n"} or ```json\n{"pick": "x", "value": {"a": [1]}}\n``` {"cut": '  # noqa: E501
-    assert list(objects_in('{"a": 1' + "0" * 5000 + '} {"b": NaN} {"c": 1}')) == [{"c": 1}]
-    assert list(objects_in(said)) == [{"edit": "refine", "node": "nodes.n"}, {"pick": "x", "value": {"a": [1]}}]
+    assert list(read_objects('{"a": 1' + "0" * 5000 + '} {"b": NaN} {"c": 1}')) == [{"c": 1}]
+    assert list(read_objects(said)) == [{"edit": "refine", "node": "nodes.n"}, {"pick": "x", "value": {"a": [1]}}]
 
 
 # Runs: a planted problem in which a step before the answer and reasons pay. No model: a function answers.

@@ -11,7 +11,7 @@ from tests.helpers.planted import candidates, demos_of, evaluations, plant, true
 
 from workbench.errors import SpecError
 from workbench.lm import Request
-from workbench.study import Searcher, sign
+from workbench.study import Searcher, objective_sign
 
 pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 
@@ -68,7 +68,7 @@ def test_every_sampler_gives_a_front_of_several_objectives(sampler: str, objecti
     report, _ = plant(
         tmp_path, by_demos, {"optuna": settings}, calls=600, objectives=objectives, pick="cheapest", rows=(24, 24, 24)
     )
-    front = [tuple(sign(o) * p[o] for o in objectives) for p in report.pareto]
+    front = [tuple(objective_sign(o) * p[o] for o in objectives) for p in report.pareto]
     assert len(front) > 1 and len(set(front)) == len(front)
     assert not any(a != b and all(x >= y for x, y in zip(a, b, strict=True)) for a in front for b in front)
     every = evaluations(tmp_path)

@@ -19,7 +19,7 @@ from tests.helpers.sandboxed import ENDS, ORDINARY, check_ordinary
 import workbench.runtime.sandbox as core
 from workbench.errors import SandboxError
 from workbench.ledger import Ledger
-from workbench.runtime import Runtime, SandboxResult
+from workbench.runtime import Runtime, SandboxChoice, SandboxResult
 from workbench.spec import BudgetSpec, lm_spec
 from workbench.store import Store
 from workbench_sandbox.attacks import ATTACKS, self_test
@@ -339,15 +339,14 @@ def test_a_weaker_level_than_a_boundary_is_refused_unless_the_user_allows_it(mon
 
     monkeypatch.setattr(core, "plugins", Table)
 
-    async def opened() -> str:
-        sandbox = await core.open_sandbox()
+    async def opened(choice: SandboxChoice) -> str:
+        sandbox = await core.open_sandbox(choice)
         await sandbox.aclose()
         return sandbox.level
 
     with pytest.raises(SandboxError, match="only limits-only.*\n.*--unsafe-sandbox"):
-        asyncio.run(opened())
-    monkeypatch.setattr(core, "_allowed_without_boundary", True)
-    assert asyncio.run(opened()) == "limits-only"
+        asyncio.run(opened(SandboxChoice()))
+    assert asyncio.run(opened(SandboxChoice(allow_limits_only=True))) == "limits-only"
 
 
 class Fake:
@@ -387,7 +386,7 @@ def test_a_resumed_run_refuses_a_weaker_level_than_it_began_with(
     levels = iter(["kernel", "strong", "limits-only"])
     opened: list[Fake] = []
 
-    async def open_next() -> Any:
+    async def open_next(choice: SandboxChoice) -> Any:
         opened.append(Fake(next(levels)))
         return opened[-1]
 

@@ -23,7 +23,8 @@ from tests.plugins.sandbox.test_sandbox import Fake
 import workbench.runtime.sandbox as core
 from workbench.cli import cli
 from workbench.errors import SandboxError
-from workbench.runtime import SandboxResult
+from workbench.run import Options
+from workbench.runtime import SandboxChoice, SandboxResult
 from workbench_sandbox import pyodide, wasm
 from workbench_sandbox.wasm import Guest, WasmSandbox
 from workbench_sandbox.watch import exceeds, resident
@@ -59,12 +60,11 @@ class Table:
 def opened(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[str, list[str]]]:
     """The level that is taken from a table, and what was tried."""
     monkeypatch.delenv("WORKBENCH_SANDBOX", raising=False)
-    monkeypatch.setattr(core, "_chosen", None)
 
-    def course(**levels: str) -> tuple[str, list[str]]:
+    def course(choice: SandboxChoice | None = None, **levels: str) -> tuple[str, list[str]]:
         table = Table(levels)
         monkeypatch.setattr(core, "plugins", lambda: table)
-        return asyncio.run(core.open_sandbox()).level, table.tried
+        return asyncio.run(core.open_sandbox(choice)).level, table.tried
 
     return course
 
@@ -82,31 +82,42 @@ def test_webassembly_is_taken_where_nothing_stronger_works(opened: Any, linux: s
 def test_what_is_chosen_is_taken_and_nothing_else(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORKBENCH_SANDBOX", "wasm")
     assert opened(linux="strong", wasm="wasm") == ("wasm", ["wasm"])
-    core.choose("linux")
-    assert opened(linux="strong", wasm="wasm") == ("strong", ["linux"]), "the flag goes before the environment"
-    core.choose("wasm")
+    linux = SandboxChoice("linux")
+    assert opened(linux, linux="strong", wasm="wasm") == ("strong", ["linux"]), "the flag goes before the environment"
     with pytest.raises(SandboxError, match="wasm: no wasm here"):
-        opened(linux="strong", wasm="")
+        opened(SandboxChoice("wasm"), linux="strong", wasm="")
     with pytest.raises(SandboxError, match="no sandbox 'wsam'\n.*Did you mean 'wasm'"):
-        core.choose("wsam")
-    core.choose(None)
+        SandboxChoice("wsam").candidates()
     monkeypatch.setenv("WORKBENCH_SANDBOX", "wsam")
     with pytest.raises(SandboxError, match="no sandbox 'wsam'\n.*Did you mean 'wasm'"):
         opened(linux="strong", wasm="wasm")
 
 
 def test_a_choice_does_not_open_the_door(opened: Any) -> None:
-    core.choose("linux")
     with pytest.raises(SandboxError, match="only limits-only"):
-        opened(linux="limits-only", wasm="wasm")
+        opened(SandboxChoice("linux"), linux="limits-only", wasm="wasm")
 
 
-def test_the_command_line_chooses(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    seen: list[str | None] = []
-    monkeypatch.setattr("workbench.runtime.choose", seen.append)
-    for arguments, variable in ((["--sandbox", "wasm"], None), ([], "linux"), ([], None)):
-        CliRunner().invoke(cli, ["run", str(tmp_path / "none.yaml"), *arguments], env={"WORKBENCH_SANDBOX": variable})
-    assert seen == ["wasm", "linux", None]
+@pytest.mark.parametrize(
+    ("command", "function"),
+    [("run", "run_single"), ("eval", "evaluate_file"), ("optimize", "optimize"), ("resume", "resume")],
+)
+def test_the_command_line_chooses(command: str, function: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    seen: list[SandboxChoice] = []
+
+    def call(*args: Any, options: Options | None = None, **others: Any) -> None:
+        seen.append(options.sandbox if options else others.get("sandbox", args[-1]))
+
+    monkeypatch.setattr(f"workbench.run.{function}", call)
+    for arguments, variable, choice in (
+        (["--sandbox", "wasm"], "linux", SandboxChoice("wasm")),
+        ([], "linux", SandboxChoice("linux")),
+        ([], None, SandboxChoice()),
+        (["--unsafe-sandbox"], None, SandboxChoice(allow_limits_only=True)),
+    ):
+        seen.clear()
+        CliRunner().invoke(cli, [command, str(tmp_path), *arguments], env={"WORKBENCH_SANDBOX": variable})
+        assert seen == [choice]
 
 
 # What must be there, and how it comes

@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 from tests.helpers.sandboxed import ENDS, ORDINARY, check_ordinary
 
-import workbench.runtime.sandbox as core
 from workbench.errors import SandboxError
-from workbench.runtime import SandboxResult
+from workbench.runtime import SandboxChoice, SandboxResult, open_sandbox
 from workbench_sandbox import pyodide, wasm
 from workbench_sandbox.attacks import ATTACKS, JAVASCRIPT, self_test
 from workbench_sandbox.wasm import WasmSandbox, prepared
@@ -172,11 +171,9 @@ Deno.exit(0);
 
 
 @needs_wasm
-def test_the_chosen_sandbox_is_opened_and_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(core, "_chosen", "wasm")
-
+def test_the_chosen_sandbox_is_opened_and_measured() -> None:
     async def course() -> tuple[str, Any]:
-        sandbox = await core.open_sandbox()
+        sandbox = await open_sandbox(SandboxChoice("wasm"))
         found = await sandbox.call("def f(x): return x + 1", "f", {"x": 1}, timeout=20)
         await sandbox.aclose()
         return sandbox.level, found.value

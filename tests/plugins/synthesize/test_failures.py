@@ -18,7 +18,7 @@ from tests.helpers.scripted import Script
 
 from workbench.cli import cli
 from workbench.errors import SpecError, StoreError
-from workbench.kit.curriculum import frontier
+from workbench.kit.curriculum import frontier_weight
 from workbench.lm import Request
 from workbench.run import Options, optimize
 from workbench.study import Optimizer, Study
@@ -280,5 +280,5 @@ def test_the_command_takes_a_run_of_eval(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_rows_at_the_frontier_weigh_most() -> None:
-    assert frontier(1, 2) == 1.0 and frontier(0, 1) == 0.75
-    assert frontier(0, 4) < frontier(0, 1) < frontier(1, 3) < 1.0
+    assert frontier_weight(1, 2) == 1.0 and frontier_weight(0, 1) == 0.75
+    assert frontier_weight(0, 4) < frontier_weight(0, 1) < frontier_weight(1, 3) < 1.0

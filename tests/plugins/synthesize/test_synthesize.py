@@ -16,7 +16,7 @@ from tests.helpers.scripted import Script
 
 from workbench.cli import cli
 from workbench.errors import LMError, SpecError
-from workbench.kit.proposer import objects_in
+from workbench.kit.proposer import read_objects
 from workbench.lm import Request
 from workbench_synthesize.apis import load_apis, misfit
 from workbench_synthesize.chains import Links
@@ -227,7 +227,7 @@ def test_arguments_are_checked_against_the_schema(value: Any, schema: Any, reaso
 
 
 def test_objects_are_found_in_prose() -> None:
-    assert list(objects_in('a {"x": {"y": 1}} b {bad} {"z": "}"}\n')) == [{"x": {"y": 1}}, {"z": "}"}]
+    assert list(read_objects('a {"x": {"y": 1}} b {bad} {"z": "}"}\n')) == [{"x": {"y": 1}}, {"z": "}"}]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from workbench.errors import SpecError
-from workbench.kit.proposer import read_prompt, rewrite_request, tagged
+from workbench.kit.proposer import read_prompt, rewrite_request, wrap_in_tags
 from workbench.lm import Request
 from workbench.workflow import Workflow
 from workbench_template_lm.proposer import RULES, Templates
@@ -46,9 +46,8 @@ def test_it_names_the_nodes_fields_or_keeps_what_was_there() -> None:
 
 
 def test_several_prompts_are_joined_each_sentence_once() -> None:
-    text = (
-        f"Merge: {tagged('Be brief. Be kind.')} {tagged('Be kind. Be right.')} Answer between <prompt> and </prompt>."
-    )
+    first, second = wrap_in_tags("Be brief. Be kind."), wrap_in_tags("Be kind. Be right.")
+    text = f"Merge: {first} {second} Answer between <prompt> and </prompt>."
     assert read_prompt(ask(text)) == "Be brief. Be kind. Be right."
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.helpers.scripted import make_workflow, run_node
 
 from workbench.errors import SpecError
-from workbench.kit.tools import Tool, described
+from workbench.kit.tools import Tool, describe_tool
 from workbench.lm import Request, Response
 from workbench_tools.agent import Agent
 from workbench_tools.toolset import Shown, ToolIndex, crossover, prompt_characters
@@ -195,7 +195,7 @@ def test_settings_that_make_no_sense_are_refused(tmp_path: Path, settings: dict[
 
 def test_a_described_tool_is_one_line() -> None:
     tool = Tool("t", "First.\nSecond.", {"properties": {"a": {"type": "string"}}}, lambda arguments: None)
-    assert described(tool) == '- t({"a": "string"}): First.'
+    assert describe_tool(tool) == '- t({"a": "string"}): First.'
 
 
 def test_python_that_a_model_writes_runs_in_the_sandbox(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def test_a_leak_would_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     real = SFT.optimize
 
     async def leaky(self: SFT, study: Any) -> Any:
-        return await real(self, study.narrowed(train=[*study.train, *study.val]))
+        return await real(self, study.narrow(train=[*study.train, *study.val]))
 
     monkeypatch.setattr(SFT, "optimize", leaky)
     found = learned(tmp_path, "sft on labels", monkeypatch)

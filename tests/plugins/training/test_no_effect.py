@@ -9,7 +9,7 @@ import pytest
 from tests.helpers.grpo_runs import write
 
 from workbench.errors import SpecError
-from workbench.run import obstacles, prepare
+from workbench.run import find_obstacles, prepare
 
 STATES = {"states": {"ask": {"instructions": "Ask.", "next": "end"}}, "signature": "text -> label", "start": "ask"}
 
@@ -17,7 +17,7 @@ STATES = {"states": {"ask": {"instructions": "Ask.", "next": "end"}}, "signature
 def refused(folder: Path, settings: Any, **spec: Any) -> SpecError:
     try:
         _, _, task, optimizers = prepare(write(folder, optimizers=[{"grpo": settings}], **spec))
-        return next(e for e in obstacles(task, optimizers) if isinstance(e, SpecError))
+        return next(e for e in find_obstacles(task, optimizers) if isinstance(e, SpecError))
     except SpecError as error:
         return error
 
@@ -77,7 +77,7 @@ def test_refilling_from_no_other_rows_is_refused(tmp_path: Path) -> None:
     assert error.path == ("optimize", 0, "grpo", "course", "refill") and "no more than 16 rows" in error.message
     for settings in ({"course": {"tasks": 15, "refill": 2}}, {"algorithm": "dapo", "course": {"tasks": 16}}):
         _, _, task, optimizers = prepare(write(tmp_path, optimizers=[{"grpo": settings}]))
-        assert obstacles(task, optimizers) == []
+        assert find_obstacles(task, optimizers) == []
 
 
 def test_refilling_draws_from_the_rows_that_are_left(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from tests.helpers.scripted import Say, Script, make_workflow
 from workbench.concurrency import run_in_loop
 from workbench.ledger import Ledger
 from workbench.lm import Request
-from workbench.runtime import Runtime
+from workbench.runtime import Draw, Runtime
 from workbench.spec import BudgetSpec, lm_spec
 from workbench.store import Store
 from workbench.study import Evaluator
@@ -57,7 +57,7 @@ def leaves(folder: Path, nodes: dict[str, Any], tree: Tree, say: Say = answer) -
         evaluator = Evaluator(runtime, lambda example, prediction, trace: 1.0, 8)
         workflow, rows, found = make_workflow(nodes, folder), [Example("r", {"q": "?"})], []
         for leaf in range(tree.leaves):
-            evaluation = await evaluator.evaluate(workflow, rows, replica=leaf, traces=True, draws=tree.draws(leaf))
+            evaluation = await evaluator.evaluate(workflow, rows, draw=Draw(leaf, tuple(tree.draws(leaf))), traces=True)
             trace = evaluation.results[0].trace
             assert trace is not None and evaluation.results[0].failure is None, evaluation.results[0].message
             found.append([call.response.text for call in trace.calls])

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from tests.helpers.grpo_runs import SMALL, candidates, learned_rows, needs_torch, run, write
 
 from workbench.errors import SpecError
-from workbench.run import obstacles, prepare
+from workbench.run import find_obstacles, prepare
 from workbench_training.grpo import GRPO
 from workbench_training.objective import PRESETS
 
@@ -62,7 +62,7 @@ def test_a_field_that_a_reward_compares_with_and_a_row_lacks_is_found_before_the
     tmp_path: Path, settings: Any, place: tuple[Any, ...]
 ) -> None:
     _, _, task, optimizers = prepare(write(tmp_path, optimizers=[{"grpo": settings}]))
-    error = obstacles(task, optimizers)[0]
+    error = find_obstacles(task, optimizers)[0]
     assert isinstance(error, SpecError) and error.path == ("optimize", 0, "grpo", *place)
     assert "'lable', which 16 of the 16 rows of train lack" in error.message and error.hint == "Did you mean 'label'?"
     assert task.dataset.train[0].id in error.message and "it has: " + ", ".join(task.dataset.train[0]) in error.message
@@ -71,7 +71,7 @@ def test_a_field_that_a_reward_compares_with_and_a_row_lacks_is_found_before_the
 def test_a_label_that_is_no_list_of_calls_is_found_before_the_first_call(tmp_path: Path) -> None:
     settings = {"rewards": [{"kind": "tool_n1", "target": "label"}]}
     _, _, task, optimizers = prepare(write(tmp_path, optimizers=[{"grpo": settings}]))
-    error = obstacles(task, optimizers)[0]
+    error = find_obstacles(task, optimizers)[0]
     assert isinstance(error, SpecError) and error.path == ("optimize", 0, "grpo", "rewards", 0, "target")
     assert task.dataset.train[0].id in error.message and '"arguments"' in (error.hint or "")
 
@@ -83,7 +83,7 @@ def test_a_judge_needs_no_field_and_labels_no_reward(tmp_path: Path) -> None:
         {"sft": {"source": "labels", "rewards": [{"kind": "exact_match", "target": "none"}]}},
     ):
         _, _, task, optimizers = prepare(write(tmp_path, optimizers=[optimizer]))
-        assert not obstacles(task, optimizers)
+        assert not find_obstacles(task, optimizers)
 
 
 def test_a_training_is_named_by_what_changes_it() -> None:
