@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
 
-def advantages(rows: Sequence[Row], objective: Objective, multipliers: Mapping[str, float] | None = None) -> Array:
+def compute_advantages(
+    rows: Sequence[Row], objective: Objective, multipliers: Mapping[str, float] | None = None
+) -> Array:
     """One number a row (float64). Rows without a finite reward get 0 and do not count for others.
 
     With constraints: the advantage of the reward, less that of each cost times its multiplier, divided by one plus
@@ -30,19 +32,19 @@ def advantages(rows: Sequence[Row], objective: Objective, multipliers: Mapping[s
     far off the budget is; a multiplier that only grows and falls passes it, and the policy ends without reward.
     """
     reward = np.array([_number(row.reward) for row in rows], np.float64)
-    found = compared(reward, rows, objective)
+    found = subtract_baseline(reward, rows, objective)
     if objective.step_weight:
-        found = found + objective.step_weight * step_advantages(rows, objective)
+        found = found + objective.step_weight * compute_step_advantages(rows, objective)
     weights = _moved(multipliers or {}, rows, objective.constraints, "gain")
     for name, weight in weights.items():
         if weight:
             cost = np.array([_number(row.costs.get(name)) for row in rows], np.float64)
-            found = found - weight * compared(cost, rows, objective)
+            found = found - weight * subtract_baseline(cost, rows, objective)
     found = found / (1.0 + sum(weights.values()))
     return np.where(np.isfinite(reward), found, 0.0)
 
 
-def compared(values: Array, rows: Sequence[Row], objective: Objective) -> Array:
+def subtract_baseline(values: Array, rows: Sequence[Row], objective: Objective) -> Array:
     """Values less the baseline of their group, scaled; 0 where a value is not finite or has none to compare with."""
     keys = [tuple(getattr(row, name) for name in objective.group) for row in rows]
     units, members = _units(values, rows, keys, objective.count)  # what counts once, and which rows it stands for
@@ -86,16 +88,16 @@ def _units(
 
 def _baseline(values: Array, objective: Objective) -> Array | float:
     n = len(values)
-    if n == 1 or objective.centre == "none":
+    if n == 1 or objective.baseline == "none":
         return 0.0
     mean = values.mean()
-    return (n * mean - values) / (n - 1) if objective.centre == "leave_one_out" else mean
+    return (n * mean - values) / (n - 1) if objective.baseline == "leave_one_out" else mean
 
 
-def step_advantages(rows: Sequence[Row], objective: Objective) -> Array:
+def compute_step_advantages(rows: Sequence[Row], objective: Objective) -> Array:
     """GiGPO's step term (Feng et al., arXiv 2505.10978, section 4.2): discounted returns of steps that began in the
     same state of the same task, compared with each other. A state seen once gives 0."""
-    returns = step_returns(rows, objective.gamma)
+    returns = compute_step_returns(rows, objective.gamma)
     by_state: dict[tuple[str, str], list[int]] = defaultdict(list)
     for i, row in enumerate(rows):
         if row.anchor is not None and math.isfinite(returns[i]):
@@ -109,7 +111,7 @@ def step_advantages(rows: Sequence[Row], objective: Objective) -> Array:
     return found
 
 
-def step_returns(rows: Sequence[Row], gamma: float) -> Array:
+def compute_step_returns(rows: Sequence[Row], gamma: float) -> Array:
     """Of each step what it and the later steps of its rollout earned, discounted by their distance; NaN in a rollout
     that was not scored."""
     by_rollout: dict[tuple[str, int], list[int]] = defaultdict(list)
@@ -129,7 +131,7 @@ def step_returns(rows: Sequence[Row], gamma: float) -> Array:
     return returns
 
 
-def token_advantages(
+def compute_token_advantages(
     values: torch.Tensor,
     mask: torch.Tensor,
     objective: Objective,
@@ -149,10 +151,10 @@ def token_advantages(
         return spread
     if old is None or ref is None:
         raise ValueError("a divergence in the reward needs log-probabilities of the policy and of the reference")
-    apart = (old - ref) * mask
+    log_ratio = (old - ref) * mask
     if objective.ratio == "trajectory":  # one decision a row: the row bears all of it
-        return (values - objective.beta * _diverged(apart.sum(-1), rows, objective))[:, None] * mask
-    spread = (spread - objective.beta * apart.flip(-1).cumsum(-1).flip(-1)) * mask
+        return (values - objective.beta * _kl_without_baseline(log_ratio.sum(-1), rows, objective))[:, None] * mask
+    spread = (spread - objective.beta * log_ratio.flip(-1).cumsum(-1).flip(-1)) * mask
     if objective.group:
         return spread
     mean = spread.sum() / mask.sum().clamp(min=1.0)
@@ -160,16 +162,16 @@ def token_advantages(
     return (spread - mean) / (spread_out + 1e-8) * mask
 
 
-def _diverged(apart: torch.Tensor, rows: Sequence[Row], objective: Objective) -> torch.Tensor:
+def _kl_without_baseline(log_ratio: torch.Tensor, rows: Sequence[Row], objective: Objective) -> torch.Tensor:
     """What rows diverge, less the baseline of their peers; 0 where a row was not scored."""
     if not rows:
-        return apart
+        return log_ratio
     scored = [math.isfinite(_number(row.reward)) for row in rows]
-    known = np.where(scored, apart.detach().double().cpu().numpy(), math.nan)
-    return apart.new_tensor(compared(known, rows, objective.model_copy(update={"scale": "none"})))
+    known = np.where(scored, log_ratio.detach().double().cpu().numpy(), math.nan)
+    return log_ratio.new_tensor(subtract_baseline(known, rows, objective.model_copy(update={"scale": "none"})))
 
 
-def answers_of(rows: Sequence[Row], objective: Objective) -> list[tuple[Hashable, Hashable]]:
+def group_answers(rows: Sequence[Row], objective: Objective) -> list[tuple[Hashable, Hashable]]:
     """(group, answer) of each row, for losses of pairs of whole answers: all rows of one rollout in a group are one
     answer, or each row is (`count`). The group is None where an answer was not scored: it is compared with none."""
     found: list[tuple[Hashable, Hashable]] = []
@@ -180,7 +182,7 @@ def answers_of(rows: Sequence[Row], objective: Objective) -> list[tuple[Hashable
     return found
 
 
-def answer_rewards(
+def compute_answer_rewards(
     values: torch.Tensor,
     mask: torch.Tensor,
     answers: Sequence[tuple[Hashable, Hashable]],

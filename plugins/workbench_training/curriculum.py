@@ -16,7 +16,7 @@ from workbench_training.settings import Curriculum
 Record = list[float]
 
 
-def visited(record: Record | None, scores: Sequence[float], settings: Curriculum) -> Record:
+def update_record(record: Record | None, scores: Sequence[float], settings: Curriculum) -> Record:
     """What is known of a row after a visit. scores: of its rollouts, in [0, 1]."""
     successes, drawn, alike = record or [0.0, 0.0, 0.0]
     if not scores:
@@ -29,7 +29,7 @@ def visited(record: Record | None, scores: Sequence[float], settings: Curriculum
     ]
 
 
-def weight(record: Record | None, settings: Curriculum) -> float:
+def row_weight(record: Record | None, settings: Curriculum) -> float:
     """How likely a row is drawn, in [floor, 1]: 1 where its success is a half, or where nothing is known of it."""
     if record is None:
         return 1.0
@@ -39,8 +39,8 @@ def weight(record: Record | None, settings: Curriculum) -> float:
     return settings.floor + (1.0 - settings.floor) * frontier(successes, drawn)
 
 
-def draw(
+def draw_rows(
     rng: random.Random, ids: Sequence[str], known: Mapping[str, Record], count: int, settings: Curriculum
 ) -> list[int]:
     """Indices of rows, drawn by weight without putting back."""
-    return drawn_by_weight(rng, [weight(known.get(i), settings) for i in ids], count)
+    return drawn_by_weight(rng, [row_weight(known.get(i), settings) for i in ids], count)

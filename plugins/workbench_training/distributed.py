@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 
 from workbench.errors import PluginError
-from workbench_training.learner import Learner, devices
+from workbench_training.learner import Learner, count_devices
 from workbench_training.objective import Objective
 from workbench_training.policy import Policy, Weights
 from workbench_training.settings import Learning
@@ -151,7 +151,7 @@ class LeadingLearner(Learner):
 
 def check_processes(learning: Learning) -> None:
     """Raises PluginError where the settings ask for other processes, and there are none."""
-    if learning.fsdp and devices() == 1:
+    if learning.fsdp and count_devices() == 1:
         raise PluginError(
             "learning.fsdp spreads the weights over several processes, and there is only this one. Start the run by "
             "`torchrun --nproc-per-node 2 -m workbench optimize FILE` (resume likewise), or leave fsdp out"
@@ -170,7 +170,7 @@ def make_policy(learning: Learning, base: str, **how: Any) -> Policy:
 
 def learner_for(policy: Policy, objective: Objective, learning: Learning, others: Sequence[Learner] = ()) -> Learner:
     """A learner of this process alone, or one that leads those of the other processes."""
-    if devices() == 1:
+    if count_devices() == 1:
         return Learner(policy, objective, learning)
     beside = next((o for o in others if isinstance(o, LeadingLearner) and o.policy.model is policy.model), None)
     return LeadingLearner(policy, objective, learning, beside)

@@ -41,8 +41,8 @@ def policy_loss(
     old = logp.detach() if old is None else old
     advantage = advantage[:, None] if advantage.dim() == 1 else advantage
     # Padding may hold any number, also one whose exponential overflows: 0 * inf would poison the gradient.
-    apart = torch.where(mask > 0, logp - old, torch.zeros_like(logp))
-    ratio = _ratio(apart, mask, objective)
+    log_ratio = torch.where(mask > 0, logp - old, torch.zeros_like(logp))
+    ratio = _ratio(log_ratio, mask, objective)
     loss = _surrogate(ratio, logp, advantage, objective)
     if weight is not None:
         loss = loss * weight
@@ -71,19 +71,19 @@ def policy_loss(
 
 def divergence(logp: Tensor, ref: Tensor, form: str) -> Tensor:
     """Estimates of KL(policy || reference) from one draw (Schulman's k1, k2, k3)."""
-    apart = ref - logp
+    log_ratio = ref - logp
     if form == "k1":
-        return -apart
+        return -log_ratio
     if form == "k2":
-        return 0.5 * apart * apart
-    return torch.exp(apart) - apart - 1.0
+        return 0.5 * log_ratio * log_ratio
+    return torch.exp(log_ratio) - log_ratio - 1.0
 
 
-def _ratio(apart: Tensor, mask: Tensor, objective: Objective) -> Tensor:
+def _ratio(log_ratio: Tensor, mask: Tensor, objective: Objective) -> Tensor:
     """exp(logp - old): (rows, tokens), or (rows, 1) where a row has one ratio."""
     if objective.ratio == "token":
-        return torch.exp(apart)
-    total = apart.sum(-1, keepdim=True)
+        return torch.exp(log_ratio)
+    total = log_ratio.sum(-1, keepdim=True)
     if objective.ratio == "sequence":
         total = total / mask.sum(-1, keepdim=True).clamp(min=1.0)
     return torch.exp(total)
@@ -94,8 +94,8 @@ def _surrogate(ratio: Tensor, logp: Tensor, advantage: Tensor, objective: Object
         return -ratio.clamp(max=objective.clip_high).detach() * advantage * logp
     if objective.surrogate == "sapo":
         up, down = objective.sapo_temperatures
-        heat = torch.where(advantage > 0, up, down)
-        return -torch.sigmoid(heat * (ratio - 1)) * 4 / heat * advantage
+        temperature = torch.where(advantage > 0, up, down)
+        return -torch.sigmoid(temperature * (ratio - 1)) * 4 / temperature * advantage
     if objective.surrogate == "likelihood":
         return -advantage * logp
     if objective.surrogate in ("pairs", "pairwise"):
@@ -143,7 +143,7 @@ def preference_loss(
         gained = gained / mask.sum(-1).clamp(min=1.0)
     terms = [
         (objective.pair_best if rewards[i] >= best else 1.0) * objective.pair_beta * (gained[i] - gained[j])
-        for i, j in pairs_of(rewards, groups)
+        for i, j in find_pairs(rewards, groups)
     ]
     moved = divergence(torch.where(mask > 0, logp, old), old, "k3")
     tokens = float(mask.sum()) if tokens is None else tokens
@@ -154,7 +154,7 @@ def preference_loss(
     return -F.logsigmoid(h).sum() / (pairs or len(terms)) + objective.pair_trust * trust, {"pairs": float(len(terms))}
 
 
-def pairs_of(rewards: Sequence[float], groups: Sequence[Hashable]) -> list[tuple[int, int]]:
+def find_pairs(rewards: Sequence[float], groups: Sequence[Hashable]) -> list[tuple[int, int]]:
     """(better, worse) for all rows of one group with different rewards."""
     n = range(len(rewards))
     return [(i, j) for i in n for j in n if groups[i] == groups[j] and rewards[i] > rewards[j]]
@@ -188,8 +188,8 @@ def pairwise_loss(
     old = logp.detach() if old is None else old
     names: dict[Hashable, int] = {}
     which = [names.setdefault(name, len(names)) for _, name in answers]
-    apart = torch.where(mask > 0, logp - old, torch.zeros_like(logp)).sum(-1)
-    log_ratio = logp.new_zeros(len(names)).index_add(0, torch.tensor(which, device=logp.device), apart)
+    of_rows = torch.where(mask > 0, logp - old, torch.zeros_like(logp)).sum(-1)
+    log_ratio = logp.new_zeros(len(names)).index_add(0, torch.tensor(which, device=logp.device), of_rows)
     group_of = {number: group for number, (group, _) in zip(which, answers, strict=True)}
     worth = dict(zip(which, reward.tolist(), strict=True))
     pairs = [
@@ -202,19 +202,19 @@ def pairwise_loss(
     sizes = Counter(group for group in group_of.values() if group is not None)
     each = [2.0 / (sizes[group_of[i]] - 1) for i, _ in pairs]
     good, bad = (log_ratio[list(side)] for side in zip(*pairs, strict=True))
-    gap = logp.new_tensor([worth[i] - worth[j] for i, j in pairs])
+    margin = logp.new_tensor([worth[i] - worth[j] for i, j in pairs])
     low, high = objective.clip_low, objective.clip_high
     if objective.pair_clip == "joint":
         ratio = (good + bad).exp().clamp(1 - low, 1 + high)
-        gained = _pessimistic(gap, good - bad, objective)
+        gained = _pessimistic(margin, good - bad, objective)
         clipped = good - bad > high
     else:
         ratio = good.exp().clamp(1 - low, 1 + high) * bad.exp().clamp(1 - low, 1 + high)
-        gained = _pessimistic(gap, good, objective) + _pessimistic(-gap, bad, objective)
+        gained = _pessimistic(margin, good, objective) + _pessimistic(-margin, bad, objective)
         clipped = (good > high) | (bad < -low)
     total = (logp.new_tensor(each) * ratio.detach() * gained / 2).sum() / max(count or sizes.total(), 1)
     return -total, {"pairs": float(len(pairs)), "clipped": float(clipped.float().mean())}
 
 
-def _pessimistic(gap: Tensor, log_ratio: Tensor, objective: Objective) -> Tensor:
-    return torch.min(gap * log_ratio, gap * log_ratio.clamp(-objective.clip_low, objective.clip_high))
+def _pessimistic(margin: Tensor, log_ratio: Tensor, objective: Objective) -> Tensor:
+    return torch.min(margin * log_ratio, margin * log_ratio.clamp(-objective.clip_low, objective.clip_high))

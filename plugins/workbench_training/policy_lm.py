@@ -150,7 +150,7 @@ class LocalEngine:
                 results[i] = LMError("too_long", text)
                 continue
             # Another version draws anew: with the same numbers it would hardly ever try anything else.
-            seed = hash_of(seed_of(request), self.version)
+            seed = hash_numbers(seed_of(request), self.version)
             stop = tuple(s for s in request.stop if s)
             rows.append((i, Row(ids, max(1, request.max_tokens), request.temperature, request.top_p, stop, seed)))
         rows.sort(key=lambda entry: len(entry[1].prompt_ids))
@@ -160,12 +160,12 @@ class LocalEngine:
             del rows[-len(group) :]
             self.generator.generate([row for _, row in group])
             for i, row in group:
-                response = results[i] = response_of(row)
+                response = results[i] = make_response(row)
                 self.conversations.remember(requests[i], response)
         return [result or RuntimeError("not generated") for result in results]
 
 
-def response_of(row: Any) -> Response:
+def make_response(row: Any) -> Response:
     """What was generated, as the runtime records it."""
     return Response(
         row.text,
@@ -179,5 +179,5 @@ def response_of(row: Any) -> Response:
     )
 
 
-def hash_of(*values: int) -> int:
+def hash_numbers(*values: int) -> int:
     return int.from_bytes(hashlib.sha256(repr(values).encode()).digest()[:4], "big")

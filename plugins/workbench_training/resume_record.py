@@ -22,7 +22,7 @@ from workbench_training.policy import Weights, last_checkpoint, write_checkpoint
 from workbench_training.token_rows import Row
 
 
-class Record:
+class TrainingRecord:
     """The epochs that are done. epochs: how many; updates: of the weights in them."""
 
     def __init__(self, place: Path, weights: Path):

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from workbench_training.rewards import Part
+from workbench_training.rewards import RewardTerm
 
 
 class Lora(BaseModel):
@@ -36,7 +36,7 @@ class Learning(BaseModel):
     temperature: float = Field(1.0, gt=0, description="at which tokens are drawn, and their log-probabilities counted")
 
 
-class Managed(BaseModel):
+class ServerSettings(BaseModel):
     """A vLLM server that is started with the training and stopped with it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -55,7 +55,7 @@ class PolicySettings(BaseModel):
     address: str = Field(description="the LM that is trained: lm, or that of a node: nodes.NAME.lm")
     lora: Lora | None = Field(None, description="train an adapter; roles of one base then share its other weights")
     learning: Learning | None = Field(None, description="learning rate, updates, memory of this one")
-    rewards: list[Part] | None = Field(None, min_length=1, description="what this one earns")
+    rewards: list[RewardTerm] | None = Field(None, min_length=1, description="what this one earns")
 
 
 class Stage(BaseModel):
@@ -64,7 +64,7 @@ class Stage(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     start: int = Field(ge=0, description="the first step of the stage; training begins at step 0")
-    rewards: list[Part] | None = Field(None, min_length=1, description="in place of `rewards`")
+    rewards: list[RewardTerm] | None = Field(None, min_length=1, description="in place of `rewards`")
     rate: float | None = Field(None, gt=0, description="learning rate of all policies")
     max_steps: int | None = Field(
         None, ge=1, description="most steps of each node that takes any, in place of the horizon"
@@ -95,8 +95,11 @@ class Course(BaseModel):
     )
     tasks: int = Field(8, ge=1, description="training rows in a step")
     rollouts: int = Field(8, ge=1, description="runs of the workflow on each of them; 1 teaches nothing by itself")
-    refill: int = Field(
-        0, ge=0, description="draw other rows in place of those whose rollouts all earned the same, so often at most"
+    dynamic_sampling: int = Field(
+        0,
+        ge=0,
+        description="redraw rows whose rollouts all earned the same, at most this many times (DAPO)",
+        serialization_alias="refill",
     )
     evaluate_every: int = Field(10, ge=1, description="steps between two candidates for the proof")
     save_every: int = Field(10, ge=1, description="steps between two checkpoints of training")
@@ -115,8 +118,11 @@ class Course(BaseModel):
         (0.01, 8.0), description="alarm when the mean entropy leaves this band, in nats"
     )
     kl: float = Field(1.0, gt=0, description="alarm when the divergence is above this")
-    gap: float = Field(
-        0.05, gt=0, description="alarm when a log-probability differs so much between drawing and training"
+    off_policy_gap: float = Field(
+        0.05,
+        gt=0,
+        description="alarm when a log-probability differs by more than this between sampling and training",
+        serialization_alias="gap",
     )
     on_alarm: Literal["tell", "rollback", "stop"] = Field(
         "tell", description="say it, go back to the best weights, or end training"

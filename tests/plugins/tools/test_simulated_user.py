@@ -18,7 +18,7 @@ from workbench.spec import BudgetSpec, lm_spec
 from workbench.store import Store
 from workbench.task import Example
 from workbench.workflow import ExampleRun, enabled
-from workbench_training.token_rows import rows_of
+from workbench_training.token_rows import build_rows
 
 NODE = {
     "agent": "wish -> city",
@@ -96,7 +96,7 @@ def test_the_agent_learns_from_the_user_what_only_the_user_knows(tmp_path: Path)
 
 def test_what_the_user_says_is_masked_and_its_calls_are_nobodys_to_learn(tmp_path: Path) -> None:
     outcome, _, _ = talk(tmp_path, conversation)
-    (row,) = rows_of(outcome.trace.rollout, reward=1.0, task="r", rollout=0, version=0)
+    (row,) = build_rows(outcome.trace.rollout, reward=1.0, task="r", rollout=0, version=0)
     learned = "".join(chr(t) for t, m in zip(row.token_ids, row.mask, strict=True) if m)
     shown = "".join(chr(t) for t, m in zip(row.token_ids, row.mask, strict=True) if not m)
     assert learned == "say: Where do you live?say: Oslo it is.city: Oslo"
