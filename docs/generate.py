@@ -131,9 +131,13 @@ def nodes() -> str:
     return "\n".join(parts)
 
 
+#: Earlier names of optimizers: they still work, and only the new name is documented.
+RENAMED = {"align"}
+
+
 def optimizers() -> str:
     parts = ["# Optimizers\n"]
-    for name in bundled("optimizers"):
+    for name in (name for name in bundled("optimizers") if name not in RENAMED):
         cls = plugins().get("optimizers", name)
         parts += [f"## {name}\n", doc(cls), fields(cls)]
     return "\n".join(parts)

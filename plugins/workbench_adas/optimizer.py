@@ -64,7 +64,7 @@ class Adas(Optimizer):
     show: int = Field(
         3, ge=0, le=64, description="agents of the archive that are shown to the proposer, drawn by score"
     )
-    sharpness: float = Field(10.0, ge=0, description="of that draw: probabilities go with exp(sharpness x score)")
+    selection_temperature: float = Field(0.1, gt=0, description="of that draw: p ~ exp(score / selection_temperature)")
     reviews: int = Field(1, ge=0, le=5, description="times that the proposer looks at its agent again")
     tries: int = Field(
         3, ge=1, le=10, description="repairs of an agent that fails, and generations in place of a lost one"
@@ -197,7 +197,7 @@ class Adas(Optimizer):
         left, chosen = list(archive), list[Entry]()
         while left and len(chosen) < self.show:
             top = max(e.evaluation.score for e in left)
-            weights = [math.exp(self.sharpness * (e.evaluation.score - top)) for e in left]
+            weights = [math.exp((e.evaluation.score - top) / self.selection_temperature) for e in left]
             entry = study.rng.choices(left, weights)[0]
             chosen.append(entry)
             left.remove(entry)

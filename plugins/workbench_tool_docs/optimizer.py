@@ -34,7 +34,7 @@ def _places(workflow: Workflow) -> list[str]:
     return [address.rpartition(".")[0] for address in learnable_addresses(workflow, "wrappers")]
 
 
-class Align(Optimizer):
+class ToolDocs(Optimizer):
     """Has a language model (role `proposer`) rewrite what agents see of their tools: descriptions and results."""
 
     rounds: int = Field(2, ge=1, le=100, description="proposals for each tool")
