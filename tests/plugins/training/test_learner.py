@@ -134,8 +134,8 @@ def test_divergences_of_rloo_are_compared_within_their_groups(base: str, monkeyp
     from workbench_training import learner as module
 
     seen: list[Any] = []
-    real = module.token_advantages
-    monkeypatch.setattr(module, "token_advantages", lambda *args: seen.append(real(*args)) or seen[-1])
+    real = module.compute_token_advantages
+    monkeypatch.setattr(module, "compute_token_advantages", lambda *args: seen.append(real(*args)) or seen[-1])
     made, rows = learner(base, "rloo"), some_rows()
     made.reference = {name: 1.1 * p for name, p in made.policy.snapshot().items()}
     made.step(rows, [0.0] * 8, 0)
