@@ -328,20 +328,24 @@ _TABLE = re.compile(r"<!-- parameters of (node )?(\w+) -->\n.*?<!-- end of param
 
 
 def with_parameters(path: Path) -> str:
-    """A README with the table between each pair of marks filled from the optimizer or node kind that they name."""
+    """A README with the table between each pair of marks filled from the optimizer or node kind that they name.
+
+    A model that several fields hold is written out where the page names it first.
+    """
+    shown = set[Any]()
 
     def fill(match: re.Match[str]) -> str:
         node, name = match.groups()
         optimizer = not node and name in bundled("optimizers")
         model = plugins().get("optimizers", name) if optimizer else node_class(name).Config
-        return f"<!-- parameters of {node or ''}{name} -->\n{parameters(model)}\n<!-- end of parameters -->"
+        return f"<!-- parameters of {node or ''}{name} -->\n{parameters(model, shown)}\n<!-- end of parameters -->"
 
     return _TABLE.sub(fill, path.read_text(encoding="utf-8"))
 
 
-def parameters(model: Any) -> str:
-    """A table of a model's fields without their types. A model that several fields hold is shown at the first."""
-    lines, shown = ["| parameter | default | what it is |", "| --- | --- | --- |"], set[Any]()
+def parameters(model: Any, shown: set[Any]) -> str:
+    """A table of a model's fields, without types; models in `shown` are left out, and others added to it."""
+    lines = ["| parameter | default | what it is |", "| --- | --- | --- |"]
 
     def walk(model: Any, prefix: str) -> None:
         for name, field in model.model_fields.items():
