@@ -17,7 +17,7 @@ from workbench.kit.tfidf import TfIdf
 Names = Sequence[str]
 
 
-def lcs(a: Names, b: Names) -> int:
+def lcs_length(a: Names, b: Names) -> int:
     """The length of the longest common subsequence."""
     row = [0] * (len(b) + 1)
     for x in a:
@@ -27,12 +27,12 @@ def lcs(a: Names, b: Names) -> int:
     return row[-1]
 
 
-def likeness(path: Names, memory: Sequence[Names]) -> float:
+def measure_similarity(path: Names, memory: Sequence[Names]) -> float:
     """g1: the largest share of a path that is common with a remembered plan, in [0, 1]; 1 for the beginning of one."""
-    return max((lcs(path, plan) / len(path) for plan in memory), default=0.0) if path else 0.0
+    return max((lcs_length(path, plan) / len(path) for plan in memory), default=0.0) if path else 0.0
 
 
-def progress(path: Names, memory: Sequence[Names]) -> float:
+def measure_progress(path: Names, memory: Sequence[Names]) -> float:
     """h1: the relative position of the last step in the remembered plans that have it; their mean, 0 without any.
 
     Of several occurrences in a plan the one counts that is as far along as in the path.
@@ -43,12 +43,12 @@ def progress(path: Names, memory: Sequence[Names]) -> float:
     return sum(found) / len(found) if found else 0.0
 
 
-def done(path: Names, imagined: Names) -> float:
+def measure_completion(path: Names, imagined: Names) -> float:
     """h2: the share of an imagined plan that the path has gone through already, in order."""
-    return lcs(path, imagined) / len(imagined) if imagined else 0.0
+    return lcs_length(path, imagined) / len(imagined) if imagined else 0.0
 
 
-def mixed(first: float | None, second: float | None, weight: float) -> float:
+def mix_costs(first: float | None, second: float | None, weight: float) -> float:
     """(1 - first) ** weight * (1 - second) ** (1 - weight); where one of them is not known the other counts alone, and
     where neither is, nothing is known to be missing: 0."""
     if first is None:
@@ -58,19 +58,23 @@ def mixed(first: float | None, second: float | None, weight: float) -> float:
     return (1 - first) ** weight * (1 - second) ** (1 - weight)
 
 
-def step_cost(path: Names, share: float, memory: Sequence[Names], alpha: float) -> float:
+def compute_step_cost(path: Names, share: float, memory: Sequence[Names], alpha: float) -> float:
     """The cost in [0, 1] of the last step of a path. share (g2): of the model's answers named it."""
-    return mixed(likeness(path, memory) if memory else None, share, alpha)
+    return mix_costs(measure_similarity(path, memory) if memory else None, share, alpha)
 
 
-def remaining(path: Names, memory: Sequence[Names], imagined: Names, beta: float) -> float:
+def estimate_remaining(path: Names, memory: Sequence[Names], imagined: Names, beta: float) -> float:
     """An estimate in [0, 1] of what the rest of the plan costs. It may be too high: then A* is not exact."""
     if not path:
         return 0.0
-    return mixed(progress(path, memory) if memory else None, done(path, imagined) if imagined else None, beta)
+    return mix_costs(
+        measure_progress(path, memory) if memory else None,
+        measure_completion(path, imagined) if imagined else None,
+        beta,
+    )
 
 
-def nearest(question: str, tasks: Sequence[str], count: int) -> list[int]:
+def find_nearest(question: str, tasks: Sequence[str], count: int) -> list[int]:
     """The indices of the tasks that are most like a question by their words, in their own order."""
     if count >= len(tasks):
         return list(range(len(tasks)))

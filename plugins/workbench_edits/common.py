@@ -15,7 +15,7 @@ from workbench.workflow import NodeKind, Signature, Tree, Workflow, enabled
 ANSWERING = ("predict", "agent")
 
 
-def answering(workflow: Workflow, top: bool = False) -> Iterator[tuple[str, NodeKind]]:
+def find_answering_nodes(workflow: Workflow, top: bool = False) -> Iterator[tuple[str, NodeKind]]:
     """(address, node) of the nodes with a signature and instructions. top: only those inside no other node."""
     for address, node in places(workflow):
         if is_answering(node) and not (top and address.count(".") > 1):
@@ -43,23 +43,23 @@ def need_kind(tree: Tree, *kinds: str) -> None:
         raise SpecError(f"this edit is for {' and '.join(kinds)}, not for {tree['kind']}")
 
 
-def apart(tree: Tree) -> tuple[Tree, Tree]:
+def split_settings(tree: Tree) -> tuple[Tree, Tree]:
     """(the node's own settings, those of its place in the graph)."""
     return {k: v for k, v in tree.items() if k not in NODE_KEYS}, {k: v for k, v in tree.items() if k in NODE_KEYS}
 
 
-def without_demos(tree: Tree) -> Tree:
+def drop_demos(tree: Tree) -> Tree:
     """Demos show no field that is new."""
     return {k: v for k, v in tree.items() if k not in ("demos", "retrieve")}
 
 
-def fresh(taken: Any, name: str) -> str:
+def make_fresh_name(taken: Any, name: str) -> str:
     """A name that nobody has: the given one, or with a number behind it."""
     taken = set(taken)
     return next(n for n in (name, *(f"{name}{i}" for i in range(2, len(taken) + 3))) if n not in taken)
 
 
-def fields_of(workflow: Workflow) -> list[str]:
+def list_fields(workflow: Workflow) -> list[str]:
     """All fields that any node reads or writes."""
     return [f for _, node in places(workflow) for f in (*node.inputs, *node.outputs)]
 

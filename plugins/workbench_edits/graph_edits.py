@@ -20,14 +20,14 @@ from workbench.workflow import (
     written_fields,
 )
 from workbench_edits.common import (
-    answering,
-    fields_of,
-    fresh,
+    drop_demos,
+    find_answering_nodes,
     has_kind,
+    list_fields,
+    make_fresh_name,
     need_kind,
     need_sole_writer,
     top_name,
-    without_demos,
 )
 
 #: Steps that help many tasks: the field that they write, and what they are told.
@@ -47,10 +47,10 @@ class Insert(Edit):
     def options(cls, workflow: Workflow, menu: Menu) -> Iterable[Edit]:
         if not has_kind("predict"):
             return []
-        there = set(fields_of(workflow))
+        there = set(list_fields(workflow))
         return [
             cls(node=a, field=f, instructions=text)
-            for a, _ in answering(workflow, top=True)
+            for a, _ in find_answering_nodes(workflow, top=True)
             for f, text in _STEPS.items()
             if f not in there
         ]
@@ -58,12 +58,12 @@ class Insert(Edit):
     def changed(self, workflow: Workflow) -> Patch:
         tree, name = tree_at(workflow, self.node), top_name(self.node)
         need_kind(tree, "predict", "agent")
-        if self.field in fields_of(workflow):
+        if self.field in list_fields(workflow):
             raise SpecError(f"there is a field '{self.field}' already", hint="Take another name for the text.")
         inputs = ", ".join(written_fields(tree["signature"])[0])
         step = {"kind": "predict", "signature": f"{inputs} -> {self.field}".strip(), "instructions": self.instructions}
-        read = {**without_demos(tree), "signature": with_inputs(tree["signature"], add=[self.field])}
-        return Patch({f"nodes.{fresh(workflow.nodes, f'{name}_{self.field}')}": step, self.node: read})
+        read = {**drop_demos(tree), "signature": with_inputs(tree["signature"], add=[self.field])}
+        return Patch({f"nodes.{make_fresh_name(workflow.nodes, f'{name}_{self.field}')}": step, self.node: read})
 
 
 class Remove(Edit):
@@ -115,7 +115,7 @@ class Rewire(Edit):
         import networkx
 
         given, found, nodes = input_fields(workflow), list[Edit](), enabled(workflow)
-        for address, node in answering(workflow, top=True):
+        for address, node in find_answering_nodes(workflow, top=True):
             name = top_name(address)
             later = networkx.descendants(workflow.graph, name)
             there = [f for n, other in nodes.items() if n != name and n not in later for f in other.outputs]
@@ -133,7 +133,7 @@ class Rewire(Edit):
         )
         if change == tree["signature"]:
             raise SpecError(f"'{name}' {'reads' if self.read else 'does not read'} '{self.field}' already")
-        kept = without_demos(tree) if self.read else tree
+        kept = drop_demos(tree) if self.read else tree
         return Patch({self.node: {**kept, "signature": change}})
 
 
@@ -142,7 +142,7 @@ class Split(Edit):
 
     @classmethod
     def options(cls, workflow: Workflow, menu: Menu) -> Iterable[Edit]:
-        found = [(a, workflow.get(a)) for a, node in answering(workflow, top=True) if len(node.outputs) > 1]
+        found = [(a, workflow.get(a)) for a, node in find_answering_nodes(workflow, top=True) if len(node.outputs) > 1]
         return [cls(node=a) for a, tree in found if tree["kind"] == "predict"]
 
     def changed(self, workflow: Workflow) -> Patch:
@@ -152,12 +152,12 @@ class Split(Edit):
         inputs, outputs = written_fields(tree["signature"])
         if len(outputs) < 2:
             raise SpecError(f"'{name}' writes one field only", hint="Insert a step before it instead.")
-        first = {k: v for k, v in without_demos(tree).items() if k != "needs"}
+        first = {k: v for k, v in drop_demos(tree).items() if k != "needs"}
         first["signature"] = f"{', '.join(inputs)} -> {', '.join(outputs[:-1])}".strip()
         if tree.get("needs"):
             first["needs"] = tree["needs"]
-        second = {**without_demos(tree), "signature": f"{', '.join([*inputs, *outputs[:-1]])} -> {outputs[-1]}"}
-        return Patch({f"nodes.{fresh(workflow.nodes, f'{name}_first')}": first, self.node: second})
+        second = {**drop_demos(tree), "signature": f"{', '.join([*inputs, *outputs[:-1]])} -> {outputs[-1]}"}
+        return Patch({f"nodes.{make_fresh_name(workflow.nodes, f'{name}_first')}": first, self.node: second})
 
 
 class Merge(Edit):
@@ -167,7 +167,7 @@ class Merge(Edit):
 
     @classmethod
     def options(cls, workflow: Workflow, menu: Menu) -> Iterable[Edit]:
-        nodes = dict(answering(workflow, top=True))
+        nodes = dict(find_answering_nodes(workflow, top=True))
         return [
             cls(node=f"nodes.{a}", into=f"nodes.{b}")
             for a, b in workflow.graph.edges
@@ -190,7 +190,7 @@ class Merge(Edit):
         reads = {_name(f): f for f in (*inputs, *later) if _name(f) not in written}
         told = "\n".join(t for t in (one.get("instructions"), two.get("instructions")) if t)
         merged = {
-            **without_demos(two),
+            **drop_demos(two),
             "signature": f"{', '.join(reads.values())} -> {', '.join([*outputs, *last])}".strip(),
         }
         return Patch({self.into: {**merged, "instructions": told} if told else merged}, (self.node,))

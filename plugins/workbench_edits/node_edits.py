@@ -11,7 +11,7 @@ from workbench.errors import SpecError
 from workbench.kit.edits import Edit, Menu, tree_at
 from workbench.spec import NODE_KEYS
 from workbench.workflow import Patch, Workflow, node_class
-from workbench_edits.common import answering, has_kind, need_kind
+from workbench_edits.common import find_answering_nodes, has_kind, need_kind
 
 
 class Replace(Edit):
@@ -23,7 +23,7 @@ class Replace(Edit):
     @classmethod
     def options(cls, workflow: Workflow, menu: Menu) -> Iterable[Edit]:
         found: list[Edit] = []
-        for address, _ in answering(workflow):
+        for address, _ in find_answering_nodes(workflow):
             kind = tree_at(workflow, address)["kind"]
             if kind == "predict" and menu.tools and has_kind("agent"):
                 found.append(cls(node=address, kind="agent", tools=list(menu.tools)))
@@ -49,7 +49,11 @@ class Reason(Edit):
 
     @classmethod
     def options(cls, workflow: Workflow, menu: Menu) -> Iterable[Edit]:
-        found = [(a, node.config) for a, node in answering(workflow) if "reasoning" in type(node.config).model_fields]
+        found = [
+            (a, node.config)
+            for a, node in find_answering_nodes(workflow)
+            if "reasoning" in type(node.config).model_fields
+        ]
         return [cls(node=a, on=not config.reasoning) for a, config in found]
 
     def changed(self, workflow: Workflow) -> Patch:
@@ -66,7 +70,7 @@ class Tool(Edit):
     @classmethod
     def options(cls, workflow: Workflow, menu: Menu) -> Iterable[Edit]:
         found: list[Edit] = []
-        for address, _ in answering(workflow):
+        for address, _ in find_answering_nodes(workflow):
             tree = tree_at(workflow, address)
             if tree["kind"] == "agent":
                 has = tree.get("tools") or []
@@ -94,7 +98,9 @@ class Model(Edit):
 
     @classmethod
     def options(cls, workflow: Workflow, menu: Menu) -> Iterable[Edit]:
-        found = [(a, node.config) for a, node in answering(workflow) if "lm" in type(node.config).model_fields]
+        found = [
+            (a, node.config) for a, node in find_answering_nodes(workflow) if "lm" in type(node.config).model_fields
+        ]
         return [cls(node=a, lm=lm) for a, config in found for lm in menu.lms if lm != config.lm]
 
     def brings(self) -> Menu:

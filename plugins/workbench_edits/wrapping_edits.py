@@ -10,7 +10,7 @@ from pydantic import Field
 from workbench.errors import SpecError
 from workbench.kit.edits import Edit, Menu, places, tree_at
 from workbench.workflow import Patch, Tree, Workflow
-from workbench_edits.common import answering, apart, has_kind
+from workbench_edits.common import find_answering_nodes, has_kind, split_settings
 
 #: So that several answers differ: at temperature 0 they would all be the same.
 _TEMPERATURE = 0.7
@@ -18,7 +18,7 @@ _WRAPPERS = ("ensemble", "reflect")
 
 
 def _wrapped(workflow: Workflow, address: str, kind: str, **settings: Any) -> Patch:
-    inner, place = apart(tree_at(workflow, address))
+    inner, place = split_settings(tree_at(workflow, address))
     if inner["kind"] == kind:
         raise SpecError(f"'{address}' is a node of the kind {kind} already")
     return Patch({address: {"kind": kind, "of": inner, **settings, **place}})
@@ -28,7 +28,7 @@ def _unwrapped_answers(workflow: Workflow, kind: str) -> Iterator[str]:
     """Addresses of nodes that a model answers and that no node of this kind holds."""
     if not has_kind(kind):
         return
-    for address, _ in answering(workflow):
+    for address, _ in find_answering_nodes(workflow):
         holders = [address.rsplit(".", n)[0] for n in range(1, address.count("."))]
         if not any(isinstance(h := workflow.get(a, None), dict) and _kind(h) == kind for a in holders):
             yield address
@@ -107,4 +107,4 @@ class Unwrap(Edit):
         tree = tree_at(workflow, self.node)
         if tree["kind"] not in _WRAPPERS or not isinstance(tree.get("of"), dict):
             raise SpecError(f"'{self.node}' holds no single node that could take its place")
-        return Patch({self.node: {**tree_at(workflow, f"{self.node}.of"), **apart(tree)[1]}})
+        return Patch({self.node: {**tree_at(workflow, f"{self.node}.of"), **split_settings(tree)[1]}})

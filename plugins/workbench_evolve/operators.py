@@ -17,7 +17,7 @@ from workbench.study import RandomSuggests
 from workbench.task import Space
 from workbench.workflow import learnable_addresses, node_at, text_at
 from workbench_evolve.population import Individual
-from workbench_evolve.swarm import Particle, move_between
+from workbench_evolve.swarm import Particle, diff_texts
 
 Child = tuple[dict[str, Any], str] | None
 
@@ -122,7 +122,7 @@ class Breeder:
             evidence=show_results(here.screened.results, self.shown // 2),
         )
         made = await self.proposer.prompt(request, replica)
-        if made is None or particle.has_failed(move_between(address, text, made)):
+        if made is None or particle.has_failed(diff_texts(address, text, made)):
             return None
         return {**settings, address: made}, "moved"
 
@@ -134,7 +134,7 @@ class Breeder:
 Operator = Callable[[Any, Sequence[Individual], int], Awaitable[Child]]  # `move` is given a particle, others a parent
 
 
-def operators(breeder: Breeder, proposals: bool) -> Mapping[str, Operator]:
+def list_operators(breeder: Breeder, proposals: bool) -> Mapping[str, Operator]:
     """Those that can do anything here, by name."""
     found: dict[str, Operator] = {}
     if breeder.space.domains:

@@ -21,8 +21,8 @@ from workbench.errors import SpecError
 from workbench.kit.proposer import Proposer
 from workbench.study import Given
 from workbench.task import Example, Space
-from workbench_evolve.operators import Breeder, operators
-from workbench_evolve.population import Archive, Individual, Island, fitness
+from workbench_evolve.operators import Breeder, list_operators
+from workbench_evolve.population import Archive, Individual, Island, compute_fitness
 from workbench_evolve.swarm import Particle
 
 
@@ -67,7 +67,7 @@ class Evolve(Optimizer):
         if not rows or not study.affords(study.best, rows):
             return study.best
         breeder = Breeder(study, study.space(), Proposer(study, self.temperature), self.shown)
-        ways = operators(breeder, self.proposals)
+        ways = list_operators(breeder, self.proposals)
         first = await self._adam(study, rows)
         islands, archive, credit = [Island(self.population, [first]) for _ in range(self.islands)], Archive(), Credit()
         archive.add(first)
@@ -101,7 +101,7 @@ class Evolve(Optimizer):
     async def _adam(self, study: Study, rows: Sequence[Example]) -> Individual:
         start = study.best
         found = Individual(start, 0.0, await study.evaluate(start, rows, traces=True))
-        return replace(found, fitness=fitness(self._scores(study, found), None))
+        return replace(found, fitness=compute_fitness(self._scores(study, found), None))
 
     def _parent(self, rng: random.Random, island: Island, archive: Archive) -> Individual:
         if rng.random() < self.explore:
@@ -124,7 +124,7 @@ class Evolve(Optimizer):
         born = Individual(child, 0.0, found)
         if found.score >= rival.screened.score and study.affords(child):
             await study.evaluate(child, race=True)
-        return Individual(child, fitness(self._scores(study, born), rival.fitness), found)
+        return Individual(child, compute_fitness(self._scores(study, born), rival.fitness), found)
 
     def _scores(self, study: Study, individual: Individual) -> list[float]:
         """All that is known of an individual: its scores on the screening rows, and on val if it got to the end."""

@@ -24,14 +24,14 @@ class Individual:
     screened: Evaluation
 
 
-def fitness(scores: Sequence[float], parent: float | None) -> float:
+def compute_fitness(scores: Sequence[float], parent: float | None) -> float:
     """The mean score, drawn to the parent's fitness; without a parent the mean alone."""
     if parent is None:
         return math.fsum(scores) / max(1, len(scores))
     return (math.fsum(scores) + PRIOR_ROWS * parent) / (len(scores) + PRIOR_ROWS)
 
 
-def niche(workflow: Workflow) -> tuple[int, int, str]:
+def find_niche(workflow: Workflow) -> tuple[int, int, str]:
     """Where a workflow stands in the archive: length of its texts and number of its demos (both on a scale of powers of
     two), and its other settings."""
     texts = demos = 0
@@ -54,7 +54,7 @@ class Archive:
     cells: dict[tuple[int, int, str], Individual] = field(default_factory=dict)
 
     def add(self, individual: Individual) -> None:
-        here = niche(individual.workflow)
+        here = find_niche(individual.workflow)
         kept = self.cells.get(here)
         if kept is None or individual.fitness > kept.fitness:
             self.cells[here] = individual

@@ -50,7 +50,7 @@ class Move:
         return f"- score {self.after:.2f} after {self.before:.2f}: {'; '.join(parts) or 'another order'}"
 
 
-def move_between(address: str, old: str, new: str) -> Move:
+def diff_texts(address: str, old: str, new: str) -> Move:
     """x' - x: the sentences of the new text that the old one lacks, and the other way round."""
     here, there = _sentences(old), _sentences(new)
     return Move(address, tuple(s for s in there if s not in here), tuple(s for s in here if s not in there))
@@ -78,7 +78,7 @@ class Particle:
         self.last = None
         if len(changed) == 1:
             (address,) = changed
-            made = move_between(address, text_at(self.position.workflow, address), text_at(born.workflow, address))
+            made = diff_texts(address, text_at(self.position.workflow, address), text_at(born.workflow, address))
             self.last = replace(made, before=self.position.screened.score, after=born.screened.score)
             if not self.last.helped and not self.has_failed(self.last):
                 self.failed = [*self.failed, self.last][-REMEMBERED:]

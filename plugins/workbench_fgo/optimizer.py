@@ -18,8 +18,8 @@ from workbench.errors import SpecError, suggest
 from workbench.kit.proposer import Proposer
 from workbench.study import named_optimizer
 from workbench.task import Example
-from workbench_fgo.divide import at_random, by_group, failure_of
-from workbench_fgo.merge import merged
+from workbench_fgo.divide import classify_failure, split_at_random, split_by_group
+from workbench_fgo.merge import merge_workflows
 
 
 @dataclass(frozen=True)
@@ -119,14 +119,14 @@ class Fgo(Optimizer):
     async def _parts(self, study: Study, start: Workflow) -> list[list[Example]]:
         rows = study.train
         if self.divide == "random":
-            return at_random(rows, self.part_size, study.rng)
+            return split_at_random(rows, self.part_size, study.rng)
         if self.divide == "type":
             by = self.by or ""
-            return by_group(rows, self.part_size, study.rng, lambda row: row.get(by, ""))
+            return split_by_group(rows, self.part_size, study.rng, lambda row: row.get(by, ""))
         if not study.affords(start, rows):
-            return at_random(rows, self.part_size, study.rng)
-        found = {r.example.id: failure_of(r) for r in (await study.evaluate(start, rows)).results}
-        return by_group(rows, self.part_size, study.rng, lambda row: found[row.id])
+            return split_at_random(rows, self.part_size, study.rng)
+        found = {r.example.id: classify_failure(r) for r in (await study.evaluate(start, rows)).results}
+        return split_by_group(rows, self.part_size, study.rng, lambda row: found[row.id])
 
     async def _merge(self, study: Study, start: Workflow, group: Sequence[Module]) -> Module:
         """The merged module if it is not worse, on rows of all parts, than the best of the group; else that. Where the
@@ -153,7 +153,7 @@ class Fgo(Optimizer):
         score, best = scored[0]
         for number in range(self.tries):
             proposer = Proposer(study, self.temperature)
-            made = await merged(proposer, start, scored, replica=number)
+            made = await merge_workflows(proposer, start, scored, replica=number)
             if made is None or made in distinct or not study.affords(made, guard):
                 continue
             after = (await study.evaluate(made, guard)).score

@@ -111,7 +111,7 @@ def read_action(
     return Action(kind, name, made)
 
 
-def apply(action: Action, functions: Sequence[Function]) -> list[Function]:
+def apply_action(action: Action, functions: Sequence[Function]) -> list[Function]:
     """A new list; the given one stays as it is."""
     if action.kind == "add":
         return [*functions, action.function]
@@ -154,13 +154,13 @@ async def check_example(study: Study, action: Action) -> None:
         raise Refused(f"the example gave {json.dumps(found['value'])[:300]} and not the result that you named")
 
 
-def python_in(text: str) -> str:
+def extract_python(text: str) -> str:
     """The Python of an answer: the longest fenced block, or all of it."""
     blocks = re.findall(r"```(?:python|py)?[ \t]*\n(.*?)```", text, re.DOTALL)
     return max(blocks, key=len) if blocks else text
 
 
-def solved(evaluation: Evaluation, address: str) -> dict[str, Any] | None:
+def find_solved_inputs(evaluation: Evaluation, address: str) -> dict[str, Any] | None:
     """What the node got in the first training example that was solved."""
     node = address.removeprefix("nodes.").rpartition(".")[0]
     for result in evaluation.results:

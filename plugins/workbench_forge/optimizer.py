@@ -25,12 +25,12 @@ from workbench_forge.actions import (
     Action,
     Function,
     Refused,
-    apply,
+    apply_action,
     check_example,
     check_source,
-    python_in,
+    extract_python,
+    find_solved_inputs,
     read_action,
-    solved,
 )
 
 T = TypeVar("T")
@@ -142,7 +142,7 @@ class Forge(Optimizer):
                 continue
             if action.kind == "terminate":
                 break
-            functions = apply(action, functions)
+            functions = apply_action(action, functions)
         return functions
 
     async def _action(
@@ -203,7 +203,7 @@ class Forge(Optimizer):
             if not study.affords(candidate, study.train):
                 break
             found = await study.evaluate(candidate, study.train, traces=True)
-            scored.append((found.score, -number, candidate, solved(found, address)))
+            scored.append((found.score, -number, candidate, find_solved_inputs(found, address)))
         for _, number, candidate, arguments in sorted(scored, key=lambda s: s[:2], reverse=True)[: self.finalists]:
             if not study.affords(candidate):
                 return
@@ -216,7 +216,7 @@ class Forge(Optimizer):
 
     async def _program(self, study: Study, messages: list[dict[str, str]], function: str, replica: int) -> str | None:
         async def read(text: str) -> str:
-            source = python_in(text)
+            source = extract_python(text)
             check_source(source, function, self.imports)
             return source
 

@@ -170,7 +170,7 @@ def _record(
     return recorder, values
 
 
-def covering_array(
+def make_covering_array(
     options: Mapping[str, Sequence[Any]], rng: random.Random, tries: int = 24
 ) -> Iterator[dict[str, Any]]:
     """Rows in which every pair of values of any two names occurs, the rows with most new pairs first.

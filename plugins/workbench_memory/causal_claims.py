@@ -79,7 +79,7 @@ class Doubts:
         return kept
 
 
-def chance_of_no_harm(differences: Sequence[float]) -> float:
+def sign_test_p(differences: Sequence[float]) -> float:
     """The p-value of a sign test, one-sided: how likely so few rises among so many changes are, if falls are no
     likelier.
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench.hashing import canonical
-from workbench_memory.word_search import words_of
+from workbench_memory.word_search import split_words
 
 LEAST_GROUP = 3  # entries that must share a word to be judged together
 
@@ -46,7 +46,7 @@ class Suspect:
     evidence: str
 
 
-def groups(texts: Mapping[str, str], outputs: Mapping[str, Any]) -> list[Group]:
+def group_entries(texts: Mapping[str, str], outputs: Mapping[str, Any]) -> list[Group]:
     """Each entry for itself, and those that share a word, or a word and an answer.
 
     Words of more than half of the entries tell nothing.
@@ -54,7 +54,7 @@ def groups(texts: Mapping[str, str], outputs: Mapping[str, Any]) -> list[Group]:
     shared: dict[tuple[str, str], list[str]] = defaultdict(list)
     for key, text in texts.items():
         answer = canonical(outputs[key])
-        for word in words_of(text):
+        for word in split_words(text):
             shared[word, ""].append(key)
             shared[word, answer].append(key)
     found = [Group("it", (key,)) for key in texts]
@@ -65,7 +65,7 @@ def groups(texts: Mapping[str, str], outputs: Mapping[str, Any]) -> list[Group]:
     return found
 
 
-def suspect(answers: Sequence[Answer], sets: Sequence[Group], least: int, p: float) -> Suspect | None:
+def find_suspect(answers: Sequence[Answer], sets: Sequence[Group], least: int, p: float) -> Suspect | None:
     """The set with the strongest evidence against it; None if that is not strong enough.
 
     Two things must hold. Inputs that saw the set are answered rightly less often than inputs that never saw it

@@ -21,7 +21,7 @@ from workbench.kit.proposer import Proposer
 from workbench.workflow import EXCHANGE, node_at
 from workbench_memory import prompts as lessons
 from workbench_memory.entry_log import Bank, find_sites
-from workbench_memory.learned_retrieval import fit
+from workbench_memory.learned_retrieval import fit_weights
 
 Kind = Literal["examples", "cases", "insights", "preferences"]
 Policy = Literal["lexical", "learned", "utility", "recent", "embedding"]
@@ -209,7 +209,7 @@ class _Search:
         for bank in self.banks:
             bank.curate()
             if bank.site.recall and "learned" in s.policies:
-                self.weights[bank.site.address] = fit(bank.pairs())
+                self.weights[bank.site.address] = fit_weights(bank.pairs())
 
     def _isolate(self) -> bool:
         """Whether entries were set aside."""

@@ -123,9 +123,9 @@ class Predict(SignatureNode):
         if self.config.adapter == "plain":
             answer = plain.assistant_text(self.asked, values)
         else:
-            from workbench_predict.dspy_adapters import answer_text
+            from workbench_predict.dspy_adapters import render_answer
 
-            answer = answer_text(self.config, self.asked, values)
+            answer = render_answer(self.config, self.asked, values)
         return [*self._render({n: values[n] for n in self.inputs}), {"role": "assistant", "content": answer}]
 
     async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:

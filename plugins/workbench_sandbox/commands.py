@@ -57,11 +57,11 @@ async def _measure(name: str) -> dict[str, Any]:
 def install_command(file: Path | None) -> None:
     """Get Pyodide for the sandbox `wasm`: one version, 6.5 MB from registry.npmjs.org, checked by its hash."""
     from workbench_sandbox.pyodide import VERSION, fetch, find_deno, home, install
-    from workbench_sandbox.wasm import memory_state
+    from workbench_sandbox.wasm import ensure_memory_state
 
     deno, folder = find_deno(), home()
     install(file.read_bytes() if file else fetch(), folder)
-    asyncio.run(memory_state(deno, folder))
+    asyncio.run(ensure_memory_state(deno, folder))
     click.echo(
         visible(f"Pyodide {VERSION} is in {folder}. Try it with workbench sandbox list; use it with --sandbox wasm.")
     )

@@ -15,7 +15,7 @@ from pydantic import Field
 from workbench.concurrency import gather_all
 from workbench.errors import SpecError
 from workbench.runtime import Context
-from workbench_teams.members import TeamConfig, TeamNode, none_answered
+from workbench_teams.members import TeamConfig, TeamNode, no_answer_error
 
 
 class ContestConfig(TeamConfig):
@@ -58,7 +58,7 @@ class Contest(TeamNode):
         found = await gather_all(self.answer(m, inputs, ctx, 0) for m in self.asked)
         answers = {m: a for m, a in zip(self.asked, found, strict=True) if a is not None}
         if not answers:
-            raise none_answered()
+            raise no_answer_error()
         weight: dict[str, float] = {}
         for member, answer in answers.items():
             weight[self.ballot(answer)] = weight.get(self.ballot(answer), 0.0) + max(self.standing(member), 1e-6)

@@ -46,7 +46,9 @@ class FitValue(Optimizer):
             if not rows:
                 break
             _collect(await study.evaluate(explorer, rows, traces=True, replica=number), pairs)
-            fits = {n: learned.fit(list(p.items()), most=self.words, penalty=self.penalty) for n, p in pairs.items()}
+            fits = {
+                n: learned.fit_weights(list(p.items()), most=self.words, penalty=self.penalty) for n, p in pairs.items()
+            }
             weights |= {n: w for n, w in fits.items() if w}
             if not weights:
                 continue

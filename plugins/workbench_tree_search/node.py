@@ -199,7 +199,7 @@ class _Walk:
         """The value of the last position; None if it cannot be told."""
         c, node = self.node.config, self.node
         if c.value == "learned":
-            return learned.estimate(c.weights, self._text(path[-1]))
+            return learned.estimate_value(c.weights, self._text(path[-1]))
         if node.judge is not None:
             return await self.ctx.effect("value", [c.value, list(path[-1].actions)], partial(self._called, path[-1]))
         messages = prompts.value_messages(c, self.inputs, path)

@@ -14,8 +14,8 @@ from tests.helpers.scripted import make_workflow
 from workbench.kit.edits import Edit, edit_classes
 from workbench.spec import DomainSpec
 from workbench.task import Space
-from workbench_mcts.design import Design, Genome, covering_array
-from workbench_mcts.features import features
+from workbench_mcts.design import Design, Genome, make_covering_array
+from workbench_mcts.features import extract_features
 
 
 def edit(name: str, **arguments: Any) -> Edit:
@@ -26,7 +26,7 @@ def edit(name: str, **arguments: Any) -> Edit:
 @settings(max_examples=40, deadline=None)
 def test_the_covering_array_covers_all_pairs(sizes: list[int], seed: int) -> None:
     options = {f"n{i}": [f"v{k}" for k in range(size)] for i, size in enumerate(sizes)}
-    rows = list(covering_array(options, random.Random(seed)))
+    rows = list(make_covering_array(options, random.Random(seed)))
     several = {n: v for n, v in options.items() if len(v) > 1}
     for one, two in itertools.combinations(several, 2):
         seen = {(row[one], row[two]) for row in rows}
@@ -34,7 +34,7 @@ def test_the_covering_array_covers_all_pairs(sizes: list[int], seed: int) -> Non
     if len(several) > 1:
         sizes = sorted((len(v) for v in several.values()), reverse=True)
         assert len(rows) <= 3 * sizes[0] * sizes[1], "far fewer than all combinations"
-        assert rows == list(covering_array(options, random.Random(seed)))
+        assert rows == list(make_covering_array(options, random.Random(seed)))
 
 
 def design(rng_seed: int = 0, nodes: dict[str, Any] | None = None, **search: Any) -> Design:
@@ -105,6 +105,6 @@ def test_the_root_describes_the_start_also_outside_the_space() -> None:
 def test_features_tell_structures_apart() -> None:
     made = design(nodes__n={"any_of": {"team": {"ensemble": {"predict": "q -> a"}, "samples": 5}}})
     team = made.made(Genome({"nodes.n": "team"}))
-    here, there = features(made.root), features(team)
+    here, there = extract_features(made.root), extract_features(team)
     assert here.labels == {"nodes.n": "as_written"} and there.labels == {"nodes.n": "team"}
     assert (here.numbers["calls"], there.numbers["calls"]) == (2, 6) and there.numbers["kind Ensemble"] == 1

@@ -23,7 +23,7 @@ from tests.helpers.memory_worlds import (
 
 from workbench.lm import Request
 from workbench_memory.entry_log import Bank
-from workbench_memory.leave_one_out import Answer, Group, fisher_less, groups, suspect
+from workbench_memory.leave_one_out import Answer, Group, find_suspect, fisher_less, group_entries
 
 
 @pytest.mark.slow
@@ -86,11 +86,11 @@ def answers(bad: set[int], hard: bool = False) -> list[Answer]:
 
 def test_influence_is_harm_on_the_same_inputs() -> None:
     single = [Group("it", ("x",)), Group("it", ("y",))]
-    found = suspect(answers(set(range(9))), single, 4, 0.05)
+    found = find_suspect(answers(set(range(9))), single, 4, 0.05)
     assert found and found.keys == ("x",) and "right 1/10 with, 20/20 without" in found.evidence
-    assert suspect(answers(set(range(10)), hard=True), single, 4, 0.05) is None, "hard inputs are not its fault"
-    assert suspect(answers({0, 12}), single, 4, 0.05) is None, "a few errors are chance"
-    assert suspect(answers(set(range(9))), single, 11, 0.05) is None, "too few inputs saw it"
+    assert find_suspect(answers(set(range(10)), hard=True), single, 4, 0.05) is None, "hard inputs are not its fault"
+    assert find_suspect(answers({0, 12}), single, 4, 0.05) is None, "a few errors are chance"
+    assert find_suspect(answers(set(range(9))), single, 11, 0.05) is None, "too few inputs saw it"
 
 
 def test_entries_that_share_a_trigger_are_judged_together() -> None:
@@ -106,7 +106,7 @@ def test_entries_that_share_a_trigger_are_judged_together() -> None:
         log.append(Answer(str(i), words, frozenset({f"bad{i % 5}", f"good{i % 20}"}), 0.0 if triggered else 1.0))
         if triggered and i % 2:
             log.append(Answer(str(i), words, frozenset({"fine"}), 1.0))
-    found = suspect(log, groups(texts, outputs), 4, 0.05)
+    found = find_suspect(log, group_entries(texts, outputs), 4, 0.05)
     assert found and set(found.keys) == {f"bad{i}" for i in range(5)}
     assert "'trigger'" in found.evidence
 

@@ -9,7 +9,7 @@ import pytest
 from tests.helpers.scripted import run_node
 from tests.helpers.teams import ROLES, notes, says, spoke, team
 
-from workbench_teams.dylan import importance
+from workbench_teams.dylan import compute_importance
 
 
 def test_consensus_ends_it_at_the_exact_vote(tmp_path: Path) -> None:
@@ -50,9 +50,9 @@ def test_importance_adds_up_and_ranks_who_was_right_and_heeded(tmp_path: Path) -
 def test_importance_by_hand() -> None:
     layers = [{"a": 1, "b": 1}, {"a": 1, "b": 1}]
     owed = [{"a": {"a": 0.75, "b": 0.25}, "b": {"a": 0.5, "b": 0.5}}]
-    assert importance(layers, owed, {"a"}) == {"a": (1 + 0.75) / 2, "b": 0.25 / 2}
-    assert importance(layers, owed, {"a", "b"}) == {"a": (0.5 + 0.625) / 2, "b": (0.5 + 0.375) / 2}
-    assert importance([{"a": 1}], [], {"a"}) == {"a": 1.0}
+    assert compute_importance(layers, owed, {"a"}) == {"a": (1 + 0.75) / 2, "b": 0.25 / 2}
+    assert compute_importance(layers, owed, {"a", "b"}) == {"a": (0.5 + 0.625) / 2, "b": (0.5 + 0.375) / 2}
+    assert compute_importance([{"a": 1}], [], {"a"}) == {"a": 1.0}
 
 
 def test_ratings_that_cannot_be_read_count_alike(tmp_path: Path) -> None:

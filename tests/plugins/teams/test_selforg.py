@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from tests.helpers.scripted import run_node
 from tests.helpers.teams import ROLES, role_of, says, team
 
-from workbench_teams.selforg import contributions, edges, middle, shapley, vectors_of
+from workbench_teams.selforg import average_vectors, build_edges, compute_contributions, compute_shapley, vectorize
 
 texts = st.lists(st.text(alphabet="abc ", min_size=1, max_size=12), min_size=1, max_size=6)
 
 
 @given(texts, st.integers(1, 6), st.floats(0, 1))
 def test_the_graph_never_has_a_cycle(found: list[str], neighbours: int, threshold: float) -> None:
-    vectors = vectors_of(found)
-    heard = edges(vectors, contributions(vectors), found, neighbours, threshold)
+    vectors = vectorize(found)
+    heard = build_edges(vectors, compute_contributions(vectors), found, neighbours, threshold)
     graph = networkx.DiGraph([(j, i) for i, js in enumerate(heard) for j in js])
     assert networkx.is_directed_acyclic_graph(graph) and all(len(js) <= neighbours for js in heard)
 
@@ -31,17 +31,17 @@ def test_order_of_members_does_not_matter(found: list[str], shuffler: random.Ran
     order = list(range(len(found)))
     shuffler.shuffle(order)
     mixed = [found[i] for i in order]
-    straight, turned = contributions(vectors_of(found)), contributions(vectors_of(mixed))
+    straight, turned = compute_contributions(vectorize(found)), compute_contributions(vectorize(mixed))
     assert [straight[i] for i in order] == pytest.approx(turned)
 
 
 @settings(max_examples=30)
 @given(st.lists(st.text(alphabet="abcd ", min_size=1, max_size=10), min_size=2, max_size=6))
 def test_exact_shapley_values_add_up_to_the_worth_of_all(found: list[str]) -> None:
-    vectors = vectors_of(found)
-    assert math.fsum(shapley(vectors)) == pytest.approx(1)
-    assert math.fsum(contributions(vectors)) == pytest.approx(1)
-    assert middle(vectors)
+    vectors = vectorize(found)
+    assert math.fsum(compute_shapley(vectors)) == pytest.approx(1)
+    assert math.fsum(compute_contributions(vectors)) == pytest.approx(1)
+    assert average_vectors(vectors)
 
 
 def test_the_approximation_ranks_like_exact_shapley() -> None:
@@ -53,8 +53,8 @@ def test_the_approximation_ranks_like_exact_shapley() -> None:
         draw = random.Random(seed)
         near = [" ".join(["same", "answer", draw.choice("uvw")]) for _ in range(4)]
         far = [" ".join(draw.sample("abcdefgh", 3)) for _ in range(2)]
-        vectors = vectors_of([*near, *far])
-        rough, exact = contributions(vectors), shapley(vectors)
+        vectors = vectorize([*near, *far])
+        rough, exact = compute_contributions(vectors), compute_shapley(vectors)
         found.append(spearmanr(rough, exact).statistic)
         assert min(rough[:4]) > max(rough[4:])
     assert sum(found) / len(found) > 0.8, found

@@ -137,10 +137,13 @@ def test_a_file_that_names_no_model_for_the_user_is_refused_at_once(tmp_path: Pa
 
 
 def test_speech_and_farewell_are_told_from_words_that_look_like_them(tmp_path: Path) -> None:
-    from workbench_tools.user import said_to_user
+    from workbench_tools.user import extract_user_message
 
-    assert said_to_user(" Say: where do\nyou live? ", ["city"]) == "where do\nyou live?"
-    assert said_to_user("city: Oslo\nsay: it loud", ["city"]) is None and said_to_user("say:", ["city"]) is None
+    assert extract_user_message(" Say: where do\nyou live? ", ["city"]) == "where do\nyou live?"
+    assert (
+        extract_user_message("city: Oslo\nsay: it loud", ["city"]) is None
+        and extract_user_message("say:", ["city"]) is None
+    )
 
     def abandons(request: Request) -> str:
         if plays_user(request):

@@ -14,7 +14,7 @@ from workbench.kit.tools import Tool, described
 from workbench.lm import Request, Response
 from workbench.workflow import enabled
 from workbench_tools.agent import Agent
-from workbench_tools.toolset import Shown, ToolIndex, crossover, prompt_characters
+from workbench_tools.toolset import Shown, ToolIndex, count_prompt_characters, find_crossover
 
 
 def write_tools(folder: Path, count: int) -> list[str]:
@@ -82,17 +82,19 @@ def test_measured_prompts_are_those_of_the_cost_model(tmp_path: Path, count: int
     one = enabled(make_workflow({"n": {"agent": "question -> answer", "tools": tools}}, tmp_path))["n"]
     assert isinstance(one, Agent)
     fixed = len(one.system(Shown(one.tools, (), lazy=False)))
-    assert tuple(counted) == prompt_characters(list(one.tools.values()), fixed)
+    assert tuple(counted) == count_prompt_characters(list(one.tools.values()), fixed)
 
 
 def test_the_crossover_is_where_the_advice_turns(tmp_path: Path) -> None:
     some = made(tmp_path, 40, register="lazy")
     tools, fixed = list(some.tools.values()), len(some.system(Shown(some.tools, (), lazy=False)))
-    count = crossover(tools[:1], fixed)
+    count = find_crossover(tools[:1], fixed)
     alike = [tools[0]] * 100
     assert 1 < count < 40
-    assert prompt_characters(alike[:count], fixed)[1] < prompt_characters(alike[:count], fixed)[0]
-    assert prompt_characters(alike[: count - 1], fixed)[1] >= prompt_characters(alike[: count - 1], fixed)[0]
+    assert count_prompt_characters(alike[:count], fixed)[1] < count_prompt_characters(alike[:count], fixed)[0]
+    assert (
+        count_prompt_characters(alike[: count - 1], fixed)[1] >= count_prompt_characters(alike[: count - 1], fixed)[0]
+    )
     assert "less" in some.advice()[0]
     assert "more than showing all" in made(tmp_path, 2, register="lazy").advice()[0]
     assert made(tmp_path, 2).advice() == []
