@@ -1,8 +1,8 @@
-"""The `astar` node: plans a sequence of tool calls by A*, then carries it out.
+"""The `astar` node: plans a sequence of tool calls by A* and then executes it.
 
-Source: ToolChain* (Zhuang et al., arXiv 2310.13227). A node of the tree is a partial plan; the one with the least cost
-so far plus estimated cost to come is expanded, by calls that the model proposes; a plan is done when the model says
-so.
+Source: ToolChain* (Zhuang et al., arXiv 2310.13227). A node of the search tree is a partial plan. The plan with the
+lowest cost so far plus estimated remaining cost is expanded by calls that the model proposes; a plan is complete when
+the model says so. Departures, with reasons, are in the README.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Tools:
 
 
 class AStar(NodeKind):
-    """Plans tool calls by A*, guided by remembered plans and by how often the model names a call (ToolChain*)."""
+    """Plans tool calls by A*, guided by remembered plans and by how often the model proposes a call (ToolChain*)."""
 
     Config = AStarConfig
     primary = "signature"

@@ -1,4 +1,4 @@
-"""Runs an optimizer in a world, by the real runtime, ledger and proof; only the language model is a formula."""
+"""Runs an optimizer in a world with the real runtime, ledger and proof; only the language model is a formula."""
 
 from __future__ import annotations
 

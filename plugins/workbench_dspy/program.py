@@ -38,7 +38,7 @@ def find_predictor_nodes(workflow: Workflow) -> dict[str, str]:
 
 
 class WorkflowProgram(dspy.Module):
-    """A workflow in DSPy's clothes. Compile it with any optimizer of DSPy, then ask for `patched()`."""
+    """A workflow as a DSPy program. Compile it with any DSPy optimizer, then call `patched()`."""
 
     def __init__(self, bridge: Bridge, workflow: Workflow):
         super().__init__()

@@ -1,4 +1,4 @@
-"""What the edits share: the nodes that a language model answers, and where they stand."""
+"""Helpers of the edits: which nodes a language model answers, and names and settings of nodes."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def split_settings(tree: Tree) -> tuple[Tree, Tree]:
 
 
 def drop_demos(tree: Tree) -> Tree:
-    """Demos show no field that is new."""
+    """The settings without demos, which lack a field that an edit adds."""
     return {k: v for k, v in tree.items() if k not in ("demos", "retrieve")}
 
 
 def make_fresh_name(taken: Any, name: str) -> str:
-    """A name that nobody has: the given one, or with a number behind it."""
+    """A name that is not taken: the given one, or with a number appended."""
     taken = set(taken)
     return next(n for n in (name, *(f"{name}{i}" for i in range(2, len(taken) + 3))) if n not in taken)
 
@@ -65,7 +65,8 @@ def list_fields(workflow: Workflow) -> list[str]:
 
 
 def need_sole_writer(workflow: Workflow, name: str) -> None:
-    """Of several writers of a field the order in the file decides who is read, and an edit must not change it."""
+    """Raise SpecError if another node writes one of its outputs: the order in the file would then decide what is
+    read."""
     others = {f for n, node in enabled(workflow).items() if n != name for f in node.outputs}
     twice = [f for f in enabled(workflow)[name].outputs if f in others]
     if twice:

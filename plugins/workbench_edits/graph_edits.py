@@ -1,4 +1,4 @@
-"""Edits that add nodes, take them out, and change who reads what."""
+"""Edits that add, remove, split and merge nodes, and change what they read."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _STEPS = {
 
 
 class Insert(Edit):
-    """Add a step before a node: a language model writes a text, which the node then reads."""
+    """Add a step before a node: a language model writes a text that the node then reads."""
 
     field: str = Field(pattern=r"^[a-z_]\w{0,31}$", description="name of the text")
     instructions: str = Field(min_length=1, max_length=4000, description="what the new step is told")
@@ -67,7 +67,7 @@ class Insert(Edit):
 
 
 class Remove(Edit):
-    """Take a node out; those that read what it wrote read it no more."""
+    """Remove a node; its readers stop reading its outputs."""
 
     @classmethod
     def options(cls, workflow: Workflow, menu: Menu) -> Iterable[Edit]:
@@ -91,7 +91,7 @@ class Remove(Edit):
 
 
 class Restore(Edit):
-    """Let a node take part that is switched off."""
+    """Enable a disabled node."""
 
     @classmethod
     def options(cls, workflow: Workflow, menu: Menu) -> Iterable[Edit]:
@@ -105,7 +105,7 @@ class Restore(Edit):
 
 
 class Rewire(Edit):
-    """Let a node read a field that it did not read, or read one no more."""
+    """Let a node read another field, or stop reading one."""
 
     field: str = Field(description="the field")
     read: bool = Field(default=True, description="false: read it no more")
@@ -138,7 +138,7 @@ class Rewire(Edit):
 
 
 class Split(Edit):
-    """Make two steps of a node that writes several fields: the second writes the last one, and reads the others."""
+    """Split a node that writes several fields: a second step writes the last one and reads the others."""
 
     @classmethod
     def options(cls, workflow: Workflow, menu: Menu) -> Iterable[Edit]:
@@ -161,7 +161,7 @@ class Split(Edit):
 
 
 class Merge(Edit):
-    """Make one step of two: the node, and one that reads what it writes, become that second node."""
+    """Merge a node into one that reads its output."""
 
     into: str = Field(description="address of the second node, e.g. nodes.answer")
 

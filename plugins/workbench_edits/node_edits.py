@@ -1,4 +1,4 @@
-"""Edits inside a node: its kind, its tools, its language model, and whether it thinks before it answers."""
+"""Edits inside a node: its kind, tools, language model, and reasoning."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from workbench_edits.common import find_answering_nodes, has_kind, need_kind
 
 
 class Replace(Edit):
-    """Let another kind of node answer the same signature: predict (one answer) or agent (with tools)."""
+    """Replace the kind of a node with the same signature: predict (one answer) or agent (with tools)."""
 
     kind: Literal["predict", "agent"] = Field(description="the new kind")
     tools: list[str] = Field(default_factory=list, description="tools of an agent")
@@ -43,7 +43,7 @@ class Replace(Edit):
 
 
 class Reason(Edit):
-    """Ask for the reasons before the answer, or ask for them no more."""
+    """Ask for reasoning before the answer, or stop asking."""
 
     on: bool = Field(default=True, description="whether to ask for reasons")
 
@@ -62,7 +62,7 @@ class Reason(Edit):
 
 
 class Tool(Edit):
-    """Give an agent a tool, or take it away."""
+    """Add or remove a tool of an agent."""
 
     tool: str = Field(description="address of the tool, e.g. python:tools.search")
     add: bool = Field(default=True, description="false: take it away")
@@ -92,7 +92,7 @@ class Tool(Edit):
 
 
 class Model(Edit):
-    """Let another language model answer a node."""
+    """Give a node another language model."""
 
     lm: str = Field(description="the model, e.g. openai/gpt-4.1-mini")
 

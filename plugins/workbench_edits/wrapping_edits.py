@@ -1,4 +1,4 @@
-"""Edits that put a node into another one, or take it out again."""
+"""Edits that wrap a node in another one, or unwrap it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _drawn(tree: Tree) -> Tree:
 
 
 class Ensemble(Edit):
-    """Ask a node several times and let the most frequent answer count."""
+    """Sample a node several times; the most frequent answer counts."""
 
     samples: int = Field(default=3, ge=2, le=16, description="answers drawn")
 
@@ -75,7 +75,7 @@ class Refine(Edit):
 
 
 class Verify(Edit):
-    """Draw several answers and keep the one that a verifier scores best."""
+    """Draw several answers and keep the one with the best verifier score."""
 
     verifier: str | dict[str, Any] = Field(description="python:module.function, or a node that gives `score`")
     samples: int = Field(default=3, ge=2, le=16, description="answers drawn")
@@ -96,7 +96,7 @@ class Verify(Edit):
 
 
 class Unwrap(Edit):
-    """Put the node that is inside an ensemble or a reflect node into its place."""
+    """Replace an ensemble or reflect node by the node inside it."""
 
     @classmethod
     def options(cls, workflow: Workflow, menu: Menu) -> Iterable[Edit]:

@@ -1,11 +1,15 @@
-"""Population search over workflows: islands, an archive of unlike ones, and operators that must earn their turns.
+"""Population search over workflows: islands, an archive of diverse individuals, and operators that earn their turns.
 
 Sources: SE-Agent (arXiv 2508.02085: revise, recombine, refine), SwarmAgentic (arXiv 2506.15672: a swarm of particles,
 see `swarm`), FM Agent (2025: islands with migration), MAP-Elites (arXiv 1504.04909), EvoGit (2025: lineage).
-Departures: they are operators and containers of one search under one budget; a child is first compared with its rival
-(its parent; for a particle its best place so far) on the same few training rows, and goes on to val only if it is not
-worse; operators are chosen by how often they made such children (Thompson sampling), since which of them works depends
-on the task and the proposer.
+
+Departures:
+
+- They are operators and containers of one search under one budget.
+- A child is first compared with its rival (its parent; for a particle its best position) on the same few training rows,
+  and goes on to val only if it is not worse: most children are not worth a pass over val.
+- Operators are drawn by how often they succeeded (Thompson sampling), since which of them works depends on the task and
+  the proposer.
 """
 
 from __future__ import annotations
@@ -48,10 +52,14 @@ class Evolve(Optimizer):
     """
 
     children: int = Field(200, ge=1, le=100_000, description="children at most; the budget may end it before")
-    islands: int = Field(2, ge=1, le=32, description="populations that evolve apart")
+    islands: int = Field(2, ge=1, le=32, description="populations that evolve separately")
     population: int = Field(4, ge=2, le=256, description="individuals on an island")
-    migrate: int = Field(8, ge=1, description="after so many turns of an island its best one goes to the next island")
-    explore: float = Field(0.5, ge=0, le=1, description="share of parents from the archive of unlike individuals")
+    migrate: int = Field(
+        8, ge=1, description="turns of an island between two migrations of its best individual to the next"
+    )
+    explore: float = Field(
+        0.5, ge=0, le=1, description="share of parents drawn from the archive of diverse individuals"
+    )
     screen: int = Field(
         16,
         ge=2,

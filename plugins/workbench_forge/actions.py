@@ -1,5 +1,4 @@
-"""What a proposer may do to a list of functions, and the checks that an action must pass before it costs a task
-call."""
+"""The edits that a proposer may make to a list of functions, and the checks before an edit costs a call of the task."""
 
 from __future__ import annotations
 
@@ -55,7 +54,7 @@ _TYPES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean
 
 
 class Refused(Exception):
-    """An action cannot be used; the text tells the proposer why."""
+    """An action cannot be used; the message tells the proposer why."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +111,7 @@ def read_action(
 
 
 def apply_action(action: Action, functions: Sequence[Function]) -> list[Function]:
-    """A new list; the given one stays as it is."""
+    """The list after an action, as a new list."""
     if action.kind == "add":
         return [*functions, action.function]
     if action.kind == "revise":
@@ -121,7 +120,8 @@ def apply_action(action: Action, functions: Sequence[Function]) -> list[Function
 
 
 def check_source(source: str, name: str, imports: Collection[str] = HARMLESS) -> None:
-    """Fast feedback for the proposer, no boundary: that is the sandbox. Raises Refused."""
+    """Raise Refused for source that cannot work. This is quick feedback for the proposer; the boundary is the
+    sandbox."""
     if not source.strip() or len(source) > MAX_SOURCE:
         raise Refused(f'"source" must be Python text of at most {MAX_SOURCE} characters')
     try:

@@ -2,10 +2,14 @@
 
 Sources: AgentOptimizer (Zhang et al., arXiv 2402.11359, section 3: add, revise, remove, roll-back, early stop) for the
 functions of `agent` nodes; sampling n programs and keeping the best on train (arXiv 2503.18809) for `code` nodes.
-Departures, each a mended fault of the original implementation: a step's functions are compared with the best ones on
-the same examples, and must then win on val, so that a lucky batch cannot be enthroned; TERMINATE ends the step; the
-functions and histories shown are held to a number of characters; every function must pass an example of its own in the
-sandbox before it costs a call of the task.
+
+Departures, each of which repairs a fault of the original implementation:
+
+- A step's functions are compared with the best ones on the same examples, and must then win on val, so that a lucky
+  batch does not decide.
+- TERMINATE ends the step.
+- The functions and histories in a prompt are limited to a number of characters.
+- Every function must pass its own example in the sandbox before it costs a call of the task.
 """
 
 from __future__ import annotations
@@ -48,7 +52,7 @@ class Forge(Optimizer):
     steps: int = Field(6, ge=1, le=100, description="for agents: rounds of edits")
     actions: int = Field(3, ge=1, le=20, description="for agents: edits a round at most")
     batch: int = Field(12, ge=1, le=256, description="for agents: training examples on which a round is judged")
-    patience: int = Field(3, ge=1, le=100, description="for agents: end after so many rounds without success")
+    patience: int = Field(3, ge=1, le=100, description="for agents: rounds without success before it ends")
     tries: int = Field(3, ge=1, le=10, description="answers of the proposer for one edit, if the first cannot be used")
     max_functions: int = Field(8, ge=1, le=64, description="for agents: functions at most")
     programs: int = Field(8, ge=1, le=1000, description="for code nodes: programs to sample")
@@ -59,7 +63,10 @@ class Forge(Optimizer):
         description="characters of functions, failed lists and examples in a prompt, and "
         "as many of answers that could not be used",
     )
-    imports: list[str] = Field(list(HARMLESS), description="modules that a function may import: feedback, no boundary")
+    imports: list[str] = Field(
+        list(HARMLESS),
+        description="modules that a function may import; feedback for the proposer, not a security boundary",
+    )
     temperature: float = Field(0.8, ge=0, le=2, description="of the proposer")
 
     async def ready(self, study: Study) -> None:

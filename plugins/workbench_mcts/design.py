@@ -1,4 +1,4 @@
-"""Candidates: what is picked in the design space of `search:`, and edits of the structure on top of that."""
+"""Candidates: choices in the design space of `search:`, and edits of the structure on top of them."""
 
 from __future__ import annotations
 

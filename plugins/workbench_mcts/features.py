@@ -1,4 +1,4 @@
-"""What a surrogate is told of a candidate: what was picked and edited, and numbers of its graph."""
+"""The features that a surrogate sees: choices, edits, and numbers of the graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The search: initial design, then rounds of choosing a parent, proposing children, and evaluating the best ranked
+"""The search: initial design, then rounds of selecting a parent, proposing children, and evaluating the best-ranked
 one."""
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ROUNDS = 4
 
 @dataclass
 class State:
-    """A candidate in the tree. experience: what came of changing it, in words."""
+    """A candidate in the tree. experience: outcomes of changing it, in words."""
 
     candidate: Candidate
     evaluation: Evaluation
@@ -52,9 +52,9 @@ class Counts:
 
 
 class Convergence:
-    """Whether the mean of the best few stayed the same for `patience` rounds, never before four rounds.
+    """Whether the mean of the best few is unchanged for `patience` rounds, never before four rounds.
 
-    After AFlow, where the change must be at most z standard errors of that mean and z is 0; so is it here by default.
+    As in AFlow, where the change may be at most z standard errors of that mean and z is 0, the default here.
     """
 
     def __init__(self, patience: int, top: int, z: float):

@@ -1,10 +1,10 @@
-"""Surrogates: they predict the score of a candidate, and how uncertain that is, from those that were evaluated.
+"""Surrogates: predict the score of a candidate and its uncertainty from the evaluated ones.
 
-`gp`: a Gaussian process whose kernel takes labels by the share of equal ones: the share itself stands for effects of
-single choices, its square for those of pairs (a polynomial kernel on one-hot codes), plus a squared exponential on the
+`gp`: a Gaussian process. Its kernel compares labels by the share of equal ones: the share itself models effects of
+single choices, its square those of pairs (a polynomial kernel on one-hot codes); a squared exponential covers the
 numbers of the graph. The mixture and the scale are those of a small grid with the highest marginal likelihood. `trees`:
-boosted regression trees on bootstrap samples; the spread of their predictions is the uncertainty. `random` knows
-nothing: a control. The noise of a score is that of a mean of n results.
+boosted regression trees on bootstrap samples; the spread of their predictions is the uncertainty. `random`: an
+uninformed control. The noise of a score is that of a mean of n results.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ def _answers(tree: Any, x: numpy.ndarray) -> numpy.ndarray:
 
 @dataclass
 class Uninformed:
-    """Any prediction is as good as another."""
+    """A control: random predictions."""
 
     rng: random.Random
 

@@ -1,4 +1,4 @@
-"""What is known of one store: its entries, who was shown which of them, and how the answers scored.
+"""What is known about one store: its entries, which inputs saw which of them, and how the answers scored.
 
 Source of the utilities: retrieval-weighted success of single examples (Sarukkai et al., arXiv 2505.00234).
 """
@@ -212,11 +212,11 @@ class Bank:
             entry["utility"] = round((math.fsum(scores) + PRIOR * average) / (len(scores) + PRIOR), 3)
 
     def isolate(self, least: int, p: float) -> None:
-        """Quarantine the entries that do harm, the worst first.
+        """Quarantine the entries that do harm, worst first.
 
-        Only val bears witness, the split whose labels selection trusts: a poisoned row of train would vouch for its
-        like. An answer that saw a quarantined entry says nothing against the others that it saw, so it leaves the log.
-        What is always shown cannot be told from the rest, and is not judged.
+        Only val is evidence, since selection trusts its labels: poisoned rows of train would vouch for each other. An
+        answer that saw a quarantined entry is removed from the log, because it says nothing about the other entries
+        that it saw. Entries that are always shown cannot be separated from the rest, and are not judged.
         """
         while True:
             out = set(self.quarantine)
@@ -237,10 +237,10 @@ class Bank:
                 self.entries[key] |= {"quarantined": True, "evidence": found.evidence}
 
     def contradicted(self, least: int, p: float) -> list[str]:
-        """The newest statements, the user's own left out, with which inputs of val were answered worse than without.
+        """The newest statements, without the user's own, with which inputs of val were answered worse than without.
 
-        An answer counts against one to the same input that was shown the same entries about inputs: stores that differ
-        in statements alone. At least `least` inputs must have both.
+        An answer is compared with answers to the same input that saw the same entries about inputs, so that only
+        statements differ. At least `least` inputs must have both.
         """
         specific = {key for key, entry in self.entries.items() if entry["inputs"]}
         courses: dict[tuple[str, frozenset[str]], list[Shown]] = defaultdict(list)

@@ -1,8 +1,8 @@
 """Learned retrieval: how likely is it that a stored entry helps with a query?
 
 Source: the parametric retriever of Memento (Zhou et al., arXiv 2508.16153): a classifier of pairs (query, case), fitted
-to whether the case helped. Departure: a logistic regression on words rather than a fine-tuned encoder, so that it needs
-no model, fits in milliseconds, and stands in the workflow file as a few readable numbers.
+to whether the case helped. Departure: a logistic regression on words instead of a fine-tuned encoder, so that it needs
+no model, fits in milliseconds, and is a few readable numbers in the workflow file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MOST_FEATURES = 200
 
 @lru_cache(maxsize=65536)
 def mask_digits(word: str) -> str:
-    """`topic3` and `topic7` have one shape, so what is learned of the one holds for the other."""
+    """The word with its digits masked, so that what is learned about `topic3` holds for `topic7`."""
     return re.sub(r"\d+", "#", word)
 
 

@@ -1,4 +1,4 @@
-"""The `recall` node: looks into a store and writes what fits the input into a field, for later nodes to read."""
+"""The `recall` node: looks up memories for an input and writes them into a field for later nodes."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class RecallConfig(NodeConfig):
     embedder: str | dict[str, Any] | None = Field(
         None, description="the language model of the policy `embedding`, e.g. openai/text-embedding-3-small or hf:PATH"
     )
-    k: int = Field(4, ge=0, le=64, description="entries retrieved at most; those without inputs come on top")
-    characters: int = Field(4000, ge=0, description="length of the field written at most; entries are left out whole")
+    k: int = Field(4, ge=0, le=64, description="entries retrieved, besides those without inputs")
+    characters: int = Field(4000, ge=0, description="length of the written field; entries are dropped as a whole")
     weights: dict[str, float] = Field(default_factory=dict, description="of the policy `learned`, set by an optimizer")
     seed: int = Field(0, description="of the policy `random`")
 

@@ -1,4 +1,4 @@
-"""DSPy's own adapters (chat, json, xml) for those who want their prompts; imported on first use."""
+"""DSPy's own adapters (chat, json, xml), imported on first use."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def render_answer(config: Any, signature: Signature, values: Mapping[str, Any]) 
 
 
 def parse(config: Any, signature: Signature, text: str, cut: bool) -> tuple[dict[str, Any], bool]:
-    """The adapter's reading of an answer; where it fails, one plain reading, which is said to be one."""
+    """The adapter's reading of an answer, and whether it failed and the plain reading was used instead."""
     from dspy.utils.exceptions import AdapterParseError
 
     cls = dspy_signature(signature, config.instructions, tuple(sorted(config.descriptions.items())))

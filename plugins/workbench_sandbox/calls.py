@@ -1,6 +1,6 @@
-"""One call of the sandbox, seen from the workbench: what goes in, what comes out, and what that is worth.
+"""One call of the sandbox, as the workbench sees it: what goes in, what comes out, and how it is judged.
 
-What comes out is data from an enemy: bytes up to a limit, which must be JSON of an agreed form or are a bad result.
+The output is untrusted: bytes up to a limit, which must be JSON of an agreed form, or else are a bad result.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The sandbox of WebAssembly: Python compiled to it (Pyodide), run by Deno without any permission. Level `wasm`.
+"""The WebAssembly sandbox: Python compiled to it (Pyodide), run by Deno without permissions. Level `wasm`.
 
-Each call has a process of its own, which served nobody before and nobody after. Some wait ready, since a new one takes
-half a second; where one is used, another is begun.
+Each call has its own process, which serves no other. Some processes are kept ready, since starting one takes half a
+second; each one used is replaced.
 """
 
 from __future__ import annotations
@@ -170,8 +170,11 @@ class WasmSandbox:
     async def call(
         self, source: str, function: str, arguments: Mapping[str, Any], *, timeout: float = 5.0
     ) -> SandboxResult:
-        """Run source, call its function with the arguments (JSON), give back its result (JSON). Never raises for what
-        the code does; raises SandboxError if no process can be started, TypeError for arguments that are no JSON."""
+        """Run source and call its function with the arguments (JSON); return its result (JSON).
+
+        Raises SandboxError if no process can be started, TypeError for arguments that are not JSON; never for what the
+        code does.
+        """
         request = json.dumps({"source": source, "function": function, "arguments": dict(arguments)}).encode()
         async with self._slots:
             guest = await self._next()

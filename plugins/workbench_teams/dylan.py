@@ -1,9 +1,9 @@
-"""`dylan`: members answer in rounds and hear each other; a ranker sends the weaker ones home; each one's importance is
-told.
+"""`dylan`: members answer in rounds and see each other's answers; a ranker removes the weaker ones; each member's
+importance is recorded.
 
 Source: DyLAN (Liu et al., arXiv 2310.02170). Departures: members keep their order and are known by name, where the
-original compares shuffled positions with the survivors' numbers; without `rate` an answer credits the earlier ones that
-equal it, which takes no call; a ranker's answer that cannot be read keeps those whose answers have most votes.
+original compares shuffled positions with the survivors' numbers; without `rate` an answer credits the earlier answers
+equal to it, which takes no call; and an unreadable ranker keeps the members whose answers have most votes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class DylanConfig(TeamConfig):
 
 
 class Dylan(TeamNode):
-    """Members answer in rounds, hear each other, and are ranked; the answer of most counts (DyLAN)."""
+    """Members answer in rounds, see each other's answers, and are ranked; the most frequent answer counts (DyLAN)."""
 
     Config = DylanConfig
     primary = "of"

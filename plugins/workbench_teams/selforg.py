@@ -1,10 +1,10 @@
-"""`selforg`: members answer alone, then those whose answers stand for the group are heard by those near to them.
+"""`selforg`: members answer alone, then members with representative answers are heard by those with similar ones.
 
 Source: SelfOrg (arXiv 2510.00685): contributions are approximate Shapley values of the similarity to the group; edges
-go from higher to lower contribution between similar answers, so that the graph has no cycle; answers are propagated in
-its order and the graph is rebuilt each round; no judge, no training. Departure: similarity is that of words (TF-IDF
-cosine) rather than of embeddings. Threshold, neighbours and rounds are not given in what could be read of the paper:
-ours.
+lead from higher to lower contribution between similar answers, so the graph has no cycle; answers propagate in its
+order, and the graph is rebuilt each round; no judge, no training. Departures: similarity is the cosine of word counts
+instead of embeddings, which need a model; threshold, neighbours and rounds are ours, since the part of the paper that
+could be read does not give them.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class SelfOrgConfig(TeamConfig):
     rounds: int = Field(
         1, ge=0, le=10, description="rounds in which members hear others; 0: the group's answer at once"
     )
-    neighbours: int = Field(2, ge=1, le=64, description="members that one hears at most")
+    neighbours: int = Field(2, ge=1, le=64, description="members that each member hears")
     threshold: float = Field(0.0, ge=0, le=1, description="answers less similar than this are not heard")
 
 
 class SelfOrg(TeamNode):
-    """Members answer, then hear those near to them that stand for the group; the answer of most weight counts
+    """Members answer, then hear similar members with more representative answers; the answer with most weight counts
     (SelfOrg)."""
 
     Config = SelfOrgConfig

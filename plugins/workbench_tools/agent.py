@@ -107,8 +107,8 @@ class AgentConfig(NodeConfig):
         0,
         ge=0,
         le=1000,
-        description="show only so many tools, those nearest to the input; with "
-        "register: lazy the others by name; 0: no selection",
+        description="number of tools shown, those nearest to the input; with `register: lazy` the others by "
+        "name; 0: all",
     )
     queries: int = Field(
         0, ge=0, le=8, description="search queries for `nearest` that the model writes first, in a call"

@@ -21,15 +21,16 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 def compute_advantages(
     rows: Sequence[Row], objective: Objective, multipliers: Mapping[str, float] | None = None
 ) -> Array:
-    """One number a row (float64). Rows without a finite reward get 0 and do not count for others.
+    """One advantage for each row (float64). Rows without a finite reward get 0 and do not affect others.
 
-    With constraints: the advantage of the reward, less that of each cost times its multiplier, divided by one plus
-    all multipliers, so that growing multipliers do not grow the step (Moskovitz et al., arXiv 2310.04373; the costs'
-    advantages are group-relative here, theirs come from value functions).
+    With constraints: the advantage of the reward, less that of each cost times its multiplier, divided by one plus all
+    multipliers, so that growing multipliers do not enlarge the step (Moskovitz et al., arXiv 2310.04373). Departure:
+    the costs' advantages are group-relative, where theirs come from value functions, which are not trained here.
 
-    To each multiplier the step's own excess is added, times `gain`: the proportional term of Stooke et al. (arXiv
-    2007.03964). Where costs and rewards go together, group-relative advantages turn round at a multiplier of 1, however
-    far off the budget is; a multiplier that only grows and falls passes it, and the policy ends without reward.
+    The step's own excess times `gain` is added to each multiplier: the proportional term of Stooke et al. (arXiv
+    2007.03964). Where costs and rewards are correlated, group-relative advantages change their sign at a multiplier of
+    1, however far the cost is from its budget; a multiplier with the integral term alone overshoots, and the policy
+    ends without reward.
     """
     reward = np.array([_number(row.reward) for row in rows], np.float64)
     found = subtract_baseline(reward, rows, objective)
@@ -45,7 +46,7 @@ def compute_advantages(
 
 
 def subtract_baseline(values: Array, rows: Sequence[Row], objective: Objective) -> Array:
-    """Values less the baseline of their group, scaled; 0 where a value is not finite or has none to compare with."""
+    """Values less the baseline of their group, scaled. 0 where a value is not finite or has no peers."""
     keys = [tuple(getattr(row, name) for name in objective.group) for row in rows]
     units, members = _units(values, rows, keys, objective.count)  # what counts once, and which rows it stands for
     amounts = np.array([value for _, value in units], np.float64)
@@ -112,8 +113,7 @@ def compute_step_advantages(rows: Sequence[Row], objective: Objective) -> Array:
 
 
 def compute_step_returns(rows: Sequence[Row], gamma: float) -> Array:
-    """Of each step what it and the later steps of its rollout earned, discounted by their distance; NaN in a rollout
-    that was not scored."""
+    """For each step the discounted reward of it and the later steps of its rollout; NaN in an unscored rollout."""
     by_rollout: dict[tuple[str, int], list[int]] = defaultdict(list)
     for i, row in enumerate(rows):
         by_rollout[row.task, row.rollout].append(i)
@@ -139,12 +139,19 @@ def compute_token_advantages(
     ref: torch.Tensor | None = None,
     rows: Sequence[Row] = (),
 ) -> torch.Tensor:
-    """Advantages (rows,) as they stand on tokens (rows, tokens). With the divergence in the reward, each token bears
-    what it and later tokens diverge (arXiv 2501.03262, equation 8), and the step's tokens are then whitened where the
-    whole batch is one group (equation 10). old, ref: log-probabilities, needed where the divergence is in the reward.
-    rows: those that the values are of. Where a row is one decision (RLOO), what it diverges is compared with its peers,
-    as rewards are (TRL 1.16's RLOOTrainer takes it off the reward before the baseline); without rows it is taken off as
-    it is.
+    """Token advantages (rows, tokens) from row advantages (rows,).
+
+    With the KL in the reward, each token bears the KL of itself and later tokens (arXiv 2501.03262, equation 8); where
+    the whole batch is one group, the step's tokens are then whitened (equation 10). Where a row is one decision (RLOO),
+    its KL is compared with that of its peers, like rewards are: TRL 1.16's RLOOTrainer subtracts it from the reward
+    before the baseline.
+
+    Args:
+        old, ref: log-probabilities (rows, tokens) of the policy and of the reference; needed for a KL in the reward.
+        rows: the rows of the values; without them the KL of a row is subtracted as it is.
+
+    Raises:
+        ValueError: if log-probabilities are missing.
     """
     spread = values[:, None] * mask
     if objective.kl_place != "reward" or not objective.beta:
@@ -172,8 +179,11 @@ def _kl_without_baseline(log_ratio: torch.Tensor, rows: Sequence[Row], objective
 
 
 def group_answers(rows: Sequence[Row], objective: Objective) -> list[tuple[Hashable, Hashable]]:
-    """(group, answer) of each row, for losses of pairs of whole answers: all rows of one rollout in a group are one
-    answer, or each row is (`count`). The group is None where an answer was not scored: it is compared with none."""
+    """(group, answer) of each row, for losses over pairs of whole answers.
+
+    All rows of one rollout in a group are one answer, or each row is (`count`). The group of an unscored answer is
+    None.
+    """
     found: list[tuple[Hashable, Hashable]] = []
     for i, row in enumerate(rows):
         key = tuple(getattr(row, name) for name in objective.group)
@@ -190,8 +200,11 @@ def compute_answer_rewards(
     old: torch.Tensor | None = None,
     ref: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Of each row (rows,) what its whole answer earned, less the divergence of all of the answer's drawn tokens. old,
-    ref: log-probabilities (rows, tokens), needed where the divergence is in the reward."""
+    """For each row (rows,) the reward of its whole answer, less the KL of all tokens sampled for that answer.
+
+    Args:
+        old, ref: log-probabilities (rows, tokens) of the policy and of the reference; needed where `beta` is above 0.
+    """
     import torch
 
     names: dict[Hashable, int] = {}

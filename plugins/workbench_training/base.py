@@ -1,4 +1,4 @@
-"""What all optimizers that train a language model have in common."""
+"""What all optimizers that train a language model share."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ NEEDS = (("torch", (2, 11)), ("transformers", (5, 0)), ("safetensors", (0, 5)))
 
 
 class TrainingOptimizer(Optimizer):
-    """Base of what trains a language model: where it is, what is rewarded, how weights are changed."""
+    """Base of `grpo`, `sft` and `dpo`: where the model is, what is rewarded, how weights are updated."""
 
     rewards: list[RewardTerm] = Field(
-        [RewardTerm.model_validate({})], min_length=1, description="what is rewarded; their weighted sum counts"
+        [RewardTerm.model_validate({})], min_length=1, description="reward terms, of which the weighted sum counts"
     )
     guards: Guards = Field(Guards.model_validate({}), description="answers that earn nothing")
     learning: Learning = Field(Learning.model_validate({}), description="learning rate, updates, memory")
-    lora: Lora | None = Field(None, description="train an adapter in place of all weights")
+    lora: Lora | None = Field(None, description="train an adapter instead of all weights")
     address: str = Field("lm", description="the LM that is trained: lm, or that of a node: nodes.NAME.lm")
     device: str | None = Field(None, description="cpu, cuda, ...; by default a GPU if there is one")
     server: str | ServerSettings = Field(
-        "", description="vLLM draws; needs lora. The address of a server with adapters enabled, or {} to start one"
+        "", description="sample on vLLM; needs lora. The address of a server with adapters enabled, or {} to start one"
     )
     race: bool = Field(
         True, description="stop the evaluation of candidates that are clearly worse than the best so far"

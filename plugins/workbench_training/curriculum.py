@@ -1,8 +1,9 @@
-"""Which rows to train on: those that are solved about half of the time teach most (Agent0, WebRL).
+"""Which rows to train on: those solved about half of the time teach most (Agent0, arXiv 2511.16043; WebRL, arXiv
+2411.02337).
 
-What is known of a row is [successes, rollouts, visits]: the first two fade with each visit, since the policy changes;
-the third counts the last visits in a row whose rollouts were all alike. Draws need nothing but this and a random
-generator, so a resumed run draws as it did.
+The record of a row is [successes, rollouts, visits]. The first two decay with each visit, since the policy changes; the
+third counts the latest consecutive visits whose rollouts were all alike. Draws depend only on the records and a random
+generator, so a resumed run draws the same rows.
 """
 
 from __future__ import annotations
@@ -42,5 +43,5 @@ def row_weight(record: Record | None, settings: Curriculum) -> float:
 def draw_rows(
     rng: random.Random, ids: Sequence[str], known: Mapping[str, Record], count: int, settings: Curriculum
 ) -> list[int]:
-    """Indices of rows, drawn by weight without putting back."""
+    """Indices of rows, drawn by weight without replacement."""
     return drawn_by_weight(rng, [row_weight(known.get(i), settings) for i in ids], count)

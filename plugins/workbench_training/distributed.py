@@ -1,10 +1,9 @@
-"""One training on several processes, as `torchrun` or `accelerate launch` start them.
+"""One training on several processes, as started by `torchrun` or `accelerate launch`.
 
 The first process owns the run: study, journal, rollouts, candidates, checkpoints. The others hold a copy of each policy
-and do nothing but gradients: they hear of every step, compute their share of its rows, and take the summed gradient, so
-that all copies stay equal to the last bit. They draw nothing, so more processes make updates faster, not rollouts.
-With `learning.fsdp` they hold a share of the weights in place of a copy, and also help to gather and to take in whole
-ones.
+and compute only gradients: they receive every step, compute their share of its rows, and apply the summed gradient, so
+that all copies stay equal to the last bit. They sample nothing, so more processes speed up updates, not rollouts. With
+`learning.fsdp` they hold a share of the weights instead of a copy, and also help to gather and to load whole ones.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ PATIENCE = timedelta(hours=24)
 
 
 def share(rank: int, size: int, command: Callable[[], int]) -> int:
-    """Meet the other processes; in the first run the command and let the others go, in the others serve it."""
+    """Join the other processes. The first one runs the command and then releases the others, which serve it."""
     if torch.cuda.is_available():
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", rank)))
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
@@ -73,7 +72,7 @@ def serve() -> None:
 
 
 class LeadingLearner(Learner):
-    """The first process's learner: whatever changes its weights is told to the others beforehand."""
+    """The learner of the first process, which announces every change of its weights to the others beforehand."""
 
     _count = 0
     told = False  # what making a learner does, making the others' does, too

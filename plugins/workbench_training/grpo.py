@@ -37,7 +37,7 @@ class GRPO(TrainingOptimizer):
     )
     course: Course = Field(Course.model_validate({}), description="steps, rollouts, candidates, alarms")
     policies: dict[str, PolicySettings] = Field(
-        default_factory=dict, description="several policies that are trained together, by role, in place of `address`"
+        default_factory=dict, description="policies trained together, by role, instead of `address`"
     )
     stages: list[Stage] = Field(
         default_factory=list, description="rewards, learning rate and max_steps that change at given steps"

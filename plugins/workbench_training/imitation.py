@@ -1,4 +1,4 @@
-"""What `sft` and `dpo` share: rounds of drawing or reading, choosing rows, and passes over what was chosen."""
+"""What `sft` and `dpo` share: rounds of sampling or reading, selecting rows, and epochs over them."""
 
 from __future__ import annotations
 
@@ -28,15 +28,17 @@ if TYPE_CHECKING:
 
 
 class ImitationOptimizer(TrainingOptimizer):
-    """Base of `sft` and `dpo`: draw, choose, train, offer, and again."""
+    """Base of `sft` and `dpo`: sample, select, train, offer a candidate, and repeat."""
 
-    rounds: int = Field(1, ge=1, le=100, description="times to draw with the weights so far, choose and train")
+    rounds: int = Field(
+        1, ge=1, le=100, description="rounds of sampling with the current weights, selecting and training"
+    )
     rollouts: int = Field(8, ge=1, le=256, description="runs of the workflow on each training row in a round")
     tasks: int = Field(100, ge=1, description="training rows in a round at most")
-    tree: RolloutTree | None = Field(None, description="runs that share their first calls, in place of `rollouts`")
-    epochs: int = Field(2, ge=1, le=100, description="passes over what was chosen")
+    tree: RolloutTree | None = Field(None, description="runs that share their first calls, instead of `rollouts`")
+    epochs: int = Field(2, ge=1, le=100, description="passes over the selected rows")
     evaluate_every: int = Field(1, ge=1, description="epochs between two candidates; the last is always one")
-    batch: int = Field(4, ge=1, description="training rows whose chosen rollouts make one update")
+    batch: int = Field(4, ge=1, description="training rows in one update")
     lr_schedule: Literal["constant", "linear"] = Field(
         "constant", description="learning rate over the updates of a round; linear decays it to 0"
     )

@@ -1,4 +1,4 @@
-"""One step of learning: rows and advantages in, changed weights out. Knows nothing of where rows come from."""
+"""One step of learning: rows and advantages in, changed weights out. It does not know where rows come from."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class _Terms:
 class Learner:
     """AdamW on a policy's trained weights.
 
-    shared: every process of torch.distributed has one and is given the same steps; each takes its share of the rows,
-    and gradients are summed: since losses are divided by the counts of the whole step, the sum is the whole gradient.
-    Where the policy is sharded, all methods must be called in all processes, and FSDP sums and spreads the gradients.
+    shared: every process of torch.distributed has a learner and receives the same steps. Each computes its share of the
+    rows, and gradients are summed: since losses are divided by the counts of the whole step, the sum is the whole
+    gradient. Where the policy is sharded, all methods must be called in all processes, and FSDP reduces the gradients.
     """
 
     def __init__(self, policy: Policy, objective: Objective, learning: Learning, *, shared: bool = False):
@@ -96,10 +96,15 @@ class Learner:
         rate: float | None = None,
         done: int | None = None,
     ) -> dict[str, float]:
-        """Update the weights. version: of the policy as it is; rows that an older one drew are weighed by their own
-        log-probabilities. rate: in place of the learning rate. done: updates before this one, for the
-        warm-up, where they are not the version. Returns figures; a step whose gradient is not finite
-        changes nothing and is counted."""
+        """Update the weights and return figures about the step. A step whose gradient is not finite changes nothing and
+        is counted.
+
+        Args:
+            rows, advantages: the rows of the step, and one advantage for each.
+            version: of the policy now; rows sampled by an older version are weighted by their own log-probabilities.
+            rate: replaces the learning rate.
+            done: the number of earlier updates, for the warm-up, where that is not the version.
+        """
         s, figures = self.learning, defaultdict[str, list[float]](list)
         batch = collate(rows, self.policy.device)
         values = torch.tensor(np.asarray(advantages), dtype=torch.float, device=self.policy.device)

@@ -33,10 +33,18 @@ def policy_loss(
 ) -> tuple[Tensor, dict[str, float]]:
     """The loss of a micro-batch, and figures about it.
 
-    logp, mask: (rows, tokens), logp with gradient, mask 1.0 on tokens that the policy drew. advantage: (rows,) or
-    (rows, tokens). old: logp of the policy that drew them; None: this one. ref: of the reference, needed where
-    beta > 0. weight: (rows, tokens), multiplies the policy term (correction of sampling). rows, tokens: counts of the
-    whole step, by default of this micro-batch; max_tokens: for `constant`, by default the width.
+    Args:
+        logp: log-probabilities (rows, tokens) with gradient.
+        advantage: (rows,) or (rows, tokens).
+        mask: (rows, tokens), 1.0 on tokens that the policy sampled.
+        old: logp of the policy that sampled them (rows, tokens); None: this policy.
+        ref: logp of the reference (rows, tokens); needed where beta > 0.
+        weight: (rows, tokens), multiplies the policy term (importance correction of sampling).
+        rows, tokens: counts of the whole step; by default those of this micro-batch.
+        max_tokens: for the aggregate `constant`; by default the width.
+
+    Raises:
+        ValueError: if `ref` is missing, or the surrogate needs whole groups.
     """
     old = logp.detach() if old is None else old
     advantage = advantage[:, None] if advantage.dim() == 1 else advantage
@@ -130,12 +138,14 @@ def preference_loss(
     tokens: float | None = None,
     best: float = 1.0,
 ) -> tuple[Tensor, dict[str, float]]:
-    """TRPA and DPO: every answer should gain more on the reference than each worse answer of its group (arXiv
-    2504.04524, as in the authors' code; DPO, arXiv 2305.18290, is its case without mean, weights and trust). Of two
-    rows the one with the higher reward is preferred; pairs that an answer with the reward `best` wins weigh more.
+    """The loss of TRPA (arXiv 2504.04524, as in the authors' code) and of DPO (arXiv 2305.18290), its case without
+    mean, weights and trust term: every answer should gain more on the reference than each worse answer of its group.
 
-    Departure: where a group holds no pair, the authors' code pushes its answers up or down by their own level; here
-    such a group gives nothing, as in the other algorithms. pairs, tokens: counts of the whole step.
+    The row with the higher reward is preferred; pairs won by an answer with the reward `best` have a higher weight.
+    pairs, tokens: counts of the whole step.
+
+    Departure: where a group holds no pair, the authors' code pushes its answers up or down by their own level. Here
+    such a group gives nothing, as in the other algorithms.
     """
     old = logp.detach() if old is None else old
     gained = ((logp - ref) * mask).sum(-1)
@@ -173,7 +183,7 @@ def pairwise_loss(
     """P3O: the policy gradient of the difference of two answers' rewards (arXiv 2310.00212).
 
     logp, mask, old: as for `policy_loss`. reward: (rows,), the reward of the row's whole answer less its divergence
-    from the reference. answers: (group, answer) of each row, see `advantages.answers_of`; rows of one answer are one
+    from the reference. answers: (group, answer) of each row, see `advantages.group_answers`; rows of one answer are one
     decision, with one ratio rho. count: answers of the whole step.
 
     Read: the gradient E rho_1 rho_2 (r_1 - r_2) grad log(pi(y_1) / pi(y_2)) / 2 (Theorem 1), and that both the

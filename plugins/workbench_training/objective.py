@@ -1,4 +1,4 @@
-"""What is maximised, as one typed value: whose rewards are compared, how they are scaled, how far a step may go.
+"""What is maximised, as one typed value: which rewards are compared, how they are scaled, how far a step may go.
 
 All named algorithms are rows of the table `PRESETS`; nothing else in this plugin knows their names.
 """
@@ -46,7 +46,9 @@ class Objective(BaseModel):
     count: Literal["rollout", "row"] = Field(
         "rollout", description="a rollout of several rows has one vote in its group's mean and deviation, or one a row"
     )
-    baseline: Literal["mean", "leave_one_out", "none"] = Field("mean", description="what is subtracted from a reward")
+    baseline: Literal["mean", "leave_one_out", "none"] = Field(
+        "mean", description="baseline that is subtracted from a reward"
+    )
     scale: Literal["std", "batch_std", "batch_centred_std", "none"] = Field(
         "std",
         description="what a centred reward is divided by: the deviation of its group, of all rewards of the batch, or "

@@ -1,8 +1,8 @@
-"""The LM `policy:NAME@VERSION`: a policy that is being trained in this process, at one version of its weights.
+"""The LM `policy:NAME@VERSION`: a policy in training in this process, at one version of its weights.
 
-A call that wants another version than the live one is refused: an answer of stale weights is never taken for one of
-fresh ones. Conversations are token-in, token-out: where a request goes on from an answer that this policy drew, its
-prompt begins with the very tokens of that answer; text is tokenized only where it is new.
+A call for another version than the live one is refused, so an answer of stale weights is never taken for a fresh one.
+Conversations are token-in, token-out: where a request continues an answer that this policy sampled, its prompt begins
+with exactly the tokens of that answer; only new text is tokenized.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a rollout earns: parts with weights, costs for constraints, and guards against the cheapest ways to cheat.
+"""What a rollout earns: weighted terms, costs for constraints, and guards against the cheapest ways to cheat.
 
 `tool_n1` is the binary rule of Tool-N1 (Zhang et al., arXiv 2505.00024), as its published code dispatches it
 (`compute_score_v0` at f9b4849); `overlong` is DAPO's soft penalty as coded in verl.
@@ -27,7 +27,7 @@ Kind = Literal["metric", "exact_match", "tool_n1", "format", "length", "overlong
 
 
 class RewardTerm(BaseModel):
-    """One part of a reward."""
+    """One term of a reward."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -41,7 +41,7 @@ class RewardTerm(BaseModel):
 
 
 class Guards(BaseModel):
-    """Answers that earn nothing, however the rest of the reward sees them."""
+    """Answers that earn nothing, whatever the reward terms say."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -101,9 +101,10 @@ class Rollout:
 async def score(
     rollouts: Sequence[Rollout], parts: Sequence[RewardTerm], guards: Guards, judge: Judge | None = None
 ) -> None:
-    """Write reward and parts into each rollout. None: it could not be run or scored, and teaches nothing.
+    """Write reward and parts into each rollout. A rollout that could not be run or scored keeps None, and is not
+    learned from.
 
-    rollouts: all of a row's come in one call, since guards may compare them.
+    rollouts: all of a row's must come in one call, since guards may compare them.
     """
     seen = set[tuple[str, ...]]()
     for rollout in rollouts:

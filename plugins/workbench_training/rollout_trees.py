@@ -1,11 +1,13 @@
-"""Trees of rollouts: runs that share their first calls and part later, and what each of their answers is worth.
+"""Trees of rollouts: runs that share their first calls and then diverge, and the value of each of their answers.
 
-A run takes one of `branches` answers at each of its first `depth` calls, so that branches ** depth runs are the leaves
-of a tree, whose inner calls are made once. An answer is worth what the leaves under it earned in the mean; answers to
-one prompt of one agent can then be compared, also in the middle of a run (MALT, arXiv 2412.01928; Agent Q, arXiv
-2408.07199). Departures: MALT compares the answers of three models in a fixed order, Agent Q searches where it looks
-promising (MCTS) and mixes in a critic's ranking; here any workflow can be run, every branch is grown, and only what was
-earned counts.
+A run takes one of `branches` answers at each of its first `depth` calls, so branches ** depth runs are the leaves of a
+tree whose inner calls are made once. The value of an answer is the mean reward of the leaves under it. Answers to one
+prompt of one agent can then be compared, also in the middle of a run (MALT, arXiv 2412.01928; Agent Q, arXiv
+2408.07199).
+
+Departures: MALT compares the answers of three models in a fixed order, and Agent Q searches where it looks promising
+(MCTS) and mixes in a critic's ranking. Here any workflow can be run, every branch is grown, and only rewards count, so
+that no critic has to be trained.
 """
 
 from __future__ import annotations

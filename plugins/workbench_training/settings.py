@@ -15,7 +15,7 @@ class Lora(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     rank: int = Field(16, ge=1, description="rank of the adapter")
-    alpha: float = Field(32.0, gt=0, description="the adapter counts alpha / rank")
+    alpha: float = Field(32.0, gt=0, description="scale of the adapter: alpha / rank")
 
 
 class Learning(BaseModel):
@@ -24,7 +24,7 @@ class Learning(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     rate: float | None = Field(None, gt=0, description="learning rate; by default 1e-6, and 1e-5 for an adapter")
-    warmup: int = Field(0, ge=0, description="steps over which the rate rises to its value")
+    warmup: int = Field(0, ge=0, description="warm-up steps of the learning rate")
     weight_decay: float = Field(0.0, ge=0, description="of AdamW")
     betas: tuple[float, float] = Field((0.9, 0.999), description="of AdamW")
     epochs: int = Field(1, ge=1, description="times that the rows of a step are used")
@@ -33,7 +33,7 @@ class Learning(BaseModel):
     max_tokens: int = Field(256, ge=1, description="for the aggregate `constant`: the longest answer")
     max_norm: float = Field(1.0, gt=0, description="gradients are clipped to this norm")
     fsdp: bool = Field(False, description="spread weights, gradients and AdamW's memory over all processes (FSDP2)")
-    temperature: float = Field(1.0, gt=0, description="at which tokens are drawn, and their log-probabilities counted")
+    temperature: float = Field(1.0, gt=0, description="sampling temperature, also of the log-probabilities")
 
 
 class ServerSettings(BaseModel):
@@ -76,9 +76,11 @@ class Curriculum(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    floor: float = Field(0.05, gt=0, le=1, description="least weight of a row, where the most is 1: no row dies")
-    memory: float = Field(0.5, ge=0, le=1, description="what earlier visits to a row count at the next one")
-    patience: int = Field(2, ge=1, description="visits in a row with rollouts all alike that bring a row to the floor")
+    floor: float = Field(0.05, gt=0, le=1, description="least weight of a row (the largest is 1)")
+    memory: float = Field(0.5, ge=0, le=1, description="decay of a row's record at each visit")
+    patience: int = Field(
+        2, ge=1, description="consecutive visits with identical rollouts that reduce a row to the floor"
+    )
 
 
 class Course(BaseModel):
@@ -91,10 +93,11 @@ class Course(BaseModel):
     gpu_seconds: float | None = Field(
         None,
         gt=0,
-        description="ends after so many seconds of drawing and learning, times devices; a vLLM server's not counted",
+        description="seconds of sampling and learning, times devices, after which it ends; a vLLM server's time"
+        " is not counted",
     )
     tasks: int = Field(8, ge=1, description="training rows in a step")
-    rollouts: int = Field(8, ge=1, description="runs of the workflow on each of them; 1 teaches nothing by itself")
+    rollouts: int = Field(8, ge=1, description="runs of the workflow on each row; 1 alone teaches nothing")
     dynamic_sampling: int = Field(
         0,
         ge=0,
@@ -125,5 +128,5 @@ class Course(BaseModel):
         serialization_alias="gap",
     )
     on_alarm: Literal["tell", "rollback", "stop"] = Field(
-        "tell", description="say it, go back to the best weights, or end training"
+        "tell", description="log it, go back to the best weights, or end training"
     )

@@ -1,8 +1,8 @@
-"""Lessons: chats to learn from that no policy drew (labels, a teacher, general data), as rows of tokens.
+"""SFT examples: chats that no policy sampled (labels, a teacher, general data), as rows of tokens.
 
-Prompts are written by the template that rollouts use, and answers as the template writes them after a prompt, so that
-what is trained is what is asked later. Some turns of a chat may be shown without being learned: errors that a later
-turn mends (AgentRefine, arXiv 2501.01702), or the wrong way into which a right one is spliced (Agent-R, arXiv
+Prompts are rendered with the template of rollouts, and answers as that template writes them after a prompt, so that
+training and use see the same text. Some turns of a chat are shown without being learned: errors that a later turn
+repairs (AgentRefine, arXiv 2501.01702), or the wrong start onto which a right continuation is spliced (Agent-R, arXiv
 2501.11425).
 """
 
@@ -23,7 +23,7 @@ Chat = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class SFTExample:
-    """A chat, and which of its messages, all of them answers of the assistant, are learned; the rest is only shown."""
+    """A chat, and the indices of the assistant's messages that are learned; the rest is context."""
 
     messages: Chat
     learned: frozenset[int]
@@ -197,7 +197,7 @@ def read_general_chats(rows: Sequence[Mapping[str, Any]]) -> list[SFTExample]:
 
 
 def sample_general(agent: int, share: float, general: Sequence[Any], rng: random.Random) -> list[Any]:
-    """Of the general lessons so many that the agent's are `share` of the sum, each again only after all others."""
+    """Enough general chats that the agent's own are `share` of the sum; none repeats before all others were used."""
     wanted = round(agent * (1 - share) / share)
     found: list[Any] = []
     while len(found) < wanted and general:

@@ -1,11 +1,13 @@
-"""The optimizers `sft` and `dpo`: learning from examples or pairs, without a reward's gradient.
+"""The optimizers `sft` and `dpo`: learning from examples or pairs, without a policy gradient.
 
-`sft`: tokens of rollouts that scored well are made likelier (rejection sampling), or those of labels, or of a teacher's
-runs; see `lessons.py`. `dpo`: of two rollouts of one row the better is made likelier than the worse, relative to the
-weights at the start (Rafailov et al., arXiv 2305.18290; pairs from generate, rank, select, train as in Optima, arXiv
-2410.08115). Departure from common practice: TRL's trainers take texts and tokenize them again; here the very tokens
-that were drawn are learned, and those of tools are masked. With `tree`, runs share their first calls, and single
-answers are chosen by what the runs through them earned; see `trees.py`.
+`sft` raises the likelihood of rollouts that scored well (rejection sampling), of labels, or of a teacher's runs; see
+`sft_data.py`. `dpo` raises the likelihood of the better of two rollouts of a row over the worse, relative to the
+initial weights (Rafailov et al., arXiv 2305.18290; pairs by generate, rank, select and train as in Optima, arXiv
+2410.08115). With `tree`, runs share their first calls, and single answers are chosen by the rewards of the runs through
+them; see `rollout_trees.py`.
+
+Departure from common practice: TRL's trainers tokenize texts again; here exactly the tokens that were sampled are
+learned, and those of tools are masked.
 """
 
 from __future__ import annotations
@@ -57,7 +59,7 @@ class Mixture(BaseModel):
 class SFT(ImitationOptimizer):
     """Trains the language model on tokens of runs that scored well, on labels, or on a teacher's runs."""
 
-    threshold: float = Field(1.0, description="a rollout that earns at least this is learned from")
+    threshold: float = Field(1.0, description="least reward of a rollout that is learned from")
     source: Literal["own", "labels", "teacher"] = Field(
         "own",
         description="whose answers: the model's own rollouts, labels of the data, runs by the model of the role "
@@ -69,10 +71,10 @@ class SFT(ImitationOptimizer):
     mixture: Mixture | None = Field(None, description="general chats beside the task's own rows")
     errors: Literal["learn", "mask"] = Field(
         "learn",
-        description="turns of good rollouts after which an error was told: learned, or only shown (AgentRefine)",
+        description="turns of good rollouts that were followed by an error: learned, or only shown (AgentRefine)",
     )
     splice: bool = Field(
-        False, description="also learn from wrong rollouts that a right one mends after their first error (Agent-R)"
+        False, description="also learn from wrong rollouts, continued by a right one after their first error (Agent-R)"
     )
     revision: str = Field(
         "That did not work. I try another way.\n", description="splice: words where the right way begins"

@@ -33,9 +33,9 @@ LONGEST_CALL = 600.0  # seconds: a rollout waits for the whole batch that it is 
 
 @dataclass
 class TrainedPolicy:
-    """A language model of the workflow that is trained: where it stands there, and how it is trained.
+    """A language model of the workflow that is trained: its address, and how it is trained.
 
-    rewards: None where it earns what all earn. key: its name among the policies of this process. policy, engine: once
+    rewards: None for the shared rewards. key: its name among the policies of this process. policy, engine: set once
     loaded.
     """
 
@@ -53,7 +53,7 @@ class TrainedPolicy:
 
 @dataclass
 class PolicyRollout(Rollout):
-    """A rollout with what each role earned that has rewards of its own."""
+    """A rollout, with the reward of each role that has rewards of its own."""
 
     by_role: dict[str, float | None] = field(default_factory=dict)
 

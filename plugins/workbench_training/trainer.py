@@ -1,7 +1,11 @@
-"""The loop of training: draw rollouts, score them, compare them, change the weights; now and then offer a candidate.
+"""The training loop: sample rollouts, score them, compute advantages, update the weights; now and then offer a
+candidate.
 
-A run that was killed begins again at its first step: rollouts then come from the journal, so drawing costs nothing,
-and up to the last checkpoint no weight is computed either. From there on everything is computed as it was.
+`Trainer.train` runs it. One step, by method: `_collect` (rollouts, dynamic sampling), `_learn` (rows, advantages,
+update), `_alarmed` (signs of collapse), `_offer` (a candidate on val), `_save` (a checkpoint).
+
+A killed run starts again at its first step. Rollouts then come from the journal, so sampling costs nothing, and up to
+the last checkpoint no weights are computed either. From there on everything is computed as it was.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Drawing on a vLLM server: after each step it loads the policy's adapter under a name that holds the version.
+"""Sampling on a vLLM server: after each step it loads the policy's adapter under a name that contains the version.
 
-The server is started by its user, on a machine that sees the same files:
+The server may be started by the user, on a machine that sees the same files:
 
     VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 vllm serve BASE --enable-lora --max-lora-rank 16 --max-loras 2
 
-Stale weights cannot answer: a request names the version, an unknown name is refused by the server, and after each load
+Stale weights cannot answer: a request names the version, the server refuses an unknown name, and after each load the
 log-probabilities of a probe must agree with the policy's own. Every wait has a deadline.
 """
 

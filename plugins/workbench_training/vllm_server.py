@@ -1,4 +1,4 @@
-"""A vLLM server of the run's own: started before the first rollout, stopped with the training, however that ends."""
+"""A vLLM server owned by the run: started before the first rollout, stopped when the training ends, however it ends."""
 
 from __future__ import annotations
 
