@@ -31,7 +31,7 @@ def policy_loss(
     tokens: float | None = None,
     max_tokens: int | None = None,
 ) -> tuple[Tensor, dict[str, float]]:
-    """The loss of a micro-batch, and figures about it.
+    """The loss of a micro-batch, and figures about it. Raises ValueError without a `ref` that the objective needs.
 
     Args:
         logp: log-probabilities (rows, tokens) with gradient.
@@ -42,9 +42,6 @@ def policy_loss(
         weight: (rows, tokens), multiplies the policy term (importance correction of sampling).
         rows, tokens: counts of the whole step; by default those of this micro-batch.
         max_tokens: for the aggregate `constant`; by default the width.
-
-    Raises:
-        ValueError: if `ref` is missing, or the surrogate needs whole groups.
     """
     old = logp.detach() if old is None else old
     advantage = advantage[:, None] if advantage.dim() == 1 else advantage
