@@ -1,4 +1,7 @@
-"""Writes docs/reference from the code, so that it cannot drift: python docs/generate.py [--check]."""
+"""Writes docs/reference, and the parameter tables of the plugins' READMEs, from the code.
+
+Usage: python docs/generate.py [--check]
+"""
 
 from __future__ import annotations
 
@@ -133,9 +136,13 @@ def nodes() -> str:
     return "\n".join(parts)
 
 
+#: Earlier names of optimizers: they still work, and only the new name is documented.
+RENAMED = {"align"}
+
+
 def optimizers() -> str:
     parts = ["# Optimizers\n"]
-    for name in bundled("optimizers"):
+    for name in (name for name in bundled("optimizers") if name not in RENAMED):
         cls = plugins().get("optimizers", name)
         parts += [f"## {name}\n", doc(cls), fields(cls)]
     return "\n".join(parts)
@@ -275,7 +282,7 @@ CONTENTS: dict[str, list[tuple[str, str]]] = {
         ("prompt_mcts", "workflows/prompt_mcts.yaml"),
         ("textgrad", "workflows/textgrad.yaml"),
         ("intercode_sql", "workflows/intercode_sql.yaml"),
-        ("gallery of 24 published designs", "docs/reference/gallery.md"),
+        ("gallery of published designs", "docs/reference/gallery.md"),
     ],
     "How to": [
         ("choose an optimizer", "docs/how-to/choose-optimizer.md"),
@@ -319,6 +326,43 @@ def with_contents(path: Path) -> str:
     return "\n".join([before + begin, *lines, end + rest.partition(end)[2]])
 
 
+_TABLE = re.compile(r"<!-- parameters of (node )?(\w+) -->\n.*?<!-- end of parameters -->", re.DOTALL)
+
+
+def with_parameters(path: Path) -> str:
+    """A README with the table between each pair of marks filled from the optimizer or node kind that they name.
+
+    A model that several fields hold is written out where the page names it first.
+    """
+    shown = set[Any]()
+
+    def fill(match: re.Match[str]) -> str:
+        node, name = match.groups()
+        optimizer = not node and name in bundled("optimizers")
+        model = plugins().get("optimizers", name) if optimizer else node_class(name).Config
+        return f"<!-- parameters of {node or ''}{name} -->\n{parameters(model, shown)}\n<!-- end of parameters -->"
+
+    return _TABLE.sub(fill, path.read_text(encoding="utf-8"))
+
+
+def parameters(model: Any, shown: set[Any]) -> str:
+    """A table of a model's fields, without types; models in `shown` are left out, and others added to it."""
+    lines = ["| parameter | default | what it is |", "| --- | --- | --- |"]
+
+    def walk(model: Any, prefix: str) -> None:
+        for name, field in model.model_fields.items():
+            default = "required" if field.is_required() else _default(field)
+            text = (field.description or "").replace("|", "\\|")
+            lines.append(f"| `{prefix}{field.alias or name}` | {default} | {text} |")
+            for inner, mark in _models(field.annotation):
+                if inner not in shown and not inner.__module__.startswith("workbench."):
+                    shown.add(inner)
+                    walk(inner, f"{prefix}{name}{mark}.")
+
+    walk(model, "")
+    return "\n".join(lines)
+
+
 def included(path: Path) -> str:
     """A page with its `<!-- include: FILE -->` blocks filled from the files that they name."""
     import re
@@ -341,6 +385,7 @@ def main() -> None:
     wanted = {FOLDER / name: text for name, text in pages().items()}
     wanted |= {path: included(path) for path in sorted((ROOT / "docs").glob("*/*.md")) if path not in wanted}
     wanted |= {path: with_contents(path) for path in (ROOT / "README.md", ROOT / "docs" / "index.md")}
+    wanted |= {path: with_parameters(path) for path in sorted((ROOT / "plugins").glob("*/README.md"))}
     for path, text in wanted.items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             stale.append(str(path.relative_to(ROOT)))

@@ -1,12 +1,12 @@
-"""The `program` node: an agent as a Python generator that yields prompts and gets answers, run in the sandbox.
+"""The `program` node: an agent as a Python generator that yields prompts and receives answers, run in the sandbox.
 
     def agent(task, inputs):
         thoughts = yield task + "\nThink step by step."
         return (yield task + "\nThoughts: " + thoughts)
 
-The code never holds a model, a key or a connection: at each step it is run again from its start with the answers so
-far, and says what it asks next. So its calls are budgeted, journalled and traced like all others, and a step of it
-cannot hang.
+The code never holds a model, a key or a connection: at each step it is run again from the start with the answers so
+far, and returns its next prompts. So its calls are budgeted, journalled and traced like all others, and a step cannot
+hang.
 """
 
 from __future__ import annotations
@@ -50,11 +50,9 @@ class ProgramConfig(NodeConfig):
         max_length=100_000, description="Python that defines agent(task, inputs), a generator of prompts"
     )
     instructions: str = Field("", description="what to do, in words; each prompt is sent below it")
-    calls: int = Field(8, ge=1, le=64, description="prompts that it may yield at most")
-    max_tokens: int = Field(512, ge=1, description="tokens of one answer at most, where a prompt says nothing else")
-    temperature: float | None = Field(
-        None, ge=0, le=2, description="sampling temperature, where a prompt says nothing else"
-    )
+    calls: int = Field(8, ge=1, le=64, description="prompts that it may yield for one example")
+    max_tokens: int = Field(512, ge=1, description="default limit on the tokens of one answer")
+    temperature: float | None = Field(None, ge=0, le=2, description="default sampling temperature")
     timeout: float = Field(5.0, gt=0, le=600, description="seconds of computing for one step")
     lm: str | dict[str, Any] | None = Field(None, description="another language model for this node")
 
@@ -109,8 +107,8 @@ class Program(SignatureNode):
         return found["value"]
 
     async def _ask(self, prompt: Any, number: int, ctx: Context) -> str:
-        """A prompt: text, or {prompt, temperature?, max_tokens?}. A refused or empty answer is an empty text: the
-        program decides what that means."""
+        """Ask one prompt: text, or {prompt, temperature?, max_tokens?}. A refused or empty answer is an empty text, and
+        the program decides what that means."""
         given = {"prompt": prompt} if isinstance(prompt, str) else prompt
         if not isinstance(given, dict) or not isinstance(given.get("prompt"), str):
             raise NodeError(
@@ -136,7 +134,7 @@ class Program(SignatureNode):
         return "" if response.finish == "refusal" else response.text
 
     def _outputs(self, value: Any) -> Mapping[str, Any]:
-        """What the program returned, as outputs: a dict of them, or text that is read as a model's answer would be."""
+        """The outputs in the program's return value: a dict of them, or text that is parsed like a model's answer."""
         if isinstance(value, dict):
             missing = [f.name for f in self.signature.outputs if f.name not in value]
             if missing:
@@ -148,7 +146,7 @@ class Program(SignatureNode):
 
 
 def check_source(source: str) -> None:
-    """Raises SpecError for what is no Python, and where there is no agent(task, inputs)."""
+    """Raise SpecError if the source is not Python or defines no agent(task, inputs)."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:

@@ -1,10 +1,15 @@
-"""Meta agent search: a model writes agents as code, learning from an archive of those before.
+"""Meta Agent Search: a model writes agents as code, learning from an archive of earlier ones.
 
-Source: ADAS (Hu et al., arXiv 2408.08435): seven seeds, then each generation a new agent, reflected on, repaired where
-it fails, and put into the archive. Departures: a few parents are shown, drawn by their score, where the original shows
-the whole archive, which was measured to be worse than showing none (arXiv 2510.06711); a failed generation is tried
-again, where the original's `n -= 1` within a for loop does nothing; code runs in the sandbox and never in this process;
-what enters the archive ran on training rows without an error and scored; and val decides at the end.
+Source: ADAS (Hu et al., arXiv 2408.08435, and its public code): seven seed agents; then each generation a new agent,
+which is reviewed, repaired where it fails, and archived.
+
+Departures:
+
+- A few parents, drawn by score, are shown. The original shows the whole archive, which was measured to be worse than
+  showing none (arXiv 2510.06711).
+- A failed generation is repeated. The original's `n -= 1` inside a for loop has no effect.
+- Code runs only in the sandbox; the original executes it in its own process.
+- Only agents that ran on training rows without an error and scored enter the archive, and val decides at the end.
 """
 
 from __future__ import annotations
@@ -57,17 +62,15 @@ class Entry:
 class Adas(Optimizer):
     """Has a language model (role `proposer`) write whole agents as code, for one node (Meta Agent Search)."""
 
-    node: str = Field("", description="the node to write anew; default: the first one with a signature")
+    node: str = Field("", description="the node to rewrite; default: the first one with a signature")
     generations: int = Field(10, ge=0, le=1000, description="agents to write after the seeds")
-    rows: int = Field(24, ge=1, le=10_000, description="training rows that each agent is measured on")
-    seeds: bool = Field(True, description="begin with the seven agents of the paper")
-    show: int = Field(
-        3, ge=0, le=64, description="agents of the archive that are shown to the proposer, drawn by score"
-    )
-    sharpness: float = Field(10.0, ge=0, description="of that draw: probabilities go with exp(sharpness x score)")
-    reviews: int = Field(1, ge=0, le=5, description="times that the proposer looks at its agent again")
+    rows: int = Field(24, ge=1, le=10_000, description="training rows on which each agent is scored")
+    seeds: bool = Field(True, description="start with the seven agents of the paper")
+    show: int = Field(3, ge=0, le=64, description="archived agents shown to the proposer, drawn by score")
+    selection_temperature: float = Field(0.1, gt=0, description="of that draw: p ~ exp(score / selection_temperature)")
+    reviews: int = Field(1, ge=0, le=5, description="reviews of a new agent by the proposer")
     tries: int = Field(
-        3, ge=1, le=10, description="repairs of an agent that fails, and generations in place of a lost one"
+        3, ge=1, le=10, description="attempts to repair a failing agent, and generations that replace a lost one"
     )
     calls: int = Field(8, ge=1, le=64, description="prompts that an agent may yield for one example")
     shown: int = Field(3000, ge=0, description="characters of examples in a prompt")
@@ -99,7 +102,7 @@ class Adas(Optimizer):
         return await self._finals(study, archive)
 
     def _target(self, workflow: Workflow) -> tuple[str, NodeKind]:
-        """The node to write anew. Raises SpecError where there is none, or none of the name given."""
+        """The node to rewrite. Raises SpecError if there is none, or none of the given name."""
         fit = {
             n: node
             for n, node in workflow.enabled_nodes.items()
@@ -117,7 +120,7 @@ class Adas(Optimizer):
         return name, fit[name]
 
     def _candidate(self, workflow: Workflow, name: str, node: NodeKind, source: str, title: str) -> Workflow:
-        """The workflow with the node as a program. Raises SpecError for code that is none."""
+        """The workflow with the node as a program. Raises SpecError for invalid code."""
         check_source(source)
         old: dict[str, Any] = workflow.nodes[name]
         kept = {k: old[k] for k in ("needs", "optional", "lm") if k in old}
@@ -195,18 +198,18 @@ class Adas(Optimizer):
         return "\n\n".join(parts)
 
     def _drawn(self, study: Study, archive: list[Entry]) -> list[Entry]:
-        """So many different members, drawn one after the other with probabilities that go with exp(score)."""
+        """Up to `show` distinct members, drawn without replacement with p ~ exp(score / selection_temperature)."""
         left, chosen = list(archive), list[Entry]()
         while left and len(chosen) < self.show:
             top = max(e.evaluation.score for e in left)
-            weights = [math.exp(self.sharpness * (e.evaluation.score - top)) for e in left]
+            weights = [math.exp((e.evaluation.score - top) / self.selection_temperature) for e in left]
             entry = study.rng.choices(left, weights)[0]
             chosen.append(entry)
             left.remove(entry)
         return sorted(chosen, key=lambda e: e.evaluation.score)
 
     async def _finals(self, study: Study, archive: list[Entry]) -> Workflow:
-        """The best of the archive on val, the best first."""
+        """Evaluate the best of the archive on val, best first."""
         order = sorted(archive, key=lambda e: -e.evaluation.score)
         for entry in order[: finalists(study)]:
             if not study.affords(entry.workflow):
@@ -216,7 +219,7 @@ class Adas(Optimizer):
 
 
 def read_agent(text: str) -> tuple[str, str, str]:
-    """(name, thought, source) of an answer; without a block of code the whole text is taken for code."""
+    """(name, thought, source) of an answer. Without a code block the whole text counts as code."""
     block = re.search(r"```(?:python)?\s*\n(.*?)(?:```|\Z)", text, re.DOTALL)
     name = re.search(r"(?im)^\W*name\W*:\s*(.+)$", text)
     thought = re.search(r"(?im)^\W*thought\W*:\s*(.+)$", text)

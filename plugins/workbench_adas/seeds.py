@@ -1,4 +1,4 @@
-"""The agents that a search begins with: the seven of ADAS, as programs. `task` ends where an answer is to follow."""
+"""The initial agents of a search: the seven of ADAS, as programs. `task` ends where the answer should follow."""
 
 SEEDS: dict[str, tuple[str, str]] = {
     "chain of thought": (

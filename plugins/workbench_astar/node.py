@@ -1,8 +1,8 @@
-"""The `astar` node: plans a sequence of tool calls by A*, then carries it out.
+"""The `astar` node: plans a sequence of tool calls by A* and then executes it.
 
-Source: ToolChain* (Zhuang et al., arXiv 2310.13227). A node of the tree is a partial plan; the one with the least cost
-so far plus estimated cost to come is expanded, by calls that the model proposes; a plan is done when the model says
-so.
+Source: ToolChain* (Zhuang et al., arXiv 2310.13227). A node of the search tree is a partial plan. The plan with the
+lowest cost so far plus estimated remaining cost is expanded by calls that the model proposes; a plan is complete when
+the model says so. Departures, with reasons, are in the README.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Tools:
 
 
 class AStar(NodeKind):
-    """Plans tool calls by A*, guided by remembered plans and by how often the model names a call (ToolChain*)."""
+    """Plans tool calls by A*, guided by remembered plans and by how often the model proposes a call (ToolChain*)."""
 
     Config = AStarConfig
     primary = "signature"
@@ -140,7 +140,7 @@ class AStar(NodeKind):
 
     def remembered(self, question: str) -> list[list[str]]:
         """The plans that count for a question."""
-        chosen = costs.nearest(question, [plan.task for plan in self.config.plans], self.config.nearest)
+        chosen = costs.find_nearest(question, [plan.task for plan in self.config.plans], self.config.nearest)
         return [self.config.plans[i].tools for i in chosen]
 
     async def _search(self, question: str, ctx: Context) -> Path:
@@ -160,9 +160,9 @@ class AStar(NodeKind):
                 if len(path) == 1 if call[0] == FINISH else len(path) > c.depth:
                     continue  # an empty plan, or one call too many
                 names = [name for name, _ in path]
-                cost = costs.step_cost(names, count / counted.total(), whole, c.alpha)
+                cost = costs.compute_step_cost(names, count / counted.total(), whole, c.alpha)
                 open_ended = c.heuristic and not self._ends(call)
-                left = costs.remaining(names, memory, imagined, c.beta) if open_ended else 0.0
+                left = costs.estimate_remaining(names, memory, imagined, c.beta) if open_ended else 0.0
                 node.add(path, cost=cost, heuristic=left, action=call)
 
         root: Node[Path] = Node(())

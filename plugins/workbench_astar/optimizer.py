@@ -1,7 +1,7 @@
-"""The optimizer `astar`: plans that did well on train become the memory of `astar` nodes; val decides which of them.
+"""The optimizer `astar`: plans that did well on train become the memory of `astar` nodes.
 
-Source: ToolChain* (Zhuang et al., arXiv 2310.13227) keeps solved tasks in its long-term memory. Departures: what is
-kept has to win on val, and several memories and weights compete for that.
+Source: the long-term memory of ToolChain* (Zhuang et al., arXiv 2310.13227), which keeps solved tasks. Departures: a
+memory must win on val, and several memories and weights compete, since a memory can mislead as well as help.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ Entry = tuple[str, tuple[str, ...]]  # a task, and the names of the tools that s
 
 
 class PlanMemory(Optimizer):
-    """Fills the plan memory of `astar` nodes with what solved training tasks, and tries memories and weights on val.
+    """Fills the plan memory of `astar` nodes from solved training tasks, and compares memories and weights on val.
 
-    Each round runs the best workflow on train; a memory that helps solves more tasks, and so grows.
+    Each round runs the best workflow on train. A better memory solves more tasks, and so grows.
     """
 
-    rounds: int = Field(3, ge=1, le=50, description="passes over train, each followed by memories to try on val")
-    batch: int = Field(60, ge=1, le=1000, description="training rows of a pass at most")
-    threshold: float = Field(1.0, gt=0, le=1, description="a good plan scores at least this")
-    size: int = Field(60, ge=1, le=1000, description="plans in a memory at most, those seen most often first")
-    weights: list[float] = Field([0.5, 0.8], min_length=1, description="alpha and beta to try: the weight of memory")
-    tries: int = Field(4, ge=1, le=50, description="memories to try on val in a round at most")
+    rounds: int = Field(3, ge=1, le=50, description="passes over train, each followed by evaluating memories on val")
+    batch: int = Field(60, ge=1, le=1000, description="training rows in a pass")
+    threshold: float = Field(1.0, gt=0, le=1, description="least score of a good plan")
+    size: int = Field(60, ge=1, le=1000, description="plans in a memory, the most frequent ones first")
+    weights: list[float] = Field([0.5, 0.8], min_length=1, description="values of alpha and beta to compare")
+    tries: int = Field(4, ge=1, le=50, description="memories evaluated on val in a round")
 
     def lacking(self, workflow: Workflow) -> str | None:
         return None if learnable_addresses(workflow, "plans") else "a node of the kind `astar`"

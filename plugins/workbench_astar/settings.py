@@ -29,17 +29,17 @@ class AStarConfig(NodeConfig):
     finish: list[str] = Field(default_factory=list, description="names of tools whose call ends a plan")
     instructions: str = Field("", description="what to do, in words")
     plans: list[Plan] = Field(default_factory=list, description="the memory: plans that were good")
-    nearest: int = Field(8, ge=1, le=1000, description="so many plans count, those of the most similar tasks")
+    nearest: int = Field(8, ge=1, le=1000, description="plans that count: those of the most similar tasks")
     samples: int = Field(5, ge=1, le=200, description="answers drawn for the next call")
     branching: int = Field(4, ge=1, le=64, description="different next calls kept, the most frequent ones")
     nodes: int = Field(12, ge=1, le=1000, description="partial plans that are expanded, at most")
     depth: int = Field(8, ge=1, le=50, description="calls in a plan at most")
     alpha: float = Field(
-        0.5, ge=0, le=1, description="weight of memory against the model's consistency in what a step costs"
+        0.5, ge=0, le=1, description="weight of memory against the model's self-consistency in the cost of a step"
     )
-    beta: float = Field(0.5, ge=0, le=1, description="weight of memory against imagination in what is left")
-    imagine: bool = Field(True, description="ask once for a whole plan, as a measure of what is left")
-    heuristic: bool = Field(True, description="false: no estimate of what is left, which is Dijkstra's algorithm")
+    beta: float = Field(0.5, ge=0, le=1, description="weight of memory against imagination in the remaining cost")
+    imagine: bool = Field(True, description="ask once for a whole plan, to estimate the remaining cost")
+    heuristic: bool = Field(True, description="false: no estimate of the remaining cost (Dijkstra's algorithm)")
     temperature: float = Field(1.0, ge=0, le=2, description="of the next calls; at 0 one answer is drawn")
     max_tokens: int = Field(128, ge=1, description="tokens of one answer at most")
     lm: str | dict[str, Any] | None = Field(None, description="another language model for this node")

@@ -1,8 +1,8 @@
-"""Worlds of functions: an agent that may call Python functions, and a proposer that writes them, by formulas both.
+"""Worlds of functions: an agent that may call Python functions, and a proposer that writes them, both simulated.
 
-Each of eight topics needs a function of its own, which reads the label out of a question. The simulated agent calls the
-first function that it is shown for the topic of its question, or for any topic, and mostly believes what that says. The
-functions themselves are real Python and run in the sandbox. The best set is one right function for each topic.
+Each of eight topics needs its own function, which reads the label from a question. The simulated agent calls the first
+function for the topic of its question, or for any topic, and mostly believes the result. The functions are real Python
+and run in the sandbox. The best set has one correct function for each topic.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Worlds of routing: four simulated language models with prices of their own, each good at other kinds of rows.
+"""Worlds of routing: four simulated language models with different prices, each good at different kinds of rows.
 
-A branch decides by the kind of a row which model answers it. The skill of each model with each kind is drawn from the
-seed, as a permutation of four skills for each kind; so each seed is another problem, and the best of the 65,536 routes
-has an accuracy of 0.9 in all of them. Prices are fixed. Routes share requests, and the journal answers what was asked
-before: all of val by all models is 160 calls, and what then limits a search is how many candidates it tries.
+A branch selects the model by the kind of a row. The skill of each model with each kind is drawn from the seed, as a
+permutation of four skills for each kind, so each seed is a new problem; the best of the 65,536 routes has an accuracy
+of 0.9 in all of them. Prices are fixed. Routes share requests, and the journal answers repeats: all of val by all
+models is 160 calls. After that a search is limited by the number of candidates that it evaluates.
 """
 
 from __future__ import annotations

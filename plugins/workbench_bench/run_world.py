@@ -1,4 +1,4 @@
-"""Runs an optimizer in a world, by the real runtime, ledger and proof; only the language model is a formula."""
+"""Runs an optimizer in a world with the real runtime, ledger and proof; only the language model is a formula."""
 
 from __future__ import annotations
 
@@ -189,12 +189,12 @@ def accuracy(world: World, winner: Workflow, seed: int) -> float:
     rows = [world.row(fields, t) for t, fields in enumerate(plain)]
     node = nodes.get("sort")
     if not hasattr(node, "_render") or set(node.inputs) - {"text"}:
-        return measured(world, winner, rows)
+        return measure_accuracy(world, winner, rows)
     settings = {k: v for k, v in node.settings.items() if v is not None}
     return sum(world.skill(Request(tuple(node._render(row)), **settings)) for row in rows) / len(rows)
 
 
-def measured(world: World, workflow: Workflow, rows: Sequence[Mapping[str, Any]], repeats: int = 32) -> float:
+def measure_accuracy(world: World, workflow: Workflow, rows: Sequence[Mapping[str, Any]], repeats: int = 32) -> float:
     """The share of right answers of a workflow of several requests, of which no formula tells: each row many times."""
     from workbench.ledger import Ledger
     from workbench.runtime import Program, Runtime

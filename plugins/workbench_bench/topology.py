@@ -1,8 +1,8 @@
-"""Worlds of structure: which steps come before the answer, of which sort, and how the answer is asked for.
+"""Worlds of structure: which steps precede the answer, of which sort, and how the answer is asked for.
 
-Three steps write a word each, and the answer reads it: its skill is a sum of what each word and each wording is worth,
-and of what pairs of them are worth together. Every step can be left out. All of it is drawn from the seed, so each seed
-is another problem; the worst of the 256 structures has an accuracy of 0.25 and the best one of 0.9.
+Each of three steps writes a word that the answer reads. The answer's skill is the sum of what each word and wording is
+worth, and of what pairs are worth together. Every step can be left out. All of it is drawn from the seed, so each seed
+is a new problem; the worst of the 256 structures has an accuracy of 0.25 and the best one 0.9.
 """
 
 from __future__ import annotations

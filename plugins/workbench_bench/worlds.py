@@ -1,7 +1,7 @@
-"""The worlds. Nothing here is a model: in each world a formula says how likely a request is answered rightly.
+"""The planted worlds: in each one a formula gives the probability that a request is answered correctly.
 
-So the best workflow is known, and a winner has a true accuracy without any noise of a test split. All worlds are about
-labelling short texts on one of eight topics; they differ in what pays. Each has a simulated proposer, see `proposer`.
+So the best workflow is known, and a winner has a true accuracy without test noise. All worlds label short texts on one
+of eight topics; they differ in what pays. Each has a simulated proposer, see `proposer`.
 """
 
 from __future__ import annotations

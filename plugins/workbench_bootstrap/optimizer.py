@@ -1,8 +1,9 @@
 """Few-shot demos for every node that takes them.
 
 Sources: BootstrapFewShot and BootstrapFewShotWithOptuna of DSPy (Khattab et al., arXiv 2310.03714, section 3.4) and
-retrieval of the nearest demos (Liu et al., arXiv 2101.06804). Departures: the number of demos, where they come from
-and whether they are retrieved are searched together rather than fixed, and losers are stopped early.
+retrieval of the nearest demos (Liu et al., arXiv 2101.06804). Departures: the number of demos, their source and whether
+they are retrieved are searched together instead of fixed, since which of them pays depends on the task; and losers are
+stopped early, which saves calls.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ class Bootstrap(Optimizer):
 
     max_demos: int = Field(8, ge=1, le=64, description="demos shown at most")
     trials: int = Field(30, ge=1, le=1000, description="candidates at most; the budget may end it before")
-    draws: int = Field(6, ge=1, le=64, description="different draws of each kind")
+    draws: int = Field(6, ge=1, le=64, description="random draws of each kind of demos")
     self_generated: bool = Field(
         True, description="run the workflow on train and use the steps of its successes; costs one pass over train"
     )
-    threshold: float = Field(1.0, gt=0, le=1, description="a success scores at least this")
-    nearest: bool = Field(True, description="also try to show, for each input, the demos nearest to it")
+    threshold: float = Field(1.0, gt=0, le=1, description="least score of a success")
+    nearest: bool = Field(True, description="also try showing the demos nearest to each input")
     race: bool = Field(True, description="stop candidates early that are clearly worse than the best so far")
 
     async def optimize(self, study: Study) -> Workflow:
@@ -137,7 +138,7 @@ class Bootstrap(Optimizer):
         return [whole[canonical(demo)] for demo in draw_demos(node, rows, count, rng)]
 
     def _tell(self, searcher: Any, trial: Any, evaluation: Evaluation | None) -> None:
-        """A stopped candidate is told by what it scored until then: bad news is news too."""
+        """Report a candidate's scores; a stopped one reports what it had, since a bad score is information too."""
         import optuna
 
         if evaluation is None:

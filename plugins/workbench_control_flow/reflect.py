@@ -1,8 +1,8 @@
-"""`reflect`: answer, criticise, improve, and keep the best answer ever by a verifier.
+"""`reflect`: answer, criticise, improve, and keep the answer with the best verifier score.
 
 Sources: RCI (Kim et al., arXiv 2303.17491: criticise and improve) and iterative agent decoding (arXiv 2504.01931: a
-verifier scores, the best answer ever is returned). Departure: where the verifier is content no call is spent on a
-critic, and a critic that finds no fault ends it, so that a right answer is not argued away.
+verifier scores, and the best answer is returned). Departure: it ends when the verifier is satisfied, which saves the
+critic's call, and when the critic finds no fault, so that a right answer is not argued away.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class ReflectConfig(NodeConfig):
     """Settings of a `reflect` node."""
 
     of: dict[str, Any] = Field(description="the node that answers: one with signature and instructions, e.g. predict")
-    rounds: int = Field(1, ge=0, le=32, description="rounds of criticising and improving at most; 0: best of samples")
+    rounds: int = Field(1, ge=0, le=32, description="rounds of criticising and improving; 0: best of samples")
     samples: int = Field(1, ge=1, le=64, description="answers drawn in each round; several need a verifier")
     verifier: str | dict[str, Any] | None = Field(
         None,
         description="python:module.function or a node that gives `score` "
         "in [0, 1] and maybe `feedback`; none: the last answer counts",
     )
-    content: float = Field(1.0, ge=0, le=1, description="a score with which the verifier is content: it ends there")
+    content: float = Field(1.0, ge=0, le=1, description="score at which it stops improving")
     critic: str = Field(_CRITIC, description="instructions of the critic; empty: the verifier's feedback alone")
     improve: str = Field(_IMPROVE, description="added to the node's instructions where it improves an answer")
 
@@ -55,7 +55,7 @@ class ReflectConfig(NodeConfig):
 
 
 class Reflect(NodeKind):
-    """Answers, has the answer criticised and improved, and keeps the best one by a verifier."""
+    """Answers, has the answer criticised and improved, and keeps the one with the best verifier score."""
 
     Config = ReflectConfig
     primary = "of"

@@ -1,8 +1,8 @@
-"""From DSPy's worker threads into the run: every call is paid for, journalled and billed like any other.
+"""Runs calls from DSPy's worker threads in the run's event loop, so that they are paid, journalled and billed.
 
-DSPy's optimizers are synchronous and evaluate in threads. The run is one event loop. The bridge hands work from a
-thread to the loop and waits. When the budget ends (or the run is stopped), the bridge raises `Ended`, which is no
-`Exception`, because DSPy catches those and would go on; and it raises it again for every later call.
+DSPy's optimizers are synchronous and evaluate in threads; the run is one event loop. The bridge passes work from a
+thread to the loop and waits for the result. When the budget is spent (or the run is stopped) it raises `Ended`, also
+for every later call. `Ended` is no `Exception`, because DSPy would catch that and continue.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from pathlib import Path
 from workbench.errors import SpecError
 from workbench.kit.plain_adapter import default_instructions
 from workbench.workflow import Workflow, node_at
-from workbench_dspy.program import predictor_nodes
+from workbench_dspy.program import find_predictor_nodes
 
 _HEAD = '''"""Written by `workbench export --format dspy`: the predictors of a workflow, with their instructions and demos.
 
@@ -35,7 +35,7 @@ def export(workflow: Workflow, path: Path | None) -> None:
 
     from workbench_dspy.program import dspy_signature
 
-    nodes = {name: node_at(workflow, f"{a}.demos") for name, a in predictor_nodes(workflow).items()}
+    nodes = {name: node_at(workflow, f"{a}.demos") for name, a in find_predictor_nodes(workflow).items()}
     path.mkdir(parents=True, exist_ok=True)
     lines, state = [_HEAD], dspy.Module()
     for name, node in nodes.items():

@@ -1,4 +1,4 @@
-"""DSPy's optimizers as ours: compiled in a thread, paid through the ledger, the result evaluated like any candidate."""
+"""DSPy's optimizers: compiled in a thread, paid through the ledger, and evaluated like any candidate."""
 
 from __future__ import annotations
 

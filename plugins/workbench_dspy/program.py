@@ -27,7 +27,7 @@ def dspy_signature(signature: Signature, instructions: str) -> Any:
     return make(fields, instructions or default_instructions(signature))
 
 
-def predictor_nodes(workflow: Workflow) -> dict[str, str]:
+def find_predictor_nodes(workflow: Workflow) -> dict[str, str]:
     """Attribute of the program: address of the node, for every node with a signature, instructions and demos."""
     addresses = [a.removesuffix(".demos") for a in learnable_addresses(workflow, "demos")]
     return {
@@ -38,12 +38,12 @@ def predictor_nodes(workflow: Workflow) -> dict[str, str]:
 
 
 class WorkflowProgram(dspy.Module):
-    """A workflow in DSPy's clothes. Compile it with any optimizer of DSPy, then ask for `patched()`."""
+    """A workflow as a DSPy program. Compile it with any DSPy optimizer, then call `patched()`."""
 
     def __init__(self, bridge: Bridge, workflow: Workflow):
         super().__init__()
         self.bridge, self.workflow = bridge, workflow
-        self.addresses = predictor_nodes(workflow)
+        self.addresses = find_predictor_nodes(workflow)
         for name, address in self.addresses.items():
             node: Any = node_at(workflow, f"{address}.demos")
             predictor = dspy.Predict(dspy_signature(node.signature, node.config.instructions))

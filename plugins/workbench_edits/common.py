@@ -1,4 +1,4 @@
-"""What the edits share: the nodes that a language model answers, and where they stand."""
+"""Helpers of the edits: which nodes a language model answers, and names and settings of nodes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from workbench.workflow import NodeKind, Signature, Tree, Workflow
 ANSWERING = ("predict", "agent")
 
 
-def answering(workflow: Workflow, top: bool = False) -> Iterator[tuple[str, NodeKind]]:
+def find_answering_nodes(workflow: Workflow, top: bool = False) -> Iterator[tuple[str, NodeKind]]:
     """(address, node) of the nodes with a signature and instructions. top: only those inside no other node."""
     for address, node in places(workflow):
         if is_answering(node) and not (top and address.count(".") > 1):
@@ -43,29 +43,30 @@ def need_kind(tree: Tree, *kinds: str) -> None:
         raise SpecError(f"this edit is for {' and '.join(kinds)}, not for {tree['kind']}")
 
 
-def apart(tree: Tree) -> tuple[Tree, Tree]:
+def split_settings(tree: Tree) -> tuple[Tree, Tree]:
     """(the node's own settings, those of its place in the graph)."""
     return {k: v for k, v in tree.items() if k not in NODE_KEYS}, {k: v for k, v in tree.items() if k in NODE_KEYS}
 
 
-def without_demos(tree: Tree) -> Tree:
-    """Demos show no field that is new."""
+def drop_demos(tree: Tree) -> Tree:
+    """The settings without demos, which lack a field that an edit adds."""
     return {k: v for k, v in tree.items() if k not in ("demos", "retrieve")}
 
 
-def fresh(taken: Any, name: str) -> str:
-    """A name that nobody has: the given one, or with a number behind it."""
+def make_fresh_name(taken: Any, name: str) -> str:
+    """A name that is not taken: the given one, or with a number appended."""
     taken = set(taken)
     return next(n for n in (name, *(f"{name}{i}" for i in range(2, len(taken) + 3))) if n not in taken)
 
 
-def fields_of(workflow: Workflow) -> list[str]:
+def list_fields(workflow: Workflow) -> list[str]:
     """All fields that any node reads or writes."""
     return [f for _, node in places(workflow) for f in (*node.inputs, *node.outputs)]
 
 
 def need_sole_writer(workflow: Workflow, name: str) -> None:
-    """Of several writers of a field the order in the file decides who is read, and an edit must not change it."""
+    """Raise SpecError if another node writes one of its outputs: the order in the file would then decide what is
+    read."""
     others = {f for n, node in workflow.enabled_nodes.items() if n != name for f in node.outputs}
     twice = [f for f in workflow.enabled_nodes[name].outputs if f in others]
     if twice:

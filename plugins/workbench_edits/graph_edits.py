@@ -1,4 +1,4 @@
-"""Edits that add nodes, take them out, and change who reads what."""
+"""Edits that add, remove, split and merge nodes, and change what they read."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from workbench.errors import SpecError
 from workbench.kit.edits import Edit, Menu, tree_at
 from workbench.workflow import Patch, Workflow, disable_nodes, with_inputs, written_fields
 from workbench_edits.common import (
-    answering,
-    fields_of,
-    fresh,
+    drop_demos,
+    find_answering_nodes,
     has_kind,
+    list_fields,
+    make_fresh_name,
     need_kind,
     need_sole_writer,
     top_name,
-    without_demos,
 )
 
 #: Steps that help many tasks: the field that they write, and what they are told.
@@ -28,7 +28,7 @@ _STEPS = {
 
 
 class Insert(Edit):
-    """Add a step before a node: a language model writes a text, which the node then reads."""
+    """Add a step before a node: a language model writes a text that the node then reads."""
 
     field: str = Field(pattern=r"^[a-z_]\w{0,31}$", description="name of the text")
     instructions: str = Field(min_length=1, max_length=4000, description="what the new step is told")
@@ -37,10 +37,10 @@ class Insert(Edit):
     def options(cls, workflow: Workflow, menu: Menu) -> Iterable[Edit]:
         if not has_kind("predict"):
             return []
-        there = set(fields_of(workflow))
+        there = set(list_fields(workflow))
         return [
             cls(node=a, field=f, instructions=text)
-            for a, _ in answering(workflow, top=True)
+            for a, _ in find_answering_nodes(workflow, top=True)
             for f, text in _STEPS.items()
             if f not in there
         ]
@@ -48,16 +48,16 @@ class Insert(Edit):
     def changed(self, workflow: Workflow) -> Patch:
         tree, name = tree_at(workflow, self.node), top_name(self.node)
         need_kind(tree, "predict", "agent")
-        if self.field in fields_of(workflow):
+        if self.field in list_fields(workflow):
             raise SpecError(f"there is a field '{self.field}' already", hint="Take another name for the text.")
         inputs = ", ".join(written_fields(tree["signature"])[0])
         step = {"kind": "predict", "signature": f"{inputs} -> {self.field}".strip(), "instructions": self.instructions}
-        read = {**without_demos(tree), "signature": with_inputs(tree["signature"], add=[self.field])}
-        return Patch({f"nodes.{fresh(workflow.nodes, f'{name}_{self.field}')}": step, self.node: read})
+        read = {**drop_demos(tree), "signature": with_inputs(tree["signature"], add=[self.field])}
+        return Patch({f"nodes.{make_fresh_name(workflow.nodes, f'{name}_{self.field}')}": step, self.node: read})
 
 
 class Remove(Edit):
-    """Take a node out; those that read what it wrote read it no more."""
+    """Remove a node; its readers stop reading its outputs."""
 
     @classmethod
     def options(cls, workflow: Workflow, menu: Menu) -> Iterable[Edit]:
@@ -80,7 +80,7 @@ class Remove(Edit):
 
 
 class Restore(Edit):
-    """Let a node take part that is switched off."""
+    """Enable a disabled node."""
 
     @classmethod
     def options(cls, workflow: Workflow, menu: Menu) -> Iterable[Edit]:
@@ -94,7 +94,7 @@ class Restore(Edit):
 
 
 class Rewire(Edit):
-    """Let a node read a field that it did not read, or read one no more."""
+    """Let a node read another field, or stop reading one."""
 
     field: str = Field(description="the field")
     read: bool = Field(default=True, description="false: read it no more")
@@ -104,7 +104,7 @@ class Rewire(Edit):
         import networkx
 
         given, found, nodes = workflow.input_fields, list[Edit](), workflow.enabled_nodes
-        for address, node in answering(workflow, top=True):
+        for address, node in find_answering_nodes(workflow, top=True):
             name = top_name(address)
             later = networkx.descendants(workflow.graph, name)
             there = [f for n, other in nodes.items() if n != name and n not in later for f in other.outputs]
@@ -122,16 +122,16 @@ class Rewire(Edit):
         )
         if change == tree["signature"]:
             raise SpecError(f"'{name}' {'reads' if self.read else 'does not read'} '{self.field}' already")
-        kept = without_demos(tree) if self.read else tree
+        kept = drop_demos(tree) if self.read else tree
         return Patch({self.node: {**kept, "signature": change}})
 
 
 class Split(Edit):
-    """Make two steps of a node that writes several fields: the second writes the last one, and reads the others."""
+    """Split a node that writes several fields: a second step writes the last one and reads the others."""
 
     @classmethod
     def options(cls, workflow: Workflow, menu: Menu) -> Iterable[Edit]:
-        found = [(a, workflow.get(a)) for a, node in answering(workflow, top=True) if len(node.outputs) > 1]
+        found = [(a, workflow.get(a)) for a, node in find_answering_nodes(workflow, top=True) if len(node.outputs) > 1]
         return [cls(node=a) for a, tree in found if tree["kind"] == "predict"]
 
     def changed(self, workflow: Workflow) -> Patch:
@@ -141,22 +141,22 @@ class Split(Edit):
         inputs, outputs = written_fields(tree["signature"])
         if len(outputs) < 2:
             raise SpecError(f"'{name}' writes one field only", hint="Insert a step before it instead.")
-        first = {k: v for k, v in without_demos(tree).items() if k != "needs"}
+        first = {k: v for k, v in drop_demos(tree).items() if k != "needs"}
         first["signature"] = f"{', '.join(inputs)} -> {', '.join(outputs[:-1])}".strip()
         if tree.get("needs"):
             first["needs"] = tree["needs"]
-        second = {**without_demos(tree), "signature": f"{', '.join([*inputs, *outputs[:-1]])} -> {outputs[-1]}"}
-        return Patch({f"nodes.{fresh(workflow.nodes, f'{name}_first')}": first, self.node: second})
+        second = {**drop_demos(tree), "signature": f"{', '.join([*inputs, *outputs[:-1]])} -> {outputs[-1]}"}
+        return Patch({f"nodes.{make_fresh_name(workflow.nodes, f'{name}_first')}": first, self.node: second})
 
 
 class Merge(Edit):
-    """Make one step of two: the node, and one that reads what it writes, become that second node."""
+    """Merge a node into one that reads its output."""
 
     into: str = Field(description="address of the second node, e.g. nodes.answer")
 
     @classmethod
     def options(cls, workflow: Workflow, menu: Menu) -> Iterable[Edit]:
-        nodes = dict(answering(workflow, top=True))
+        nodes = dict(find_answering_nodes(workflow, top=True))
         return [
             cls(node=f"nodes.{a}", into=f"nodes.{b}")
             for a, b in workflow.graph.edges
@@ -179,7 +179,7 @@ class Merge(Edit):
         reads = {_name(f): f for f in (*inputs, *later) if _name(f) not in written}
         told = "\n".join(t for t in (one.get("instructions"), two.get("instructions")) if t)
         merged = {
-            **without_demos(two),
+            **drop_demos(two),
             "signature": f"{', '.join(reads.values())} -> {', '.join([*outputs, *last])}".strip(),
         }
         return Patch({self.into: {**merged, "instructions": told} if told else merged}, (self.node,))

@@ -1,4 +1,4 @@
-"""Edits inside a node: its kind, its tools, its language model, and whether it thinks before it answers."""
+"""Edits inside a node: its kind, tools, language model, and reasoning."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from workbench.errors import SpecError
 from workbench.kit.edits import Edit, Menu, tree_at
 from workbench.spec import NODE_KEYS
 from workbench.workflow import Patch, Workflow, node_class
-from workbench_edits.common import answering, has_kind, need_kind
+from workbench_edits.common import find_answering_nodes, has_kind, need_kind
 
 
 class Replace(Edit):
-    """Let another kind of node answer the same signature: predict (one answer) or agent (with tools)."""
+    """Replace the kind of a node with the same signature: predict (one answer) or agent (with tools)."""
 
     kind: Literal["predict", "agent"] = Field(description="the new kind")
     tools: list[str] = Field(default_factory=list, description="tools of an agent")
@@ -23,7 +23,7 @@ class Replace(Edit):
     @classmethod
     def options(cls, workflow: Workflow, menu: Menu) -> Iterable[Edit]:
         found: list[Edit] = []
-        for address, _ in answering(workflow):
+        for address, _ in find_answering_nodes(workflow):
             kind = tree_at(workflow, address)["kind"]
             if kind == "predict" and menu.tools and has_kind("agent"):
                 found.append(cls(node=address, kind="agent", tools=list(menu.tools)))
@@ -43,13 +43,17 @@ class Replace(Edit):
 
 
 class Reason(Edit):
-    """Ask for the reasons before the answer, or ask for them no more."""
+    """Ask for reasoning before the answer, or stop asking."""
 
     on: bool = Field(default=True, description="whether to ask for reasons")
 
     @classmethod
     def options(cls, workflow: Workflow, menu: Menu) -> Iterable[Edit]:
-        found = [(a, node.config) for a, node in answering(workflow) if "reasoning" in type(node.config).model_fields]
+        found = [
+            (a, node.config)
+            for a, node in find_answering_nodes(workflow)
+            if "reasoning" in type(node.config).model_fields
+        ]
         return [cls(node=a, on=not config.reasoning) for a, config in found]
 
     def changed(self, workflow: Workflow) -> Patch:
@@ -58,7 +62,7 @@ class Reason(Edit):
 
 
 class Tool(Edit):
-    """Give an agent a tool, or take it away."""
+    """Add or remove a tool of an agent."""
 
     tool: str = Field(description="address of the tool, e.g. python:tools.search")
     add: bool = Field(default=True, description="false: take it away")
@@ -66,7 +70,7 @@ class Tool(Edit):
     @classmethod
     def options(cls, workflow: Workflow, menu: Menu) -> Iterable[Edit]:
         found: list[Edit] = []
-        for address, _ in answering(workflow):
+        for address, _ in find_answering_nodes(workflow):
             tree = tree_at(workflow, address)
             if tree["kind"] == "agent":
                 has = tree.get("tools") or []
@@ -88,13 +92,15 @@ class Tool(Edit):
 
 
 class Model(Edit):
-    """Let another language model answer a node."""
+    """Give a node another language model."""
 
     lm: str = Field(description="the model, e.g. openai/gpt-4.1-mini")
 
     @classmethod
     def options(cls, workflow: Workflow, menu: Menu) -> Iterable[Edit]:
-        found = [(a, node.config) for a, node in answering(workflow) if "lm" in type(node.config).model_fields]
+        found = [
+            (a, node.config) for a, node in find_answering_nodes(workflow) if "lm" in type(node.config).model_fields
+        ]
         return [cls(node=a, lm=lm) for a, config in found for lm in menu.lms if lm != config.lm]
 
     def brings(self) -> Menu:

@@ -1,4 +1,4 @@
-"""Edits that put a node into another one, or take it out again."""
+"""Edits that wrap a node in another one, or unwrap it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import Field
 from workbench.errors import SpecError
 from workbench.kit.edits import Edit, Menu, places, tree_at
 from workbench.workflow import Patch, Tree, Workflow
-from workbench_edits.common import answering, apart, has_kind
+from workbench_edits.common import find_answering_nodes, has_kind, split_settings
 
 #: So that several answers differ: at temperature 0 they would all be the same.
 _TEMPERATURE = 0.7
@@ -18,7 +18,7 @@ _WRAPPERS = ("ensemble", "reflect")
 
 
 def _wrapped(workflow: Workflow, address: str, kind: str, **settings: Any) -> Patch:
-    inner, place = apart(tree_at(workflow, address))
+    inner, place = split_settings(tree_at(workflow, address))
     if inner["kind"] == kind:
         raise SpecError(f"'{address}' is a node of the kind {kind} already")
     return Patch({address: {"kind": kind, "of": inner, **settings, **place}})
@@ -28,7 +28,7 @@ def _unwrapped_answers(workflow: Workflow, kind: str) -> Iterator[str]:
     """Addresses of nodes that a model answers and that no node of this kind holds."""
     if not has_kind(kind):
         return
-    for address, _ in answering(workflow):
+    for address, _ in find_answering_nodes(workflow):
         holders = [address.rsplit(".", n)[0] for n in range(1, address.count("."))]
         if not any(isinstance(h := workflow.get(a, None), dict) and _kind(h) == kind for a in holders):
             yield address
@@ -47,7 +47,7 @@ def _drawn(tree: Tree) -> Tree:
 
 
 class Ensemble(Edit):
-    """Ask a node several times and let the most frequent answer count."""
+    """Sample a node several times; the most frequent answer counts."""
 
     samples: int = Field(default=3, ge=2, le=16, description="answers drawn")
 
@@ -75,7 +75,7 @@ class Refine(Edit):
 
 
 class Verify(Edit):
-    """Draw several answers and keep the one that a verifier scores best."""
+    """Draw several answers and keep the one with the best verifier score."""
 
     verifier: str | dict[str, Any] = Field(description="python:module.function, or a node that gives `score`")
     samples: int = Field(default=3, ge=2, le=16, description="answers drawn")
@@ -96,7 +96,7 @@ class Verify(Edit):
 
 
 class Unwrap(Edit):
-    """Put the node that is inside an ensemble or a reflect node into its place."""
+    """Replace an ensemble or reflect node by the node inside it."""
 
     @classmethod
     def options(cls, workflow: Workflow, menu: Menu) -> Iterable[Edit]:
@@ -107,4 +107,4 @@ class Unwrap(Edit):
         tree = tree_at(workflow, self.node)
         if tree["kind"] not in _WRAPPERS or not isinstance(tree.get("of"), dict):
             raise SpecError(f"'{self.node}' holds no single node that could take its place")
-        return Patch({self.node: {**tree_at(workflow, f"{self.node}.of"), **apart(tree)[1]}})
+        return Patch({self.node: {**tree_at(workflow, f"{self.node}.of"), **split_settings(tree)[1]}})

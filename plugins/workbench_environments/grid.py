@@ -1,4 +1,4 @@
-"""A grid with a key and a door: the shortest way to the goal is no way until the key is fetched."""
+"""A grid with a key and a door: the shortest way to the goal is blocked until the key is fetched."""
 
 from __future__ import annotations
 

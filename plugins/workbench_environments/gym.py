@@ -14,10 +14,10 @@ from workbench.kit.environment import Environment, Step
 
 
 class Gymnasium(Environment):
-    """A Gymnasium environment by its id. Its state cannot be had, so it is put back by playing again from the seed.
+    """A Gymnasium environment, by its id. Its state is not accessible, so it is restored by replaying from the seed.
 
     Task: `seed` (a number, default 0) and `options` (passed to its reset). Actions of a discrete space are numbers, or
-    the words of `actions_named`; those of a text space are taken as they are.
+    the words of `actions_named`; those of a text space are taken unchanged.
     """
 
     help: ClassVar[str] = "one of the actions that are listed"

@@ -1,6 +1,6 @@
-"""A SQLite database of one's own: statements may change it, and every episode begins with a fresh copy.
+"""A SQLite database that statements may change; every episode begins with a fresh copy.
 
-For questions that need reading alone, workflows/intercode_sql.py has a tool that runs queries, and its own metric.
+For questions that only read, workflows/intercode_sql.py has a tool that runs queries, and its own metric.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _CLOCKS = {"date": 0, "time": 0, "datetime": 0, "julianday": 0, "unixepoch": 0, 
 class Sql(Environment):
     """A database that SQL statements read and change. `submit` ends the episode.
 
-    Task: `db`, the name of a script NAME.sql in `folder`, or `schema`, the script itself; and `gold_sql`, whose result
-    the last query must give (in any order, unless it orders), or, if it is no query, whose effect on the database
-    must have come about.
+    Task: `db`, the name of a script NAME.sql in `folder`, or `schema`, the script itself; and `gold_sql`. If that is a
+    query, the last query must return its rows (in any order, unless it orders); if not, the database must end as it
+    would after that statement.
     """
 
     help: ClassVar[str] = "one SQL statement, or submit to hand in what the last query gave and how the database is"

@@ -1,8 +1,8 @@
-"""How a child is made. Each operator gives (what to set, note), or None where it has nothing to offer.
+"""The operators that make a child. Each returns (values to set, note), or None if it has nothing to offer.
 
-`draw`, `immigrate` and `cross` need no language model. The others ask the proposer. After SE-Agent (arXiv 2508.02085):
-`revise` one individual into a different strategy from its failures, `recombine` two by what each got right and wrong,
-`refine` with what the whole pool has learned. After SwarmAgentic (arXiv 2506.15672): `move` a particle (see `swarm`).
+`draw`, `immigrate` and `cross` need no language model; the others ask the proposer. From SE-Agent (arXiv 2508.02085):
+`revise` one individual into another strategy after its failures, `recombine` two by what each got right and wrong,
+`refine` with what the pool has learned. From SwarmAgentic (arXiv 2506.15672): `move` a particle (see `swarm`).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from workbench.study import RandomTrial
 from workbench.task import Space
 from workbench.workflow import learnable_addresses, node_at, text_at
 from workbench_evolve.population import Individual
-from workbench_evolve.swarm import Particle, move_between
+from workbench_evolve.swarm import Particle, diff_texts
 
 Child = tuple[dict[str, Any], str] | None
 
 
 @dataclass(frozen=True)
 class Breeder:
-    """What the operators share. pool: individuals of all islands, the fittest first."""
+    """What the operators share. The `pool` that they receive has the individuals of all islands, fittest first."""
 
     study: Study
     space: Space
@@ -46,11 +46,11 @@ class Breeder:
         return space.suggest(RandomTrial(self.study.rng), parent.workflow), f"drew {address}"
 
     async def immigrate(self, parent: Individual, pool: Sequence[Individual], replica: int) -> Child:
-        """Draw every setting of the search space anew, whatever the parent has: what no small step leads to."""
+        """Redraw every setting of the search space, to reach what no small step reaches."""
         return self.space.suggest(RandomTrial(self.study.rng), parent.workflow), "drew all"
 
     async def cross(self, parent: Individual, pool: Sequence[Individual], replica: int) -> Child:
-        """Each setting in which two individuals differ from either one, with equal chance."""
+        """Take each setting in which two individuals differ from either one, with equal probability."""
         other = self._other(parent, pool)
         if other is None:
             return None
@@ -108,8 +108,8 @@ class Breeder:
         return None if made is None else ({address: made}, "refined")
 
     async def move(self, particle: Particle, pool: Sequence[Individual], replica: int) -> Child:
-        """The next place of a particle; None where the proposer makes a move again that has failed. Settings that are
-        no texts become those of the position, the particle's best, or the best of all, with equal chance."""
+        """The next position of a particle, or None if the proposer repeats a failed move. Settings that are not texts
+        are taken from the position, the particle's best or the global best, with equal probability."""
         address, text = self._text_of(particle.position)
         here, best = particle.position, pool[0]
         whose = self.study.rng.choice((here, particle.best, best)).workflow
@@ -122,7 +122,7 @@ class Breeder:
             evidence=show_results(here.screened.results, self.shown // 2),
         )
         made = await self.proposer.prompt(request, replica)
-        if made is None or particle.has_failed(move_between(address, text, made)):
+        if made is None or particle.has_failed(diff_texts(address, text, made)):
             return None
         return {**settings, address: made}, "moved"
 
@@ -134,8 +134,8 @@ class Breeder:
 Operator = Callable[[Any, Sequence[Individual], int], Awaitable[Child]]  # `move` is given a particle, others a parent
 
 
-def operators(breeder: Breeder, proposals: bool) -> Mapping[str, Operator]:
-    """Those that can do anything here, by name."""
+def list_operators(breeder: Breeder, proposals: bool) -> Mapping[str, Operator]:
+    """The operators that apply here, by name."""
     found: dict[str, Operator] = {}
     if breeder.space.domains:
         found |= {"draw": breeder.draw}

@@ -1,11 +1,15 @@
-"""Population search over workflows: islands, an archive of unlike ones, and operators that must earn their turns.
+"""Population search over workflows: islands, an archive of diverse individuals, and operators that earn their turns.
 
 Sources: SE-Agent (arXiv 2508.02085: revise, recombine, refine), SwarmAgentic (arXiv 2506.15672: a swarm of particles,
 see `swarm`), FM Agent (2025: islands with migration), MAP-Elites (arXiv 1504.04909), EvoGit (2025: lineage).
-Departures: they are operators and containers of one search under one budget; a child is first compared with its rival
-(its parent; for a particle its best place so far) on the same few training rows, and goes on to val only if it is not
-worse; operators are chosen by how often they made such children (Thompson sampling), since which of them works depends
-on the task and the proposer.
+
+Departures:
+
+- They are operators and containers of one search under one budget.
+- A child is first compared with its rival (its parent; for a particle its best position) on the same few training rows,
+  and goes on to val only if it is not worse: most children are not worth a pass over val.
+- Operators are drawn by how often they succeeded (Thompson sampling), since which of them works depends on the task and
+  the proposer.
 """
 
 from __future__ import annotations
@@ -21,8 +25,8 @@ from workbench.errors import SpecError
 from workbench.kit.proposer import Proposer
 from workbench.study import PartialFixedTrial
 from workbench.task import Example, Space
-from workbench_evolve.operators import Breeder, operators
-from workbench_evolve.population import Archive, Individual, Island, fitness
+from workbench_evolve.operators import Breeder, list_operators
+from workbench_evolve.population import Archive, Individual, Island, compute_fitness
 from workbench_evolve.swarm import Particle
 
 
@@ -48,10 +52,14 @@ class Evolve(Optimizer):
     """
 
     children: int = Field(200, ge=1, le=100_000, description="children at most; the budget may end it before")
-    islands: int = Field(2, ge=1, le=32, description="populations that evolve apart")
+    islands: int = Field(2, ge=1, le=32, description="populations that evolve separately")
     population: int = Field(4, ge=2, le=256, description="individuals on an island")
-    migrate: int = Field(8, ge=1, description="after so many turns of an island its best one goes to the next island")
-    explore: float = Field(0.5, ge=0, le=1, description="share of parents from the archive of unlike individuals")
+    migrate: int = Field(
+        8, ge=1, description="turns of an island between two migrations of its best individual to the next"
+    )
+    explore: float = Field(
+        0.5, ge=0, le=1, description="share of parents drawn from the archive of diverse individuals"
+    )
     screen: int = Field(
         16,
         ge=2,
@@ -67,7 +75,7 @@ class Evolve(Optimizer):
         if not rows or not study.affords(study.best, rows):
             return study.best
         breeder = Breeder(study, study.space(), Proposer(study, self.temperature), self.shown)
-        ways = operators(breeder, self.proposals)
+        ways = list_operators(breeder, self.proposals)
         first = await self._adam(study, rows)
         islands, archive, credit = [Island(self.population, [first]) for _ in range(self.islands)], Archive(), Credit()
         archive.add(first)
@@ -101,7 +109,7 @@ class Evolve(Optimizer):
     async def _adam(self, study: Study, rows: Sequence[Example]) -> Individual:
         start = study.best
         found = Individual(start, 0.0, await study.evaluate(start, rows, traces=True))
-        return replace(found, fitness=fitness(self._scores(study, found), None))
+        return replace(found, fitness=compute_fitness(self._scores(study, found), None))
 
     def _parent(self, rng: random.Random, island: Island, archive: Archive) -> Individual:
         if rng.random() < self.explore:
@@ -124,7 +132,7 @@ class Evolve(Optimizer):
         born = Individual(child, 0.0, found)
         if found.score >= rival.screened.score and study.affords(child):
             await study.evaluate(child, race=True)
-        return Individual(child, fitness(self._scores(study, born), rival.fitness), found)
+        return Individual(child, compute_fitness(self._scores(study, born), rival.fitness), found)
 
     def _scores(self, study: Study, individual: Individual) -> list[float]:
         """All that is known of an individual: its scores on the screening rows, and on val if it got to the end."""

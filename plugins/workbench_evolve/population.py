@@ -1,4 +1,4 @@
-"""Individuals, islands, and the archive that keeps unlike ones."""
+"""Individuals, islands, and the archive that keeps diverse ones."""
 
 from __future__ import annotations
 
@@ -24,16 +24,15 @@ class Individual:
     screened: Evaluation
 
 
-def fitness(scores: Sequence[float], parent: float | None) -> float:
-    """The mean score, drawn to the parent's fitness; without a parent the mean alone."""
+def compute_fitness(scores: Sequence[float], parent: float | None) -> float:
+    """The mean score, shrunk towards the parent's fitness; without a parent the mean alone."""
     if parent is None:
         return math.fsum(scores) / max(1, len(scores))
     return (math.fsum(scores) + PRIOR_ROWS * parent) / (len(scores) + PRIOR_ROWS)
 
 
-def niche(workflow: Workflow) -> tuple[int, int, str]:
-    """Where a workflow stands in the archive: length of its texts and number of its demos (both on a scale of powers of
-    two), and its other settings."""
+def find_niche(workflow: Workflow) -> tuple[int, int, str]:
+    """The cell of the archive: length of texts and number of demos (both in powers of two), and the other settings."""
     texts = demos = 0
     rest: list[Any] = []
     for address, kind in sorted(learnable_addresses(workflow).items()):
@@ -54,7 +53,7 @@ class Archive:
     cells: dict[tuple[int, int, str], Individual] = field(default_factory=dict)
 
     def add(self, individual: Individual) -> None:
-        here = niche(individual.workflow)
+        here = find_niche(individual.workflow)
         kept = self.cells.get(here)
         if kept is None or individual.fitness > kept.fitness:
             self.cells[here] = individual

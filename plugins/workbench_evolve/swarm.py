@@ -1,8 +1,8 @@
-"""Particles over language: a place, the best place so far, the last move, and the moves that did not help.
+"""Particles over language: a position, the best position so far, the last move, and the moves that did not help.
 
 Source: SwarmAgentic (arXiv 2506.15672), x' = x + v' with v' = c_f r_f F(v) + c_p r_p (p* - x) + c_g r_g (g - x): F
-mends what the last move left broken, p* is the best place of the particle, g that of the swarm. Here x is a workflow,
-and v the sentences that a move adds to a text and takes from it. The README says where this departs from the paper.
+repairs what the last move left broken, p* is the particle's best position, g the swarm's. Here x is a workflow, and v
+the sentences that a move adds to a text and removes from it. Departures, with reasons, are in the README.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ REMEMBERED = 6
 
 @dataclass(frozen=True)
 class Move:
-    """A velocity: what one text gained and lost, by sentences, and the scores on the same rows before and after."""
+    """A velocity: the sentences that one text gained and lost, and the scores on the same rows before and after."""
 
     address: str
     added: tuple[str, ...]
@@ -35,7 +35,7 @@ class Move:
         return self.after > self.before
 
     def same(self, other: Move) -> bool:
-        """Whether both do the same, in whatever order the sentences stand."""
+        """Whether both make the same change, in any order of sentences."""
         return (self.address, set(self.added), set(self.removed)) == (
             other.address,
             set(other.added),
@@ -43,14 +43,14 @@ class Move:
         )
 
     def told(self) -> str:
-        """The move in a line, as a proposer is told of it."""
+        """The move as one line for the proposer."""
         parts = [
             f"{what} {short(' '.join(s), 200)}" for what, s in (("added", self.added), ("took out", self.removed)) if s
         ]
         return f"- score {self.after:.2f} after {self.before:.2f}: {'; '.join(parts) or 'another order'}"
 
 
-def move_between(address: str, old: str, new: str) -> Move:
+def diff_texts(address: str, old: str, new: str) -> Move:
     """x' - x: the sentences of the new text that the old one lacks, and the other way round."""
     here, there = _sentences(old), _sentences(new)
     return Move(address, tuple(s for s in there if s not in here), tuple(s for s in here if s not in there))
@@ -62,7 +62,7 @@ def _sentences(text: str) -> list[str]:
 
 @dataclass
 class Particle:
-    """One of a swarm. It goes where its moves lead, be it worse; `best` stays."""
+    """A particle of the swarm. It follows its moves, even downhill; `best` stays."""
 
     position: Individual
     best: Individual
@@ -73,12 +73,12 @@ class Particle:
         return any(move.same(old) for old in self.failed)
 
     def arrive(self, born: Individual, changed: Collection[str]) -> None:
-        """Go on to where a move has led. A change of one text that scored no better on the same rows has failed; where
-        more was changed, none can be blamed. The best gives way to an equal, as in the paper's code."""
+        """Take the position that a move led to. A change of one text that scored no better on the same rows has failed;
+        if more was changed, nothing is blamed. An equal replaces the best, as in the paper's code."""
         self.last = None
         if len(changed) == 1:
             (address,) = changed
-            made = move_between(address, text_at(self.position.workflow, address), text_at(born.workflow, address))
+            made = diff_texts(address, text_at(self.position.workflow, address), text_at(born.workflow, address))
             self.last = replace(made, before=self.position.screened.score, after=born.screened.score)
             if not self.last.helped and not self.has_failed(self.last):
                 self.failed = [*self.failed, self.last][-REMEMBERED:]

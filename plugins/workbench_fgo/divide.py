@@ -11,14 +11,14 @@ from workbench.study import Result
 from workbench.task import Example
 
 
-def at_random(rows: Sequence[Example], size: int, rng: random.Random) -> list[list[Example]]:
+def split_at_random(rows: Sequence[Example], size: int, rng: random.Random) -> list[list[Example]]:
     """Parts of at most `size` rows, as even as can be."""
     shuffled = rng.sample(list(rows), len(rows))
     parts = max(1, math.ceil(len(rows) / size))
     return [shuffled[i::parts] for i in range(parts)]
 
 
-def by_group(
+def split_by_group(
     rows: Sequence[Example], size: int, rng: random.Random, group: Callable[[Example], Hashable]
 ) -> list[list[Example]]:
     """Parts of at most `size` rows that hold as few groups as can be: a group is cut only where it fills a part."""
@@ -36,7 +36,7 @@ def by_group(
     return parts
 
 
-def failure_of(result: Result) -> str:
+def classify_failure(result: Result) -> str:
     """What kind of failure a result is: its recorded kind or written feedback, and what was answered; "" if right."""
     if (result.score or 0.0) >= 1.0:
         return ""

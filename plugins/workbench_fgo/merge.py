@@ -14,7 +14,7 @@ from workbench.workflow import learnable_addresses, node_at
 Scored = tuple[float, Workflow]
 
 
-async def merged(proposer: Proposer, base: Workflow, group: Sequence[Scored], replica: int) -> Workflow | None:
+async def merge_workflows(proposer: Proposer, base: Workflow, group: Sequence[Scored], replica: int) -> Workflow | None:
     """One workflow with what each of a group learned since `base`; None if the proposer fails.
 
     group: (score, workflow), the best first. Prompts that differ are merged by the proposer; demos, functions and other
@@ -35,13 +35,13 @@ async def merged(proposer: Proposer, base: Workflow, group: Sequence[Scored], re
                 return None
             changes[address] = text
         elif all(isinstance(v, list) for _, v in changed):
-            changes[address] = union([v for _, v in changed], kind)
+            changes[address] = unite_rows([v for _, v in changed], kind)
         else:
             changes[address] = changed[0][1]
     return best.patched(Patch(changes, note=f"merged from {len(group)}"))
 
 
-def union(lists: Sequence[Sequence[Any]], kind: str) -> list[Any]:
+def unite_rows(lists: Sequence[Sequence[Any]], kind: str) -> list[Any]:
     """Rows of all lists, each once, the first list's first.
 
     Functions of one name are one, and so are memories of one content: of functions the first list's is kept, of

@@ -1,8 +1,8 @@
 """Fine-grained optimization: divide the training rows, optimize on each part, merge progressively.
 
-Source: FGO (arXiv 2505.03973). The number of parts, the fan-in and the rule of selection are not given there and are
-parameters here. Departures: a merge must prove itself on rows of all the parts that it covers, else the best of what
-went in is kept (the paper's merges are not guarded); the merged workflow must then win on val like any candidate.
+Source: FGO (arXiv 2505.03973). It does not give the number of parts, the fan-in or the selection rule, which are
+parameters here. Departures: a merge must not be worse, on rows of all its parts, than the best of its inputs, because
+an unguarded merge can lose what both had learned; and the last merge must win on val like any candidate.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from workbench.errors import SpecError, suggest
 from workbench.kit.proposer import Proposer
 from workbench.study import make_optimizer
 from workbench.task import Example
-from workbench_fgo.divide import at_random, by_group, failure_of
-from workbench_fgo.merge import merged
+from workbench_fgo.divide import classify_failure, split_at_random, split_by_group
+from workbench_fgo.merge import merge_workflows
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,12 @@ class Fgo(Optimizer):
     )
     by: str | None = Field(None, description="for `divide: type`: the field of the data that holds the type")
     fan_in: int = Field(2, ge=2, le=16, description="workflows that one merge takes")
-    guard_rows: int = Field(16, ge=2, description="rows on which a merge is compared with what went in, at most")
-    tries: int = Field(2, ge=1, le=10, description="merges asked for, until one is not worse than what went in")
+    guard_rows: int = Field(16, ge=2, description="rows on which a merge is compared with its inputs")
+    tries: int = Field(2, ge=1, le=10, description="attempts at a merge that is not worse than its inputs")
     rounds: int = Field(
-        3, ge=1, le=100, description="divide anew and go on from the best so many times, if calls are left"
+        3, ge=1, le=100, description="divisions of the training rows, each starting from the best, while calls are left"
     )
-    share: float = Field(0.6, gt=0, le=1, description="of the budget left, what the parts may use together")
+    share: float = Field(0.6, gt=0, le=1, description="share of the remaining budget for all parts together")
     temperature: float = Field(0.8, ge=0, le=2, description="of the proposer when it merges")
 
     @field_validator("inner")
@@ -119,14 +119,14 @@ class Fgo(Optimizer):
     async def _parts(self, study: Study, start: Workflow) -> list[list[Example]]:
         rows = study.train
         if self.divide == "random":
-            return at_random(rows, self.part_size, study.rng)
+            return split_at_random(rows, self.part_size, study.rng)
         if self.divide == "type":
             by = self.by or ""
-            return by_group(rows, self.part_size, study.rng, lambda row: row.get(by, ""))
+            return split_by_group(rows, self.part_size, study.rng, lambda row: row.get(by, ""))
         if not study.affords(start, rows):
-            return at_random(rows, self.part_size, study.rng)
-        found = {r.example.id: failure_of(r) for r in (await study.evaluate(start, rows)).results}
-        return by_group(rows, self.part_size, study.rng, lambda row: found[row.id])
+            return split_at_random(rows, self.part_size, study.rng)
+        found = {r.example.id: classify_failure(r) for r in (await study.evaluate(start, rows)).results}
+        return split_by_group(rows, self.part_size, study.rng, lambda row: found[row.id])
 
     async def _merge(self, study: Study, start: Workflow, group: Sequence[Module]) -> Module:
         """The merged module if it is not worse, on rows of all parts, than the best of the group; else that. Where the
@@ -153,7 +153,7 @@ class Fgo(Optimizer):
         score, best = scored[0]
         for number in range(self.tries):
             proposer = Proposer(study, self.temperature)
-            made = await merged(proposer, start, scored, replica=number)
+            made = await merge_workflows(proposer, start, scored, replica=number)
             if made is None or made in distinct or not study.affords(made, guard):
                 continue
             after = (await study.evaluate(made, guard)).score

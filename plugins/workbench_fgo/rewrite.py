@@ -1,6 +1,6 @@
-"""The plainest optimizer that uses feedback: show results, ask for a better instruction, keep the best.
+"""The simplest optimizer that uses feedback: show results, ask for a better instruction, keep the best.
 
-It is what `fgo` runs on each part of the training rows, and, on all of them at once, what `fgo` is compared with.
+`fgo` runs it on each part of the training rows; on all rows at once it is the baseline of `fgo`. No source.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Rewrite(Optimizer):
 
     rounds: int = Field(6, ge=1, le=1000, description="rounds at most")
     width: int = Field(2, ge=1, le=32, description="instructions asked for in a round")
-    patience: int = Field(3, ge=1, le=1000, description="end after so many rounds without a better workflow")
+    patience: int = Field(3, ge=1, le=1000, description="rounds without a better workflow before it ends")
     batch: int | None = Field(16, ge=1, description="training rows shown in a round, drawn at random; null: all")
     shown: int = Field(100_000, ge=200, description="characters of results in a prompt")
     temperature: float = Field(0.8, ge=0, le=2, description="of the proposer")

@@ -1,5 +1,4 @@
-"""What a proposer may do to a list of functions, and the checks that an action must pass before it costs a task
-call."""
+"""The edits that a proposer may make to a list of functions, and the checks before an edit costs a call of the task."""
 
 from __future__ import annotations
 
@@ -55,7 +54,7 @@ _TYPES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean
 
 
 class Refused(Exception):
-    """An action cannot be used; the text tells the proposer why."""
+    """An action cannot be used; the message tells the proposer why."""
 
 
 @dataclass(frozen=True)
@@ -111,8 +110,8 @@ def read_action(
     return Action(kind, name, made)
 
 
-def apply(action: Action, functions: Sequence[Function]) -> list[Function]:
-    """A new list; the given one stays as it is."""
+def apply_action(action: Action, functions: Sequence[Function]) -> list[Function]:
+    """The list after an action, as a new list."""
     if action.kind == "add":
         return [*functions, action.function]
     if action.kind == "revise":
@@ -121,7 +120,8 @@ def apply(action: Action, functions: Sequence[Function]) -> list[Function]:
 
 
 def check_source(source: str, name: str, imports: Collection[str] = HARMLESS) -> None:
-    """Fast feedback for the proposer, no boundary: that is the sandbox. Raises Refused."""
+    """Raise Refused for source that cannot work. This is quick feedback for the proposer; the boundary is the
+    sandbox."""
     if not source.strip() or len(source) > MAX_SOURCE:
         raise Refused(f'"source" must be Python text of at most {MAX_SOURCE} characters')
     try:
@@ -154,13 +154,13 @@ async def check_example(study: Study, action: Action) -> None:
         raise Refused(f"the example gave {json.dumps(found['value'])[:300]} and not the result that you named")
 
 
-def python_in(text: str) -> str:
+def extract_python(text: str) -> str:
     """The Python of an answer: the longest fenced block, or all of it."""
     blocks = re.findall(r"```(?:python|py)?[ \t]*\n(.*?)```", text, re.DOTALL)
     return max(blocks, key=len) if blocks else text
 
 
-def solved(evaluation: Evaluation, address: str) -> dict[str, Any] | None:
+def find_solved_inputs(evaluation: Evaluation, address: str) -> dict[str, Any] | None:
     """What the node got in the first training example that was solved."""
     node = address.removeprefix("nodes.").rpartition(".")[0]
     for result in evaluation.results:

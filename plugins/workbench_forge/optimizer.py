@@ -2,10 +2,14 @@
 
 Sources: AgentOptimizer (Zhang et al., arXiv 2402.11359, section 3: add, revise, remove, roll-back, early stop) for the
 functions of `agent` nodes; sampling n programs and keeping the best on train (arXiv 2503.18809) for `code` nodes.
-Departures, each a mended fault of the original implementation: a step's functions are compared with the best ones on
-the same examples, and must then win on val, so that a lucky batch cannot be enthroned; TERMINATE ends the step; the
-functions and histories shown are held to a number of characters; every function must pass an example of its own in the
-sandbox before it costs a call of the task.
+
+Departures, each of which repairs a fault of the original implementation:
+
+- A step's functions are compared with the best ones on the same examples, and must then win on val, so that a lucky
+  batch does not decide.
+- TERMINATE ends the step.
+- The functions and histories in a prompt are limited to a number of characters.
+- Every function must pass its own example in the sandbox before it costs a call of the task.
 """
 
 from __future__ import annotations
@@ -25,12 +29,12 @@ from workbench_forge.actions import (
     Action,
     Function,
     Refused,
-    apply,
+    apply_action,
     check_example,
     check_source,
-    python_in,
+    extract_python,
+    find_solved_inputs,
     read_action,
-    solved,
 )
 
 T = TypeVar("T")
@@ -48,7 +52,7 @@ class Forge(Optimizer):
     steps: int = Field(6, ge=1, le=100, description="for agents: rounds of edits")
     actions: int = Field(3, ge=1, le=20, description="for agents: edits a round at most")
     batch: int = Field(12, ge=1, le=256, description="for agents: training examples on which a round is judged")
-    patience: int = Field(3, ge=1, le=100, description="for agents: end after so many rounds without success")
+    patience: int = Field(3, ge=1, le=100, description="for agents: rounds without success before it ends")
     tries: int = Field(3, ge=1, le=10, description="answers of the proposer for one edit, if the first cannot be used")
     max_functions: int = Field(8, ge=1, le=64, description="for agents: functions at most")
     programs: int = Field(8, ge=1, le=1000, description="for code nodes: programs to sample")
@@ -59,7 +63,10 @@ class Forge(Optimizer):
         description="characters of functions, failed lists and examples in a prompt, and "
         "as many of answers that could not be used",
     )
-    imports: list[str] = Field(list(HARMLESS), description="modules that a function may import: feedback, no boundary")
+    imports: list[str] = Field(
+        list(HARMLESS),
+        description="modules that a function may import; feedback for the proposer, not a security boundary",
+    )
     temperature: float = Field(0.8, ge=0, le=2, description="of the proposer")
 
     async def ready(self, study: Study) -> None:
@@ -142,7 +149,7 @@ class Forge(Optimizer):
                 continue
             if action.kind == "terminate":
                 break
-            functions = apply(action, functions)
+            functions = apply_action(action, functions)
         return functions
 
     async def _action(
@@ -203,7 +210,7 @@ class Forge(Optimizer):
             if not study.affords(candidate, study.train):
                 break
             found = await study.evaluate(candidate, study.train, traces=True)
-            scored.append((found.score, -number, candidate, solved(found, address)))
+            scored.append((found.score, -number, candidate, find_solved_inputs(found, address)))
         for _, number, candidate, arguments in sorted(scored, key=lambda s: s[:2], reverse=True)[: self.finalists]:
             if not study.affords(candidate):
                 return
@@ -216,7 +223,7 @@ class Forge(Optimizer):
 
     async def _program(self, study: Study, messages: list[dict[str, str]], function: str, replica: int) -> str | None:
         async def read(text: str) -> str:
-            source = python_in(text)
+            source = extract_python(text)
             check_source(source, function, self.imports)
             return source
 

@@ -58,7 +58,7 @@ async def serve(functions: Sequence[Function], name: str) -> None:
         )
 
     async def call_tool(ctx: Any, params: CallToolRequestParams) -> CallToolResult:
-        text, structured, failed = await called(tools, sandbox, params.name, params.arguments or {})
+        text, structured, failed = await call_function(tools, sandbox, params.name, params.arguments or {})
         return CallToolResult(
             content=[TextContent(type="text", text=text)], structured_content=structured, is_error=failed
         )
@@ -71,7 +71,7 @@ async def serve(functions: Sequence[Function], name: str) -> None:
         await sandbox.aclose()
 
 
-async def called(
+async def call_function(
     tools: dict[str, Function], sandbox: Sandbox, name: str, arguments: dict[str, Any]
 ) -> tuple[str, Any, bool]:
     """A tool's result as text and as an object, and whether it is an error. Rules are about the function's own name, as

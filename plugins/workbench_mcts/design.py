@@ -1,4 +1,4 @@
-"""Candidates: what is picked in the design space of `search:`, and edits of the structure on top of that."""
+"""Candidates: choices in the design space of `search:`, and edits of the structure on top of them."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def _record(
     return recorder, values
 
 
-def covering_array(
+def make_covering_array(
     options: Mapping[str, Sequence[Any]], rng: random.Random, tries: int = 24
 ) -> Iterator[dict[str, Any]]:
     """Rows in which every pair of values of any two names occurs, the rows with most new pairs first.

@@ -1,4 +1,4 @@
-"""What a surrogate is told of a candidate: what was picked and edited, and numbers of its graph."""
+"""The features that a surrogate sees: choices, edits, and numbers of the graph."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Features:
     numbers: dict[str, float]
 
 
-def features(candidate: Candidate) -> Features:
+def extract_features(candidate: Candidate) -> Features:
     labels = {n: str(v) for n, v in candidate.genome.picks.items() if not isinstance(v, float)}
     labels |= {f"edit {describe_edit(edit)}": "yes" for edit in candidate.genome.edits}
     reals = {n: v for n, v in candidate.genome.picks.items() if isinstance(v, float)}
@@ -48,7 +48,7 @@ def _numbers(workflow: Workflow) -> dict[str, float]:
     return {name: float(value) for name, value in {**size, **kinds, **fields}.items()}
 
 
-def same_labels(ones: Sequence[Features], others: Sequence[Features]) -> numpy.ndarray:
+def compare_labels(ones: Sequence[Features], others: Sequence[Features]) -> numpy.ndarray:
     """(len(ones), len(others)): the share of names that have the same value in both; 1 where there are no names."""
     import numpy
 
@@ -65,7 +65,7 @@ def same_labels(ones: Sequence[Features], others: Sequence[Features]) -> numpy.n
     return (here[:, None, :] == there[None, :, :]).mean(axis=2)
 
 
-def number_matrix(rows: Sequence[Features], names: Sequence[str]) -> numpy.ndarray:
+def stack_numbers(rows: Sequence[Features], names: Sequence[str]) -> numpy.ndarray:
     """(len(rows), len(names)), 0 where a row has no such number."""
     import numpy
 

@@ -1,9 +1,9 @@
 """Tree search over workflows.
 
-Sources: AFlow (Zhang et al., arXiv 2410.10762, and its public code): rounds of choosing a parent, changing it in one
-place, evaluating, and keeping what came of it as experience of the parent; its soft-mixed choice of parents and its
-convergence. AgentSwift (arXiv 2506.06017): a design space of components, an initial design that covers all pairs, and a
-surrogate that ranks children so that only promising ones are evaluated. Departures, with reasons, in the README.
+Sources: AFlow (Zhang et al., arXiv 2410.10762, and its public code): rounds of selecting a parent, changing it in one
+place, evaluating, and keeping the outcome as experience of the parent; its soft-mixed selection and its convergence
+test. AgentSwift (arXiv 2506.06017): a design space of components, an initial design that covers all pairs, and a
+surrogate that ranks children so that only promising ones are evaluated. Departures, with reasons, are in the README.
 """
 
 from __future__ import annotations

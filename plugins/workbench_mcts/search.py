@@ -1,4 +1,4 @@
-"""The search: initial design, then rounds of choosing a parent, proposing children, and evaluating the best ranked
+"""The search: initial design, then rounds of selecting a parent, proposing children, and evaluating the best-ranked
 one."""
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from workbench.kit.proposer import Proposer, read_objects, runs_left, show_resul
 from workbench.kit.tree_search import Node, Widening, back_up, draw, pool, select, softmix, uct
 from workbench.task import Space
 from workbench_mcts import prompts
-from workbench_mcts.design import Candidate, Design, Genome, covering_array
-from workbench_mcts.features import Features, features
+from workbench_mcts.design import Candidate, Design, Genome, make_covering_array
+from workbench_mcts.features import Features, extract_features
 from workbench_mcts.settings import Settings
 from workbench_mcts.surrogate import Label, make_surrogate
 
@@ -32,7 +32,7 @@ _ROUNDS = 4
 
 @dataclass
 class State:
-    """A candidate in the tree. experience: what came of changing it, in words."""
+    """A candidate in the tree. experience: outcomes of changing it, in words."""
 
     candidate: Candidate
     evaluation: Evaluation
@@ -52,9 +52,9 @@ class Counts:
 
 
 class Convergence:
-    """Whether the mean of the best few stayed the same for `patience` rounds, never before four rounds.
+    """Whether the mean of the best few is unchanged for `patience` rounds, never before four rounds.
 
-    After AFlow, where the change must be at most z standard errors of that mean and z is 0; so is it here by default.
+    As in AFlow, where the change may be at most z standard errors of that mean and z is 0, the default here.
     """
 
     def __init__(self, patience: int, top: int, z: float):
@@ -113,7 +113,7 @@ class Search:
         """The initial design: the starts of the space, then rows that cover all pairs of choices, `most` at most, and
         no more than a third of the calls left. What is spent counts, not what could be: candidates may share requests,
         which the journal answers."""
-        rows = itertools.chain(self.design.starts, covering_array(self.design.options, self.study.rng))
+        rows = itertools.chain(self.design.starts, make_covering_array(self.design.options, self.study.rng))
         rest = runs_left(self.study) * 2 / 3
         while (
             most > 0 and runs_left(self.study) - len(self.study.val) >= rest and (row := next(rows, None)) is not None
@@ -161,7 +161,7 @@ class Search:
 
     def features(self, candidate: Candidate) -> Features:
         if candidate.key not in self.known:
-            self.known[candidate.key] = features(candidate)
+            self.known[candidate.key] = extract_features(candidate)
         return self.known[candidate.key]
 
     async def grow(self, parent: Node[State], candidate: Candidate) -> None:

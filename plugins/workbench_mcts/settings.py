@@ -17,7 +17,7 @@ class Settings(Optimizer):
     policy: Literal["softmix", "uct"] = Field("softmix", description="how a parent is chosen: AFlow's rule, or UCT")
     sample: int = Field(4, ge=1, le=64, description="softmix: parents to choose from, the start and the best others")
     alpha: float = Field(0.2, ge=0, le=100, description="softmix: weight of a difference of one per cent in scores")
-    mix: float = Field(0.3, ge=0, le=1, description="softmix: share of the probability that is spread evenly (lambda)")
+    mix: float = Field(0.3, ge=0, le=1, description="softmix: share of uniform probability (lambda)")
     exploration: float = Field(0.5, ge=0, le=100, description="uct: weight of the bound")
     widening: float = Field(
         0.5, gt=0, le=1, description="uct: a workflow visited N times has up to 2 N**widening children"
@@ -44,9 +44,9 @@ class Settings(Optimizer):
         default_factory=list, description="verifiers for the edit `verify`: python:module.name"
     )
     max_nodes: int = Field(10, ge=1, le=1000, description="nodes of a workflow at most, those inside others included")
-    patience: int = Field(12, ge=1, description="end after so many rounds in which the mean of the best `top` stays")
-    top: int = Field(3, ge=1, le=100, description="how many of the best the convergence looks at")
-    z: float = Field(0.0, ge=0, description="a change of that mean counts above z standard errors; 0: any does")
+    patience: int = Field(12, ge=1, description="rounds with an unchanged mean of the best `top` before it ends")
+    top: int = Field(3, ge=1, le=100, description="number of best candidates in the convergence test")
+    z: float = Field(0.0, ge=0, description="standard errors above which a change of that mean counts; 0: any change")
     race: bool = Field(True, description="stop candidates early that are clearly worse than the best so far")
     batch: int = Field(6, ge=0, le=64, description="training rows whose results the proposer sees")
     temperature: float = Field(0.8, ge=0, le=2, description="of the proposer")

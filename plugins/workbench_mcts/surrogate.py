@@ -1,10 +1,10 @@
-"""Surrogates: they predict the score of a candidate, and how uncertain that is, from those that were evaluated.
+"""Surrogates: predict the score of a candidate and its uncertainty from the evaluated ones.
 
-`gp`: a Gaussian process whose kernel takes labels by the share of equal ones: the share itself stands for effects of
-single choices, its square for those of pairs (a polynomial kernel on one-hot codes), plus a squared exponential on the
+`gp`: a Gaussian process. Its kernel compares labels by the share of equal ones: the share itself models effects of
+single choices, its square those of pairs (a polynomial kernel on one-hot codes); a squared exponential covers the
 numbers of the graph. The mixture and the scale are those of a small grid with the highest marginal likelihood. `trees`:
-boosted regression trees on bootstrap samples; the spread of their predictions is the uncertainty. `random` knows
-nothing: a control. The noise of a score is that of a mean of n results.
+boosted regression trees on bootstrap samples; the spread of their predictions is the uncertainty. `random`: an
+uninformed control. The noise of a score is that of a mean of n results.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from workbench_mcts.features import Features, number_matrix, same_labels
+from workbench_mcts.features import Features, compare_labels, stack_numbers
 
 if TYPE_CHECKING:
     import numpy
@@ -64,7 +64,7 @@ class GaussianProcess:
 
         self.rows = [label.features for label in labels]
         self.names = sorted({n for f in self.rows for n in f.numbers})
-        numbers = number_matrix(self.rows, self.names)
+        numbers = stack_numbers(self.rows, self.names)
         spread = numbers.std(axis=0)
         self.spread = numpy.where(spread > 0, spread, numpy.inf)  # a number that never differs tells nothing
         scores = numpy.array([label.score for label in labels])
@@ -94,8 +94,8 @@ class GaussianProcess:
     def _parts(self, asked: Sequence[Features]) -> tuple[numpy.ndarray, numpy.ndarray, numpy.ndarray]:
         import numpy
 
-        share = same_labels(asked, self.rows)
-        here, there = (number_matrix(f, self.names) / self.spread for f in (asked, self.rows))
+        share = compare_labels(asked, self.rows)
+        here, there = (stack_numbers(f, self.names) / self.spread for f in (asked, self.rows))
         distance = ((here[:, None, :] - there[None, :, :]) ** 2).sum(axis=2) / max(1, len(self.names))
         return share, share**2, numpy.exp(-0.5 * distance)
 
@@ -151,7 +151,7 @@ class Trees:
 
         codes = numpy.array([[float(f.labels.get(n) == v) for n, v in self.columns] for f in asked])
         codes = codes.reshape(len(asked), len(self.columns))
-        return numpy.hstack([codes, number_matrix(asked, self.names)])[:, self.kept]
+        return numpy.hstack([codes, stack_numbers(asked, self.names)])[:, self.kept]
 
 
 def _tree(x: numpy.ndarray, y: numpy.ndarray, depth: int) -> Any:
@@ -191,7 +191,7 @@ def _answers(tree: Any, x: numpy.ndarray) -> numpy.ndarray:
 
 @dataclass
 class Uninformed:
-    """Any prediction is as good as another."""
+    """A control: random predictions."""
 
     rng: random.Random
 

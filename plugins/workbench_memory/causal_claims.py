@@ -1,7 +1,8 @@
-"""Causal statements that the figures speak against: weakened first, then dropped, whatever the proposer writes.
+"""Causal statements that the data contradict: weakened first, then dropped, whatever the proposer writes.
 
-CLIN (Majumder et al., arXiv 2310.10134) has the model itself weaken what a trial contradicts. Ours besides: a statement
-is contradicted where the same inputs, shown the same entries, were answered worse with it than without it.
+CLIN (Majumder et al., arXiv 2310.10134) has the model weaken what a trial contradicts. Departure: a statement is also
+contradicted where the same inputs, shown the same entries, were answered worse with it than without it, because a model
+does not reliably notice that.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class Doubts:
         return kept
 
 
-def chance_of_no_harm(differences: Sequence[float]) -> float:
+def sign_test_p(differences: Sequence[float]) -> float:
     """The p-value of a sign test, one-sided: how likely so few rises among so many changes are, if falls are no
     likelier.
 

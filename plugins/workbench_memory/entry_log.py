@@ -1,4 +1,4 @@
-"""What is known of one store: its entries, who was shown which of them, and how the answers scored.
+"""What is known about one store: its entries, which inputs saw which of them, and how the answers scored.
 
 Source of the utilities: retrieval-weighted success of single examples (Sarukkai et al., arXiv 2505.00234).
 """
@@ -16,10 +16,10 @@ from workbench.hashing import digest
 from workbench.study import Result
 from workbench.task import labelled_demo
 from workbench.workflow import EXCHANGE, NodeKind, learnable_addresses, node_at
-from workbench_memory.causal_claims import Doubts, chance_of_no_harm
-from workbench_memory.learned_retrieval import Pair, features
-from workbench_memory.leave_one_out import Answer, groups, suspect
-from workbench_memory.word_search import lexical_index, relevance, text_of, words_of
+from workbench_memory.causal_claims import Doubts, sign_test_p
+from workbench_memory.learned_retrieval import Pair, extract_features
+from workbench_memory.leave_one_out import Answer, find_suspect, group_entries
+from workbench_memory.word_search import join_fields, make_lexical_index, scale_scores, split_words
 
 Entry = dict[str, Any]  # the settings of workbench_memory.node.Entry
 
@@ -184,17 +184,17 @@ class Bank:
     def pairs(self) -> list[Pair]:
         """What learned retrieval is fitted to: each entry that an answer on train was shown, and the answer's score."""
         specific = [key for key, entry in self.entries.items() if entry["inputs"]]
-        texts = [text_of(self.entries[key]["inputs"], self.site.inputs) for key in specific]
-        index, words = lexical_index(texts), {k: set(words_of(t)) for k, t in zip(specific, texts, strict=True)}
+        texts = [join_fields(self.entries[key]["inputs"], self.site.inputs) for key in specific]
+        index, words = make_lexical_index(texts), {k: set(split_words(t)) for k, t in zip(specific, texts, strict=True)}
         found: list[Pair] = []
         for shown in self.log.values():
             if shown.split != "train":
                 continue
-            query = text_of(shown.query, self.site.inputs)
-            near, query_words = relevance(index.scores(query)), words_of(query)
+            query = join_fields(shown.query, self.site.inputs)
+            near, query_words = scale_scores(index.scores(query)), split_words(query)
             for number, key in enumerate(specific):
                 if key in shown.keys:
-                    found.append((features(query_words, words[key], near.get(number, 0.0)), shown.score))
+                    found.append((extract_features(query_words, words[key], near.get(number, 0.0)), shown.score))
         return found
 
     def curate(self) -> None:
@@ -212,11 +212,11 @@ class Bank:
             entry["utility"] = round((math.fsum(scores) + PRIOR * average) / (len(scores) + PRIOR), 3)
 
     def isolate(self, least: int, p: float) -> None:
-        """Quarantine the entries that do harm, the worst first.
+        """Quarantine the entries that do harm, worst first.
 
-        Only val bears witness, the split whose labels selection trusts: a poisoned row of train would vouch for its
-        like. An answer that saw a quarantined entry says nothing against the others that it saw, so it leaves the log.
-        What is always shown cannot be told from the rest, and is not judged.
+        Only val is evidence, since selection trusts its labels: poisoned rows of train would vouch for each other. An
+        answer that saw a quarantined entry is removed from the log, because it says nothing about the other entries
+        that it saw. Entries that are always shown cannot be separated from the rest, and are not judged.
         """
         while True:
             out = set(self.quarantine)
@@ -226,8 +226,10 @@ class Bank:
                 for s in self.log.values()
                 if s.split == "val" and not s.keys & out
             ]
-            texts = {k: text_of(e["inputs"], self.site.inputs) for k, e in specific.items()}
-            found = suspect(answers, groups(texts, {k: e["outputs"] for k, e in specific.items()}), least, p)
+            texts = {k: join_fields(e["inputs"], self.site.inputs) for k, e in specific.items()}
+            found = find_suspect(
+                answers, group_entries(texts, {k: e["outputs"] for k, e in specific.items()}), least, p
+            )
             if found is None:
                 return
             for key in found.keys:
@@ -235,10 +237,10 @@ class Bank:
                 self.entries[key] |= {"quarantined": True, "evidence": found.evidence}
 
     def contradicted(self, least: int, p: float) -> list[str]:
-        """The newest statements, the user's own left out, with which inputs of val were answered worse than without.
+        """The newest statements, without the user's own, with which inputs of val were answered worse than without.
 
-        An answer counts against one to the same input that was shown the same entries about inputs: stores that differ
-        in statements alone. At least `least` inputs must have both.
+        An answer is compared with answers to the same input that saw the same entries about inputs, so that only
+        statements differ. At least `least` inputs must have both.
         """
         specific = {key for key, entry in self.entries.items() if entry["inputs"]}
         courses: dict[tuple[str, frozenset[str]], list[Shown]] = defaultdict(list)
@@ -253,12 +255,12 @@ class Bank:
                 if with_ and without:
                     by_row[row].append(math.fsum(with_) / len(with_) - math.fsum(without) / len(without))
             changes = [math.fsum(d) for d in by_row.values()]
-            if len(changes) >= least and chance_of_no_harm(changes) < p and self.entries[key]["source"] != "user":
+            if len(changes) >= least and sign_test_p(changes) < p and self.entries[key]["source"] != "user":
                 found.append(key)
         return found
 
     def _words(self, shown: Shown) -> frozenset[str]:
-        return frozenset(words_of(text_of(shown.query, self.site.inputs)))
+        return frozenset(split_words(join_fields(shown.query, self.site.inputs)))
 
     def _key(self, row: Mapping[str, Any]) -> str:
         if self.site.recall:

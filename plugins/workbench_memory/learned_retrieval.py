@@ -1,8 +1,8 @@
 """Learned retrieval: how likely is it that a stored entry helps with a query?
 
 Source: the parametric retriever of Memento (Zhou et al., arXiv 2508.16153): a classifier of pairs (query, case), fitted
-to whether the case helped. Departure: a logistic regression on words rather than a fine-tuned encoder, so that it needs
-no model, fits in milliseconds, and stands in the workflow file as a few readable numbers.
+to whether the case helped. Departure: a logistic regression on words instead of a fine-tuned encoder, so that it needs
+no model, fits in milliseconds, and is a few readable numbers in the workflow file.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ MOST_FEATURES = 200
 
 
 @lru_cache(maxsize=65536)
-def shape(word: str) -> str:
-    """`topic3` and `topic7` have one shape, so what is learned of the one holds for the other."""
+def mask_digits(word: str) -> str:
+    """The word with its digits masked, so that what is learned about `topic3` holds for `topic7`."""
     return re.sub(r"\d+", "#", word)
 
 
-def features(query: Collection[str], entry: Collection[str], relevance: float) -> Features:
+def extract_features(query: Collection[str], entry: Collection[str], relevance: float) -> Features:
     """query and entry: their words. relevance: the lexical score as a share of the best one.
 
     An entry's utility is no feature: it is made of the very scores that the fit is to explain.
     """
     shared = [word for word in query if word in entry]
     found = {"bias": 1.0, "relevance": relevance, "overlap": len(shared) / max(1, len(query))}
-    found.update({f"word {shape(word)}": 1.0 for word in shared})
+    found.update({f"word {mask_digits(word)}": 1.0 for word in shared})
     return found
 
 
-def score(weights: Mapping[str, float], pair: Features) -> float:
+def score_pair(weights: Mapping[str, float], pair: Features) -> float:
     """The log-odds that the entry helps, up to the bias."""
     return sum(weights.get(name, 0.0) * value for name, value in pair.items())
 
 
-def fit(pairs: Sequence[Pair], *, penalty: float = 2.0) -> dict[str, float]:
+def fit_weights(pairs: Sequence[Pair], *, penalty: float = 2.0) -> dict[str, float]:
     """Weights of a logistic regression with an L2 penalty; {} if there is nothing to learn.
 
     A word is given a weight only if enough pairs share it; the others are left to relevance and overlap.

@@ -1,8 +1,8 @@
-"""Which memories do harm? Leave-one-out influence, read from the log of what each answer was shown.
+"""Leave-one-out influence of memories, read from the log of what each answer was shown.
 
-The attack: AgentPoison (Chen et al., arXiv 2407.12784) plants entries that a trigger in the input retrieves, and that
-lead to the attacker's answer; other inputs they serve well. One such entry is seen by few inputs, so entries that share
-a word (and an answer) are also judged together, on the inputs that have that word, too. The test is ours.
+The attack: AgentPoison (Chen et al., arXiv 2407.12784) plants entries that a trigger in the input retrieves and that
+lead to the attacker's answer; they serve other inputs well. One such entry is seen by few inputs, so entries that share
+a word (and an answer) are also judged together, on the inputs with that word. The test is ours.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench.hashing import canonical
-from workbench_memory.word_search import words_of
+from workbench_memory.word_search import split_words
 
 LEAST_GROUP = 3  # entries that must share a word to be judged together
 
@@ -46,7 +46,7 @@ class Suspect:
     evidence: str
 
 
-def groups(texts: Mapping[str, str], outputs: Mapping[str, Any]) -> list[Group]:
+def group_entries(texts: Mapping[str, str], outputs: Mapping[str, Any]) -> list[Group]:
     """Each entry for itself, and those that share a word, or a word and an answer.
 
     Words of more than half of the entries tell nothing.
@@ -54,7 +54,7 @@ def groups(texts: Mapping[str, str], outputs: Mapping[str, Any]) -> list[Group]:
     shared: dict[tuple[str, str], list[str]] = defaultdict(list)
     for key, text in texts.items():
         answer = canonical(outputs[key])
-        for word in words_of(text):
+        for word in split_words(text):
             shared[word, ""].append(key)
             shared[word, answer].append(key)
     found = [Group("it", (key,)) for key in texts]
@@ -65,13 +65,13 @@ def groups(texts: Mapping[str, str], outputs: Mapping[str, Any]) -> list[Group]:
     return found
 
 
-def suspect(answers: Sequence[Answer], sets: Sequence[Group], least: int, p: float) -> Suspect | None:
+def find_suspect(answers: Sequence[Answer], sets: Sequence[Group], least: int, p: float) -> Suspect | None:
     """The set with the strongest evidence against it; None if that is not strong enough.
 
-    Two things must hold. Inputs that saw the set are answered rightly less often than inputs that never saw it
-    (Fisher's exact test, one-sided, an input counting once, Bonferroni over the sets seen by `least` inputs). And the
-    same inputs scored better where they did not see it, so that entries are not blamed for hard inputs. Of a set of
-    several, those stay that did well for themselves.
+    Two conditions must hold. Inputs that saw the set are answered correctly less often than inputs that never saw it
+    (Fisher's exact test, one-sided, each input counted once, Bonferroni over the sets seen by `least` inputs). And the
+    same inputs scored better where they did not see it, so that entries are not blamed for hard inputs. Members of a
+    set that did well on their own stay.
     """
     with_ = _seen(answers, sets)
     memory, every = _totals(a for a in answers if a.keys), _totals(answers)

@@ -1,4 +1,4 @@
-"""The `recall` node: looks into a store and writes what fits the input into a field, for later nodes to read."""
+"""The `recall` node: looks up memories for an input and writes them into a field for later nodes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from workbench.kit import plain_adapter as plain
 from workbench.runtime import BATCH, Context
 from workbench.spec import lm_spec
 from workbench.workflow import NodeConfig, NodeKind, parse_signature
-from workbench_memory.learned_retrieval import features, score
-from workbench_memory.word_search import lexical_index, relevance, text_of, words_of
+from workbench_memory.learned_retrieval import extract_features, score_pair
+from workbench_memory.word_search import join_fields, make_lexical_index, scale_scores, split_words
 
 Policy = Literal["lexical", "learned", "utility", "recent", "random", "embedding"]
 
@@ -47,8 +47,8 @@ class RecallConfig(NodeConfig):
     embedder: str | dict[str, Any] | None = Field(
         None, description="the language model of the policy `embedding`, e.g. openai/text-embedding-3-small or hf:PATH"
     )
-    k: int = Field(4, ge=0, le=64, description="entries retrieved at most; those without inputs come on top")
-    characters: int = Field(4000, ge=0, description="length of the field written at most; entries are left out whole")
+    k: int = Field(4, ge=0, le=64, description="entries retrieved, besides those without inputs")
+    characters: int = Field(4000, ge=0, description="length of the written field; entries are dropped as a whole")
     weights: dict[str, float] = Field(default_factory=dict, description="of the policy `learned`, set by an optimizer")
     seed: int = Field(0, description="of the policy `random`")
 
@@ -107,8 +107,8 @@ class Recall(NodeKind):
 
         assert self.config.embedder is not None
         lm, entries = lm_spec(self.config.embedder), self.config.entries
-        stored = await ctx.embed([text_of(entries[i].inputs, self.inputs) for i in self._specific], lm)
-        query = (await ctx.embed([text_of(values, self.inputs)], lm))[0]
+        stored = await ctx.embed([join_fields(entries[i].inputs, self.inputs) for i in self._specific], lm)
+        query = (await ctx.embed([join_fields(values, self.inputs)], lm))[0]
         store = numpy.array(stored, dtype=float)
         mean = store.mean(0) if len(store) > 1 else numpy.zeros(store.shape[1])
         store, wanted = store - mean, numpy.array(query, dtype=float) - mean
@@ -139,11 +139,14 @@ class Recall(NodeKind):
         if policy == "random":
             text = f"{self.config.seed}|{_situation(values, self.inputs)}"
             return sorted(self._specific, key=lambda i: hashlib.sha256(f"{text}|{i}".encode()).digest())
-        query = text_of(values, self.inputs)
-        near = {self._specific[i]: r for i, r in relevance(self._index.scores(query)).items()}
+        query = join_fields(values, self.inputs)
+        near = {self._specific[i]: r for i, r in scale_scores(self._index.scores(query)).items()}
         if policy == "learned" and self.config.weights:
-            words, weights = words_of(query), self.config.weights
-            odds = {i: score(weights, features(words, self._words[i], near.get(i, 0.0))) for i in self._specific}
+            words, weights = split_words(query), self.config.weights
+            odds = {
+                i: score_pair(weights, extract_features(words, self._words[i], near.get(i, 0.0)))
+                for i in self._specific
+            }
             return sorted(self._specific, key=lambda i: (-odds[i], i))
         if policy == "utility":
             near = {i: r * entries[i].utility for i, r in near.items()}
@@ -159,12 +162,12 @@ class Recall(NodeKind):
 
     @cached_property
     def _index(self) -> Any:
-        return lexical_index([text_of(self.config.entries[i].inputs, self.inputs) for i in self._specific])
+        return make_lexical_index([join_fields(self.config.entries[i].inputs, self.inputs) for i in self._specific])
 
     @cached_property
     def _words(self) -> dict[int, frozenset[str]]:
         entries = self.config.entries
-        return {i: frozenset(words_of(text_of(entries[i].inputs, self.inputs))) for i in self._specific}
+        return {i: frozenset(split_words(join_fields(entries[i].inputs, self.inputs))) for i in self._specific}
 
     @cached_property
     def _situations(self) -> list[str]:

@@ -1,10 +1,10 @@
-"""The optimizer `memory`: fills a store from traces, curates it, guards it, and searches which store serves best.
+"""The optimizer `memory`: fills a store from traces, curates it, guards it, and searches for the best store.
 
 Sources: self-generated examples with selection of single ones and of whole databases (Sarukkai et al., arXiv
 2505.00234); a case bank with learned retrieval (Memento, arXiv 2508.16153); causal insights rewritten after each trial
-(CLIN, arXiv 2310.10134); preferences from edits (CIPHER, arXiv 2404.15269). Departures: one store for all four; stores
-compete on val rather than on the training tasks they grew from; labelled rows may fill the store as well; a store's
-policy and number of entries vary with its content; and entries that do harm are quarantined.
+(CLIN, arXiv 2310.10134); preferences from edits (CIPHER, arXiv 2404.15269). Departures, with reasons in the README: one
+store for all four; stores compete on val instead of the training tasks that they grew from; labelled rows may fill the
+store as well; a store's policy and number of entries vary with its content; and harmful entries are quarantined.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from workbench.kit.proposer import Proposer
 from workbench.workflow import EXCHANGE, node_at
 from workbench_memory import prompts as lessons
 from workbench_memory.entry_log import Bank, find_sites
-from workbench_memory.learned_retrieval import fit
+from workbench_memory.learned_retrieval import fit_weights
 
 Kind = Literal["examples", "cases", "insights", "preferences"]
 Policy = Literal["lexical", "learned", "utility", "recent", "embedding"]
@@ -30,34 +30,34 @@ MARGIN = 0.1  # so much below the average utility may be chance
 
 
 class Memory(Optimizer):
-    """Builds a memory: for `recall` nodes their store, else the demos of every node that takes them.
+    """Builds a memory: the store of `recall` nodes, or else the demos of every node that takes them.
 
-    A few trials; each runs the best workflow on train, takes up what happened, and tries some stores on val.
+    In each of a few trials it runs the best workflow on train, records what happened, and evaluates some stores on val.
     """
 
     kinds: list[Kind] = Field(
         ["examples", "cases", "insights", "preferences"],
         description="what to build; cases, insights and preferences need a recall node",
     )
-    labelled: bool = Field(True, description="also take up training rows that carry the labels")
+    labelled: bool = Field(True, description="also store labelled training rows")
     policies: list[Policy] = Field(
         ["lexical", "utility", "learned"],
         min_length=1,
-        description="ways of retrieval to try, the first one first; demos have lexical and utility (the same for "
-        "all); embedding needs a recall node with an embedder",
+        description="retrieval policies to compare, in this order; demos support lexical and utility (the same "
+        "for all inputs); embedding needs a recall node with an embedder",
     )
     k: int = Field(8, ge=1, le=64, description="entries shown at most")
     size: int = Field(200, ge=1, le=5000, description="entries in a store at most, those of the highest utility")
     trials: int = Field(3, ge=1, le=100, description="trials: passes over train, each followed by stores to try on val")
-    population: int = Field(4, ge=1, le=64, description="stores tried in a trial at most, and kept from trial to trial")
-    batch: int = Field(60, ge=1, le=1000, description="training rows of a pass at most")
-    threshold: float = Field(1.0, gt=0, le=1, description="a success scores at least this")
+    population: int = Field(4, ge=1, le=64, description="stores evaluated in a trial, and kept between trials")
+    batch: int = Field(60, ge=1, le=1000, description="training rows in a pass")
+    threshold: float = Field(1.0, gt=0, le=1, description="least score of a success")
     quarantine: float = Field(
         0.05,
         ge=0,
         lt=1,
-        description="set entries aside whose harm on val has a corrected p-value below this, and weaken statements; "
-        "0: never",
+        description="corrected p-value below which entries that do harm on val are quarantined and statements "
+        "weakened; 0: never",
     )
     least: int = Field(4, ge=2, le=1000, description="inputs of val that must have seen entries before they are judged")
     insights: int = Field(8, ge=1, le=50, description="causal statements at most")
@@ -209,7 +209,7 @@ class _Search:
         for bank in self.banks:
             bank.curate()
             if bank.site.recall and "learned" in s.policies:
-                self.weights[bank.site.address] = fit(bank.pairs())
+                self.weights[bank.site.address] = fit_weights(bank.pairs())
 
     def _isolate(self) -> bool:
         """Whether entries were set aside."""
@@ -294,9 +294,9 @@ class _Search:
         return tuple(plans)
 
     async def _try(self, stores: Iterator[Store]) -> None:
-        """Score stores on val that were not tried yet, `population` at most, and keep the best.
+        """Evaluate on val up to `population` stores that are new, and keep the best.
 
-        When entries are quarantined, what remains is tried at once.
+        When entries are quarantined, the remaining store is evaluated next.
         """
         left = self.settings.population
         mended: list[Store] = []

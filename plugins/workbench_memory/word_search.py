@@ -16,12 +16,12 @@ from workbench.kit.tfidf import TfIdf
 MOST_WORDS = 128
 
 
-def words_of(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """The words of a text in small letters, each once, in order."""
     return list(dict.fromkeys(re.findall(r"\w+", text.lower())))
 
 
-def text_of(values: Mapping[str, Any], names: Sequence[str]) -> str:
+def join_fields(values: Mapping[str, Any], names: Sequence[str]) -> str:
     """What is searched: the values of the input fields."""
     return " ".join(plain.as_text(values[n]) for n in names if n in values)
 
@@ -55,7 +55,7 @@ class Fts5:
 
     def scores(self, query: str) -> dict[int, float]:
         """bm25 by index, higher is nearer; only texts that share a word with the query."""
-        words = words_of(query)[:MOST_WORDS]
+        words = split_words(query)[:MOST_WORDS]
         if not words:
             return {}
         match = " OR ".join(f'"{word}"' for word in words)
@@ -72,14 +72,14 @@ class Words:
 
     def scores(self, query: str) -> dict[int, float]:
         """TF-IDF by index, higher is nearer; only texts that share a word with the query."""
-        return self._index.scores(dict.fromkeys(words_of(query)[:MOST_WORDS], 1))
+        return self._index.scores(dict.fromkeys(split_words(query)[:MOST_WORDS], 1))
 
 
-def lexical_index(texts: Sequence[str]) -> Fts5 | Words:
+def make_lexical_index(texts: Sequence[str]) -> Fts5 | Words:
     return Fts5(texts) if has_fts5() else Words(texts)
 
 
-def relevance(scores: dict[int, float]) -> dict[int, float]:
+def scale_scores(scores: dict[int, float]) -> dict[int, float]:
     """Scores as shares of the best one, in [0, 1]."""
     best = max(scores.values(), default=0.0)
     return {index: max(0.0, score) / best if best > 0 else 0.0 for index, score in scores.items()}

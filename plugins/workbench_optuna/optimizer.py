@@ -45,7 +45,7 @@ class Optuna(Optimizer):
     patience: int = Field(
         20,
         ge=1,
-        description="end after so many draws in a row that were tried before or cost too much",
+        description="consecutive draws that are repeats or too expensive before it ends",
     )
     dashboard: bool = Field(True, description="keep Optuna's own record in the run database, for optuna-dashboard")
 

@@ -1,4 +1,4 @@
-"""DSPy's own adapters (chat, json, xml) for those who want their prompts; imported on first use."""
+"""DSPy's own adapters (chat, json, xml), imported on first use."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def dspy_signature(signature: Signature, instructions: str, descriptions: tuple[
 
 
 @lru_cache(maxsize=8)
-def adapter(name: str) -> Any:
+def get_adapter(name: str) -> Any:
     import dspy
 
     return {"chat": dspy.ChatAdapter, "json": dspy.JSONAdapter, "xml": dspy.XMLAdapter}[name]()
@@ -40,25 +40,25 @@ def render(
     cls = dspy_signature(signature, config.instructions, tuple(sorted(config.descriptions.items())))
     return [
         {"role": m["role"], "content": m["content"]}
-        for m in adapter(config.adapter).format(cls, [dict(d) for d in demos], dict(inputs))
+        for m in get_adapter(config.adapter).format(cls, [dict(d) for d in demos], dict(inputs))
     ]
 
 
-def answer_text(config: Any, signature: Signature, values: Mapping[str, Any]) -> str:
+def render_answer(config: Any, signature: Signature, values: Mapping[str, Any]) -> str:
     """The assistant's message that gives these outputs."""
     cls = dspy_signature(signature, config.instructions, tuple(sorted(config.descriptions.items())))
-    return adapter(config.adapter).format_assistant_message_content(
+    return get_adapter(config.adapter).format_assistant_message_content(
         cls, {field.name: values[field.name] for field in signature.outputs}
     )
 
 
 def parse(config: Any, signature: Signature, text: str, cut: bool) -> tuple[dict[str, Any], bool]:
-    """The adapter's reading of an answer; where it fails, one plain reading, which is said to be one."""
+    """The adapter's reading of an answer, and whether it failed and the plain reading was used instead."""
     from dspy.utils.exceptions import AdapterParseError
 
     cls = dspy_signature(signature, config.instructions, tuple(sorted(config.descriptions.items())))
     try:
-        return dict(adapter(config.adapter).parse(cls, text)), False
+        return dict(get_adapter(config.adapter).parse(cls, text)), False
     except (AdapterParseError, ValueError, TypeError):
         if cut and not signature.outputs[-1].closed:
             raise NodeError("cut", f"the answer was cut at max_tokens: {text[:200]!r}") from None

@@ -36,14 +36,14 @@ class PredictConfig(NodeConfig):
     signature: str = Field(description="inputs and outputs, e.g. \"text -> label: Literal['a', 'b']\"")
     instructions: str = Field("", description="what to do, in words")
     demos: list[dict[str, Any]] = Field(default_factory=list, description="worked examples: inputs and outputs")
-    retrieve: int = Field(0, ge=0, le=256, description="show only so many demos, the nearest to the input; 0: all")
+    retrieve: int = Field(0, ge=0, le=256, description="number of demos shown, the nearest to the input; 0: all")
     reasoning: bool = Field(False, description="ask for a line `reasoning` before the outputs")
     show_values: bool = Field(True, description="tell the model the allowed values of typed outputs")
     descriptions: dict[str, str] = Field(default_factory=dict, description="what a field means, by its name")
     decoding: Decoding = Field(default_factory=Decoding, description="how answers are drawn")  # type: ignore[arg-type]
     samples: int = Field(1, ge=1, le=64, description="answers drawn; the most frequent one wins")
     adapter: Literal["plain", "chat", "json", "xml"] = Field("plain", description="plain, or one of DSPy's adapters")
-    fallback: bool = Field(True, description="where no answer parses, read an allowed value out of the text")
+    fallback: bool = Field(True, description="if no answer parses, search the text for an allowed value")
     lm: str | dict[str, Any] | None = Field(None, description="another language model for this node")
 
 
@@ -123,9 +123,9 @@ class Predict(SignatureNode):
         if self.config.adapter == "plain":
             answer = plain.assistant_text(self.asked, values)
         else:
-            from workbench_predict.dspy_adapters import answer_text
+            from workbench_predict.dspy_adapters import render_answer
 
-            answer = answer_text(self.config, self.asked, values)
+            answer = render_answer(self.config, self.asked, values)
         return [*self._render({n: values[n] for n in self.inputs}), {"role": "assistant", "content": answer}]
 
     async def run(self, inputs: Mapping[str, Any], ctx: Context) -> Mapping[str, Any]:

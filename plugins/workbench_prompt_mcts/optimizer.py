@@ -1,9 +1,8 @@
 """Monte Carlo tree search over prompts with error feedback.
 
-Source: PromptAgent (Wang et al., arXiv 2310.16427, section 3, and its public implementation). Departures, with
-reasons in the README: what is backed up does not grow with depth unless `backup: sum` asks for it; closed branches are
-not visited again; a clearly worse child is stopped early; the final pick is made on val, which the search never looked
-at.
+Source: PromptAgent (Wang et al., arXiv 2310.16427, section 3, and its public implementation). Departures, with reasons
+in the README: the backed-up value does not grow with depth unless `backup: sum` asks for it; closed branches are not
+visited again; a clearly worse child is stopped early; and the final pick is made on val, which the search never sees.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class PromptMCTS(Optimizer):
     min_depth: int = Field(2, ge=0, le=64, description="no branch is closed for a low reward down to this depth")
     exploration: float = Field(0.5, ge=0, le=100, description="weight of the bound in UCT; the original's is 2.5")
     backup: Literal["max", "mean", "sum"] = Field(
-        "max", description="what a path tells its states: max, mean or sum (original) of the rewards"
+        "max", description="value backed up to the states of a path: max, mean or sum (original) of the rewards"
     )
     batch: int = Field(10, ge=1, le=256, description="training rows that a child's feedback is drawn from")
     guide: int | None = Field(
@@ -60,8 +59,8 @@ class PromptMCTS(Optimizer):
         None,
         ge=1,
         le=50,
-        description="states, the best on the guide rows, to try on val; "
-        "default: what a quarter of the budget pays for, 1 to 4",
+        description="states evaluated on val, the best on the guide rows; default: what a quarter of the budget"
+        " pays for, 1 to 4",
     )
     shown: int = Field(4000, ge=500, description="characters of examples in a prompt")
     temperature: float = Field(0.8, ge=0, le=2, description="of the proposer")
@@ -111,7 +110,7 @@ class _Search:
             back_up((await self.simulated(root, leaf)).path, self.settings.backup)
 
     async def simulated(self, root: State, node: State) -> State:
-        """The end of a greedy descent from a state: each step expands, and goes on from the best child."""
+        """The end of a greedy descent from a state: each step expands, and continues from the best child."""
         while True:
             best_before = max(s.state.score for s in root.walk())
             await self.expand(node)
@@ -176,7 +175,7 @@ class _Search:
         )
 
     async def decide(self, root: State) -> None:
-        """Try the best states on the whole of val: that alone makes a winner."""
+        """Evaluate the best states on the whole of val, which alone makes a winner."""
         better = [s for s in root.walk() if s is not root and s.state.complete and s.state.score >= root.state.score]
         for node in sorted(better, key=lambda s: -s.state.score)[: self.settings.finalists]:
             if not self.study.affords(node.state.workflow):

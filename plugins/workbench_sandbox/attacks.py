@@ -1,4 +1,4 @@
-"""The self-test: what a sandbox must stop, tried on it. A level is only claimed if every one of these fails."""
+"""The self-test: what a sandbox must stop. A level is claimed only if every one of these attacks fails."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""One call of the sandbox, seen from the workbench: what goes in, what comes out, and what that is worth.
+"""One call of the sandbox, as the workbench sees it: what goes in, what comes out, and how it is judged.
 
-What comes out is data from an enemy: bytes up to a limit, which must be JSON of an agreed form or are a bad result.
+The output is untrusted: bytes up to a limit, which must be JSON of an agreed form, or else are a bad result.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Running:
         if end["late"]:
             return SandboxResult("timeout", message=f"no result within {timeout:g} s", printed=printed, seconds=seconds)
         if not self.answer:
-            kind, message = the_end(os.waitstatus_to_exitcode(int(end["status"])))
+            kind, message = describe_exit(os.waitstatus_to_exitcode(int(end["status"])))
             return SandboxResult(kind, message=message, printed=printed, seconds=seconds)
         return read_answer(bytes(self.answer), printed, seconds)
 
@@ -156,7 +156,7 @@ def _check_depth(value: Any) -> None:
     raise ValueError(f"more than {DEEPEST} lists or objects in each other")
 
 
-def the_end(code: int) -> tuple[str, str]:
+def describe_exit(code: int) -> tuple[str, str]:
     """Kind and message of a call that ended without an answer; code: its exit code, below 0 the signal that ended
     it."""
     if code == -signal.SIGXCPU:

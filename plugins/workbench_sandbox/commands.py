@@ -60,11 +60,11 @@ def install_command(file: Path | None) -> None:
     import asyncio
 
     from workbench_sandbox.pyodide import VERSION, fetch, find_deno, home, install
-    from workbench_sandbox.wasm import memory_state
+    from workbench_sandbox.wasm import ensure_memory_state
 
     deno, folder = find_deno(), home()
     install(file.read_bytes() if file else fetch(), folder)
-    asyncio.run(memory_state(deno, folder))
+    asyncio.run(ensure_memory_state(deno, folder))
     click.echo(
         visible(f"Pyodide {VERSION} is in {folder}. Try it with workbench sandbox list; use it with --sandbox wasm.")
     )

@@ -1,7 +1,7 @@
 """Landlock and seccomp by system calls: what a process gives up for good, and its children with it.
 
-Run inside the sandbox, by an interpreter that sees the standard library alone.
-Sources: landlock(7), seccomp(2), and the tables of system calls of Linux for x86_64 and aarch64.
+It runs inside the sandbox, in an interpreter that has only the standard library. Sources: landlock(7), seccomp(2), and
+Linux's tables of system calls for x86_64 and aarch64.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ _ALLOWED = {
 
 
 def die_with_parent() -> None:
-    """Be killed when the zygote dies, however it dies: nothing must run on without a clock."""
+    """Ask the kernel to kill this process when the zygote dies, so that nothing runs on without a deadline."""
     _libc.prctl(1, 9, 0, 0, 0)
 
 

@@ -1,7 +1,7 @@
-"""python launch.py COMMAND ...: give up what the system lets a process give up, then become the command.
+"""python launch.py COMMAND ...: drop what the system lets a process drop, then become the command.
 
-No file can be written, whatever the command thinks it may; it dumps no core, uses no endless processor time, and dies
-with the workbench. An end of address space is not set: V8 reserves far more than it uses.
+The command can write no file, dumps no core, has limited processor time, and dies with the workbench. Address space is
+not limited, because V8 reserves far more than it uses.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The sandbox of Linux: bubblewrap, Landlock, seccomp and resource limits around a forking zygote.
+"""The Linux sandbox: bubblewrap, Landlock, seccomp and resource limits around a forking zygote.
 
-Level `strong`: all of them. `kernel`: without bubblewrap, so without namespaces of its own. `limits-only`: resource
-limits alone, which hold nobody back who means harm. The level is what the self-test measured, not what was found.
+Level `strong`: all of them. `kernel`: without bubblewrap, so without its own namespaces. `limits-only`: resource limits
+only, which stop no attacker. The level is what the self-test measured, not what was found.
 """
 
 from __future__ import annotations
@@ -140,9 +140,11 @@ class LinuxSandbox:
     async def call(
         self, source: str, function: str, arguments: Mapping[str, Any], *, timeout: float = 5.0
     ) -> SandboxResult:
-        """Run source, call its function with the arguments (JSON), give back its result (JSON). Never raises for what
-        the code does; raises SandboxError if the sandbox cannot be started again, TypeError for arguments that are no
-        JSON."""
+        """Run source and call its function with the arguments (JSON); return its result (JSON).
+
+        Raises SandboxError if the sandbox cannot be restarted, TypeError for arguments that are not JSON; never for
+        what the code does.
+        """
         request = json.dumps({"source": source, "function": function, "arguments": dict(arguments)}).encode()
         async with self._slots:
             await self.start()

@@ -1,7 +1,7 @@
-"""Makes Pyodide's Python ready for one call. Follows the text of runner.py, in the same namespace.
+"""Prepares Pyodide's Python for one call. It is appended to the text of runner.py, in the same namespace.
 
-The modules imported here are in the state of memory with which every guest begins. `close` shuts the guest's ways to
-JavaScript, which spares it from itself; what holds it are Deno's permissions.
+The modules imported here are part of the memory image with which every guest starts. `close` removes the guest's access
+to JavaScript as a first line; the boundary is Deno's permissions.
 """
 
 import importlib

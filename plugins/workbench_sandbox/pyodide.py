@@ -1,6 +1,6 @@
-"""Where Deno and Pyodide are, and how Pyodide comes here: from the registry of npm, one version, checked by its hash.
+"""Finds Deno and Pyodide, and installs Pyodide: one version from npm's registry, checked by its hash.
 
-Nothing is fetched but by `workbench sandbox install`.
+Only `workbench sandbox install` downloads anything.
 """
 
 from __future__ import annotations

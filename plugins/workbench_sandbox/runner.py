@@ -1,6 +1,6 @@
-"""Runs one function of a source that nobody trusts, and says what came of it. Inside the sandbox, whichever it is.
+"""Runs one function of untrusted source and reports the outcome, inside any of the sandboxes.
 
-Needs the standard library alone: the zygote imports it, and Pyodide has its text.
+It needs only the standard library: the zygote imports it, and Pyodide receives its text.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The sandbox of WebAssembly: Python compiled to it (Pyodide), run by Deno without any permission. Level `wasm`.
+"""The WebAssembly sandbox: Python compiled to it (Pyodide), run by Deno without permissions. Level `wasm`.
 
-Each call has a process of its own, which served nobody before and nobody after. Some wait ready, since a new one takes
-half a second; where one is used, another is begun.
+Each call has its own process, which serves no other. Some processes are kept ready, since starting one takes half a
+second; each one used is replaced.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from typing import Any
 from workbench.errors import SandboxError
 from workbench.runtime import SandboxResult
 from workbench_sandbox.attacks import ATTACKS, JAVASCRIPT, self_test
-from workbench_sandbox.calls import LIMITS, PRINTED, read_answer, the_end
+from workbench_sandbox.calls import LIMITS, PRINTED, describe_exit, read_answer
 from workbench_sandbox.pyodide import find_deno, find_pyodide
-from workbench_sandbox.watch import exceeds
+from workbench_sandbox.watch import wait_until_exceeds
 
 HERE = Path(__file__).parent
 AT_ONCE = min(4, os.cpu_count() or 1)
@@ -58,7 +58,7 @@ class _Opener:
     at_best = "wasm"  # so it is not tried where something stronger works
 
     async def __call__(self) -> WasmSandbox:
-        sandbox = await prepared()
+        sandbox = await prepare_sandbox()
         try:
             await sandbox.start()
             missed = await self_test(sandbox, [*ATTACKS, *JAVASCRIPT])
@@ -73,15 +73,17 @@ class _Opener:
 open_wasm = _Opener()
 
 
-async def prepared(**limits: int) -> WasmSandbox:
+async def prepare_sandbox(**limits: int) -> WasmSandbox:
     """The sandbox, not yet started or tested. Raises SandboxError with what is missing and how to get it."""
     if sys.platform not in ("linux", "darwin"):
         raise SandboxError(f"there is no way to watch the memory of a process on {sys.platform}")
     deno, pyodide = find_deno(), find_pyodide()
-    return WasmSandbox(deno, pyodide, await memory_state(deno, pyodide), **limits)
+    return WasmSandbox(deno, pyodide, await ensure_memory_state(deno, pyodide), **limits)
 
 
-def command(deno: str, readable: Path, script: Path, *arguments: str, megabytes: int = LIMITS["memory"]) -> list[str]:
+def build_command(
+    deno: str, readable: Path, script: Path, *arguments: str, megabytes: int = LIMITS["memory"]
+) -> list[str]:
     """A script under Deno that may read one folder and nothing else."""
     engine = f"--disallow-code-generation-from-strings,--wasm-max-mem-pages={megabytes * 16},--max-old-space-size=256"
     allowed = f"--allow-read={str(readable).replace(',', ',,')}"
@@ -100,14 +102,14 @@ def command(deno: str, readable: Path, script: Path, *arguments: str, megabytes:
     ]
 
 
-async def memory_state(deno: str, pyodide: Path) -> Path:
+async def ensure_memory_state(deno: str, pyodide: Path) -> Path:
     """The file with the memory of a Python that is ready to serve, made if there is none. Raises SandboxError."""
     parts = [(HERE / name).read_bytes() for name in ("runner.py", "prepare.py", "harness.mjs")]
     state = pyodide / f"state-{hashlib.sha256(b''.join(parts)).hexdigest()[:16]}.bin"
     if state.exists():
         return state
     process = await asyncio.create_subprocess_exec(
-        *command(deno, pyodide, HERE / "harness.mjs", "make", str(pyodide)),
+        *build_command(deno, pyodide, HERE / "harness.mjs", "make", str(pyodide)),
         stdin=PIPE,
         stdout=PIPE,
         stderr=PIPE,
@@ -143,7 +145,7 @@ class WasmSandbox:
 
     def __init__(self, deno: str, pyodide: Path, state: Path, **limits: int):
         self.limits = {**LIMITS, **limits}
-        self._command = command(
+        self._command = build_command(
             deno,
             pyodide,
             HERE / "harness.mjs",
@@ -168,8 +170,11 @@ class WasmSandbox:
     async def call(
         self, source: str, function: str, arguments: Mapping[str, Any], *, timeout: float = 5.0
     ) -> SandboxResult:
-        """Run source, call its function with the arguments (JSON), give back its result (JSON). Never raises for what
-        the code does; raises SandboxError if no process can be started, TypeError for arguments that are no JSON."""
+        """Run source and call its function with the arguments (JSON); return its result (JSON).
+
+        Raises SandboxError if no process can be started, TypeError for arguments that are not JSON; never for what the
+        code does.
+        """
         request = json.dumps({"source": source, "function": function, "arguments": dict(arguments)}).encode()
         async with self._slots:
             guest = await self._next()
@@ -245,7 +250,7 @@ class Guest:
         taking = [self._take_answer(limits["result"]), self._take_printed(limits["output"])]
         tasks: list[asyncio.Task[Any]] = [asyncio.create_task(t) for t in taking]
         reading = asyncio.gather(*tasks)
-        watching = asyncio.create_task(exceeds(self.process.pid, (limits["memory"] + OVERHEAD) << 20))
+        watching = asyncio.create_task(wait_until_exceeds(self.process.pid, (limits["memory"] + OVERHEAD) << 20))
         try:
             await asyncio.wait({reading, watching}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
             seconds = loop.time() - begun
@@ -262,7 +267,7 @@ class Guest:
                     "timeout", message=f"no result within {timeout:g} s", printed=printed, seconds=seconds
                 )
             if not self.answer:
-                kind, message = the_end(await self.process.wait())
+                kind, message = describe_exit(await self.process.wait())
                 return SandboxResult(kind, message=message, printed=printed, seconds=seconds)
             return read_answer(bytes(self.answer), printed, seconds)
         finally:

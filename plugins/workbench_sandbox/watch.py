@@ -1,4 +1,5 @@
-"""How much memory another process holds, and a watch over it. For what limits of address space cannot be set on."""
+"""Measures the memory of another process, and waits until it exceeds a limit. For processes whose address space cannot
+be limited."""
 
 from __future__ import annotations
 
@@ -7,16 +8,16 @@ import os
 import sys
 
 
-async def exceeds(pid: int, most: int) -> int:
-    """Wait until the process holds more than `most` bytes of memory, and say how many. For ever, if it never does."""
+async def wait_until_exceeds(pid: int, most: int) -> int:
+    """Wait until the process holds more than `most` bytes, and return how many; forever, if it never does."""
     while True:
-        held = await resident(pid)
+        held = await read_resident(pid)
         if held > most:
             return held
         await asyncio.sleep(0.02 if sys.platform == "linux" else 0.2)
 
 
-async def resident(pid: int) -> int:
+async def read_resident(pid: int) -> int:
     """The bytes of memory that a process holds (resident set); 0 if it is gone."""
     if sys.platform == "linux":
         try:

@@ -1,9 +1,9 @@
 """The `states` node: a language model is led through the states of a machine.
 
-Source: StateFlow (Wu et al., arXiv 2403.11322): states with their own instructions and tools, transitions by rule or
-by a model, and a history that all states share; of the instructions, those of the current state alone are in the
-prompt. Departures: conditions look at what the tool reported rather than for words in what the model wrote; an answer
-is the action itself, without a thought before it; and a machine is checked before it runs, so that no state is unknown,
+Source: StateFlow (Wu et al., arXiv 2403.11322): states with their own instructions and tools, transitions by rule or by
+a model, and a history that all states share; the prompt holds only the current state's instructions. Departures, with
+reasons in the README: conditions look at what the tool reported instead of words in the model's text; an answer is the
+action itself, without a thought before it; and a machine is checked before it runs, so that no state is unknown,
 unreachable or without a way to the end.
 """
 

@@ -117,11 +117,11 @@ class StatesConfig(NodeConfig):
     signature: str = Field(description='inputs and outputs, e.g. "question -> answer"')
     start: str = Field(description="the first state")
     max_turns: int = Field(10, ge=1, le=100, description="turns at most; without an answer by then the example fails")
-    instructions: str = Field("", description="what to do, told in every state before the state's own instructions")
+    instructions: str = Field("", description="what to do; precedes the instructions of every state")
     arguments: dict[str, str] = Field(
         default_factory=dict, description="tool argument: input field; filled in, and hidden from the model"
     )
-    observation_chars: int = Field(2000, ge=10, description="the model sees so much of a tool's result")
+    observation_chars: int = Field(2000, ge=10, description="characters of a tool's result that the model sees")
     temperature: float | None = Field(None, ge=0, le=2, description="sampling temperature")
     max_tokens: int = Field(512, ge=1, description="tokens of one answer at most")
     lm: str | dict[str, Any] | None = Field(None, description="another language model for this node")

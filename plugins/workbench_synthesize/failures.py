@@ -1,7 +1,7 @@
-"""The train rows that an earlier run failed: which of them are shown, and how often their tools are asked about.
+"""The train rows that an earlier run failed: which of them are shown, and how often their tools are requested.
 
-Sources: WebRL (arXiv 2411.02337), new tasks from those that the agent failed; Agent0 (arXiv 2511.16043), tasks that are
-solved about half of the time teach most. Rows of val and test are never among them, nor train rows with their inputs.
+Sources: WebRL (arXiv 2411.02337): new tasks from failed ones; Agent0 (arXiv 2511.16043): tasks solved about half of the
+time teach most. Rows of val and test are never shown, nor train rows with their inputs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Rows for tool calls: a model writes questions with calls, and only what passes all checks is kept.
 
-Sources: APIGen (Liu et al., arXiv 2406.18518): sampled tools and questions, checks of format, execution and meaning,
-in this order; GOAT (arXiv 2510.12218): from documents of tools alone, with calls that need each other. Departures: a
-judge is asked only on request; rows are drawn for the tool with the fewest so far, so that none is left out.
+Sources: APIGen (Liu et al., arXiv 2406.18518): sampled tools and questions; checks of format, execution and meaning, in
+this order. GOAT (arXiv 2510.12218): from documents of tools alone, with calls that need each other. Departures: a judge
+is asked only on request, to save its calls; and rows are requested for the tool with the fewest so far, so that none is
+left out.
 """
 
 from __future__ import annotations
@@ -79,13 +80,19 @@ def synthesize(
     tell: Callable[[Found, int], None] | None = None,
     run_tools: bool = False,
 ) -> Found:
-    """Rows for the tools of a file, at most as many as it wants and as the budget pays for.
+    """Make rows for the tools of a file, as many as it wants and the budget pays for.
 
-    changes: settings in place of those of the file (rows, seed, budget; failures: the run alone). The same settings on
-    the same database go on with a synthesis that was killed: what was paid for answers from the journal. out: where
-    rows are written before the synthesis counts as done. tell: is shown what was found after each round of requests,
-    and how many rows are wanted. run_tools: callables may be run, although the file has no policy. Raises SpecError and
-    StoreError.
+    The same settings on the same database continue a synthesis that was killed: paid calls are answered from the
+    journal.
+
+    Args:
+        changes: settings that replace those of the file (rows, seed, budget; failures: the run alone).
+        out: where rows are written before the synthesis counts as done.
+        tell: receives what was found after each round of requests, and how many rows are wanted.
+        run_tools: permits running callables although the file has no policy.
+
+    Raises:
+        SpecError, StoreError
     """
     spec, source = load_synthesis(path)
     spec, base = _changed(spec, changes or {}), path.resolve().parent

@@ -1,10 +1,10 @@
-"""`captain`: a captain plans, has a team built for a step of the task, lets it talk, reads its report, and answers.
+"""`captain`: plans, has a team built for a step of the task, lets it talk, reads its report, and answers.
 
-Source: Captain Agent (Song et al., arXiv 2405.19425). A team is found in a library by retrieval, one call maps roles to
-experts, and a role for which there is none gets an expert written for it; the team talks in turns; a reviewer sums up
-and may ask for a second look. Departures: every loop has a cap, the one over unreadable mappings, too; members speak in
-turn rather than as a manager picks them, which saves a call a turn; experts are found by words; an expert's description
-may contain colons; and what is found or written for one example is never kept for another.
+Source: Captain Agent (Song et al., arXiv 2405.19425). A team is retrieved from a library; one call maps roles to
+experts; a role without one gets an expert written for it; the team talks in turns; a reviewer sums up and may ask for a
+second look. Departures, with reasons in the README: every loop has a cap, also the one over unreadable mappings;
+members speak in turn instead of as a manager picks them; experts are found by words; an expert's description may
+contain colons; and nothing found or written for one example is kept for another.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""`contest`: members compete; those who did best so far are the ones whose answers count.
+"""`contest`: members compete, and the answers of those with the best record count.
 
-Source: the internal contest of ContestTrade (arXiv 2508.00554): members are scored and ranked all the time, and only
+Source: the internal contest of ContestTrade (arXiv 2508.00554): members are scored and ranked continuously, and only
 what the best ones say is adopted. Departure: standings come from training rows, through the optimizer `team`, and are
-settings of the workflow; a contest that learned while it is tested would read the test's labels.
+settings of the workflow, because a contest that learned during the test would read its labels.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pydantic import Field
 from workbench.concurrency import gather_all
 from workbench.errors import SpecError
 from workbench.runtime import Context
-from workbench_teams.members import TeamConfig, TeamNode, none_answered
+from workbench_teams.members import TeamConfig, TeamNode, no_answer_error
 
 
 class ContestConfig(TeamConfig):
@@ -24,11 +24,11 @@ class ContestConfig(TeamConfig):
     standing: dict[str, float] = Field(
         default_factory=dict, description="how well each member did; others stand at 0.5"
     )
-    adopt: int = Field(0, ge=0, le=64, description="only so many of the best members are asked; 0: all")
+    adopt: int = Field(0, ge=0, le=64, description="number of best members that are asked; 0: all")
 
 
 class Contest(TeamNode):
-    """The best members by their standing answer, and each vote weighs what its member's standing says."""
+    """The best members by standing answer, and standings weigh their votes."""
 
     Config = ContestConfig
     primary = "of"
@@ -58,7 +58,7 @@ class Contest(TeamNode):
         found = await gather_all(self.answer(m, inputs, ctx, 0) for m in self.asked)
         answers = {m: a for m, a in zip(self.asked, found, strict=True) if a is not None}
         if not answers:
-            raise none_answered()
+            raise no_answer_error()
         weight: dict[str, float] = {}
         for member, answer in answers.items():
             weight[self.ballot(answer)] = weight.get(self.ballot(answer), 0.0) + max(self.standing(member), 1e-6)

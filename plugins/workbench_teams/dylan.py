@@ -1,9 +1,9 @@
-"""`dylan`: members answer in rounds and hear each other; a ranker sends the weaker ones home; each one's importance is
-told.
+"""`dylan`: members answer in rounds and see each other's answers; a ranker removes the weaker ones; each member's
+importance is recorded.
 
 Source: DyLAN (Liu et al., arXiv 2310.02170). Departures: members keep their order and are known by name, where the
-original compares shuffled positions with the survivors' numbers; without `rate` an answer credits the earlier ones that
-equal it, which takes no call; a ranker's answer that cannot be read keeps those whose answers have most votes.
+original compares shuffled positions with the survivors' numbers; without `rate` an answer credits the earlier answers
+equal to it, which takes no call; and an unreadable ranker keeps the members whose answers have most votes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pydantic import Field
 from workbench.concurrency import gather_all
 from workbench.errors import LMError
 from workbench.runtime import Context
-from workbench_teams.members import Answer, TeamConfig, TeamNode, none_answered
+from workbench_teams.members import Answer, TeamConfig, TeamNode, no_answer_error
 
 _RANK = (
     "Answers to the same task follow. Reply with the numbers of the {keep} best ones, the best first, and nothing else."
@@ -40,7 +40,7 @@ class DylanConfig(TeamConfig):
 
 
 class Dylan(TeamNode):
-    """Members answer in rounds, hear each other, and are ranked; the answer of most counts (DyLAN)."""
+    """Members answer in rounds, see each other's answers, and are ranked; the most frequent answer counts (DyLAN)."""
 
     Config = DylanConfig
     primary = "of"
@@ -68,7 +68,7 @@ class Dylan(TeamNode):
             layer = {m: a for m, a in zip(active, await gather_all(jobs), strict=True) if a is not None}
             if not layer:
                 if not layers:
-                    raise none_answered()
+                    raise no_answer_error()
                 break
             if layers:
                 rated = await gather_all(self._shares(m, a, layers[-1], inputs, ctx, number) for m, a in layer.items())
@@ -82,7 +82,8 @@ class Dylan(TeamNode):
         counts = Counter(ballots.values())
         final = max(ballots.values(), key=lambda b: (counts[b], -list(ballots.values()).index(b)))
         ctx.note(
-            rounds=len(layers), importance=importance(layers, weights, {m for m, b in ballots.items() if b == final})
+            rounds=len(layers),
+            importance=compute_importance(layers, weights, {m for m, b in ballots.items() if b == final}),
         )
         return next(a for m, a in last.items() if ballots[m] == final)
 
@@ -145,7 +146,7 @@ class Dylan(TeamNode):
         return response.text
 
 
-def importance(
+def compute_importance(
     layers: Sequence[Mapping[str, Any]], weights: Sequence[Mapping[str, Mapping[str, float]]], right: set[str]
 ) -> dict[str, float]:
     """Each member's importance: the mean over layers of what it had in each, where every layer adds up to 1.

@@ -130,5 +130,5 @@ class TeamNode(NodeKind):
         return json.dumps(answer.get(self.outputs[-1]), sort_keys=True, default=str)
 
 
-def none_answered() -> NodeError:
+def no_answer_error() -> NodeError:
     return NodeError("members", "no member of the team gave an answer")

@@ -1,9 +1,9 @@
-"""The optimizer `team`: measure what each member is worth on train, and keep those who count.
+"""The optimizer `team`: measures each member's importance on train and keeps the members that count.
 
-Source: team optimization of DyLAN (arXiv 2310.02170, section 3.4): importance scores are averaged over training rows
-and the best k members go on. Departures: every k is tried, the budget allowing, and val decides, where the original
-fixes k; and it serves any node that tells `importance` in its trace, or the `answers` of its members, which are scored
-by the metric.
+Source: team optimization of DyLAN (arXiv 2310.02170, section 3.4): importance scores are averaged over training rows,
+and the best k members stay. Departures: every k is tried while the budget lasts, and val decides, since the best k is
+not known; and it serves any node whose trace has `importance`, or the `answers` of its members, which the metric then
+scores.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""`selforg`: members answer alone, then those whose answers stand for the group are heard by those near to them.
+"""`selforg`: members answer alone, then members with representative answers are heard by those with similar ones.
 
 Source: SelfOrg (arXiv 2510.00685): contributions are approximate Shapley values of the similarity to the group; edges
-go from higher to lower contribution between similar answers, so that the graph has no cycle; answers are propagated in
-its order and the graph is rebuilt each round; no judge, no training. Departure: similarity is that of words (TF-IDF
-cosine) rather than of embeddings. Threshold, neighbours and rounds are not given in what could be read of the paper:
-ours.
+lead from higher to lower contribution between similar answers, so the graph has no cycle; answers propagate in its
+order, and the graph is rebuilt each round; no judge, no training. Departures: similarity is the cosine of word counts
+instead of embeddings, which need a model; threshold, neighbours and rounds are ours, since the part of the paper that
+could be read does not give them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pydantic import Field
 
 from workbench.concurrency import gather_all
 from workbench.runtime import Context
-from workbench_teams.members import Answer, TeamConfig, TeamNode, none_answered
+from workbench_teams.members import Answer, TeamConfig, TeamNode, no_answer_error
 
 Vector = Mapping[str, float]
 
@@ -31,12 +31,12 @@ class SelfOrgConfig(TeamConfig):
     rounds: int = Field(
         1, ge=0, le=10, description="rounds in which members hear others; 0: the group's answer at once"
     )
-    neighbours: int = Field(2, ge=1, le=64, description="members that one hears at most")
+    neighbours: int = Field(2, ge=1, le=64, description="members that each member hears")
     threshold: float = Field(0.0, ge=0, le=1, description="answers less similar than this are not heard")
 
 
 class SelfOrg(TeamNode):
-    """Members answer, then hear those near to them that stand for the group; the answer of most weight counts
+    """Members answer, then hear similar members with more representative answers; the answer with most weight counts
     (SelfOrg)."""
 
     Config = SelfOrgConfig
@@ -59,7 +59,7 @@ class SelfOrg(TeamNode):
         found = await gather_all(self.answer(m, inputs, ctx, 0) for m in self.active)
         answers = {m: a for m, a in zip(self.active, found, strict=True) if a is not None}
         if not answers:
-            raise none_answered()
+            raise no_answer_error()
         importance, edges = self._graph(answers)
         for number in range(1, self.config.rounds + 1):
             if len({self.ballot(a) for a in answers.values()}) == 1:
@@ -75,9 +75,9 @@ class SelfOrg(TeamNode):
     def _graph(self, answers: Mapping[str, Answer]) -> tuple[dict[str, float], dict[str, list[str]]]:
         """(contribution of each member, whom each one hears)."""
         texts = [self.shown(a) for a in answers.values()]
-        vectors = vectors_of(texts)
-        values = dict(zip(answers, contributions(vectors), strict=True))
-        heard = edges(vectors, list(values.values()), texts, self.config.neighbours, self.config.threshold)
+        vectors = vectorize(texts)
+        values = dict(zip(answers, compute_contributions(vectors), strict=True))
+        heard = build_edges(vectors, list(values.values()), texts, self.config.neighbours, self.config.threshold)
         names = list(answers)
         return values, {names[i]: [names[j] for j in heard[i]] for i in range(len(names))}
 
@@ -90,7 +90,7 @@ class SelfOrg(TeamNode):
         return next(a for a in answers.values() if self.ballot(a) == best)
 
 
-def vectors_of(texts: Sequence[str]) -> list[Vector]:
+def vectorize(texts: Sequence[str]) -> list[Vector]:
     """Unit vectors of counted words. Without inverse frequencies: a word that all share is what they agree on."""
     found = []
     for text in texts:
@@ -105,7 +105,7 @@ def cosine(a: Vector, b: Vector) -> float:
     return math.fsum(x * b.get(word, 0.0) for word, x in a.items()) / lengths if lengths else 0.0
 
 
-def middle(vectors: Sequence[Vector]) -> Vector:
+def average_vectors(vectors: Sequence[Vector]) -> Vector:
     total: dict[str, float] = {}
     for vector in vectors:
         for word, x in vector.items():
@@ -113,23 +113,23 @@ def middle(vectors: Sequence[Vector]) -> Vector:
     return total
 
 
-def contributions(vectors: Sequence[Vector]) -> list[float]:
+def compute_contributions(vectors: Sequence[Vector]) -> list[float]:
     """Approximate Shapley values: each answer's similarity to the mean of all, as shares that add up to 1."""
-    group = middle(vectors)
+    group = average_vectors(vectors)
     values = [cosine(v, group) for v in vectors]
     total = math.fsum(values)
     return [v / total if total else 1 / len(values) for v in values]
 
 
-def shapley(vectors: Sequence[Vector]) -> list[float]:
+def compute_shapley(vectors: Sequence[Vector]) -> list[float]:
     """Exact Shapley values of the game whose coalitions are worth the similarity of their mean to the mean of all.
 
     2^n coalitions: for tests and small teams. The values add up to 1.
     """
-    n, group = len(vectors), middle(vectors)
+    n, group = len(vectors), average_vectors(vectors)
 
     def worth(members: Sequence[int]) -> float:
-        return cosine(middle([vectors[i] for i in members]), group) if members else 0.0
+        return cosine(average_vectors([vectors[i] for i in members]), group) if members else 0.0
 
     values = []
     for i in range(n):
@@ -142,7 +142,7 @@ def shapley(vectors: Sequence[Vector]) -> list[float]:
     return values
 
 
-def edges(
+def build_edges(
     vectors: Sequence[Vector], values: Sequence[float], texts: Sequence[str], neighbours: int, threshold: float
 ) -> list[list[int]]:
     """For each answer the ones that it hears: of higher contribution (of equal ones, the text that sorts first),

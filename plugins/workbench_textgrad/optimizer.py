@@ -1,9 +1,8 @@
-"""Learning a workflow's prompts by gradients in words.
+"""Learning a workflow's prompts by textual gradients.
 
-Sources: symbolic learning (Zhou et al., arXiv 2406.18532: loss, gradients and optimizers in words; the rule of
-roll-back is that of its implementation) and agentic neural networks (arXiv 2506.09046: gradients layer by layer).
-Departures, with reasons in the README: one loss for a batch; edits of the structure only on request; val decides at the
-end.
+Sources: symbolic learning (Zhou et al., arXiv 2406.18532: loss, gradients and optimizers in words; the roll-back rule
+is that of its implementation) and agentic neural networks (arXiv 2506.09046: gradients layer by layer). Departures,
+with reasons in the README: one loss for a batch; structural edits only on request; val decides at the end.
 """
 
 from __future__ import annotations
@@ -26,20 +25,20 @@ from workbench_textgrad.prompts import Gradient
 
 
 class TextGrad(Optimizer):
-    """Passes a loss in words backwards through the graph, and rewrites the prompts of the nodes that it blames.
+    """Propagates a textual loss backwards through the graph, and rewrites the prompts of the blamed nodes.
 
-    The role `proposer` writes loss, gradients and prompts. A step is undone if the new prompts do worse than the batch
-    before, and the old ones do better on the same batch.
+    The role `proposer` writes loss, gradients and prompts. A step is undone if the new prompts score below the last
+    batch and the old ones do better on the same batch.
     """
 
     steps: int = Field(20, ge=1, le=1000, description="batches at most")
     batch: int = Field(12, ge=1, le=256, description="training rows of a step")
-    wrong: int = Field(8, ge=1, le=64, description="failures of a batch, the worst, that the loss is written on")
-    enough: float = Field(0.9, ge=0, le=1, description="a batch that scores more is a good one; see streak")
-    streak: int = Field(3, ge=1, le=100, description="end after so many good batches in a row")
-    patience: int = Field(5, ge=1, le=100, description="end after so many steps in a row that changed nothing for good")
+    wrong: int = Field(8, ge=1, le=64, description="worst failures of a batch shown for the loss")
+    enough: float = Field(0.9, ge=0, le=1, description="score above which a batch is good, see `streak`")
+    streak: int = Field(3, ge=1, le=100, description="consecutive good batches before it ends")
+    patience: int = Field(5, ge=1, le=100, description="consecutive steps without a lasting change before it ends")
     tools: bool = Field(True, description="rewrite the descriptions of agents' `functions`, too")
-    structure: bool = Field(True, description="switch optional nodes on and off, too")
+    structure: bool = Field(True, description="also enable and disable optional nodes")
     edits: list[str] = Field(
         default_factory=list,
         description="names of the edits of the structure that the proposer may "

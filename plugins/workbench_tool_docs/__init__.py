@@ -1,8 +1,9 @@
-"""The optimizer `align`: descriptions of tools and views of their results that a model works better with."""
+"""The optimizer `tool_docs`: rewrites tool descriptions and tool results so that a model uses the tools better."""
 
 from workbench import hookimpl
 
 
 @hookimpl
 def register_optimizers(register):
-    register("align", "workbench_tool_docs.optimizer:Align")
+    register("tool_docs", "workbench_tool_docs.optimizer:ToolDocs")
+    register("align", "workbench_tool_docs.optimizer:ToolDocs")  # its name before; workflow files use it

@@ -1,9 +1,9 @@
-"""Aligns an agent with its tools: plainer descriptions, and wrappers that show less and clearer results.
+"""Rewrites what an agent sees of its tools: plainer descriptions, and wrappers that show less of their results.
 
-Sources: ALIGN (arXiv 2505.21055): a model writes wrappers around an environment's interface, from failed trajectories,
-and they are checked before they are kept; AgentOccam (arXiv 2410.13825): simpler actions and observations alone are
-worth much. Departures: a wrapper runs in the sandbox and sees results alone, never the label; it must work on every
-result seen before it costs a call of the task; and what does not help on val is not kept.
+Sources: ALIGN (arXiv 2505.21055): a model writes wrappers around an environment's interface from failed trajectories,
+and they are checked before they are kept. AgentOccam (arXiv 2410.13825): simpler actions and observations alone are
+worth much. Departures: a wrapper runs in the sandbox and sees only results, never the label; it must work on every
+result seen before it costs a call of the task; and a rewrite that does not help on val is dropped.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ def _places(workflow: Workflow) -> list[str]:
     return [address.rpartition(".")[0] for address in learnable_addresses(workflow, "wrappers")]
 
 
-class Align(Optimizer):
-    """Has a language model (role `proposer`) rewrite what agents see of their tools: descriptions and results."""
+class ToolDocs(Optimizer):
+    """Has a language model (role `proposer`) rewrite tool descriptions, and wrappers of tool results."""
 
     rounds: int = Field(2, ge=1, le=100, description="proposals for each tool")
     batch: int = Field(
-        12, ge=1, le=256, description="training rows on which a proposal is compared with what is in force"
+        12, ge=1, le=256, description="training rows on which a proposal is compared with the current version"
     )
     write: Literal["both", "descriptions", "wrappers"] = Field("both", description="what may be written")
     tries: int = Field(

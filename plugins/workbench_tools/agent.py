@@ -29,7 +29,7 @@ from workbench.kit.tools import (
 from workbench.lm import Response
 from workbench.runtime import Context
 from workbench.workflow import EXCHANGE, NodeConfig, SignatureNode, Span, parse_signature
-from workbench_tools.exchange import check_exchange, replayed, said_as_message
+from workbench_tools.exchange import check_exchange, replay_message, to_message
 from workbench_tools.toolset import (
     LAZY,
     REGISTER,
@@ -37,10 +37,10 @@ from workbench_tools.toolset import (
     Shown,
     ToolIndex,
     check_wrapper,
-    crossover,
-    prompt_characters,
+    count_prompt_characters,
+    find_crossover,
 )
-from workbench_tools.user import RULES, SimulatedUser, UserConfig, said_to_user
+from workbench_tools.user import RULES, SimulatedUser, UserConfig, extract_user_message
 
 _RULES = """\
 You can use tools. To call one, answer with exactly one line:
@@ -107,8 +107,8 @@ class AgentConfig(NodeConfig):
         0,
         ge=0,
         le=1000,
-        description="show only so many tools, those nearest to the input; with "
-        "register: lazy the others by name; 0: no selection",
+        description="number of tools shown, those nearest to the input; with `register: lazy` the others by "
+        "name; 0: all",
     )
     queries: int = Field(
         0, ge=0, le=8, description="search queries for `nearest` that the model writes first, in a call"
@@ -218,12 +218,12 @@ class Agent(SignatureNode):
         if self.config.register_ != "lazy" or self.config.nearest:
             return []
         tools, fixed = list(self.tools.values()), len(self.system(Shown(self.tools, (), lazy=False)))
-        full, lazy = prompt_characters(tools, fixed)
+        full, lazy = count_prompt_characters(tools, fixed)
         if lazy < full:
             return [f"'{self.name}': with {len(tools)} tools, registering sends about {1 - lazy / full:.0%} less."]
         return [
             f"'{self.name}': with {len(tools)} tools, register: lazy sends about {lazy / full - 1:.0%} more than "
-            f"showing all; it pays from about {crossover(tools, fixed)} such tools on."
+            f"showing all; it pays from about {find_crossover(tools, fixed)} such tools on."
         ]
 
     def system(self, shown: Shown) -> str:
@@ -266,7 +266,7 @@ class Agent(SignatureNode):
         messages: list[dict[str, Any]] = [{"role": "system", "content": self.system(shown)}]
         for demo in self.config.demos:
             messages.append({"role": "user", "content": self._question(demo)})
-            messages += [replayed(message, self.config.native) for message in demo.get(EXCHANGE, ())]
+            messages += [replay_message(message, self.config.native) for message in demo.get(EXCHANGE, ())]
             messages.append({"role": "assistant", "content": self._answer(demo)})
         messages.append({"role": "user", "content": self._question(inputs)})
         user = SimulatedUser(self.config.user, inputs, self._question(inputs)) if self.config.user else None
@@ -277,28 +277,28 @@ class Agent(SignatureNode):
             response = await self._ask(messages, shown, ctx)
             reading = read_calls(response, self.readable, labels)
             calls = reading.calls
-            if user and not calls and (said := said_to_user(response.text, self.outputs)):
+            if user and not calls and (said := extract_user_message(response.text, self.outputs)):
                 text, over = await user.replies(said, ctx)
                 text += "\n(The user has ended the conversation. Give the answer.)" if over else ""
-                messages += [said_as_message(response), {"role": "user", "content": text.strip()}]
+                messages += [to_message(response), {"role": "user", "content": text.strip()}]
                 continue
             if reading.fault:
                 told = unreadable_call(ctx, response, reading, self.readable)
                 # What may be an answer after all is accepted as one the second time.
                 if reading.certain or not corrected:
                     corrected = True
-                    messages += [said_as_message(response), {"role": "user", "content": told}]
+                    messages += [to_message(response), {"role": "user", "content": told}]
                     continue
             if not calls:
                 try:
                     return plain.parse(self.signature, response.text, response.finish == "length")[0]
                 except NodeError as error:
                     messages += [
-                        said_as_message(response),
+                        to_message(response),
                         {"role": "user", "content": f"{error}. Give the answer in the form asked for."},
                     ]
                     continue
-            messages.append(said_as_message(response))
+            messages.append(to_message(response))
             messages += [await self._result(call, shown, ctx) for call in calls]
         raise NodeError("steps", f"no answer within {self.config.max_steps} steps")
 

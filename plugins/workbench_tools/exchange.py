@@ -11,7 +11,7 @@ from workbench.lm import Response
 from workbench.workflow import EXCHANGE
 
 
-def said_as_message(response: Response) -> dict[str, Any]:
+def to_message(response: Response) -> dict[str, Any]:
     """The model's own turn, as the server wants to see it again."""
     message: dict[str, Any] = {"role": "assistant", "content": response.text}
     if response.tool_calls:
@@ -39,7 +39,7 @@ def check_exchange(exchange: Any, path: tuple[str | int, ...]) -> None:
             )
 
 
-def replayed(message: Mapping[str, Any], native: bool) -> dict[str, Any]:
+def replay_message(message: Mapping[str, Any], native: bool) -> dict[str, Any]:
     """A message of a demo. Native calls and their results become text for an agent that calls by text."""
     if native or (message["role"] != "tool" and not message.get("tool_calls")):
         return dict(message)

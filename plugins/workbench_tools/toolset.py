@@ -116,7 +116,7 @@ def check_wrapper(source: str, path: tuple[str, ...]) -> None:
         )
 
 
-def prompt_characters(tools: Sequence[Tool], fixed: int, used: int = 1) -> tuple[int, int]:
+def count_prompt_characters(tools: Sequence[Tool], fixed: int, used: int = 1) -> tuple[int, int]:
     """(all shown whole, registered lazily): characters of system prompts and registrations that a run sends.
 
     fixed: of a system prompt besides its tools. used: tools of mean size that are called, once each. Each registration
@@ -131,14 +131,14 @@ def prompt_characters(tools: Sequence[Tool], fixed: int, used: int = 1) -> tuple
     return steps * (fixed + len("\n".join(texts))), round((steps + used) * (fixed + names) + registered)
 
 
-def crossover(tools: Sequence[Tool], fixed: int, used: int = 1) -> int:
+def find_crossover(tools: Sequence[Tool], fixed: int, used: int = 1) -> int:
     """From how many tools of this mean size on lazy registration sends less."""
     if not tools:
         return 0
     count = 1
     while count < 10_000:
         some = [tools[i % len(tools)] for i in range(count)]
-        full, lazy = prompt_characters(some, fixed, used)
+        full, lazy = count_prompt_characters(some, fixed, used)
         if lazy < full:
             return count
         count += 1

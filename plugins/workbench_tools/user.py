@@ -44,7 +44,7 @@ class UserConfig(BaseModel):
     max_tokens: int = Field(200, ge=1, description="tokens of what the user says at once")
 
 
-def said_to_user(text: str, outputs: Collection[str]) -> str | None:
+def extract_user_message(text: str, outputs: Collection[str]) -> str | None:
     """What a reply of the agent says to the user, alone or after a thought; None for any other reply, such as an
     answer."""
     return answer_text(text, outputs)

@@ -18,32 +18,35 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
 
-def advantages(rows: Sequence[Row], objective: Objective, multipliers: Mapping[str, float] | None = None) -> Array:
-    """One number a row (float64). Rows without a finite reward get 0 and do not count for others.
+def compute_advantages(
+    rows: Sequence[Row], objective: Objective, multipliers: Mapping[str, float] | None = None
+) -> Array:
+    """One advantage for each row (float64). Rows without a finite reward get 0 and do not affect others.
 
-    With constraints: the advantage of the reward, less that of each cost times its multiplier, divided by one plus
-    all multipliers, so that growing multipliers do not grow the step (Moskovitz et al., arXiv 2310.04373; the costs'
-    advantages are group-relative here, theirs come from value functions).
+    With constraints: the advantage of the reward, less that of each cost times its multiplier, divided by one plus all
+    multipliers, so that growing multipliers do not enlarge the step (Moskovitz et al., arXiv 2310.04373). Departure:
+    the costs' advantages are group-relative, where theirs come from value functions, which are not trained here.
 
-    To each multiplier the step's own excess is added, times `gain`: the proportional term of Stooke et al. (arXiv
-    2007.03964). Where costs and rewards go together, group-relative advantages turn round at a multiplier of 1, however
-    far off the budget is; a multiplier that only grows and falls passes it, and the policy ends without reward.
+    The step's own excess times `gain` is added to each multiplier: the proportional term of Stooke et al. (arXiv
+    2007.03964). Where costs and rewards are correlated, group-relative advantages change their sign at a multiplier of
+    1, however far the cost is from its budget; a multiplier with the integral term alone overshoots, and the policy
+    ends without reward.
     """
     reward = np.array([_number(row.reward) for row in rows], np.float64)
-    found = compared(reward, rows, objective)
+    found = subtract_baseline(reward, rows, objective)
     if objective.step_weight:
-        found = found + objective.step_weight * step_advantages(rows, objective)
+        found = found + objective.step_weight * compute_step_advantages(rows, objective)
     weights = _moved(multipliers or {}, rows, objective.constraints, "gain")
     for name, weight in weights.items():
         if weight:
             cost = np.array([_number(row.costs.get(name)) for row in rows], np.float64)
-            found = found - weight * compared(cost, rows, objective)
+            found = found - weight * subtract_baseline(cost, rows, objective)
     found = found / (1.0 + sum(weights.values()))
     return np.where(np.isfinite(reward), found, 0.0)
 
 
-def compared(values: Array, rows: Sequence[Row], objective: Objective) -> Array:
-    """Values less the baseline of their group, scaled; 0 where a value is not finite or has none to compare with."""
+def subtract_baseline(values: Array, rows: Sequence[Row], objective: Objective) -> Array:
+    """Values less the baseline of their group, scaled. 0 where a value is not finite or has no peers."""
     keys = [tuple(getattr(row, name) for name in objective.group) for row in rows]
     units, members = _units(values, rows, keys, objective.count)  # what counts once, and which rows it stands for
     amounts = np.array([value for _, value in units], np.float64)
@@ -86,16 +89,16 @@ def _units(
 
 def _baseline(values: Array, objective: Objective) -> Array | float:
     n = len(values)
-    if n == 1 or objective.centre == "none":
+    if n == 1 or objective.baseline == "none":
         return 0.0
     mean = values.mean()
-    return (n * mean - values) / (n - 1) if objective.centre == "leave_one_out" else mean
+    return (n * mean - values) / (n - 1) if objective.baseline == "leave_one_out" else mean
 
 
-def step_advantages(rows: Sequence[Row], objective: Objective) -> Array:
+def compute_step_advantages(rows: Sequence[Row], objective: Objective) -> Array:
     """GiGPO's step term (Feng et al., arXiv 2505.10978, section 4.2): discounted returns of steps that began in the
     same state of the same task, compared with each other. A state seen once gives 0."""
-    returns = step_returns(rows, objective.gamma)
+    returns = compute_step_returns(rows, objective.gamma)
     by_state: dict[tuple[str, str], list[int]] = defaultdict(list)
     for i, row in enumerate(rows):
         if row.anchor is not None and math.isfinite(returns[i]):
@@ -109,9 +112,8 @@ def step_advantages(rows: Sequence[Row], objective: Objective) -> Array:
     return found
 
 
-def step_returns(rows: Sequence[Row], gamma: float) -> Array:
-    """Of each step what it and the later steps of its rollout earned, discounted by their distance; NaN in a rollout
-    that was not scored."""
+def compute_step_returns(rows: Sequence[Row], gamma: float) -> Array:
+    """For each step the discounted reward of it and the later steps of its rollout; NaN in an unscored rollout."""
     by_rollout: dict[tuple[str, int], list[int]] = defaultdict(list)
     for i, row in enumerate(rows):
         by_rollout[row.task, row.rollout].append(i)
@@ -129,7 +131,7 @@ def step_returns(rows: Sequence[Row], gamma: float) -> Array:
     return returns
 
 
-def token_advantages(
+def compute_token_advantages(
     values: torch.Tensor,
     mask: torch.Tensor,
     objective: Objective,
@@ -137,22 +139,29 @@ def token_advantages(
     ref: torch.Tensor | None = None,
     rows: Sequence[Row] = (),
 ) -> torch.Tensor:
-    """Advantages (rows,) as they stand on tokens (rows, tokens). With the divergence in the reward, each token bears
-    what it and later tokens diverge (arXiv 2501.03262, equation 8), and the step's tokens are then whitened where the
-    whole batch is one group (equation 10). old, ref: log-probabilities, needed where the divergence is in the reward.
-    rows: those that the values are of. Where a row is one decision (RLOO), what it diverges is compared with its peers,
-    as rewards are (TRL 1.16's RLOOTrainer takes it off the reward before the baseline); without rows it is taken off as
-    it is.
+    """Token advantages (rows, tokens) from row advantages (rows,).
+
+    With the KL in the reward, each token bears the KL of itself and later tokens (arXiv 2501.03262, equation 8); where
+    the whole batch is one group, the step's tokens are then whitened (equation 10). Where a row is one decision (RLOO),
+    its KL is compared with that of its peers, like rewards are: TRL 1.16's RLOOTrainer subtracts it from the reward
+    before the baseline.
+
+    Args:
+        old, ref: log-probabilities (rows, tokens) of the policy and of the reference; needed for a KL in the reward.
+        rows: the rows of the values; without them the KL of a row is subtracted as it is.
+
+    Raises:
+        ValueError: if log-probabilities are missing.
     """
     spread = values[:, None] * mask
     if objective.kl_place != "reward" or not objective.beta:
         return spread
     if old is None or ref is None:
         raise ValueError("a divergence in the reward needs log-probabilities of the policy and of the reference")
-    apart = (old - ref) * mask
+    log_ratio = (old - ref) * mask
     if objective.ratio == "trajectory":  # one decision a row: the row bears all of it
-        return (values - objective.beta * _diverged(apart.sum(-1), rows, objective))[:, None] * mask
-    spread = (spread - objective.beta * apart.flip(-1).cumsum(-1).flip(-1)) * mask
+        return (values - objective.beta * _kl_without_baseline(log_ratio.sum(-1), rows, objective))[:, None] * mask
+    spread = (spread - objective.beta * log_ratio.flip(-1).cumsum(-1).flip(-1)) * mask
     if objective.group:
         return spread
     mean = spread.sum() / mask.sum().clamp(min=1.0)
@@ -160,18 +169,21 @@ def token_advantages(
     return (spread - mean) / (spread_out + 1e-8) * mask
 
 
-def _diverged(apart: torch.Tensor, rows: Sequence[Row], objective: Objective) -> torch.Tensor:
+def _kl_without_baseline(log_ratio: torch.Tensor, rows: Sequence[Row], objective: Objective) -> torch.Tensor:
     """What rows diverge, less the baseline of their peers; 0 where a row was not scored."""
     if not rows:
-        return apart
+        return log_ratio
     scored = [math.isfinite(_number(row.reward)) for row in rows]
-    known = np.where(scored, apart.detach().double().cpu().numpy(), math.nan)
-    return apart.new_tensor(compared(known, rows, objective.model_copy(update={"scale": "none"})))
+    known = np.where(scored, log_ratio.detach().double().cpu().numpy(), math.nan)
+    return log_ratio.new_tensor(subtract_baseline(known, rows, objective.model_copy(update={"scale": "none"})))
 
 
-def answers_of(rows: Sequence[Row], objective: Objective) -> list[tuple[Hashable, Hashable]]:
-    """(group, answer) of each row, for losses of pairs of whole answers: all rows of one rollout in a group are one
-    answer, or each row is (`count`). The group is None where an answer was not scored: it is compared with none."""
+def group_answers(rows: Sequence[Row], objective: Objective) -> list[tuple[Hashable, Hashable]]:
+    """(group, answer) of each row, for losses over pairs of whole answers.
+
+    All rows of one rollout in a group are one answer, or each row is (`count`). The group of an unscored answer is
+    None.
+    """
     found: list[tuple[Hashable, Hashable]] = []
     for i, row in enumerate(rows):
         key = tuple(getattr(row, name) for name in objective.group)
@@ -180,7 +192,7 @@ def answers_of(rows: Sequence[Row], objective: Objective) -> list[tuple[Hashable
     return found
 
 
-def answer_rewards(
+def compute_answer_rewards(
     values: torch.Tensor,
     mask: torch.Tensor,
     answers: Sequence[tuple[Hashable, Hashable]],
@@ -188,8 +200,11 @@ def answer_rewards(
     old: torch.Tensor | None = None,
     ref: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Of each row (rows,) what its whole answer earned, less the divergence of all of the answer's drawn tokens. old,
-    ref: log-probabilities (rows, tokens), needed where the divergence is in the reward."""
+    """For each row (rows,) the reward of its whole answer, less the KL of all tokens sampled for that answer.
+
+    Args:
+        old, ref: log-probabilities (rows, tokens) of the policy and of the reference; needed where `beta` is above 0.
+    """
     import torch
 
     names: dict[Hashable, int] = {}

@@ -1,4 +1,4 @@
-"""What all optimizers that train a language model have in common."""
+"""What all optimizers that train a language model share."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from workbench.hashing import digest
 from workbench.lm import HasWeights
 from workbench.spec import LMSpec, lm_spec
 from workbench.task import Example
-from workbench_training.rewards import Guards, Part, check_targets
-from workbench_training.settings import Learning, Lora, Managed, PolicySettings
-from workbench_training.study_rollouts import Role, StudySource
+from workbench_training.rewards import Guards, RewardTerm, check_targets
+from workbench_training.settings import Learning, Lora, PolicySettings, ServerSettings
+from workbench_training.study_rollouts import StudyRolloutSource, TrainedPolicy
 
 if TYPE_CHECKING:
     from workbench_training.policy import Policy
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
 NEEDS = (("torch", (2, 11)), ("transformers", (5, 0)), ("safetensors", (0, 5)))
 
 
-class Trains(Optimizer):
-    """Base of what trains a language model: where it is, what is rewarded, how weights are changed."""
+class TrainingOptimizer(Optimizer):
+    """Base of `grpo`, `sft` and `dpo`: where the model is, what is rewarded, how weights are updated."""
 
-    rewards: list[Part] = Field(
-        [Part.model_validate({})], min_length=1, description="what is rewarded; their weighted sum counts"
+    rewards: list[RewardTerm] = Field(
+        [RewardTerm.model_validate({})], min_length=1, description="reward terms, of which the weighted sum counts"
     )
     guards: Guards = Field(Guards.model_validate({}), description="answers that earn nothing")
     learning: Learning = Field(Learning.model_validate({}), description="learning rate, updates, memory")
-    lora: Lora | None = Field(None, description="train an adapter in place of all weights")
+    lora: Lora | None = Field(None, description="train an adapter instead of all weights")
     address: str = Field("lm", description="the LM that is trained: lm, or that of a node: nodes.NAME.lm")
     device: str | None = Field(None, description="cpu, cuda, ...; by default a GPU if there is one")
-    server: str | Managed = Field(
-        "", description="vLLM draws; needs lora. The address of a server with adapters enabled, or {} to start one"
+    server: str | ServerSettings = Field(
+        "", description="sample on vLLM; needs lora. The address of a server with adapters enabled, or {} to start one"
     )
     race: bool = Field(
         True, description="stop the evaluation of candidates that are clearly worse than the best so far"
@@ -51,7 +51,7 @@ class Trains(Optimizer):
 
     @model_validator(mode="after")
     def _fsdp_fits(self) -> Self:
-        for policy in self.made_policies().values():
+        for policy in self.resolve_policies().values():
             if (policy.learning or self.learning).fsdp and (policy.lora or self.lora) is not None:
                 raise ValueError(
                     "learning.fsdp spreads what is trained, with its gradients and AdamW's memory, and an adapter has "
@@ -61,26 +61,26 @@ class Trains(Optimizer):
 
     @model_validator(mode="after")
     def _server_fits(self) -> Self:
-        if self.server != "" and any((policy.lora or self.lora) is None for policy in self.made_policies().values()):
+        if self.server != "" and any((policy.lora or self.lora) is None for policy in self.resolve_policies().values()):
             raise ValueError("a server gets an adapter, not all weights: give `lora: {}` as well")
         return self
 
     async def ready(self, study: Study) -> None:
-        found = [self._role(study, name, settings) for name, settings in self.made_policies().items()]
-        roles = [role for role in found if isinstance(role, Role)]
+        found = [self._role(study, name, settings) for name, settings in self.resolve_policies().items()]
+        roles = [role for role in found if isinstance(role, TrainedPolicy)]
         if len(roles) < len(found):
             return  # there is nothing to train, as `optimize` will tell
-        for place, parts in self.rewarded():
+        for place, parts in self.list_rewards():
             try:
                 check_targets(parts, study.train)
             except SpecError as error:
                 raise SpecError(error.message, hint=error.hint, path=(*place, *error.path)) from None
         check_extra(any(role.lora for role in roles))
-        if isinstance(self.server, Managed):
-            from workbench_training.vllm_server import check_command, one_base  # with torch
+        if isinstance(self.server, ServerSettings):
+            from workbench_training.vllm_server import check_command, require_one_base  # with torch
 
             check_command(self.server)
-            one_base([role.lm.weights for role in roles])
+            require_one_base([role.lm.weights for role in roles])
         if spread := [role.learning for role in roles if role.learning.fsdp]:
             from workbench_training.distributed import check_processes  # imports torch
 
@@ -89,7 +89,7 @@ class Trains(Optimizer):
     async def optimize(self, study: Study) -> Workflow:
         number = study.rng.getrandbits(32)
         roles = {}
-        for name, settings in self.made_policies().items():
+        for name, settings in self.resolve_policies().items():
             role = self._role(study, name, settings)
             if isinstance(role, str):
                 study.log(f"nothing to train: {role}. Name hf:PATH or bundled/nano.")
@@ -102,10 +102,13 @@ class Trains(Optimizer):
         await self._train(study, roles, number)
         return study.best
 
-    def named_by(self) -> dict[str, Any]:
-        """The settings that a training is named by: not how it is spread, where it draws or what ends it, which change
-        neither rollouts nor checkpoints; nor settings that came later and are not used, so that runs from before find
-        what is theirs."""
+    def identify(self) -> dict[str, Any]:
+        """The settings that the name of a training is made from.
+
+        Left out: settings that change neither rollouts nor checkpoints (how training is spread, where tokens are
+        sampled, what ends it), and later additions that are at their defaults. Renamed settings keep their first names
+        (`serialization_alias`). So a run that an earlier version stored still finds its own rollouts.
+        """
         spread: dict[str, Any] = {"learning": {"fsdp"}}
         later = {"guards": {"duplicates"}} if self.guards.duplicates == "keep" else {}
         without = {
@@ -115,26 +118,26 @@ class Trains(Optimizer):
             "server": True,
             "course": {"samples", "gpu_seconds"},
         }
-        return self.model_dump(mode="json", exclude=without)
+        return self.model_dump(mode="json", exclude=without, by_alias=True)
 
-    def made_policies(self) -> dict[str, PolicySettings]:
+    def resolve_policies(self) -> dict[str, PolicySettings]:
         """What is trained, by role; a single policy has no name."""
         return {"": PolicySettings(address=self.address, lora=self.lora, learning=None, rewards=None)}
 
-    def rewarded(self) -> Iterator[tuple[tuple[str | int, ...], Sequence[Part]]]:
+    def list_rewards(self) -> Iterator[tuple[tuple[str | int, ...], Sequence[RewardTerm]]]:
         """What runs are scored with, with its place among the settings."""
         yield ("rewards",), self.rewards
-        for name, policy in self.made_policies().items():
+        for name, policy in self.resolve_policies().items():
             yield ("policies", name, "rewards"), policy.rewards or ()
 
     def _calls(self, workflow: Workflow, val: Sequence[Example], runs: int, calls: int, candidates: int) -> int:
         """The most calls of training: so many runs that are scored, which take `calls`, and so many candidates."""
         stages = [stage.rewards for stage in getattr(self, "stages", ()) if stage.rewards]
-        judged = max(judges(rewards) for rewards in (self.rewards, *stages))
-        judged += sum(judges(policy.rewards or ()) for policy in self.made_policies().values())
+        judged = max(count_judge_calls(rewards) for rewards in (self.rewards, *stages))
+        judged += sum(count_judge_calls(policy.rewards or ()) for policy in self.resolve_policies().values())
         return calls + runs * judged + candidates * len(val) * workflow.max_calls
 
-    def _role(self, study: Study, name: str, settings: PolicySettings) -> Role | str:
+    def _role(self, study: Study, name: str, settings: PolicySettings) -> TrainedPolicy | str:
         """The LM to train, or why there is none."""
         spec = self._spec(study, settings.address)
         if spec is None:
@@ -143,7 +146,9 @@ class Trains(Optimizer):
         if not isinstance(lm, HasWeights):
             return f"the weights of {spec.model} are not here"
         lora = settings.lora or self.lora
-        return Role(name, settings.address, spec, lm, lora, settings.learning or self.learning, settings.rewards)
+        return TrainedPolicy(
+            name, settings.address, spec, lm, lora, settings.learning or self.learning, settings.rewards
+        )
 
     def _spec(self, study: Study, address: str) -> LMSpec | None:
         shared = study.role_spec("task")
@@ -154,16 +159,16 @@ class Trains(Optimizer):
         node = study.workflow.enabled_nodes.get(address.removeprefix("nodes.").removesuffix(".lm"))
         return shared if node is not None and "lm" in type(node.config).model_fields else None
 
-    async def _train(self, study: Study, roles: dict[str, Role], number: int) -> None:
+    async def _train(self, study: Study, roles: dict[str, TrainedPolicy], number: int) -> None:
         """Load the policies and the engines that draw with them, and run the course; both end with it."""
         from workbench_training.policy_lm import LIVE
 
         identities = [getattr(role.lm, "identity", role.spec.model) for role in roles.values()]
-        name = digest([*identities, study.workflow.hash, study.name, self.named_by(), number])
+        name = digest([*identities, study.workflow.hash, study.name, self.identify(), number])
         home = study.database
         weights = home.with_name(f"{home.stem}-weights")
         folder = weights / f"run-{study.run_id}-{re.sub(r'[^A-Za-z0-9]+', '-', study.name)}-{name}"
-        source = StudySource(study, roles, self.rewards, self.guards, race=self.race)
+        source = StudyRolloutSource(study, roles, self.rewards, self.guards, race=self.race)
         server: ManagedServer | None = None
         try:
             server = await self._started(study, roles, folder)
@@ -172,7 +177,7 @@ class Trains(Optimizer):
                 others = [other for other in roles.values() if other.key in LIVE]
                 role.policy = await asyncio.to_thread(self._load, role, others, number + index)
                 LIVE[role.key] = role.engine = self._engine(role, folder, server)
-            await self.course_for(study, source, folder, weights, number)
+            await self.train_policies(study, source, folder, weights, number)
         except BudgetSpent as spent:
             study.log(f"training ends with its budget: {spent}")
         finally:
@@ -182,15 +187,15 @@ class Trains(Optimizer):
             if server is not None:
                 await server.aclose()
 
-    async def _started(self, study: Study, roles: dict[str, Role], folder: Path) -> ManagedServer | None:
+    async def _started(self, study: Study, roles: dict[str, TrainedPolicy], folder: Path) -> ManagedServer | None:
         """The server of this training, ready to load adapters."""
-        if not isinstance(self.server, Managed):
+        if not isinstance(self.server, ServerSettings):
             return None
-        from workbench_training.vllm_server import ManagedServer, one_base
+        from workbench_training.vllm_server import ManagedServer, require_one_base
 
         rank = max(role.lora.rank for role in roles.values() if role.lora)
         server = ManagedServer(
-            one_base([role.lm.weights for role in roles.values()]),
+            require_one_base([role.lm.weights for role in roles.values()]),
             self.server,
             folder / "server.log",
             rank=rank,
@@ -204,7 +209,7 @@ class Trains(Optimizer):
             raise
         return server
 
-    def _load(self, role: Role, others: list[Role], seed: int) -> Policy:
+    def _load(self, role: TrainedPolicy, others: list[TrainedPolicy], seed: int) -> Policy:
         """The role's policy; adapters on one base share its weights."""
         from workbench_training.distributed import make_policy
 
@@ -229,7 +234,7 @@ class Trains(Optimizer):
             beside=beside,
         )
 
-    def _engine(self, role: Role, folder: Path, server: ManagedServer | None) -> Engine:
+    def _engine(self, role: TrainedPolicy, folder: Path, server: ManagedServer | None) -> Engine:
         if url := server.url if server is not None else self.server:
             from workbench_training.vllm_engine import ServerEngine
 
@@ -238,17 +243,19 @@ class Trains(Optimizer):
 
         return LocalEngine(role.policy.generator, -1, role.spec.concurrency or CONCURRENCY)
 
-    async def course_for(self, study: Study, source: StudySource, folder: Path, weights: Path, number: int) -> None:
+    async def train_policies(
+        self, study: Study, source: StudyRolloutSource, folder: Path, weights: Path, number: int
+    ) -> None:
         """Train the roles of the source."""
         (role,) = source.roles.values()
-        await self.course_of(study, role.policy, role.engine, source, folder, weights, number)
+        await self.train_policy(study, role.policy, role.engine, source, folder, weights, number)
 
-    async def course_of(
+    async def train_policy(
         self,
         study: Study,
         policy: Policy,
         engine: Engine,
-        source: StudySource,
+        source: StudyRolloutSource,
         folder: Path,
         weights: Path,
         number: int,
@@ -257,7 +264,7 @@ class Trains(Optimizer):
         raise NotImplementedError
 
 
-def judges(rewards: Sequence[Part]) -> int:
+def count_judge_calls(rewards: Sequence[RewardTerm]) -> int:
     """The calls of a judge that scoring one run takes."""
     return sum(part.kind == "judge" for part in rewards)
 

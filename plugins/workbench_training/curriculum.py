@@ -1,8 +1,9 @@
-"""Which rows to train on: those that are solved about half of the time teach most (Agent0, WebRL).
+"""Which rows to train on: those solved about half of the time teach most (Agent0, arXiv 2511.16043; WebRL, arXiv
+2411.02337).
 
-What is known of a row is [successes, rollouts, visits]: the first two fade with each visit, since the policy changes;
-the third counts the last visits in a row whose rollouts were all alike. Draws need nothing but this and a random
-generator, so a resumed run draws as it did.
+The record of a row is [successes, rollouts, visits]. The first two decay with each visit, since the policy changes; the
+third counts the latest consecutive visits whose rollouts were all alike. Draws depend only on the records and a random
+generator, so a resumed run draws the same rows.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from workbench_training.settings import Curriculum
 Record = list[float]
 
 
-def visited(record: Record | None, scores: Sequence[float], settings: Curriculum) -> Record:
+def update_record(record: Record | None, scores: Sequence[float], settings: Curriculum) -> Record:
     """What is known of a row after a visit. scores: of its rollouts, in [0, 1]."""
     successes, drawn, alike = record or [0.0, 0.0, 0.0]
     if not scores:
@@ -29,7 +30,7 @@ def visited(record: Record | None, scores: Sequence[float], settings: Curriculum
     ]
 
 
-def weight(record: Record | None, settings: Curriculum) -> float:
+def row_weight(record: Record | None, settings: Curriculum) -> float:
     """How likely a row is drawn, in [floor, 1]: 1 where its success is a half, or where nothing is known of it."""
     if record is None:
         return 1.0
@@ -39,8 +40,8 @@ def weight(record: Record | None, settings: Curriculum) -> float:
     return settings.floor + (1.0 - settings.floor) * frontier_weight(successes, drawn)
 
 
-def draw(
+def draw_rows(
     rng: random.Random, ids: Sequence[str], known: Mapping[str, Record], count: int, settings: Curriculum
 ) -> list[int]:
-    """Indices of rows, drawn by weight without putting back."""
-    return draw_by_weight(rng, [weight(known.get(i), settings) for i in ids], count)
+    """Indices of rows, drawn by weight without replacement."""
+    return draw_by_weight(rng, [row_weight(known.get(i), settings) for i in ids], count)

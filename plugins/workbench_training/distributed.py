@@ -1,10 +1,9 @@
-"""One training on several processes, as `torchrun` or `accelerate launch` start them.
+"""One training on several processes, as started by `torchrun` or `accelerate launch`.
 
 The first process owns the run: study, journal, rollouts, candidates, checkpoints. The others hold a copy of each policy
-and do nothing but gradients: they hear of every step, compute their share of its rows, and take the summed gradient, so
-that all copies stay equal to the last bit. They draw nothing, so more processes make updates faster, not rollouts.
-With `learning.fsdp` they hold a share of the weights in place of a copy, and also help to gather and to take in whole
-ones.
+and compute only gradients: they receive every step, compute their share of its rows, and apply the summed gradient, so
+that all copies stay equal to the last bit. They sample nothing, so more processes speed up updates, not rollouts. With
+`learning.fsdp` they hold a share of the weights instead of a copy, and also help to gather and to load whole ones.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import torch
 import torch.distributed as dist
 
 from workbench.errors import PluginError
-from workbench_training.learner import Learner, devices
+from workbench_training.learner import Learner, count_devices
 from workbench_training.objective import Objective
 from workbench_training.policy import Policy, Weights
 from workbench_training.settings import Learning
@@ -31,7 +30,7 @@ PATIENCE = timedelta(hours=24)
 
 
 def share(rank: int, size: int, command: Callable[[], int]) -> int:
-    """Meet the other processes; in the first run the command and let the others go, in the others serve it."""
+    """Join the other processes. The first one runs the command and then releases the others, which serve it."""
     if torch.cuda.is_available():
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", rank)))
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
@@ -73,7 +72,7 @@ def serve() -> None:
 
 
 class LeadingLearner(Learner):
-    """The first process's learner: whatever changes its weights is told to the others beforehand."""
+    """The learner of the first process, which announces every change of its weights to the others beforehand."""
 
     _count = 0
     told = False  # what making a learner does, making the others' does, too
@@ -151,7 +150,7 @@ class LeadingLearner(Learner):
 
 def check_processes(learning: Learning) -> None:
     """Raises PluginError where the settings ask for other processes, and there are none."""
-    if learning.fsdp and devices() == 1:
+    if learning.fsdp and count_devices() == 1:
         raise PluginError(
             "learning.fsdp spreads the weights over several processes, and there is only this one. Start the run by "
             "`torchrun --nproc-per-node 2 -m workbench optimize FILE` (resume likewise), or leave fsdp out"
@@ -170,7 +169,7 @@ def make_policy(learning: Learning, base: str, **how: Any) -> Policy:
 
 def learner_for(policy: Policy, objective: Objective, learning: Learning, others: Sequence[Learner] = ()) -> Learner:
     """A learner of this process alone, or one that leads those of the other processes."""
-    if devices() == 1:
+    if count_devices() == 1:
         return Learner(policy, objective, learning)
     beside = next((o for o in others if isinstance(o, LeadingLearner) and o.policy.model is policy.model), None)
     return LeadingLearner(policy, objective, learning, beside)

@@ -53,7 +53,7 @@ def compute_score(data_source, solution_str, ground_truth, extra_info=None, **mo
 
 def vllm(workflow: Workflow, path: Path | None, *, task: Task) -> None:
     """Write DIR/serve.sh, which serves the model of the workflow, and DIR/lm.yaml, the `lm:` that then uses it."""
-    folder, weights = _folder(path), weights_of(workflow, task)
+    folder, weights = _folder(path), find_weights(workflow, task)
     name = task.spec.name
     lines = [
         "#!/bin/sh",
@@ -78,14 +78,14 @@ def vllm(workflow: Workflow, path: Path | None, *, task: Task) -> None:
 def verl(workflow: Workflow, path: Path | None, *, task: Task) -> None:
     """Write what verl needs to go on: rows (messages, their token ids, ground truth, task), settings, a file with our
     advantages and reward, and the command. Of workflows with one `predict` node. Raises SpecError."""
-    folder, weights = _folder(path), weights_of(workflow, task)
+    folder, weights = _folder(path), find_weights(workflow, task)
     settings, node = _settings(task), _node(workflow)
     rewards = _rewards(task, settings, node)
     targets = list(dict.fromkeys(str(part["target"]) for part in rewards))
     data = {"train": task.dataset.train, "val": task.dataset.val}
     rows = {name: [_row(node, e, targets, weights) for e in part] for name, part in data.items()}
     prompt_tokens = max((len(row["extra_info"]["prompt_ids"]) for part in rows.values() for row in part), default=0)
-    objective = settings.made_objective()
+    objective = settings.resolve_objective()
     longest = getattr(node, "settings", {}).get("max_tokens") or task.spec.lm.max_tokens or 512
     text = _PLUGIN.format(
         objective=objective.model_dump(mode="json", exclude_defaults=True),
@@ -107,7 +107,7 @@ def verl(workflow: Workflow, path: Path | None, *, task: Task) -> None:
 vllm.needs_task = verl.needs_task = True  # type: ignore[attr-defined]
 
 
-def weights_of(workflow: Workflow, task: Task) -> str:
+def find_weights(workflow: Workflow, task: Task) -> str:
     """The folder or hub id of the weights of the workflow's language model. Raises SpecError."""
     own = [
         lm_spec(node["lm"])
@@ -250,7 +250,7 @@ def verl_settings(
     settings: GRPO, objective: Objective, weights: str, folder: Path, prompt_tokens: int, longest: int, name: str
 ) -> dict[str, Any]:
     """verl's settings for ours. Raises SpecError for what verl's losses do not have."""
-    course, learning, mode = settings.made_course(), settings.learning, _loss_mode(settings, objective)
+    course, learning, mode = settings.resolve_course(), settings.learning, _loss_mode(settings, objective)
     model: dict[str, Any] = {"path": weights}
     if settings.lora:
         model |= {"lora_rank": settings.lora.rank, "lora_alpha": settings.lora.alpha, "target_modules": "all-linear"}
@@ -305,7 +305,7 @@ def _loss_mode(settings: GRPO, objective: Objective) -> str:
             f"verl has no loss for the algorithm {settings.algorithm} as it is set",
             hint="Take grpo, dapo, lite_ppo, gspo or cispo.",
         )
-    course = settings.made_course()
+    course = settings.resolve_course()
     lost = [
         name
         for name, there in (
@@ -313,7 +313,7 @@ def _loss_mode(settings: GRPO, objective: Objective) -> str:
             ("a divergence times the ratio", objective.beta and objective.kl_corrected),
             ("a cap of the ratio `delta` beside this loss", objective.delta is not None and mode == "gspo"),
             ("resets of the reference", course.reset_after),
-            ("refill", course.refill),
+            ("dynamic_sampling", course.dynamic_sampling),
             ("replay", course.replay),
             ("a growing horizon", course.horizon),
             ("a curriculum", course.curriculum),
@@ -327,13 +327,13 @@ def _loss_mode(settings: GRPO, objective: Objective) -> str:
         raise SpecError(
             f"verl's settings have no place for {', '.join(lost)}",
             hint="Leave them out to export the rest; what the algorithm itself sets is left out by a 0, as in "
-            "course: {refill: 0}.",
+            "course: {dynamic_sampling: 0}.",
         )
     return mode
 
 
 def _actor_settings(settings: GRPO, objective: Objective, mode: str) -> dict[str, Any]:
-    course, learning = settings.made_course(), settings.learning
+    course, learning = settings.resolve_course(), settings.learning
     return {
         "optim": {
             "lr": learning.rate or (1e-5 if settings.lora else 1e-6),

@@ -1,11 +1,11 @@
-"""A policy whose weights are spread over all processes (FSDP2, torch's `fully_shard`).
+"""A policy whose weights are sharded over all processes (FSDP2, torch's `fully_shard`).
 
-Each process keeps its share of every parameter, and with it that of the gradients and of AdamW's memory. For a pass the
-weights of one decoder layer at a time are gathered and freed again; gradients are summed and spread as they arise.
-Since all processes gather together, all must make the same passes in the same order: whoever makes one more waits for
-ever.
+Each process keeps its share of every parameter, of its gradient and of AdamW's state. For a pass, the weights of one
+decoder layer at a time are gathered and freed again; gradients are reduced and scattered as they arise. Since all
+processes gather together, all must make the same passes in the same order: an extra pass in one of them would wait
+forever.
 
-Drawing needs whole weights and goes on while the other processes rest, so the first process keeps a copy to draw with.
+Sampling needs whole weights and happens while the other processes are idle, so the first process keeps a copy for it.
 """
 
 from __future__ import annotations

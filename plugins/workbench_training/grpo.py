@@ -16,14 +16,14 @@ from pydantic_core import InitErrorDetails
 from workbench import Study, Workflow
 from workbench.errors import SpecError, suggest
 from workbench.task import Example
-from workbench_training.base import Trains
+from workbench_training.base import TrainingOptimizer
 from workbench_training.objective import PRESETS, Objective, make_objective
-from workbench_training.rewards import Part
+from workbench_training.rewards import RewardTerm
 from workbench_training.settings import Course, PolicySettings, Stage
-from workbench_training.study_rollouts import StudySource, check_horizons, max_steps_of
+from workbench_training.study_rollouts import StudyRolloutSource, check_horizons, set_max_steps
 
 
-class GRPO(Trains):
+class GRPO(TrainingOptimizer):
     """Trains the language model by reinforcement learning on train, and keeps what is better on val.
 
     The LM must have its weights here: `hf:PATH-or-hub-id` or `bundled/nano`. The result names the trained weights.
@@ -36,7 +36,7 @@ class GRPO(Trains):
     )
     course: Course = Field(Course.model_validate({}), description="steps, rollouts, candidates, alarms")
     policies: dict[str, PolicySettings] = Field(
-        default_factory=dict, description="several policies that are trained together, by role, in place of `address`"
+        default_factory=dict, description="policies trained together, by role, instead of `address`"
     )
     stages: list[Stage] = Field(
         default_factory=list, description="rewards, learning rate and max_steps that change at given steps"
@@ -52,14 +52,14 @@ class GRPO(Trains):
     @model_validator(mode="after")
     def _fits(self) -> GRPO:
         try:
-            objective, course = self.made_objective(), self.made_course()
+            objective, course = self.resolve_objective(), self.resolve_course()
         except ValidationError as error:  # its places are those within `objective`
             found = [
                 InitErrorDetails(type=e["type"], loc=("objective", *e["loc"]), input=e["input"], ctx=e.get("ctx", {}))
                 for e in error.errors()
             ]
             raise ValidationError.from_exception_data(error.title, found) from None
-        compared = "task" in objective.group and objective.centre != "none" and objective.singleton == "zero"
+        compared = "task" in objective.group and objective.baseline != "none" and objective.singleton == "zero"
         if course.rollouts == 1 and compared and not course.replay and not objective.step_weight:
             raise ValueError(
                 f"{self.algorithm} compares the rollouts of a row with each other: give course.rollouts of 2 or more"
@@ -72,8 +72,8 @@ class GRPO(Trains):
             raise ValueError(f"two policies have the address {', '.join(sorted(twice))}; give each an LM of its own")
         if wrong := [name for name in self.policies if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name)]:
             raise ValueError(f"'{wrong[0]}' is no name for a policy: letters, digits and _, beginning with a letter")
-        heats = [self.learning, *(p.learning for p in self.policies.values() if p.learning)]
-        if course.replay and any(s.temperature != 1.0 for s in heats):
+        learnings = [self.learning, *(p.learning for p in self.policies.values() if p.learning)]
+        if course.replay and any(s.temperature != 1.0 for s in learnings):
             raise ValueError("replay needs `learning: {temperature: 1}`: what was drawn keeps its probabilities at 1")
         if self.policies and self.address != "lm":
             raise ValueError("give either `address` or `policies`, which hold an address each")
@@ -84,49 +84,55 @@ class GRPO(Trains):
         stages = [(("stages", i, "max_steps"), stage.max_steps) for i, stage in enumerate(self.stages)]
         horizons = [(("course", "horizon"), most) for most in self.course.horizon]
         check_horizons(study.workflow, [*horizons, *((place, most) for place, most in stages if most is not None)])
-        course = self.made_course()
-        if "refill" in self.course.model_fields_set and course.refill and 0 < len(study.train) <= course.tasks:
+        course = self.resolve_course()
+        if (
+            "dynamic_sampling" in self.course.model_fields_set
+            and course.dynamic_sampling
+            and 0 < len(study.train) <= course.tasks
+        ):
             raise SpecError(
-                f"refill has no effect: a step has {course.tasks} tasks, and train has no more than "
+                f"dynamic_sampling has no effect: a step has {course.tasks} tasks, and train has no more than "
                 f"{len(study.train)} rows",
-                hint=f"Write fewer tasks, e.g. tasks: {max(1, len(study.train) // 2)}, or leave refill out.",
-                path=("course", "refill"),
+                hint=f"Write fewer tasks, e.g. tasks: {max(1, len(study.train) // 2)}, or leave dynamic_sampling out.",
+                path=("course", "dynamic_sampling"),
             )
 
     def most_calls(self, workflow: Workflow, train: Sequence[Example], val: Sequence[Example]) -> int:
-        course, longest = self.made_course(), [stage.max_steps for stage in self.stages if stage.max_steps]
+        course, longest = self.resolve_course(), [stage.max_steps for stage in self.stages if stage.max_steps]
         rows = min(course.tasks, len(train))
-        rows += course.refill * min(course.tasks, len(train) - rows)  # others in their place
+        rows += course.dynamic_sampling * min(course.tasks, len(train) - rows)  # others in their place
         runs = course.steps * rows * course.rollouts
         runs = min(runs, course.samples or runs)
-        run = max(workflow.patched(max_steps_of(workflow, n)).max_calls for n in (*longest, *course.horizon, None))
+        run = max(workflow.patched(set_max_steps(workflow, n)).max_calls for n in (*longest, *course.horizon, None))
         return self._calls(workflow, val, runs, runs * run, -(-course.steps // course.evaluate_every))
 
-    def named_by(self) -> dict[str, Any]:
-        return {**super().named_by(), "objective": self.objective.model_dump(mode="json", exclude_unset=True)}
+    def identify(self) -> dict[str, Any]:
+        return {**super().identify(), "objective": self.objective.model_dump(mode="json", exclude_unset=True)}
 
-    def made_policies(self) -> dict[str, PolicySettings]:
-        return self.policies or super().made_policies()
+    def resolve_policies(self) -> dict[str, PolicySettings]:
+        return self.policies or super().resolve_policies()
 
-    def rewarded(self) -> Iterator[tuple[tuple[str | int, ...], Sequence[Part]]]:
-        yield from super().rewarded()
+    def list_rewards(self) -> Iterator[tuple[tuple[str | int, ...], Sequence[RewardTerm]]]:
+        yield from super().list_rewards()
         for index, stage in enumerate(self.stages):
             yield ("stages", index, "rewards"), stage.rewards or ()
 
-    def made_objective(self) -> Objective:
+    def resolve_objective(self) -> Objective:
         return make_objective(self.algorithm, self.objective.model_dump(exclude_unset=True))
 
-    def made_course(self) -> Course:
+    def resolve_course(self) -> Course:
         """The algorithm's own settings of the course, where the user gives none."""
         given = {name: getattr(self.course, name) for name in self.course.model_fields_set}
         return Course.model_validate({**PRESETS[self.algorithm].trainer, **given})
 
-    async def course_for(self, study: Study, source: StudySource, folder: Path, weights: Path, number: int) -> None:
+    async def train_policies(
+        self, study: Study, source: StudyRolloutSource, folder: Path, weights: Path, number: int
+    ) -> None:
         from workbench_training.distributed import learner_for
         from workbench_training.learner import Learner
         from workbench_training.trainer import Trainer
 
-        objective, roles = self.made_objective(), source.roles
+        objective, roles = self.resolve_objective(), source.roles
         source.merge = not objective.step_weight  # step-level credit needs a row for each step
         source.observed = not source.merge
         source.stages = self.stages
@@ -143,7 +149,7 @@ class GRPO(Trains):
             learners,
             source,
             study.train,
-            self.made_course(),
+            self.resolve_course(),
             folder,
             weights=weights,
             seed=number,

@@ -1,4 +1,4 @@
-"""What `sft` and `dpo` share: rounds of drawing or reading, choosing rows, and passes over what was chosen."""
+"""What `sft` and `dpo` share: rounds of sampling or reading, selecting rows, and epochs over them."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import asyncio
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from workbench import Study, Workflow
 from workbench.task import Example
-from workbench_training.base import Trains
+from workbench_training.base import TrainingOptimizer
 from workbench_training.objective import Objective
-from workbench_training.rewards import Part, Rollout
-from workbench_training.rollout_trees import Tree, valued
+from workbench_training.rewards import RewardTerm, Rollout
+from workbench_training.rollout_trees import RolloutTree, average_answers
 from workbench_training.settings import Course
-from workbench_training.study_rollouts import StudySource, left_out
+from workbench_training.study_rollouts import StudyRolloutSource, describe_skipped
 
 if TYPE_CHECKING:
     from workbench_training.learner import Learner
@@ -26,17 +26,21 @@ if TYPE_CHECKING:
     from workbench_training.token_rows import Row
 
 
-class Imitates(Trains):
-    """Base of `sft` and `dpo`: draw, choose, train, offer, and again."""
+class ImitationOptimizer(TrainingOptimizer):
+    """Base of `sft` and `dpo`: sample, select, train, offer a candidate, and repeat."""
 
-    rounds: int = Field(1, ge=1, le=100, description="times to draw with the weights so far, choose and train")
+    rounds: int = Field(
+        1, ge=1, le=100, description="rounds of sampling with the current weights, selecting and training"
+    )
     rollouts: int = Field(8, ge=1, le=256, description="runs of the workflow on each training row in a round")
     tasks: int = Field(100, ge=1, description="training rows in a round at most")
-    tree: Tree | None = Field(None, description="runs that share their first calls, in place of `rollouts`")
-    epochs: int = Field(2, ge=1, le=100, description="passes over what was chosen")
+    tree: RolloutTree | None = Field(None, description="runs that share their first calls, instead of `rollouts`")
+    epochs: int = Field(2, ge=1, le=100, description="passes over the selected rows")
     evaluate_every: int = Field(1, ge=1, description="epochs between two candidates; the last is always one")
-    batch: int = Field(4, ge=1, description="training rows whose chosen rollouts make one update")
-    falling: bool = Field(False, description="let the learning rate fall on a line to 0 over the updates of a round")
+    batch: int = Field(4, ge=1, description="training rows in one update")
+    lr_schedule: Literal["constant", "linear"] = Field(
+        "constant", description="learning rate over the updates of a round; linear decays it to 0"
+    )
 
     @model_validator(mode="after")
     def _drawn_in_one_way(self) -> Self:
@@ -62,13 +66,18 @@ class Imitates(Trains):
             return self._calls(workflow, val, runs, runs * workflow.max_calls, candidates)
         return self._calls(workflow, val, tasks * self.tree.leaves, tasks * self.tree.calls_of(workflow), candidates)
 
+    def identify(self) -> dict[str, Any]:
+        settings = super().identify()
+        schedule = settings.pop("lr_schedule")
+        return {**settings, "falling": schedule == "linear"}  # its first name
+
     @property
     def draws(self) -> bool:
         """Whether the workflow is run to learn from it."""
         return True
 
-    def rewarded(self) -> Iterator[tuple[tuple[str | int, ...], Sequence[Part]]]:
-        return super().rewarded() if self.draws else iter(())
+    def list_rewards(self) -> Iterator[tuple[tuple[str | int, ...], Sequence[RewardTerm]]]:
+        return super().list_rewards() if self.draws else iter(())
 
     def objective(self) -> Objective:
         raise NotImplementedError
@@ -78,12 +87,20 @@ class Imitates(Trains):
         raise NotImplementedError
 
     async def chosen(
-        self, study: Study, policy: Policy, source: StudySource, tasks: Sequence[Example], course: Course, round_: int
+        self,
+        study: Study,
+        policy: Policy,
+        source: StudyRolloutSource,
+        tasks: Sequence[Example],
+        course: Course,
+        round_: int,
     ) -> list[list[Row]]:
         """What is learned in a round: rows of tokens, by training row."""
         groups = await source.rollouts(tasks, course, round_)
         found = [_rows(source, group, round_) for group in groups]
-        chosen = [some for rows in found if (some := self.choose(valued(rows) if self.tree else drop_repeats(rows)))]
+        chosen = [
+            some for rows in found if (some := self.choose(average_answers(rows) if self.tree else drop_repeats(rows)))
+        ]
         count = sum(map(len, chosen))
         study.log(f"round {round_ + 1}: {count} of {sum(map(len, groups))} rollouts to learn from", rows=count)
         return chosen
@@ -95,12 +112,12 @@ class Imitates(Trains):
     def mix(self, count: int, added: Sequence[list[Row]], rng: random.Random) -> list[list[Row]]:
         return []
 
-    async def course_of(
+    async def train_policy(
         self,
         study: Study,
         policy: Policy,
         engine: Engine,
-        source: StudySource,
+        source: StudyRolloutSource,
         folder: Path,
         weights: Path,
         number: int,
@@ -108,9 +125,9 @@ class Imitates(Trains):
         """A resumed run draws from the journal, and takes the epochs that the record holds in place of training
         them."""
         from workbench_training.learner import Learner
-        from workbench_training.resume_record import Record
+        from workbench_training.resume_record import TrainingRecord
 
-        learner, record = Learner(policy, self.objective(), self.learning), Record(folder / "epochs", weights)
+        learner, record = Learner(policy, self.objective(), self.learning), TrainingRecord(folder / "epochs", weights)
         added, updates = self.added(study, policy), 0
         if record.epochs:
             study.log(f"{record.epochs} epochs were trained before and are not trained again", epochs=record.epochs)
@@ -140,7 +157,7 @@ class Imitates(Trains):
                     skipped = learner.skipped
                     updates = await self._epoch(learner, chosen, added, round_, epoch, updates, number)
                     if learner.skipped > skipped:
-                        study.log(left_out(learner.skipped - skipped, f"epoch {done}"))
+                        study.log(describe_skipped(learner.skipped - skipped, f"epoch {done}"))
                 elif held := done == record.epochs:
                     updates = record.load(learner)
                 if (epoch + 1) % self.evaluate_every == 0 or epoch + 1 == self.epochs:
@@ -163,16 +180,20 @@ class Imitates(Trains):
         order = random.Random(f"{number}: order {round_} {epoch}").sample([*chosen, *more], len(chosen) + len(more))
         for start in range(0, len(order), self.batch):
             rows = [row for rows in order[start : start + self.batch] for row in rows]
-            rate = learner.rate * (1 - (epoch + start / len(order)) / self.epochs) if self.falling else None
+            rate = (
+                learner.rate * (1 - (epoch + start / len(order)) / self.epochs)
+                if self.lr_schedule == "linear"
+                else None
+            )
             await asyncio.to_thread(learner.step, rows, [1.0] * len(rows), round_, rate, updates)
             updates += 1
         return updates
 
-    def affords(self, study: Study, source: StudySource, course: Course, round_: int) -> bool:
+    def affords(self, study: Study, source: StudyRolloutSource, course: Course, round_: int) -> bool:
         return source.affords(course, round_)
 
 
-def _rows(source: StudySource, group: Sequence[Rollout], round_: int) -> list[Row]:
+def _rows(source: StudyRolloutSource, group: Sequence[Rollout], round_: int) -> list[Row]:
     """Rows of all scored rollouts of a training row."""
     return [row for rollout in group if rollout.reward is not None for row in source.rows(rollout, round_)]
 

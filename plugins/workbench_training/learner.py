@@ -1,4 +1,4 @@
-"""One step of learning: rows and advantages in, changed weights out. Knows nothing of where rows come from."""
+"""One step of learning: rows and advantages in, changed weights out. It does not know where rows come from."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from workbench_training.advantages import answer_rewards, answers_of, token_advantages
-from workbench_training.loss import pairs_of, pairwise_loss, policy_loss, preference_loss
+from workbench_training.advantages import compute_answer_rewards, compute_token_advantages, group_answers
+from workbench_training.loss import find_pairs, pairwise_loss, policy_loss, preference_loss
 from workbench_training.objective import Objective
 from workbench_training.policy import Policy, Weights
 from workbench_training.settings import Learning
@@ -47,9 +47,9 @@ class _Terms:
 class Learner:
     """AdamW on a policy's trained weights.
 
-    shared: every process of torch.distributed has one and is given the same steps; each takes its share of the rows,
-    and gradients are summed: since losses are divided by the counts of the whole step, the sum is the whole gradient.
-    Where the policy is sharded, all methods must be called in all processes, and FSDP sums and spreads the gradients.
+    shared: every process of torch.distributed has a learner and receives the same steps. Each computes its share of the
+    rows, and gradients are summed: since losses are divided by the counts of the whole step, the sum is the whole
+    gradient. Where the policy is sharded, all methods must be called in all processes, and FSDP reduces the gradients.
     """
 
     def __init__(self, policy: Policy, objective: Objective, learning: Learning, *, shared: bool = False):
@@ -96,10 +96,15 @@ class Learner:
         rate: float | None = None,
         done: int | None = None,
     ) -> dict[str, float]:
-        """Update the weights. version: of the policy as it is; rows that an older one drew are weighed by their own
-        log-probabilities. rate: in place of the learning rate. done: updates before this one, for the
-        warm-up, where they are not the version. Returns figures; a step whose gradient is not finite
-        changes nothing and is counted."""
+        """Update the weights and return figures about the step. A step whose gradient is not finite changes nothing and
+        is counted.
+
+        Args:
+            rows, advantages: the rows of the step, and one advantage for each.
+            version: of the policy now; rows sampled by an older version are weighted by their own log-probabilities.
+            rate: replaces the learning rate.
+            done: the number of earlier updates, for the warm-up, where that is not the version.
+        """
         s, figures = self.learning, defaultdict[str, list[float]](list)
         batch = collate(rows, self.policy.device)
         values = torch.tensor(np.asarray(advantages), dtype=torch.float, device=self.policy.device)
@@ -111,10 +116,12 @@ class Learner:
             with self.policy.having(self.reference):
                 ref = self._log_probabilities(batch, rows)
         if self.objective.surrogate == "pairwise":  # one number an answer, the same on all of its tokens
-            earned = answer_rewards(values, batch.mask, answers_of(rows, self.objective), self.objective, old, ref)
+            earned = compute_answer_rewards(
+                values, batch.mask, group_answers(rows, self.objective), self.objective, old, ref
+            )
             spread = earned[:, None].expand_as(batch.mask)
         else:
-            spread = token_advantages(values, batch.mask, self.objective, old, ref, rows)
+            spread = compute_token_advantages(values, batch.mask, self.objective, old, ref, rows)
         if not several:
             old = None  # of the first and only update this is the policy itself, exactly
         for group in self.optimizer.param_groups:
@@ -130,7 +137,10 @@ class Learner:
                     self._update(rows, chosen, batch, spread, stale, old, ref, figures)
         self.policy.changed()
         figures = self._of_all_processes(figures)
-        return {name: max(found) if name == "gap" else math.fsum(found) / len(found) for name, found in figures.items()}
+        return {
+            name: max(found) if name == "off_policy_gap" else math.fsum(found) / len(found)
+            for name, found in figures.items()
+        }
 
     def _update(
         self,
@@ -181,9 +191,9 @@ class Learner:
     def _counts(self, rows: Sequence[Row], chosen: list[int]) -> _Counts:
         """What the terms of a loss are divided by, over all rows of this step."""
         if self.objective.surrogate == "pairs":
-            return _Counts(len(pairs_of(_rewards(rows, chosen), [(rows[i].task, rows[i].agent) for i in chosen])))
+            return _Counts(len(find_pairs(_rewards(rows, chosen), [(rows[i].task, rows[i].agent) for i in chosen])))
         if self.objective.surrogate == "pairwise":
-            answers = answers_of(rows, self.objective)
+            answers = group_answers(rows, self.objective)
             return _Counts(0, answers, len({answers[i] for i in chosen if answers[i][0] is not None}))
         return _Counts(0)
 
@@ -240,8 +250,8 @@ class Learner:
             figures[name].append(value)
         figures["entropy"].append(float(entropy.sum() / part.mask.sum().clamp(min=1.0)))
         if self.learning.temperature == 1.0 and self.learning.epochs * self.learning.minibatches == 1:
-            apart = ((logp.detach() - part.sampled).abs() * part.mask)[fresh]
-            figures["gap"].append(float(apart.max()) if apart.numel() else 0.0)
+            gap = ((logp.detach() - part.sampled).abs() * part.mask)[fresh]
+            figures["off_policy_gap"].append(float(gap.max()) if gap.numel() else 0.0)
 
     def _micro_batches(self, rows: Sequence[Row], chosen: list[int], spread: torch.Tensor) -> list[list[int]]:
         """Rows of like length together; rows that cannot change anything are left out, though they are counted."""
@@ -343,7 +353,7 @@ class Learner:
         self.optimizer.load_state_dict({"state": dict(state), "param_groups": groups})
 
 
-def devices() -> int:
+def count_devices() -> int:
     """Processes of this training, each with a device of its own; a CPU counts as one."""
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 

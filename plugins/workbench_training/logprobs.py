@@ -1,8 +1,8 @@
-"""Log-probabilities of rows under a causal language model, for as few tokens as will do.
+"""Log-probabilities of rows under a causal language model, with as little computation as possible.
 
 Rollouts of one task share their prompt, so each prompt is computed once and its keys and values serve all rows that
-begin with it; gradients flow back through them. Answers are computed in passes of like length, and of their states only
-those that decide a drawn token go through the vocabulary. None of this changes a number, up to rounding.
+begin with it; gradients flow back through them. Answers are batched by length, and only the states that predict a
+sampled token go through the vocabulary. None of this changes a number, up to rounding.
 """
 
 from __future__ import annotations

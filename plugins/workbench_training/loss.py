@@ -31,18 +31,23 @@ def policy_loss(
     tokens: float | None = None,
     max_tokens: int | None = None,
 ) -> tuple[Tensor, dict[str, float]]:
-    """The loss of a micro-batch, and figures about it.
+    """The loss of a micro-batch, and figures about it. Raises ValueError without a `ref` that the objective needs.
 
-    logp, mask: (rows, tokens), logp with gradient, mask 1.0 on tokens that the policy drew. advantage: (rows,) or
-    (rows, tokens). old: logp of the policy that drew them; None: this one. ref: of the reference, needed where
-    beta > 0. weight: (rows, tokens), multiplies the policy term (correction of sampling). rows, tokens: counts of the
-    whole step, by default of this micro-batch; max_tokens: for `constant`, by default the width.
+    Args:
+        logp: log-probabilities (rows, tokens) with gradient.
+        advantage: (rows,) or (rows, tokens).
+        mask: (rows, tokens), 1.0 on tokens that the policy sampled.
+        old: logp of the policy that sampled them (rows, tokens); None: this policy.
+        ref: logp of the reference (rows, tokens); needed where beta > 0.
+        weight: (rows, tokens), multiplies the policy term (importance correction of sampling).
+        rows, tokens: counts of the whole step; by default those of this micro-batch.
+        max_tokens: for the aggregate `constant`; by default the width.
     """
     old = logp.detach() if old is None else old
     advantage = advantage[:, None] if advantage.dim() == 1 else advantage
     # Padding may hold any number, also one whose exponential overflows: 0 * inf would poison the gradient.
-    apart = torch.where(mask > 0, logp - old, torch.zeros_like(logp))
-    ratio = _ratio(apart, mask, objective)
+    log_ratio = torch.where(mask > 0, logp - old, torch.zeros_like(logp))
+    ratio = _ratio(log_ratio, mask, objective)
     loss = _surrogate(ratio, logp, advantage, objective)
     if weight is not None:
         loss = loss * weight
@@ -71,19 +76,19 @@ def policy_loss(
 
 def divergence(logp: Tensor, ref: Tensor, form: str) -> Tensor:
     """Estimates of KL(policy || reference) from one draw (Schulman's k1, k2, k3)."""
-    apart = ref - logp
+    log_ratio = ref - logp
     if form == "k1":
-        return -apart
+        return -log_ratio
     if form == "k2":
-        return 0.5 * apart * apart
-    return torch.exp(apart) - apart - 1.0
+        return 0.5 * log_ratio * log_ratio
+    return torch.exp(log_ratio) - log_ratio - 1.0
 
 
-def _ratio(apart: Tensor, mask: Tensor, objective: Objective) -> Tensor:
+def _ratio(log_ratio: Tensor, mask: Tensor, objective: Objective) -> Tensor:
     """exp(logp - old): (rows, tokens), or (rows, 1) where a row has one ratio."""
     if objective.ratio == "token":
-        return torch.exp(apart)
-    total = apart.sum(-1, keepdim=True)
+        return torch.exp(log_ratio)
+    total = log_ratio.sum(-1, keepdim=True)
     if objective.ratio == "sequence":
         total = total / mask.sum(-1, keepdim=True).clamp(min=1.0)
     return torch.exp(total)
@@ -94,8 +99,8 @@ def _surrogate(ratio: Tensor, logp: Tensor, advantage: Tensor, objective: Object
         return -ratio.clamp(max=objective.clip_high).detach() * advantage * logp
     if objective.surrogate == "sapo":
         up, down = objective.sapo_temperatures
-        heat = torch.where(advantage > 0, up, down)
-        return -torch.sigmoid(heat * (ratio - 1)) * 4 / heat * advantage
+        temperature = torch.where(advantage > 0, up, down)
+        return -torch.sigmoid(temperature * (ratio - 1)) * 4 / temperature * advantage
     if objective.surrogate == "likelihood":
         return -advantage * logp
     if objective.surrogate in ("pairs", "pairwise"):
@@ -130,12 +135,14 @@ def preference_loss(
     tokens: float | None = None,
     best: float = 1.0,
 ) -> tuple[Tensor, dict[str, float]]:
-    """TRPA and DPO: every answer should gain more on the reference than each worse answer of its group (arXiv
-    2504.04524, as in the authors' code; DPO, arXiv 2305.18290, is its case without mean, weights and trust). Of two
-    rows the one with the higher reward is preferred; pairs that an answer with the reward `best` wins weigh more.
+    """The loss of TRPA (arXiv 2504.04524, as in the authors' code) and of DPO (arXiv 2305.18290), its case without
+    mean, weights and trust term: every answer should gain more on the reference than each worse answer of its group.
 
-    Departure: where a group holds no pair, the authors' code pushes its answers up or down by their own level; here
-    such a group gives nothing, as in the other algorithms. pairs, tokens: counts of the whole step.
+    The row with the higher reward is preferred; pairs won by an answer with the reward `best` have a higher weight.
+    pairs, tokens: counts of the whole step.
+
+    Departure: where a group holds no pair, the authors' code pushes its answers up or down by their own level. Here
+    such a group gives nothing, as in the other algorithms.
     """
     old = logp.detach() if old is None else old
     gained = ((logp - ref) * mask).sum(-1)
@@ -143,7 +150,7 @@ def preference_loss(
         gained = gained / mask.sum(-1).clamp(min=1.0)
     terms = [
         (objective.pair_best if rewards[i] >= best else 1.0) * objective.pair_beta * (gained[i] - gained[j])
-        for i, j in pairs_of(rewards, groups)
+        for i, j in find_pairs(rewards, groups)
     ]
     moved = divergence(torch.where(mask > 0, logp, old), old, "k3")
     tokens = float(mask.sum()) if tokens is None else tokens
@@ -154,7 +161,7 @@ def preference_loss(
     return -F.logsigmoid(h).sum() / (pairs or len(terms)) + objective.pair_trust * trust, {"pairs": float(len(terms))}
 
 
-def pairs_of(rewards: Sequence[float], groups: Sequence[Hashable]) -> list[tuple[int, int]]:
+def find_pairs(rewards: Sequence[float], groups: Sequence[Hashable]) -> list[tuple[int, int]]:
     """(better, worse) for all rows of one group with different rewards."""
     n = range(len(rewards))
     return [(i, j) for i in n for j in n if groups[i] == groups[j] and rewards[i] > rewards[j]]
@@ -173,7 +180,7 @@ def pairwise_loss(
     """P3O: the policy gradient of the difference of two answers' rewards (arXiv 2310.00212).
 
     logp, mask, old: as for `policy_loss`. reward: (rows,), the reward of the row's whole answer less its divergence
-    from the reference. answers: (group, answer) of each row, see `advantages.answers_of`; rows of one answer are one
+    from the reference. answers: (group, answer) of each row, see `advantages.group_answers`; rows of one answer are one
     decision, with one ratio rho. count: answers of the whole step.
 
     Read: the gradient E rho_1 rho_2 (r_1 - r_2) grad log(pi(y_1) / pi(y_2)) / 2 (Theorem 1), and that both the
@@ -188,8 +195,8 @@ def pairwise_loss(
     old = logp.detach() if old is None else old
     names: dict[Hashable, int] = {}
     which = [names.setdefault(name, len(names)) for _, name in answers]
-    apart = torch.where(mask > 0, logp - old, torch.zeros_like(logp)).sum(-1)
-    log_ratio = logp.new_zeros(len(names)).index_add(0, torch.tensor(which, device=logp.device), apart)
+    of_rows = torch.where(mask > 0, logp - old, torch.zeros_like(logp)).sum(-1)
+    log_ratio = logp.new_zeros(len(names)).index_add(0, torch.tensor(which, device=logp.device), of_rows)
     group_of = {number: group for number, (group, _) in zip(which, answers, strict=True)}
     worth = dict(zip(which, reward.tolist(), strict=True))
     pairs = [
@@ -202,19 +209,19 @@ def pairwise_loss(
     sizes = Counter(group for group in group_of.values() if group is not None)
     each = [2.0 / (sizes[group_of[i]] - 1) for i, _ in pairs]
     good, bad = (log_ratio[list(side)] for side in zip(*pairs, strict=True))
-    gap = logp.new_tensor([worth[i] - worth[j] for i, j in pairs])
+    margin = logp.new_tensor([worth[i] - worth[j] for i, j in pairs])
     low, high = objective.clip_low, objective.clip_high
     if objective.pair_clip == "joint":
         ratio = (good + bad).exp().clamp(1 - low, 1 + high)
-        gained = _pessimistic(gap, good - bad, objective)
+        gained = _pessimistic(margin, good - bad, objective)
         clipped = good - bad > high
     else:
         ratio = good.exp().clamp(1 - low, 1 + high) * bad.exp().clamp(1 - low, 1 + high)
-        gained = _pessimistic(gap, good, objective) + _pessimistic(-gap, bad, objective)
+        gained = _pessimistic(margin, good, objective) + _pessimistic(-margin, bad, objective)
         clipped = (good > high) | (bad < -low)
     total = (logp.new_tensor(each) * ratio.detach() * gained / 2).sum() / max(count or sizes.total(), 1)
     return -total, {"pairs": float(len(pairs)), "clipped": float(clipped.float().mean())}
 
 
-def _pessimistic(gap: Tensor, log_ratio: Tensor, objective: Objective) -> Tensor:
-    return torch.min(gap * log_ratio, gap * log_ratio.clamp(-objective.clip_low, objective.clip_high))
+def _pessimistic(margin: Tensor, log_ratio: Tensor, objective: Objective) -> Tensor:
+    return torch.min(margin * log_ratio, margin * log_ratio.clamp(-objective.clip_low, objective.clip_high))

@@ -1,4 +1,4 @@
-"""What is maximised, as one typed value: whose rewards are compared, how they are scaled, how far a step may go.
+"""What is maximised, as one typed value: which rewards are compared, how they are scaled, how far a step may go.
 
 All named algorithms are rows of the table `PRESETS`; nothing else in this plugin knows their names.
 """
@@ -46,7 +46,9 @@ class Objective(BaseModel):
     count: Literal["rollout", "row"] = Field(
         "rollout", description="a rollout of several rows has one vote in its group's mean and deviation, or one a row"
     )
-    centre: Literal["mean", "leave_one_out", "none"] = Field("mean", description="what is subtracted from a reward")
+    baseline: Literal["mean", "leave_one_out", "none"] = Field(
+        "mean", description="baseline that is subtracted from a reward"
+    )
     scale: Literal["std", "batch_std", "batch_centred_std", "none"] = Field(
         "std",
         description="what a centred reward is divided by: the deviation of its group, of all rewards of the batch, or "
@@ -124,7 +126,7 @@ PRESETS: Mapping[str, Preset] = {
     ),
     "dapo": Preset(
         objective={"clip_high": 0.28, "aggregate": "token"},
-        trainer={"refill": 3},
+        trainer={"dynamic_sampling": 3},
         source="arXiv 2503.14476, as in TRL 1.16 (loss); its overlong penalty is a part of the reward of that name",
     ),
     "lite_ppo": Preset(
@@ -149,7 +151,7 @@ PRESETS: Mapping[str, Preset] = {
     ),
     "rloo": Preset(
         objective={
-            "centre": "leave_one_out",
+            "baseline": "leave_one_out",
             "scale": "none",
             "ratio": "trajectory",
             "kl": "k1",
@@ -168,7 +170,7 @@ PRESETS: Mapping[str, Preset] = {
     ),
     "prorl": Preset(
         objective={"clip_high": 0.4, "aggregate": "token", "beta": 1e-4},
-        trainer={"refill": 3, "reset_after": 200, "reset_patience": 3, "reset_kl": 0.1},
+        trainer={"dynamic_sampling": 3, "reset_after": 200, "reset_patience": 3, "reset_kl": 0.1},
         source="arXiv 2505.24864 and 2507.12507 (clips, filter, resets); beta of OpenRLHF's ProRL v2 script",
     ),
     "constrained": Preset(

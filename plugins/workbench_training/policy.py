@@ -1,4 +1,4 @@
-"""The policy: a causal language model that is trained, and the log-probabilities that it gives to rows."""
+"""The policy: a causal language model in training, and its log-probabilities of rows."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ Weights = dict[str, torch.Tensor]
 
 
 class Policy:
-    """A checkpoint with the weights that are trained: all, or those of an adapter. Not for two threads at once, but for
-    policies that share a base: these wait for each other."""
+    """A checkpoint and its trained weights: all, or those of an adapter. Not thread-safe, except that policies on a
+    shared base wait for each other."""
 
     sharded = False
 

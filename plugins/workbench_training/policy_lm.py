@@ -1,8 +1,8 @@
-"""The LM `policy:NAME@VERSION`: a policy that is being trained in this process, at one version of its weights.
+"""The LM `policy:NAME@VERSION`: a policy in training in this process, at one version of its weights.
 
-A call that wants another version than the live one is refused: an answer of stale weights is never taken for one of
-fresh ones. Conversations are token-in, token-out: where a request goes on from an answer that this policy drew, its
-prompt begins with the very tokens of that answer; text is tokenized only where it is new.
+A call for another version than the live one is refused, so an answer of stale weights is never taken for a fresh one.
+Conversations are token-in, token-out: where a request continues an answer that this policy sampled, its prompt begins
+with exactly the tokens of that answer; only new text is tokenized.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ class LocalEngine:
                 results[i] = LMError("too_long", text)
                 continue
             # Another version draws anew: with the same numbers it would hardly ever try anything else.
-            seed = hash_of(derive_seed(request), self.version)
+            seed = hash_numbers(derive_seed(request), self.version)
             stop = tuple(s for s in request.stop if s)
             rows.append((i, Row(ids, max(1, request.max_tokens), request.temperature, request.top_p, stop, seed)))
         rows.sort(key=lambda entry: len(entry[1].prompt_ids))
@@ -160,12 +160,12 @@ class LocalEngine:
             del rows[-len(group) :]
             self.generator.generate([row for _, row in group])
             for i, row in group:
-                response = results[i] = response_of(row)
+                response = results[i] = make_response(row)
                 self.conversations.remember(requests[i], response)
         return [result or RuntimeError("not generated") for result in results]
 
 
-def response_of(row: Any) -> Response:
+def make_response(row: Any) -> Response:
     """What was generated, as the runtime records it."""
     return Response(
         row.text,
@@ -179,5 +179,5 @@ def response_of(row: Any) -> Response:
     )
 
 
-def hash_of(*values: int) -> int:
+def hash_numbers(*values: int) -> int:
     return int.from_bytes(hashlib.sha256(repr(values).encode()).digest()[:4], "big")

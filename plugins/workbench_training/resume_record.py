@@ -1,8 +1,8 @@
-"""What a training of `sft` or `dpo` has done, on the disk, so that a resumed run takes it in place of training again.
+"""The progress of an `sft` or `dpo` training on disk, so that a resumed run need not train again.
 
-After each epoch that ends in a candidate one checkpoint is written (see `policy.write_checkpoint`): the weights, the
-optimizer's memory, the folder of every candidate so far, and for every round the digest of what it learned from. What
-else training depends on (model, settings, seed) is in the name of the folder that the record lies in.
+After each epoch that ends in a candidate one checkpoint is written (see `policy.write_checkpoint`): the weights,
+AdamW's state, the folder of every candidate so far, and for every round the digest of what it learned from. Everything
+else that training depends on (model, settings, seed) is in the name of the record's folder.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from workbench_training.policy import Weights, last_checkpoint, write_checkpoint
 from workbench_training.token_rows import Row
 
 
-class Record:
+class TrainingRecord:
     """The epochs that are done. epochs: how many; updates: of the weights in them."""
 
     def __init__(self, place: Path, weights: Path):

@@ -1,4 +1,4 @@
-"""What a rollout earns: parts with weights, costs for constraints, and guards against the cheapest ways to cheat.
+"""What a rollout earns: weighted terms, costs for constraints, and guards against the cheapest ways to cheat.
 
 `tool_n1` is the binary rule of Tool-N1 (Zhang et al., arXiv 2505.00024), as its published code dispatches it
 (`compute_score_v0` at f9b4849); `overlong` is DAPO's soft penalty as coded in verl.
@@ -26,8 +26,8 @@ Judge = Callable[..., Awaitable[Any]]
 Kind = Literal["metric", "exact_match", "tool_n1", "format", "length", "overlong", "judge"]
 
 
-class Part(BaseModel):
-    """One part of a reward."""
+class RewardTerm(BaseModel):
+    """One term of a reward."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -41,7 +41,7 @@ class Part(BaseModel):
 
 
 class Guards(BaseModel):
-    """Answers that earn nothing, however the rest of the reward sees them."""
+    """Answers that earn nothing, whatever the reward terms say."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -98,10 +98,13 @@ class Rollout:
         return dict(zip(COSTS, found, strict=True))
 
 
-async def score(rollouts: Sequence[Rollout], parts: Sequence[Part], guards: Guards, judge: Judge | None = None) -> None:
-    """Write reward and parts into each rollout. None: it could not be run or scored, and teaches nothing.
+async def score(
+    rollouts: Sequence[Rollout], parts: Sequence[RewardTerm], guards: Guards, judge: Judge | None = None
+) -> None:
+    """Write reward and parts into each rollout. A rollout that could not be run or scored keeps None, and is not
+    learned from.
 
-    rollouts: all of a row's come in one call, since guards may compare them.
+    rollouts: all of a row's must come in one call, since guards may compare them.
     """
     seen = set[tuple[str, ...]]()
     for rollout in rollouts:
@@ -113,9 +116,9 @@ async def score(rollouts: Sequence[Rollout], parts: Sequence[Part], guards: Guar
         values = [float(value) for value in found if value is not None and math.isfinite(value)]
         if len(values) < len(parts):
             continue
-        rollout.parts = dict(zip(names_of(parts), values, strict=True))
+        rollout.parts = dict(zip(name_terms(parts), values, strict=True))
         earned = math.fsum(part.weight * value for part, value in zip(parts, values, strict=True))
-        rollout.guarded = guarded(rollout.text, rollout.truncated, guards)
+        rollout.guarded = check_guards(rollout.text, rollout.truncated, guards)
         said = (rollout.example.id, *rollout.texts)
         if said in seen and not rollout.guarded and guards.duplicates == "zero":
             rollout.guarded = "duplicate"
@@ -125,7 +128,7 @@ async def score(rollouts: Sequence[Rollout], parts: Sequence[Part], guards: Guar
         rollout.reward = min(earned, 0.0) if rollout.guarded else earned
 
 
-def check_targets(parts: Sequence[Part], rows: Sequence[Example]) -> None:
+def check_targets(parts: Sequence[RewardTerm], rows: Sequence[Example]) -> None:
     """Raises SpecError where a part compares with a field that a row lacks; its path is that within the parts."""
     for index, part in enumerate(parts):
         lacking = [row for row in rows if part.kind in ("exact_match", "tool_n1") and part.target not in row]
@@ -139,7 +142,7 @@ def check_targets(parts: Sequence[Part], rows: Sequence[Example]) -> None:
             )
         for row in rows if part.kind == "tool_n1" else ():
             try:
-                wanted_calls(row[part.target])
+                parse_wanted_calls(row[part.target])
             except ValueError as error:
                 raise SpecError(
                     f"the field '{part.target}' of the row {row.id} of train is of no use to the reward tool_n1: "
@@ -149,7 +152,7 @@ def check_targets(parts: Sequence[Part], rows: Sequence[Example]) -> None:
                 ) from None
 
 
-def names_of(parts: Sequence[Part]) -> list[str]:
+def name_terms(parts: Sequence[RewardTerm]) -> list[str]:
     """A name for each part, all different: its kind; of several of one kind, with the field that sets it apart, or its
     place among all parts."""
     kinds = [part.kind for part in parts]
@@ -158,42 +161,42 @@ def names_of(parts: Sequence[Part]) -> list[str]:
     return [name if long.count(name) == 1 else f"{name}.{i + 1}" for i, name in enumerate(long)]
 
 
-def guarded(text: str, truncated: bool, guards: Guards) -> str:
+def check_guards(text: str, truncated: bool, guards: Guards) -> str:
     """Why an answer earns nothing: `empty`, `truncated`, `repeated`; `mask` where it is left out; else ''."""
     if guards.empty and not text.strip():
         return "empty"
     if truncated and guards.truncated != "keep":
         return "mask" if guards.truncated == "mask" else "truncated"
-    return "repeated" if repeated_share(text) > guards.repeated else ""
+    return "repeated" if measure_repetition(text) > guards.repeated else ""
 
 
-def repeated_share(text: str, n: int = 4) -> float:
+def measure_repetition(text: str, n: int = 4) -> float:
     """The share of a text's runs of n words that occurred in it before; 0 for short texts."""
     words = text.split()
     runs = [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
     return 1.0 - len(set(runs)) / len(runs) if len(runs) >= 2 * n else 0.0
 
 
-async def _value(part: Part, rollout: Rollout, judge: Judge | None) -> float | None:
+async def _value(part: RewardTerm, rollout: Rollout, judge: Judge | None) -> float | None:
     result, example = rollout.result, rollout.example
     if part.kind == "metric":
         return result.score
     if part.kind == "format":
-        return well_formed(result)
+        return score_format(result)
     if part.kind == "length":
         return rollout.drawn / part.tokens
     if part.kind == "overlong":
-        return overlong(rollout.drawn, part.tokens, part.cache)
+        return score_overlong(rollout.drawn, part.tokens, part.cache)
     answer = _text(result.prediction.get(part.field, "")) if part.field else rollout.text
     if part.kind == "judge":
-        return await judged(answer, part, example, judge)
+        return await ask_judge(answer, part, example, judge)
     wanted = example[part.target]
     if part.kind == "tool_n1":
         return tool_n1(answer, wanted)
     return float(answer.strip() == _text(wanted).strip())
 
 
-def well_formed(result: Result) -> float:
+def score_format(result: Result) -> float:
     """1 where every answer stood in the form asked for: nothing failed to parse, and nothing was read out of prose."""
     if result.failure is not None or result.trace is None:
         return 0.0
@@ -202,7 +205,7 @@ def well_formed(result: Result) -> float:
     )
 
 
-def overlong(length: int, longest: int, cache: int) -> float:
+def score_overlong(length: int, longest: int, cache: int) -> float:
     """0 up to longest - cache tokens, then down a line to -1 at longest. Never below -1 (verl's goes on)."""
     return max(min(-(length - (longest - cache)) / cache, 0.0), -1.0)
 
@@ -221,7 +224,7 @@ def tool_n1(text: str, wanted: Any) -> float:
     calls = [calls] if isinstance(calls, dict) else calls
     if not isinstance(calls, list) or "<think>" not in text or "</think>" not in text:
         return 0.0
-    wanted = wanted_calls(wanted)
+    wanted = parse_wanted_calls(wanted)
     if not all(isinstance(call, Mapping) and "name" in call and "arguments" in call for call in calls):
         return 0.0
     if not calls or not wanted:
@@ -232,7 +235,7 @@ def tool_n1(text: str, wanted: Any) -> float:
         return 0.0
 
 
-def wanted_calls(value: Any) -> list[Mapping[str, Any]]:
+def parse_wanted_calls(value: Any) -> list[Mapping[str, Any]]:
     """The calls of a row, given as a list or as its JSON, maybe written twice. Raises ValueError for anything else."""
     for _ in range(2):
         value = json.loads(value) if isinstance(value, str) else value
@@ -262,7 +265,7 @@ def _json(text: str) -> Any:
 _GRADE = re.compile(r"(?i)score\s*[:=]\s*(\d+(?:\.\d+)?)")
 
 
-async def judged(answer: str, part: Part, example: Example, judge: Judge | None) -> float | None:
+async def ask_judge(answer: str, part: RewardTerm, example: Example, judge: Judge | None) -> float | None:
     """A grade of the model of the role `judge` between 0 and 1; None where it gave none."""
     if judge is None:
         raise ValueError("a judge's reward needs the study's language model")

@@ -1,11 +1,13 @@
-"""Trees of rollouts: runs that share their first calls and part later, and what each of their answers is worth.
+"""Trees of rollouts: runs that share their first calls and then diverge, and the value of each of their answers.
 
-A run takes one of `branches` answers at each of its first `depth` calls, so that branches ** depth runs are the leaves
-of a tree, whose inner calls are made once. An answer is worth what the leaves under it earned in the mean; answers to
-one prompt of one agent can then be compared, also in the middle of a run (MALT, arXiv 2412.01928; Agent Q, arXiv
-2408.07199). Departures: MALT compares the answers of three models in a fixed order, Agent Q searches where it looks
-promising (MCTS) and mixes in a critic's ranking; here any workflow can be run, every branch is grown, and only what was
-earned counts.
+A run takes one of `branches` answers at each of its first `depth` calls, so branches ** depth runs are the leaves of a
+tree whose inner calls are made once. The value of an answer is the mean reward of the leaves under it. Answers to one
+prompt of one agent can then be compared, also in the middle of a run (MALT, arXiv 2412.01928; Agent Q, arXiv
+2408.07199).
+
+Departures: MALT compares the answers of three models in a fixed order, and Agent Q searches where it looks promising
+(MCTS) and mixes in a critic's ranking. Here any workflow can be run, every branch is grown, and only rewards count, so
+that no critic has to be trained.
 """
 
 from __future__ import annotations
@@ -23,17 +25,23 @@ from workbench_training.token_rows import Row
 MOST_LEAVES = 256
 
 
-class Tree(BaseModel):
-    """Runs that share their first calls. The sizes are MALT's, from memory; the gap is ours."""
+class RolloutTree(BaseModel):
+    """Runs that share their first calls. The sizes are MALT's, from memory; the margin is ours."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     branches: int = Field(3, ge=2, le=16, description="answers that are drawn to each of the first calls of a run")
     depth: int = Field(3, ge=1, le=8, description="calls that branch; later ones belong to one run alone")
-    gap: float = Field(0.3, ge=0, le=1, description="dpo: the least difference in worth between two answers of a pair")
+    margin: float = Field(
+        0.3,
+        ge=0,
+        le=1,
+        description="dpo: least difference in value between the two answers of a pair",
+        serialization_alias="gap",
+    )
 
     @model_validator(mode="after")
-    def _bounded(self) -> Tree:
+    def _bounded(self) -> RolloutTree:
         if self.leaves > MOST_LEAVES:
             raise ValueError(
                 f"{self.branches} branches at depth {self.depth} are {self.leaves} runs of each row, more "
@@ -61,7 +69,7 @@ class Tree(BaseModel):
         return sum(self.branches ** (min(place, self.depth - 1) + 1) for place in places)
 
 
-def valued(rows: Iterable[Row]) -> list[Row]:
+def average_answers(rows: Iterable[Row]) -> list[Row]:
     """Each answer to a prompt once, its reward being the mean of the runs that went through it.
 
     rows: of the leaves of one training row's tree, one for each call. The answers to one prompt of one agent get a task
@@ -81,7 +89,7 @@ def valued(rows: Iterable[Row]) -> list[Row]:
     ]
 
 
-def by_state(rows: Iterable[Row]) -> Mapping[tuple[str, str], list[Row]]:
+def group_by_state(rows: Iterable[Row]) -> Mapping[tuple[str, str], list[Row]]:
     """Rows by agent and state, worst first."""
     found: dict[tuple[str, str], list[Row]] = {}
     for row in rows:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from workbench_training.rewards import Part
+from workbench_training.rewards import RewardTerm
 
 
 class Lora(BaseModel):
@@ -15,7 +15,7 @@ class Lora(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     rank: int = Field(16, ge=1, description="rank of the adapter")
-    alpha: float = Field(32.0, gt=0, description="the adapter counts alpha / rank")
+    alpha: float = Field(32.0, gt=0, description="scale of the adapter: alpha / rank")
 
 
 class Learning(BaseModel):
@@ -24,7 +24,7 @@ class Learning(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     rate: float | None = Field(None, gt=0, description="learning rate; by default 1e-6, and 1e-5 for an adapter")
-    warmup: int = Field(0, ge=0, description="steps over which the rate rises to its value")
+    warmup: int = Field(0, ge=0, description="warm-up steps of the learning rate")
     weight_decay: float = Field(0.0, ge=0, description="of AdamW")
     betas: tuple[float, float] = Field((0.9, 0.999), description="of AdamW")
     epochs: int = Field(1, ge=1, description="times that the rows of a step are used")
@@ -33,10 +33,10 @@ class Learning(BaseModel):
     max_tokens: int = Field(256, ge=1, description="for the aggregate `constant`: the longest answer")
     max_norm: float = Field(1.0, gt=0, description="gradients are clipped to this norm")
     fsdp: bool = Field(False, description="spread weights, gradients and AdamW's memory over all processes (FSDP2)")
-    temperature: float = Field(1.0, gt=0, description="at which tokens are drawn, and their log-probabilities counted")
+    temperature: float = Field(1.0, gt=0, description="sampling temperature, also of the log-probabilities")
 
 
-class Managed(BaseModel):
+class ServerSettings(BaseModel):
     """A vLLM server that is started with the training and stopped with it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -55,7 +55,7 @@ class PolicySettings(BaseModel):
     address: str = Field(description="the LM that is trained: lm, or that of a node: nodes.NAME.lm")
     lora: Lora | None = Field(None, description="train an adapter; roles of one base then share its other weights")
     learning: Learning | None = Field(None, description="learning rate, updates, memory of this one")
-    rewards: list[Part] | None = Field(None, min_length=1, description="what this one earns")
+    rewards: list[RewardTerm] | None = Field(None, min_length=1, description="what this one earns")
 
 
 class Stage(BaseModel):
@@ -64,7 +64,7 @@ class Stage(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     start: int = Field(ge=0, description="the first step of the stage; training begins at step 0")
-    rewards: list[Part] | None = Field(None, min_length=1, description="in place of `rewards`")
+    rewards: list[RewardTerm] | None = Field(None, min_length=1, description="in place of `rewards`")
     rate: float | None = Field(None, gt=0, description="learning rate of all policies")
     max_steps: int | None = Field(
         None, ge=1, description="most steps of each node that takes any, in place of the horizon"
@@ -76,9 +76,11 @@ class Curriculum(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    floor: float = Field(0.05, gt=0, le=1, description="least weight of a row, where the most is 1: no row dies")
-    memory: float = Field(0.5, ge=0, le=1, description="what earlier visits to a row count at the next one")
-    patience: int = Field(2, ge=1, description="visits in a row with rollouts all alike that bring a row to the floor")
+    floor: float = Field(0.05, gt=0, le=1, description="least weight of a row (the largest is 1)")
+    memory: float = Field(0.5, ge=0, le=1, description="decay of a row's record at each visit")
+    patience: int = Field(
+        2, ge=1, description="consecutive visits with identical rollouts that reduce a row to the floor"
+    )
 
 
 class Course(BaseModel):
@@ -91,12 +93,16 @@ class Course(BaseModel):
     gpu_seconds: float | None = Field(
         None,
         gt=0,
-        description="ends after so many seconds of drawing and learning, times devices; a vLLM server's not counted",
+        description="seconds of sampling and learning, times devices, after which it ends; a vLLM server's time"
+        " is not counted",
     )
     tasks: int = Field(8, ge=1, description="training rows in a step")
-    rollouts: int = Field(8, ge=1, description="runs of the workflow on each of them; 1 teaches nothing by itself")
-    refill: int = Field(
-        0, ge=0, description="draw other rows in place of those whose rollouts all earned the same, so often at most"
+    rollouts: int = Field(8, ge=1, description="runs of the workflow on each row; 1 alone teaches nothing")
+    dynamic_sampling: int = Field(
+        0,
+        ge=0,
+        description="redraw rows whose rollouts all earned the same, at most this many times (DAPO)",
+        serialization_alias="refill",
     )
     evaluate_every: int = Field(10, ge=1, description="steps between two candidates for the proof")
     save_every: int = Field(10, ge=1, description="steps between two checkpoints of training")
@@ -115,9 +121,12 @@ class Course(BaseModel):
         (0.01, 8.0), description="alarm when the mean entropy leaves this band, in nats"
     )
     kl: float = Field(1.0, gt=0, description="alarm when the divergence is above this")
-    gap: float = Field(
-        0.05, gt=0, description="alarm when a log-probability differs so much between drawing and training"
+    off_policy_gap: float = Field(
+        0.05,
+        gt=0,
+        description="alarm when a log-probability differs by more than this between sampling and training",
+        serialization_alias="gap",
     )
     on_alarm: Literal["tell", "rollback", "stop"] = Field(
-        "tell", description="say it, go back to the best weights, or end training"
+        "tell", description="log it, go back to the best weights, or end training"
     )

@@ -1,8 +1,8 @@
-"""Lessons: chats to learn from that no policy drew (labels, a teacher, general data), as rows of tokens.
+"""SFT examples: chats that no policy sampled (labels, a teacher, general data), as rows of tokens.
 
-Prompts are written by the template that rollouts use, and answers as the template writes them after a prompt, so that
-what is trained is what is asked later. Some turns of a chat may be shown without being learned: errors that a later
-turn mends (AgentRefine, arXiv 2501.01702), or the wrong way into which a right one is spliced (Agent-R, arXiv
+Prompts are rendered with the template of rollouts, and answers as that template writes them after a prompt, so that
+training and use see the same text. Some turns of a chat are shown without being learned: errors that a later turn
+repairs (AgentRefine, arXiv 2501.01702), or the wrong start onto which a right continuation is spliced (Agent-R, arXiv
 2501.11425).
 """
 
@@ -22,8 +22,8 @@ Chat = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Lesson:
-    """A chat, and which of its messages, all of them answers of the assistant, are learned; the rest is only shown."""
+class SFTExample:
+    """A chat, and the indices of the assistant's messages that are learned; the rest is context."""
 
     messages: Chat
     learned: frozenset[int]
@@ -32,7 +32,7 @@ class Lesson:
     reward: float = 1.0
 
 
-class Tokens:
+class ChatTokenizer:
     """Chats as token ids, by a checkpoint's tokenizer and template."""
 
     def __init__(self, tokenizer: Any, ends: Collection[int], encode: Callable[[Chat], list[int]]):
@@ -55,7 +55,7 @@ class Tokens:
         return tuple(prompt), tuple(ids)
 
 
-def rows_of_lesson(lesson: Lesson, tokens: Tokens) -> list[Row]:
+def tokenize_example(lesson: SFTExample, tokens: ChatTokenizer) -> list[Row]:
     """The rows of a chat. A turn whose prompt goes on from the row so far is appended to it, what stands between masked
     out; where the template writes history anew, a row of its own begins, as in rollouts. Rows without a learned token
     are left out."""
@@ -64,10 +64,10 @@ def rows_of_lesson(lesson: Lesson, tokens: Tokens) -> list[Row]:
         if message["role"] == "assistant" and i >= min(lesson.learned, default=i + 1):
             prompt, ids = tokens.turn(lesson.messages[:i], str(message["content"]))
             turns.append((prompt, ids, (0.0,) * len(ids), i in lesson.learned))
-    return rows_of_turns(turns, task=lesson.task, agent=lesson.agent, reward=lesson.reward)
+    return merge_turns(turns, task=lesson.task, agent=lesson.agent, reward=lesson.reward)
 
 
-def rows_of_turns(
+def merge_turns(
     turns: Iterable[tuple[Sequence[int], Sequence[int], Sequence[float], bool]],
     *,
     task: str,
@@ -104,7 +104,9 @@ def rows_of_turns(
 # Where lessons come from
 
 
-def labelled(workflow: Workflow, example: Example, labels: Mapping[str, str], nodes: Collection[str]) -> list[Lesson]:
+def label_examples(
+    workflow: Workflow, example: Example, labels: Mapping[str, str], nodes: Collection[str]
+) -> list[SFTExample]:
     """The worked examples of a row: each node sees the inputs that the row and earlier labels give it (teacher
     forcing).
 
@@ -120,16 +122,16 @@ def labelled(workflow: Workflow, example: Example, labels: Mapping[str, str], no
     for name, node in made.items():
         chat = node.training_chat(values) if name in nodes else None
         if chat:
-            found.append(Lesson(chat, frozenset({len(chat) - 1}), example.id, name))
+            found.append(SFTExample(chat, frozenset({len(chat) - 1}), example.id, name))
     return found
 
 
-def said_in(trace: Trace, nodes: Collection[str], errors: re.Pattern[str] | None = None) -> list[Lesson]:
+def extract_examples(trace: Trace, nodes: Collection[str], errors: re.Pattern[str] | None = None) -> list[SFTExample]:
     """The chats of a run, by whomever it was answered: each answer once, within the longest chat that holds it.
 
     errors: an answer whose consequence (the message after it) matches is shown, but not learned.
     """
-    found: list[Lesson] = []
+    found: list[SFTExample] = []
     for span in trace.spans:
         if span.node.split(".")[0] not in nodes:
             continue
@@ -144,43 +146,43 @@ def said_in(trace: Trace, nodes: Collection[str], errors: re.Pattern[str] | None
                 chats.pop()
             chats.append(([*asked, {"role": "assistant", "content": call.response.text}], learned))
         for chat, learned in chats:
-            wrong = wrong_turns(chat, learned, errors) if errors else set()
-            found.append(Lesson(chat, frozenset(learned - wrong), trace.example, span.agent or span.node))
+            wrong = find_wrong_turns(chat, learned, errors) if errors else set()
+            found.append(SFTExample(chat, frozenset(learned - wrong), trace.example, span.agent or span.node))
     return found
 
 
-def wrong_turns(chat: Chat, answers: Collection[int], errors: re.Pattern[str]) -> set[int]:
+def find_wrong_turns(chat: Chat, answers: Collection[int], errors: re.Pattern[str]) -> set[int]:
     """The answers whose next message tells of an error."""
     return {i for i in answers if i + 1 < len(chat) and errors.search(str(chat[i + 1]["content"]))}
 
 
-def spliced(wrong: Lesson, right: Lesson, errors: re.Pattern[str], revision: str) -> Lesson | None:
+def splice_examples(wrong: SFTExample, right: SFTExample, errors: re.Pattern[str], revision: str) -> SFTExample | None:
     """The wrong chat up to its first error and what came of it, and from there the right one (Agent-R).
 
     What both begin with is kept, and the wrong turns are shown but not learned. revision: words in front of the first
     right answer. None where the wrong chat tells of no error, or where nothing of the right one is left.
     """
     answers = [i for i, m in enumerate(wrong.messages) if m["role"] == "assistant" and i >= _first(wrong)]
-    bad = wrong_turns(wrong.messages, answers, errors)
-    apart = next((i for i, (a, b) in enumerate(zip(wrong.messages, right.messages, strict=False)) if a != b), None)
-    if not bad or apart is None or apart < _first(right) or right.messages[apart]["role"] != "assistant":
+    bad = find_wrong_turns(wrong.messages, answers, errors)
+    fork = next((i for i, (a, b) in enumerate(zip(wrong.messages, right.messages, strict=False)) if a != b), None)
+    if not bad or fork is None or fork < _first(right) or right.messages[fork]["role"] != "assistant":
         return None
     cut = min(bad) + 2  # after the message that tells of the error
-    if cut <= apart:
+    if cut <= fork:
         return None
-    rest = [dict(m) for m in right.messages[apart:]]
+    rest = [dict(m) for m in right.messages[fork:]]
     rest[0]["content"] = revision + rest[0]["content"]
-    before = {i for i in right.learned if i < apart}
-    after = {cut + i - apart for i in right.learned if i >= apart}
-    return Lesson([*wrong.messages[:cut], *rest], frozenset(before | after), right.task, right.agent, right.reward)
+    before = {i for i in right.learned if i < fork}
+    after = {cut + i - fork for i in right.learned if i >= fork}
+    return SFTExample([*wrong.messages[:cut], *rest], frozenset(before | after), right.task, right.agent, right.reward)
 
 
-def _first(lesson: Lesson) -> int:
+def _first(lesson: SFTExample) -> int:
     """Where the chat itself begins, after demos: its first answer follows the last message of the first prompt."""
     return min(lesson.learned, default=len(lesson.messages))
 
 
-def general(rows: Sequence[Mapping[str, Any]]) -> list[Lesson]:
+def read_general_chats(rows: Sequence[Mapping[str, Any]]) -> list[SFTExample]:
     """Rows {"messages": [...]} of general chats: all answers of the assistant are learned. Raises ValueError."""
     found = []
     for number, row in enumerate(rows):
@@ -190,12 +192,12 @@ def general(rows: Sequence[Mapping[str, Any]]) -> list[Lesson]:
         ):
             raise ValueError(f"row {number + 1} of the mixture has no `messages`, a list of {{role, content}}")
         answers = frozenset(i for i, m in enumerate(messages) if m["role"] == "assistant")
-        found.append(Lesson([dict(m) for m in messages], answers, f"general {number}"))
+        found.append(SFTExample([dict(m) for m in messages], answers, f"general {number}"))
     return found
 
 
-def mixed(agent: int, share: float, general: Sequence[Any], rng: random.Random) -> list[Any]:
-    """Of the general lessons so many that the agent's are `share` of the sum, each again only after all others."""
+def sample_general(agent: int, share: float, general: Sequence[Any], rng: random.Random) -> list[Any]:
+    """Enough general chats that the agent's own are `share` of the sum; none repeats before all others were used."""
     wanted = round(agent * (1 - share) / share)
     found: list[Any] = []
     while len(found) < wanted and general:
@@ -203,7 +205,7 @@ def mixed(agent: int, share: float, general: Sequence[Any], rng: random.Random) 
     return found
 
 
-def drawn_in(trace: Trace, nodes: Collection[str], errors: re.Pattern[str], **about: Any) -> list[Row]:
+def extract_drawn_rows(trace: Trace, nodes: Collection[str], errors: re.Pattern[str], **about: Any) -> list[Row]:
     """The rows of a policy's own run, of exactly the tokens that it drew, without those of answers that went wrong."""
     rows: list[Row] = []
     for span in trace.spans:
@@ -218,5 +220,5 @@ def drawn_in(trace: Trace, nodes: Collection[str], errors: re.Pattern[str], **ab
             turns.append(
                 (r.prompt_ids or (), r.token_ids or (), r.logprobs or (0.0,) * len(r.token_ids or ()), learned)
             )
-        rows += rows_of_turns(turns, agent=span.agent or span.node, **about)
+        rows += merge_turns(turns, agent=span.agent or span.node, **about)
     return rows

@@ -1,11 +1,13 @@
-"""The optimizers `sft` and `dpo`: learning from examples or pairs, without a reward's gradient.
+"""The optimizers `sft` and `dpo`: learning from examples or pairs, without a policy gradient.
 
-`sft`: tokens of rollouts that scored well are made likelier (rejection sampling), or those of labels, or of a teacher's
-runs; see `lessons.py`. `dpo`: of two rollouts of one row the better is made likelier than the worse, relative to the
-weights at the start (Rafailov et al., arXiv 2305.18290; pairs from generate, rank, select, train as in Optima, arXiv
-2410.08115). Departure from common practice: TRL's trainers take texts and tokenize them again; here the very tokens
-that were drawn are learned, and those of tools are masked. With `tree`, runs share their first calls, and single
-answers are chosen by what the runs through them earned; see `trees.py`.
+`sft` raises the likelihood of rollouts that scored well (rejection sampling), of labels, or of a teacher's runs; see
+`sft_data.py`. `dpo` raises the likelihood of the better of two rollouts of a row over the worse, relative to the
+initial weights (Rafailov et al., arXiv 2305.18290; pairs by generate, rank, select and train as in Optima, arXiv
+2410.08115). With `tree`, runs share their first calls, and single answers are chosen by the rewards of the runs through
+them; see `rollout_trees.py`.
+
+Departure from common practice: TRL's trainers tokenize texts again; here exactly the tokens that were sampled are
+learned, and those of tools are masked.
 """
 
 from __future__ import annotations
@@ -21,23 +23,23 @@ from workbench import Patch, Study
 from workbench.errors import SpecError, suggest
 from workbench.plugins import plugins
 from workbench.task import Example
-from workbench_training.imitation import Imitates, drop_repeats
+from workbench_training.imitation import ImitationOptimizer, drop_repeats
 from workbench_training.objective import Objective
 from workbench_training.rewards import Rollout, score
-from workbench_training.rollout_trees import by_state
+from workbench_training.rollout_trees import group_by_state
 from workbench_training.settings import Course
 from workbench_training.sft_data import (
-    Lesson,
-    Tokens,
-    drawn_in,
-    general,
-    labelled,
-    mixed,
-    rows_of_lesson,
-    said_in,
-    spliced,
+    ChatTokenizer,
+    SFTExample,
+    extract_drawn_rows,
+    extract_examples,
+    label_examples,
+    read_general_chats,
+    sample_general,
+    splice_examples,
+    tokenize_example,
 )
-from workbench_training.study_rollouts import StudySource
+from workbench_training.study_rollouts import StudyRolloutSource
 
 if TYPE_CHECKING:
     from workbench_training.policy import Policy
@@ -53,10 +55,10 @@ class Mixture(BaseModel):
     share: float = Field(0.2, gt=0, le=1, description="share of training rows that are the task's own")
 
 
-class SFT(Imitates):
+class SFT(ImitationOptimizer):
     """Trains the language model on tokens of runs that scored well, on labels, or on a teacher's runs."""
 
-    threshold: float = Field(1.0, description="a rollout that earns at least this is learned from")
+    threshold: float = Field(1.0, description="least reward of a rollout that is learned from")
     source: Literal["own", "labels", "teacher"] = Field(
         "own",
         description="whose answers: the model's own rollouts, labels of the data, runs by the model of the role "
@@ -68,10 +70,10 @@ class SFT(Imitates):
     mixture: Mixture | None = Field(None, description="general chats beside the task's own rows")
     errors: Literal["learn", "mask"] = Field(
         "learn",
-        description="turns of good rollouts after which an error was told: learned, or only shown (AgentRefine)",
+        description="turns of good rollouts that were followed by an error: learned, or only shown (AgentRefine)",
     )
     splice: bool = Field(
-        False, description="also learn from wrong rollouts that a right one mends after their first error (Agent-R)"
+        False, description="also learn from wrong rollouts, continued by a right one after their first error (Agent-R)"
     )
     revision: str = Field(
         "That did not work. I try another way.\n", description="splice: words where the right way begins"
@@ -124,7 +126,7 @@ class SFT(Imitates):
     def choose(self, rows: Sequence[Row]) -> list[Row]:
         return [row for row in rows if (row.reward or 0.0) >= self.threshold]
 
-    def affords(self, study: Study, source: StudySource, course: Course, round_: int) -> bool:
+    def affords(self, study: Study, source: StudyRolloutSource, course: Course, round_: int) -> bool:
         if self.source == "own":
             return source.affords(course, round_)
         calls = study.worst_calls(study.workflow, study.val)
@@ -134,12 +136,18 @@ class SFT(Imitates):
         return study.remaining("calls") >= calls
 
     async def chosen(
-        self, study: Study, policy: Policy, source: StudySource, tasks: Sequence[Example], course: Course, round_: int
+        self,
+        study: Study,
+        policy: Policy,
+        source: StudyRolloutSource,
+        tasks: Sequence[Example],
+        course: Course,
+        round_: int,
     ) -> list[list[Row]]:
-        tokens, nodes = tokens_of(policy), trained_nodes(study, self.address)
+        tokens, nodes = make_chat_tokenizer(policy), find_trained_nodes(study, self.address)
         if self.source == "labels":
-            lessons = [labelled(study.workflow, task, {**study.targets, **self.labels}, nodes) for task in tasks]
-            rows = [[row for lesson in some for row in rows_of_lesson(lesson, tokens)] for some in lessons]
+            lessons = [label_examples(study.workflow, task, {**study.targets, **self.labels}, nodes) for task in tasks]
+            rows = [[row for lesson in some for row in tokenize_example(lesson, tokens)] for some in lessons]
             chosen = [drop_repeats(some) for some in rows]
             count = sum(map(len, chosen))
             study.log(f"round {round_ + 1}: {count} worked examples in {len(tasks)} rows", rows=count)
@@ -167,14 +175,16 @@ class SFT(Imitates):
                     path=("labels", output),
                 )
 
-    def _of_group(self, group: Sequence[Rollout], tokens: Tokens, nodes: Collection[str], round_: int) -> Iterator[Row]:
+    def _of_group(
+        self, group: Sequence[Rollout], tokens: ChatTokenizer, nodes: Collection[str], round_: int
+    ) -> Iterator[Row]:
         """Rows of the runs on one training row: of the good ones, and of wrong ones that a good one mends."""
         masked = re.compile(self.error if self.errors == "mask" else r"(?!)")
         good = [r for r in group if r.reward is not None and r.reward >= self.threshold]
         for rollout in good:
             assert rollout.result.trace is not None
             if self.source == "own":
-                yield from drawn_in(
+                yield from extract_drawn_rows(
                     rollout.result.trace,
                     nodes,
                     masked,
@@ -184,17 +194,17 @@ class SFT(Imitates):
                     version=round_,
                 )
             else:
-                for lesson in said_in(rollout.result.trace, nodes, masked):
-                    yield from rows_of_lesson(lesson, tokens)
+                for lesson in extract_examples(rollout.result.trace, nodes, masked):
+                    yield from tokenize_example(lesson, tokens)
         if not self.splice or not good or good[0].result.trace is None:
             return
-        right = said_in(good[0].result.trace, nodes)
+        right = extract_examples(good[0].result.trace, nodes)
         for rollout in group:
             if rollout.reward is None or rollout.reward >= self.threshold or rollout.result.trace is None:
                 continue
-            for a, b in zip(said_in(rollout.result.trace, nodes), right, strict=False):
-                if a.agent == b.agent and (made := spliced(a, b, re.compile(self.error), self.revision)):
-                    yield from rows_of_lesson(made, tokens)
+            for a, b in zip(extract_examples(rollout.result.trace, nodes), right, strict=False):
+                if a.agent == b.agent and (made := splice_examples(a, b, re.compile(self.error), self.revision)):
+                    yield from tokenize_example(made, tokens)
 
     async def _taught(self, study: Study, tasks: Sequence[Example]) -> list[list[Rollout]]:
         """Runs of the workflow with the teacher in place of the trained model, scored."""
@@ -211,37 +221,37 @@ class SFT(Imitates):
     def added(self, study: Study, policy: Policy) -> list[list[Row]]:
         if self.mixture is None:
             return []
-        lessons, tokens = self._general_chats(study, self.mixture), tokens_of(policy)
-        return [rows for lesson in lessons if (rows := rows_of_lesson(lesson, tokens))]
+        lessons, tokens = self._general_chats(study, self.mixture), make_chat_tokenizer(policy)
+        return [rows for lesson in lessons if (rows := tokenize_example(lesson, tokens))]
 
-    def _general_chats(self, study: Study, mixture: Mixture) -> list[Lesson]:
+    def _general_chats(self, study: Study, mixture: Mixture) -> list[SFTExample]:
         place, known = (study.workflow.base / mixture.file).resolve(), plugins().names("readers")
         suffix = place.suffix.lstrip(".")
         if suffix not in known or not place.is_file():
             hint = suggest(suffix, known) if suffix not in known else "There is no such file."
             raise SpecError(f"the mixture's file {place} cannot be read", hint=hint, path=("mixture", "file"))
         try:
-            return general(plugins().get("readers", suffix)(str(place), {}))
+            return read_general_chats(plugins().get("readers", suffix)(str(place), {}))
         except ValueError as error:
             raise SpecError(f"{place}: {error}", path=("mixture", "file")) from None
 
     def mix(self, count: int, added: Sequence[list[Row]], rng: random.Random) -> list[list[Row]]:
-        return mixed(count, self.mixture.share, added, rng) if self.mixture else []
+        return sample_general(count, self.mixture.share, added, rng) if self.mixture else []
 
 
-def tokens_of(policy: Policy) -> Tokens:
+def make_chat_tokenizer(policy: Policy) -> ChatTokenizer:
     generator = policy.generator
-    return Tokens(generator.tokenizer, generator.ends, generator.encode)
+    return ChatTokenizer(generator.tokenizer, generator.ends, generator.encode)
 
 
-def trained_nodes(study: Study, address: str) -> list[str]:
+def find_trained_nodes(study: Study, address: str) -> list[str]:
     """The nodes whose model is trained: that of the address, or all without a model of their own."""
     if address != "lm":
         return [address.split(".")[1]]
     return [name for name, node in study.workflow.enabled_nodes.items() if getattr(node.config, "lm", None) is None]
 
 
-class DPO(Imitates):
+class DPO(ImitationOptimizer):
     """Trains the language model to prefer, of its own rollouts on a row, the better to the worse."""
 
     beta: float = Field(0.1, gt=0, description="temperature of the preference: smaller values move further")
@@ -268,8 +278,8 @@ class DPO(Imitates):
         """The best and the worst of each agent, if they differ; in a tree, those of each state, if far enough apart."""
         chosen = []
         if self.tree is not None:
-            for ranked in by_state(rows).values():
-                if (ranked[-1].reward or 0.0) - (ranked[0].reward or 0.0) >= max(self.tree.gap, 1e-9):
+            for ranked in group_by_state(rows).values():
+                if (ranked[-1].reward or 0.0) - (ranked[0].reward or 0.0) >= max(self.tree.margin, 1e-9):
                     chosen += [ranked[-1], ranked[0]]
             return chosen
         for agent in dict.fromkeys(row.agent for row in rows):

@@ -16,8 +16,8 @@ from workbench.lm import HasWeights
 from workbench.spec import LMSpec, lm_spec
 from workbench.task import Example
 from workbench.workflow import CallRecord, NodeKind
-from workbench_training.rewards import Guards, Part, Rollout, score
-from workbench_training.rollout_trees import Tree
+from workbench_training.rewards import Guards, RewardTerm, Rollout, score
+from workbench_training.rollout_trees import RolloutTree
 from workbench_training.settings import Course, Learning, Lora, Stage
 
 if TYPE_CHECKING:
@@ -32,10 +32,10 @@ LONGEST_CALL = 600.0  # seconds: a rollout waits for the whole batch that it is 
 
 
 @dataclass
-class Role:
-    """A language model of the workflow that is trained: where it stands there, and how it is trained.
+class TrainedPolicy:
+    """A language model of the workflow that is trained: its address, and how it is trained.
 
-    rewards: None where it earns what all earn. key: its name among the policies of this process. policy, engine: once
+    rewards: None for the shared rewards. key: its name among the policies of this process. policy, engine: set once
     loaded.
     """
 
@@ -45,15 +45,15 @@ class Role:
     lm: HasWeights
     lora: Lora | None
     learning: Learning
-    rewards: Sequence[Part] | None = None
+    rewards: Sequence[RewardTerm] | None = None
     key: str = ""
     policy: Policy = field(init=False)
     engine: Engine = field(init=False)
 
 
 @dataclass
-class Played(Rollout):
-    """A rollout with what each role earned that has rewards of its own."""
+class PolicyRollout(Rollout):
+    """A rollout, with the reward of each role that has rewards of its own."""
 
     by_role: dict[str, float | None] = field(default_factory=dict)
 
@@ -64,14 +64,14 @@ def earned(rollout: Rollout, role: str = "") -> float | None:
     return own.get(role, rollout.reward)
 
 
-class StudySource:
+class StudyRolloutSource:
     """Rollouts from runs of the workflow under a study, and candidates as patches of its LMs."""
 
     def __init__(
         self,
         study: Study,
-        roles: Mapping[str, Role],
-        rewards: Sequence[Part],
+        roles: Mapping[str, TrainedPolicy],
+        rewards: Sequence[RewardTerm],
         guards: Guards,
         *,
         stages: Sequence[Stage] = (),
@@ -84,7 +84,7 @@ class StudySource:
         self.study, self.roles, self.rewards, self.guards = study, roles, rewards, guards
         self.merge, self.race = merge, race
         self.observed = False  # states are what was seen last, not all that was said before
-        self.tree: Tree | None = None  # in place of runs that share nothing
+        self.tree: RolloutTree | None = None  # in place of runs that share nothing
         self.largest_tokens, self.longest_seconds = 0.0, 0.0
 
     async def rollouts(self, tasks: Sequence[Example], course: Course, step: int) -> list[list[Rollout]]:
@@ -100,7 +100,7 @@ class StudySource:
         if errors := [e for e in found if isinstance(e, BaseException)]:
             raise next((e for e in errors if not isinstance(e, BudgetSpent)), errors[0])
         groups: list[list[Rollout]] = [
-            [Played(task, e.results[i], e.replica) for e in found if not isinstance(e, BaseException)]
+            [PolicyRollout(task, e.results[i], e.replica) for e in found if not isinstance(e, BaseException)]
             for i, task in enumerate(tasks)
         ]
         await self._score([rollout for group in groups for rollout in group], self.at(step, "rewards") or self.rewards)
@@ -112,7 +112,7 @@ class StudySource:
         """A setting of the stage that a step is in; None where it has none."""
         return next((getattr(stage, name) for stage in reversed(self.stages) if stage.start <= step), None)
 
-    async def _score(self, drawn: Sequence[Rollout], rewards: Sequence[Part]) -> None:
+    async def _score(self, drawn: Sequence[Rollout], rewards: Sequence[RewardTerm]) -> None:
         for rollout in drawn:
             if rollout.result.failure == "unsupported" and "policy:" in (rollout.result.message or ""):
                 raise StoreError(
@@ -125,7 +125,7 @@ class StudySource:
                 copies = [Rollout(r.example, r.result, r.replica) for r in drawn]
                 await score(copies, role.rewards, self.guards, judge)
                 for rollout, copy in zip(drawn, copies, strict=True):
-                    assert isinstance(rollout, Played)
+                    assert isinstance(rollout, PolicyRollout)
                     rollout.by_role[role.name] = copy.reward
 
     def workflow_at(self, step: int, course: Course) -> Workflow:
@@ -144,14 +144,14 @@ class StudySource:
                 lm["concurrency"] = role.spec.concurrency
             changes[role.address] = lm
         for address, key in _decoding(self.study.workflow.nodes, "nodes"):
-            changes[address] = self._heat_at(address) if key == "temperature" else 1.0
+            changes[address] = self._temperature_at(address) if key == "temperature" else 1.0
         most = self.at(step, "max_steps")
         if most is None and course.horizon:
             most = course.horizon[min(step // course.horizon_steps, len(course.horizon) - 1)]
-        changes |= max_steps_of(self.study.workflow, most)
+        changes |= set_max_steps(self.study.workflow, most)
         return self.study.workflow.patched(Patch(changes, note=f"rollouts of step {step + 1}"))
 
-    def _heat_at(self, address: str) -> float:
+    def _temperature_at(self, address: str) -> float:
         """The training temperature of the role whose node an address is in."""
         own = [r for r in self.roles.values() if r.address != "lm" and address.startswith(r.address.removesuffix("lm"))]
         shared = [r for r in self.roles.values() if r.address == "lm"]
@@ -159,7 +159,7 @@ class StudySource:
 
     def rows(self, rollout: Rollout, step: int) -> list[Row]:
         """The calls that policies answered, as rows of their roles."""
-        from workbench_training.token_rows import rows_of
+        from workbench_training.token_rows import build_rows
 
         trace, turn = rollout.result.trace, 0
         steps: dict[str, list[dict[str, Any]]] = {name: [] for name in self.roles}
@@ -184,14 +184,14 @@ class StudySource:
                             "text": r.text,
                             "truncated": r.finish == "length",
                             "step_reward": None if rollout.guarded else call.earned,
-                            "anchor": state_of(span.agent or span.node, call) if self.observed else None,
+                            "anchor": hash_state(span.agent or span.node, call) if self.observed else None,
                         }
                     )
                     turn += 1
         return [
             row
             for name, found in steps.items()
-            for row in rows_of(
+            for row in build_rows(
                 found,
                 reward=earned(rollout, name),
                 task=rollout.example.id,
@@ -235,12 +235,12 @@ class StudySource:
         return evaluation.score if evaluation.complete else 0.0
 
 
-def left_out(updates: float, of: str) -> str:
+def describe_skipped(updates: float, of: str) -> str:
     """What is told of updates that changed nothing."""
     return f"{updates:.0f} updates of {of} were left out: their loss or gradient was not finite"
 
 
-def state_of(agent: str, call: CallRecord) -> str:
+def hash_state(agent: str, call: CallRecord) -> str:
     """The name of the state that an agent is in: that of the environment, if the node told one; else by the last
     message: what a tool showed, or the question. (GiGPO's anchor states, arXiv 2505.10978, section 4.2, are
     observations; whole prompts differ as soon as histories do.)"""
@@ -249,7 +249,7 @@ def state_of(agent: str, call: CallRecord) -> str:
     return digest([agent, call.messages[-1].get("role"), call.messages[-1].get("content")])
 
 
-def max_steps_of(workflow: Workflow, most: int | None) -> dict[str, Any]:
+def set_max_steps(workflow: Workflow, most: int | None) -> dict[str, Any]:
     """Changes that give this horizon to all nodes that take steps; none where it is None."""
     return {} if most is None else dict.fromkeys(_horizons(workflow), most)
 
@@ -264,7 +264,7 @@ def check_horizons(workflow: Workflow, horizons: Iterable[tuple[tuple[str | int,
                 hint="An agent does, states, and tree_search. Leave it out, or add one of these.",
             )
         try:
-            workflow.patched(max_steps_of(workflow, most))
+            workflow.patched(set_max_steps(workflow, most))
         except SpecError as error:
             raise SpecError(f"the horizon {most}: {error.message}", hint=error.hint, path=place) from None
 
@@ -284,7 +284,7 @@ def _horizons(workflow: Workflow) -> list[str]:
     return found
 
 
-def _named(role: Role, folder: Path) -> dict[str, Any]:
+def _named(role: TrainedPolicy, folder: Path) -> dict[str, Any]:
     """The value of the role's LM that names these weights."""
     changes: dict[str, Any] = role.spec.model_dump(exclude_defaults=True)
     changes["extra"] = {k: v for k, v in role.spec.extra.items() if k != "revision"}
@@ -292,7 +292,7 @@ def _named(role: Role, folder: Path) -> dict[str, Any]:
     return {**changes, **found, "extra": {**changes["extra"], **found.get("extra", {})}}
 
 
-def differs(group: Sequence[Rollout]) -> bool:
+def rewards_differ(group: Sequence[Rollout]) -> bool:
     """Whether a group teaches anything: two of its rollouts earned differently, for some role."""
     roles = {"", *(name for r in group for name in getattr(r, "by_role", {}))}
     return any(len({e for r in group if (e := earned(r, role)) is not None and math.isfinite(e)}) > 1 for role in roles)

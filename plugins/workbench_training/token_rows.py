@@ -57,7 +57,7 @@ class Row:
         return cls(**plain)
 
 
-def anchor_of(prompt_ids: Sequence[int]) -> str:
+def hash_prompt(prompt_ids: Sequence[int]) -> str:
     """The name of a state: equal prompts are equal states."""
     return hashlib.sha256(",".join(map(str, prompt_ids)).encode()).hexdigest()[:16]
 
@@ -87,7 +87,7 @@ def _appended(row: Row, step: Mapping[str, Any], earned: float | None) -> Row | 
     )
 
 
-def rows_of(
+def build_rows(
     steps: Iterable[Mapping[str, Any]],
     *,
     reward: float | Mapping[str, float] | None,
@@ -122,7 +122,7 @@ def rows_of(
         rows.append(
             replace(
                 made,
-                anchor=step.get("anchor") or anchor_of(prompt),
+                anchor=step.get("anchor") or hash_prompt(prompt),
                 step_reward=None if merge else step.get("step_reward"),
                 costs=costs or {},
                 version=version,

@@ -1,7 +1,11 @@
-"""The loop of training: draw rollouts, score them, compare them, change the weights; now and then offer a candidate.
+"""The training loop: sample rollouts, score them, compute advantages, update the weights; now and then offer a
+candidate.
 
-A run that was killed begins again at its first step: rollouts then come from the journal, so drawing costs nothing,
-and up to the last checkpoint no weight is computed either. From there on everything is computed as it was.
+`Trainer.train` runs it. One step, by method: `_collect` (rollouts, dynamic sampling), `_learn` (rows, advantages,
+update), `_alarmed` (signs of collapse), `_offer` (a candidate on val), `_save` (a checkpoint).
+
+A killed run starts again at its first step. Rollouts then come from the journal, so sampling costs nothing, and up to
+the last checkpoint no weights are computed either. From there on everything is computed as it was.
 """
 
 from __future__ import annotations
@@ -16,19 +20,19 @@ from typing import Any, Protocol
 
 from workbench.errors import StoreError
 from workbench.task import Example
-from workbench_training.advantages import advantages, update_multipliers
-from workbench_training.curriculum import draw, visited
-from workbench_training.learner import Learner, devices
+from workbench_training.advantages import compute_advantages, update_multipliers
+from workbench_training.curriculum import draw_rows, update_record
+from workbench_training.learner import Learner, count_devices
 from workbench_training.policy import Weights, last_checkpoint, write_checkpoint
 from workbench_training.rewards import Rollout
 from workbench_training.settings import Course
-from workbench_training.study_rollouts import differs, left_out
+from workbench_training.study_rollouts import describe_skipped, rewards_differ
 from workbench_training.token_rows import Row
 
 PARTS = ("weights", "optimizer", "reference", "best")  # what a checkpoint may hold of a policy
 
 
-class Source(Protocol):
+class RolloutSource(Protocol):
     """Where rollouts come from, and where candidates go."""
 
     async def rollouts(self, tasks: Sequence[Example], course: Course, step: int) -> list[list[Rollout]]:
@@ -75,7 +79,7 @@ class Trainer:
     def __init__(
         self,
         learners: Learner | Mapping[str, Learner],
-        source: Source,
+        source: RolloutSource,
         tasks: Sequence[Example],
         course: Course,
         folder: Path,
@@ -119,9 +123,9 @@ class Trainer:
                 self.tell(f"step {step + 1}: reward {figures['reward']:.3f}, {silent}", **figures)
                 skipped = sum(value for key, value in figures.items() if key.rpartition(".")[2] == "skipped")
                 if skipped:
-                    self.tell(left_out(skipped, f"step {step + 1}"), **figures)
+                    self.tell(describe_skipped(skipped, f"step {step + 1}"), **figures)
                 self.state.ended = self._alarmed(figures, step)
-                self.state.gpu_seconds += (time.monotonic() - begun) * devices()
+                self.state.gpu_seconds += (time.monotonic() - begun) * count_devices()
             if (step + 1) % self.course.evaluate_every == 0:
                 await self._offer(computed, saved)
             if computed and (step + 1) % self.course.save_every == 0:
@@ -151,15 +155,15 @@ class Trainer:
         groups = await self.source.rollouts(self._next_tasks(self.course.tasks), self.course, step)
         self._visited(groups)
         self.state.samples += sum(map(len, groups))
-        for _ in range(self.course.refill):
-            useful = [group for group in groups if differs(group)]
+        for _ in range(self.course.dynamic_sampling):
+            useful = [group for group in groups if rewards_differ(group)]
             missing = self.course.tasks - len(useful)
             most = self.state.samples + missing * self.course.rollouts
             if missing <= 0 or most > (self.course.samples or most) or not self.source.affords(self.course, step):
                 break
             others = self._others(missing, {group[0].example.id for group in groups})
             found = await self.source.rollouts(others, self.course, step) if others else []
-            spare = [group for group in groups if not differs(group)]
+            spare = [group for group in groups if not rewards_differ(group)]
             self._visited(found)
             self.state.samples += sum(map(len, found))
             groups = [*useful, *found, *spare][: max(self.course.tasks, len(useful) + len(found))]
@@ -181,13 +185,13 @@ class Trainer:
             found = [r.result.score if r.result.score is not None else r.reward for r in group]
             scores = [min(max(score, 0.0), 1.0) for score in found if score is not None]
             task = group[0].example.id
-            self.state.known[task] = visited(self.state.known.get(task), scores, self.course.curriculum)
+            self.state.known[task] = update_record(self.state.known.get(task), scores, self.course.curriculum)
 
     def _next_tasks(self, count: int) -> list[Example]:
         """The next rows of a pass over all of them, in an order drawn anew for each pass; or as the curriculum says."""
         if self.course.curriculum is not None:
             ids = [task.id for task in self.tasks]
-            return [self.tasks[i] for i in draw(self.rng, ids, self.state.known, count, self.course.curriculum)]
+            return [self.tasks[i] for i in draw_rows(self.rng, ids, self.state.known, count, self.course.curriculum)]
         chosen: list[int] = []
         while len(chosen) < min(count, len(self.tasks)):
             if not self.state.order:
@@ -207,7 +211,7 @@ class Trainer:
             "rollouts": float(len(scored)),
             "rows": float(len(rows)),
             "reward": sum(r.reward or 0.0 for r in scored) / max(1, len(scored)),
-            "silent": sum(not differs(group) for group in groups) / max(1, len(groups)),
+            "silent": sum(not rewards_differ(group) for group in groups) / max(1, len(groups)),
             "guarded": float(sum(bool(r.guarded) for r in scored)),
             "tokens": float(sum(r.drawn for r in rows)),
         }
@@ -222,7 +226,7 @@ class Trainer:
         objective, figures = learner.objective, dict[str, float]()
         weights, skipped = self.state.multipliers.get(name, {}), learner.skipped
         if rows:
-            values = advantages(rows, objective, weights)
+            values = compute_advantages(rows, objective, weights)
             if values.any() or objective.beta:
                 figures |= learner.step(rows, values.tolist(), step, self.rate(step))
         if objective.constraints:
@@ -266,13 +270,13 @@ class Trainer:
 
     def _signs(self, name: str, figures: Mapping[str, float]) -> list[str]:
         (low, high), of = self.course.entropy, f" of {name}" if name else ""
-        entropy, kl, gap = (figures.get(_joined(name, key)) for key in ("entropy", "kl", "gap"))
+        entropy, kl, gap = (figures.get(_joined(name, key)) for key in ("entropy", "kl", "off_policy_gap"))
         found = []
         if entropy is not None and not low <= entropy <= high:
             found.append(f"entropy{of} {entropy:.3g} outside {low:g} to {high:g}")
         if kl is not None and not kl <= self.course.kl:
             found.append(f"divergence{of} {kl:.3g} above {self.course.kl:g}")
-        if gap is not None and not gap <= self.course.gap:
+        if gap is not None and not gap <= self.course.off_policy_gap:
             found.append(f"log-probabilities{of} of drawing and training differ by {gap:.3g}")
         return found
 

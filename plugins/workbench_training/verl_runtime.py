@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from workbench_training.advantages import advantages
+from workbench_training.advantages import compute_advantages
 from workbench_training.objective import Objective
-from workbench_training.rewards import Guards, guarded, tool_n1
+from workbench_training.rewards import Guards, check_guards, tool_n1
 from workbench_training.token_rows import Row
 
 
@@ -34,7 +34,7 @@ def advantages_for(
     earned = [_cut(s, what) if c else s for s, c in zip(scores, cut, strict=True)]
     rows = [Row((), (), (), (), e, str(i), n) for n, (e, i) in enumerate(zip(earned, index, strict=True))]
     found = torch.as_tensor(
-        advantages(rows, Objective.model_validate(dict(objective))), dtype=token_level_rewards.dtype
+        compute_advantages(rows, Objective.model_validate(dict(objective))), dtype=token_level_rewards.dtype
     )
     spread = found.to(token_level_rewards.device)[:, None] * response_mask
     return spread, spread
@@ -61,4 +61,4 @@ def score_of(
             total += part["weight"] * float(answer.strip() == truth.strip())
         else:
             raise ValueError(f"the reward {part['kind']} is not known on a cluster: write compute_score yourself")
-    return min(total, 0.0) if guarded(answer, False, Guards.model_validate(dict(guards))) else total
+    return min(total, 0.0) if check_guards(answer, False, Guards.model_validate(dict(guards))) else total

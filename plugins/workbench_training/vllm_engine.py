@@ -1,10 +1,10 @@
-"""Drawing on a vLLM server: after each step it loads the policy's adapter under a name that holds the version.
+"""Sampling on a vLLM server: after each step it loads the policy's adapter under a name that contains the version.
 
-The server is started by its user, on a machine that sees the same files:
+The server may be started by the user, on a machine that sees the same files:
 
     VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 vllm serve BASE --enable-lora --max-lora-rank 16 --max-loras 2
 
-Stale weights cannot answer: a request names the version, an unknown name is refused by the server, and after each load
+Stale weights cannot answer: a request names the version, the server refuses an unknown name, and after each load the
 log-probabilities of a probe must agree with the policy's own. Every wait has a deadline.
 """
 
@@ -20,7 +20,7 @@ from workbench.errors import LMError, WorkbenchError
 from workbench.kit.batching import derive_seed
 from workbench.lm import Request, Response, kind_of_status, redact
 from workbench_training.policy import Policy
-from workbench_training.policy_lm import Conversations, hash_of
+from workbench_training.policy_lm import Conversations, hash_numbers
 from workbench_training.token_rows import Row, collate
 
 PROBE_TOKENS = 8
@@ -78,11 +78,11 @@ class ServerEngine:
         ids = response.token_ids or ()
         row = Row(tuple(prompt), ids, (1,) * len(ids), response.logprobs or (), 0.0, "probe")
         own = (await asyncio.to_thread(self.policy.log_probabilities, collate([row], self.policy.device)))[0][0]
-        apart = max((abs(a - b) for a, b in zip(own.tolist(), row.logprobs, strict=True)), default=0.0)
-        if not apart <= self.tolerance:
+        difference = max((abs(a - b) for a, b in zip(own.tolist(), row.logprobs, strict=True)), default=0.0)
+        if not difference <= self.tolerance:
             raise SyncError(
                 f"the server at {self.url} answers as other weights would: log-probabilities of version {version} "
-                f"differ by {apart:.3g}, allowed are {self.tolerance:g}"
+                f"differ by {difference:.3g}, allowed are {self.tolerance:g}"
             )
 
     async def complete(self, request: Request) -> Response:
@@ -109,7 +109,7 @@ class ServerEngine:
             "min_p": 0.0,
             "repetition_penalty": 1.0,
             "stop": list(request.stop),
-            "seed": hash_of(derive_seed(request), version),
+            "seed": hash_numbers(derive_seed(request), version),
             "logprobs": 0,
             "return_token_ids": True,
         }

@@ -1,4 +1,4 @@
-"""A vLLM server of the run's own: started before the first rollout, stopped with the training, however that ends."""
+"""A vLLM server owned by the run: started before the first rollout, stopped when the training ends, however it ends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import aiohttp
 
 from workbench.distribution import pip_install
 from workbench.errors import PluginError
-from workbench_training.settings import Managed
+from workbench_training.settings import ServerSettings
 from workbench_training.vllm_engine import SyncError
 
 #: Ranks that vLLM allocates for (`--max-lora-rank`).
@@ -26,7 +26,7 @@ RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 _PR_SET_PDEATHSIG = 1
 
 
-def check_command(settings: Managed) -> None:
+def check_command(settings: ServerSettings) -> None:
     """Raises PluginError where the server's program is not here."""
     program = shlex.split(settings.command)[0]
     if shutil.which(program) is None:
@@ -41,7 +41,7 @@ class ManagedServer:
     must see to itself, as vLLM's engine does.
     """
 
-    def __init__(self, base: str, settings: Managed, log: Path, *, rank: int, adapters: int):
+    def __init__(self, base: str, settings: ServerSettings, log: Path, *, rank: int, adapters: int):
         self.base, self.settings, self.log = base, settings, log
         self.rank = next((r for r in RANKS if r >= rank), rank)
         self.adapters = 2 * adapters
@@ -137,7 +137,7 @@ def _die_with_parent():
     return ask
 
 
-def one_base(bases: Sequence[str]) -> str:
+def require_one_base(bases: Sequence[str]) -> str:
     """The base that all policies share. Raises PluginError where they have several: a server has one."""
     if len(set(bases)) > 1:
         raise PluginError(

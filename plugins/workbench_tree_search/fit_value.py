@@ -1,4 +1,7 @@
-"""The optimizer `fit_value`: learns from runs on train how good a state is, so that judging one takes no call."""
+"""The optimizer `fit_value`: learns from runs on train how good a state is, so that judging one takes no call.
+
+No source: Koh et al. (arXiv 2407.01476) ask a model.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +23,15 @@ def _searches(workflow: Workflow) -> dict[str, TreeSearch]:
 class FitValue(Optimizer):
     """Gives `tree_search` nodes a learned value: a logistic regression on the words of the states seen on train.
 
-    On train the search looks at more states, at first blindly level by level, so that it meets successes to learn from;
-    a state's label is the best score that the environment gave from there on, less 20% for each step to it. The learned
-    value has to win on val.
+    On train the search visits more states, at first level by level without a judge, so that it meets successes to learn
+    from. The label of a state is the best score that the environment returned from there on, less 20% for each step to
+    it. The learned value has to win on val.
     """
 
     rounds: int = Field(2, ge=1, le=20, description="passes over train, each with the value learned so far")
-    batch: int = Field(60, ge=1, le=1000, description="training rows of a pass at most")
-    widen: int = Field(4, ge=1, le=100, description="on train a search looks at so many times as many states")
-    words: int = Field(200, ge=1, le=5000, description="words that get a weight at most, the most frequent ones")
+    batch: int = Field(60, ge=1, le=1000, description="training rows in a pass")
+    widen: int = Field(4, ge=1, le=100, description="factor of states that a search visits on train")
+    words: int = Field(200, ge=1, le=5000, description="words with a weight, the most frequent ones")
     penalty: float = Field(1.0, gt=0, le=1000, description="L2 penalty of the weights")
 
     def lacking(self, workflow: Workflow) -> str | None:
@@ -45,7 +48,9 @@ class FitValue(Optimizer):
             if not rows:
                 break
             _collect(await study.evaluate(explorer, rows, traces=True, replica=number), pairs)
-            fits = {n: learned.fit(list(p.items()), most=self.words, penalty=self.penalty) for n, p in pairs.items()}
+            fits = {
+                n: learned.fit_weights(list(p.items()), most=self.words, penalty=self.penalty) for n, p in pairs.items()
+            }
             weights |= {n: w for n, w in fits.items() if w}
             if not weights:
                 continue

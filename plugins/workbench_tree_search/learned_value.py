@@ -13,18 +13,18 @@ BIAS = "bias"
 DISCOUNT = 0.8  # what a score is worth one step before it is reached
 
 
-def words_of(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """Its different words in lower case; signs of a map count by the line."""
     return sorted(set(re.findall(r"[a-z_]+|[^\sa-z]+", text.lower())))
 
 
-def estimate(weights: Mapping[str, float], text: str) -> float:
+def estimate_value(weights: Mapping[str, float], text: str) -> float:
     """How likely the task is done from here, in (0, 1)."""
-    odds = weights.get(BIAS, 0.0) + sum(weights.get(word, 0.0) for word in words_of(text))
+    odds = weights.get(BIAS, 0.0) + sum(weights.get(word, 0.0) for word in split_words(text))
     return 1 / (1 + math.exp(-max(-30.0, min(30.0, odds))))
 
 
-def fit(
+def fit_weights(
     pairs: Sequence[tuple[str, float]], *, most: int = 200, penalty: float = 1.0, least: int = 2
 ) -> dict[str, float]:
     """Weights for (text, worth in [0, 1]) pairs, under an L2 penalty; {} if there is nothing to learn.
@@ -33,7 +33,7 @@ def fit(
     """
     if len({worth for _, worth in pairs}) < 2:
         return {}
-    found = [words_of(text) for text, _ in pairs]
+    found = [split_words(text) for text, _ in pairs]
     counts = Counter(word for words in found for word in words)
     kept = [w for w, n in sorted(counts.items(), key=lambda c: (-c[1], c[0])) if least <= n < len(pairs)][:most]
     rows = [{BIAS: 1.0, **dict.fromkeys(words, 1.0)} for words in found]

@@ -1,9 +1,10 @@
-"""The `tree_search` node: an agent that tries actions out in an environment before it commits to them.
+"""The `tree_search` node: an agent that tries actions in an environment before it commits to them.
 
-Source: Tree Search for Language Model Agents (Koh et al., arXiv 2407.01476): of several drawn actions the most frequent
-ones are kept, states are judged by a model asked several times, the frontier is ordered by the parent's value, the
-budget counts judged states, and the best sequence is committed whole. With `order: mcts` the same parts are searched by
-UCT with plain back-up, as SWE-Search and the search half of Agent Q do. Departures, with reasons, are in the README.
+Source: Tree Search for Language Model Agents (Koh et al., arXiv 2407.01476): of several sampled actions the most
+frequent ones are kept, a model asked several times judges states, the frontier is ordered by the parent's value, the
+budget counts judged states, and the best sequence is committed as a whole. With `order: mcts` the same parts are
+searched by UCT with plain backup, as in SWE-Search and the search half of Agent Q. Departures, with reasons, are in the
+README.
 """
 
 from __future__ import annotations
@@ -199,7 +200,7 @@ class _Walk:
         """The value of the last position; None if it cannot be told."""
         c, node = self.node.config, self.node
         if c.value == "learned":
-            return learned.estimate(c.weights, self._text(path[-1]))
+            return learned.estimate_value(c.weights, self._text(path[-1]))
         if node.judge is not None:
             return await self.ctx.effect("value", [c.value, list(path[-1].actions)], partial(self._called, path[-1]))
         messages = prompts.value_messages(c, self.inputs, path)

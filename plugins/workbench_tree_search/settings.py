@@ -37,7 +37,7 @@ class TreeSearchConfig(NodeConfig):
     value: str = Field("lm", description="what judges a state: lm, learned, or python:file.py:function")
     value_samples: int = Field(3, ge=1, le=200, description="lm: answers that are averaged")
     weights: dict[str, float] = Field(default_factory=dict, description="learned: weights of words, see fit_value")
-    observation_chars: int = Field(1500, ge=20, description="the model sees so much of an observation")
+    observation_chars: int = Field(1500, ge=20, description="characters of an observation that the model sees")
     history: int = Field(4, ge=0, le=100, description="earlier observations that the model sees, with their actions")
     temperature: float = Field(1.0, ge=0, le=2, description="of actions and judgements; at 0 one answer is drawn")
     max_tokens: int = Field(64, ge=1, description="tokens of one answer at most")

@@ -241,6 +241,7 @@ CASES: dict[str, Case] = {
             ("Names: ", r"\nresult: .*ripens for ([a-z ]+)\.[^\n]*\Z", r"answer: \1"),
         ],
     ),
+    "forge.yaml": Case([({"question": "5 + 8"}, {"answer": "5"})], []),  # the poor program that is to be replaced
     "graph_of_thoughts.yaml": Case(sums("5 + 8 + 3", "2 + 9"), [("Add the numbers.", ASKED, total())]),
     "jury.yaml": Case(
         LABELS, [*TICKETS, *votes("Sort the request by its main problem.", "technical", "shipping", "returns")]

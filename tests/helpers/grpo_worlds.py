@@ -20,7 +20,7 @@ from workbench_training.policy import Policy
 from workbench_training.policy_lm import LocalEngine
 from workbench_training.rewards import Rollout
 from workbench_training.settings import Course, Learning
-from workbench_training.token_rows import Row, rows_of
+from workbench_training.token_rows import Row, build_rows
 from workbench_training.trainer import Trainer
 
 torch.set_num_threads(1)  # tiny models are slower with more, and tests share the cores
@@ -50,7 +50,7 @@ class TextSource:
 
     def rows(self, rollout: Rollout, step: int) -> list[Row]:
         assert rollout.result.trace is not None
-        return rows_of(
+        return build_rows(
             rollout.result.trace.rollout,
             reward=rollout.reward,
             task=rollout.example.id,

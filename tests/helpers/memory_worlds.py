@@ -180,3 +180,8 @@ def true_accuracy(report: Report, skill: Callable[[Request], float], rows: Seque
         settings = {k: v for k, v in node.settings.items() if v is not None}
         total += skill(Request(tuple(node._render(values)), **settings))
     return total / len(rows)
+
+
+def store(report: Any) -> list[dict[str, Any]]:
+    """The entries of the winner's recall node."""
+    return report.winner.get("nodes.look.entries", [])

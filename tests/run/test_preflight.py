@@ -270,7 +270,7 @@ def test_a_server_whose_name_begins_like_this_machine_has_no_known_price(model: 
         ("astar", "a node of the kind `astar`"),
         ("fit_value", "a node of the kind `tree_search`"),
         ("team", "a team"),
-        ("align", "an agent with tools"),
+        ("tool_docs", "an agent with tools"),
         ({"forge": {"kind": "functions"}}, "an agent node"),
         ({"forge": {"kind": "heuristic"}}, "a code node"),
         ("forge", "an agent node or a code node"),
@@ -289,12 +289,12 @@ def test_an_optimizer_without_its_node_is_refused(optimizer: Any, missing: str, 
 
 
 NODES = {
-    "align": {"agent": "text -> label", "tools": ["python:desk.py:lookup"]},
+    "tool_docs": {"agent": "text -> label", "tools": ["python:desk.py:lookup"]},
     "team": {"dylan": {"predict": "text -> label"}, "members": {"a": "A.", "b": "B."}},
 }
 
 
-@pytest.mark.parametrize("name", ["align", "team"])
+@pytest.mark.parametrize("name", ["tool_docs", "team"])
 def test_an_optimizer_with_its_node_is_not(name: str, tmp_path: Path) -> None:
     (tmp_path / "desk.py").write_text('def lookup(key: str) -> str:\n    """Looks a key up."""\n    return key\n')
     prepare(task_file(tmp_path, optimize=[name], nodes={"sort": NODES[name]}))

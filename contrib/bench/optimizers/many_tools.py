@@ -19,7 +19,7 @@ from typing import Any
 
 from workbench.kit.tools import Tool
 from workbench.proof import interval
-from workbench_tools.toolset import ToolIndex, crossover, prompt_characters
+from workbench_tools.toolset import ToolIndex, count_prompt_characters, find_crossover
 
 Find = Callable[[str, int], list[str]]
 
@@ -149,9 +149,10 @@ def prompts(sets: Mapping[str, list[Tool]], fixed: int = 300) -> None:
             if count > len(tools):
                 continue
             draws = [random.Random(i).sample(tools, count) for i in range(20)]
-            full, lazy = (sum(x) / 20 for x in zip(*(prompt_characters(d, fixed) for d in draws), strict=True))
+            full, lazy = (sum(x) / 20 for x in zip(*(count_prompt_characters(d, fixed) for d in draws), strict=True))
             print(
-                f"| {name} | {count} | {full:,.0f} | {lazy:,.0f} | {1 - lazy / full:+.0%} | {crossover(tools, fixed)} |"
+                f"| {name} | {count} | {full:,.0f} | {lazy:,.0f} | {1 - lazy / full:+.0%} | "
+                f"{find_crossover(tools, fixed)} |"
             )
 
 

@@ -17,8 +17,8 @@ from typing import Any
 from workbench.errors import SandboxError
 from workbench_sandbox.attacks import ATTACKS, JAVASCRIPT, self_test
 from workbench_sandbox.linux import LinuxSandbox
-from workbench_sandbox.wasm import prepared
-from workbench_sandbox.watch import resident
+from workbench_sandbox.wasm import prepare_sandbox
+from workbench_sandbox.watch import read_resident
 
 SOURCE = "def f(x):\n    return x + 1"
 CALLS = {"wasm": (30, 20)}  # one after the other, at once; a process for each takes half a second
@@ -27,7 +27,7 @@ CALLS = {"wasm": (30, 20)}  # one after the other, at once; a process for each t
 async def measure(level: str) -> str:
     begun = time.perf_counter()
     try:
-        sandbox: Any = LinuxSandbox(level) if level != "wasm" else await prepared()
+        sandbox: Any = LinuxSandbox(level) if level != "wasm" else await prepare_sandbox()
         await sandbox.start()
     except SandboxError as error:
         return f"{level}: {error}"
@@ -52,9 +52,8 @@ async def measure(level: str) -> str:
     )
     if level == "wasm":
         guest = (await asyncio.gather(*sandbox._ready))[0]
-        text += (
-            f"; {used:.2f} s of processor time a call; {await resident(guest.process.pid) >> 20} MB for each process"
-        )
+        held = await read_resident(guest.process.pid) >> 20
+        text += f"; {used:.2f} s of processor time a call; {held} MB for each process"
     if level != "limits-only":
         attacks = [*ATTACKS, *JAVASCRIPT] if level == "wasm" else ATTACKS
         begun = time.perf_counter()

@@ -73,7 +73,7 @@ TOY = Sizes(4, 2, 4, 4, 2, 2, 8)
 ENDLESS = 1_000_000  # steps, where time is what ends a training
 
 
-def rows_of(task: str, data: Path, sizes: Sizes, seed: int) -> list[list[dict[str, Any]]]:
+def build_rows(task: str, data: Path, sizes: Sizes, seed: int) -> list[list[dict[str, Any]]]:
     """Rows of train, val and test, drawn by the seed."""
     folder = data / task
     parts = ((folder / f"{part}.jsonl").read_text(encoding="utf-8") for part in ("train", "dev"))
@@ -240,7 +240,7 @@ def one(task: str, options: argparse.Namespace, seed: int) -> dict[str, Any]:
     sizes = TOY if options.toy else REAL[task]
     folder = (options.work / f"{task}-{seed}").resolve()
     base = f"hf:{options.model.resolve()}"
-    spec = write(folder, task, rows_of(task, options.data, sizes, seed), sizes, seed)
+    spec = write(folder, task, build_rows(task, options.data, sizes, seed), sizes, seed)
     learning = {"rate": options.rate}
     start = train(folder, spec, base, "sft", {"sft": {"source": "labels", "epochs": 1, "learning": {"rate": 2e-5}}})
     rewards = [{"kind": "metric"}] if task == "gsm8k" else [{"kind": "tool_n1", "target": "calls"}]

@@ -43,7 +43,7 @@ from workbench_training.policy import Policy
 from workbench_training.policy_lm import LocalEngine
 from workbench_training.rewards import Rollout
 from workbench_training.settings import Course, Learning, Lora
-from workbench_training.token_rows import Row, rows_of
+from workbench_training.token_rows import Row, build_rows
 from workbench_training.trainer import Trainer
 
 
@@ -82,7 +82,7 @@ class World:
         earned = self.rewards[id(rollout)]
         if self.swapped:
             earned = dict(zip(self.roles, (earned[role] for role in reversed(self.roles)), strict=True))
-        rows = rows_of(
+        rows = build_rows(
             rollout.result.trace.rollout,
             reward=earned,
             task=rollout.example.id,

@@ -368,7 +368,7 @@ def compare(name: str, ragged: bool, options: argparse.Namespace) -> dict[str, A
         theirs(case, ragged, total, folder, gate, their, prompts)
         gate.may.release()
         job.join()
-        weights = weights_of(case.base)
+        weights = find_weights(case.base)
         Learner.step, Generator.generate = real, real_generate  # type: ignore[method-assign]
     assert mine.tokens == their.tokens, (mine.tokens, their.tokens)
     cut = slice(WARM, None)
@@ -396,7 +396,7 @@ def compare(name: str, ragged: bool, options: argparse.Namespace) -> dict[str, A
     }
 
 
-def weights_of(base: str) -> int:
+def find_weights(base: str) -> int:
     from transformers import AutoConfig, AutoModelForCausalLM
 
     with torch.device("meta"):

@@ -6,7 +6,7 @@ from areas.mutant import Mutant, changes_of
 
 WORKFLOW = "core/workbench/workflow/workflow.py"
 WORKFLOW_TESTS = "tests/workflow/test_workflow.py"
-PROGRAM_TESTS = "tests/runtime/test_program.py"
+PROGRAM_TESTS = ("tests/runtime/test_scheduling.py", "tests/runtime/test_node_failures.py")
 WORKFLOWS: list[Mutant] = [
     *changes_of(
         WORKFLOW,

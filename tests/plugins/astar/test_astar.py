@@ -36,7 +36,7 @@ def test_the_longest_common_subsequence_is_that_of_brute_force() -> None:
     rng = random.Random(0)
     for _ in range(200):
         a, b = ([rng.choice("xyz") for _ in range(rng.randrange(7))] for _ in range(2))
-        assert costs.lcs(a, b) == brute(a, b) == costs.lcs(b, a)
+        assert costs.lcs_length(a, b) == brute(a, b) == costs.lcs_length(b, a)
 
 
 def test_all_costs_lie_between_zero_and_one() -> None:
@@ -46,34 +46,41 @@ def test_all_costs_lie_between_zero_and_one() -> None:
         memory = [[rng.choice("abcd") for _ in range(rng.randint(1, 6))] for _ in range(rng.randrange(4))]
         imagined = [rng.choice("abcd") for _ in range(rng.randrange(5))]
         weight, share = rng.random(), rng.random()
-        assert 0.0 <= costs.step_cost(path, share, memory, weight) <= 1.0
-        assert 0.0 <= costs.remaining(path, memory, imagined, weight) <= 1.0
+        assert 0.0 <= costs.compute_step_cost(path, share, memory, weight) <= 1.0
+        assert 0.0 <= costs.estimate_remaining(path, memory, imagined, weight) <= 1.0
 
 
 def test_a_remembered_plan_costs_nothing_and_without_memory_the_models_consistency_decides() -> None:
     plan = ["find", "read", "sum"]
     for n in range(1, 4):
-        assert costs.likeness(plan[:n], [plan]) == 1.0
-        assert costs.step_cost(plan[:n], 0.2, [plan], 0.5) == 0.0
-    assert costs.step_cost(plan, 0.2, [], 0.9) == pytest.approx(0.8), "1 - share, whatever alpha is"
-    assert costs.step_cost(["find", "sum"], 0.25, [["find", "read"]], 0.5) == pytest.approx((0.5 * 0.75) ** 0.5)
-    assert costs.likeness(["find", "sum", "read", "sum"], [plan]) == 0.75, "a step too many is no part of the plan"
+        assert costs.measure_similarity(plan[:n], [plan]) == 1.0
+        assert costs.compute_step_cost(plan[:n], 0.2, [plan], 0.5) == 0.0
+    assert costs.compute_step_cost(plan, 0.2, [], 0.9) == pytest.approx(0.8), "1 - share, whatever alpha is"
+    assert costs.compute_step_cost(["find", "sum"], 0.25, [["find", "read"]], 0.5) == pytest.approx((0.5 * 0.75) ** 0.5)
+    assert costs.measure_similarity(["find", "sum", "read", "sum"], [plan]) == 0.75, (
+        "a step too many is no part of the plan"
+    )
 
 
 def test_what_is_left_follows_the_place_in_remembered_plans_and_the_imagined_plan() -> None:
     plans = [["find", "read", "sum", "tell"], ["read", "tell"]]
-    assert costs.progress(["find", "read"], plans) == pytest.approx((2 / 4 + 1 / 2) / 2)
-    assert costs.progress(["find", "dance"], plans) == 0.0
-    assert costs.progress(["read", "x", "read"], [["read", "a", "b", "read"]]) == 1.0, "the second of two occurrences"
-    assert costs.done(["find", "x", "sum"], ["find", "read", "sum"]) == pytest.approx(2 / 3)
-    assert costs.remaining(["find"], [], ["find", "sum"], 0.3) == 0.5 and costs.remaining(["find"], [], [], 0.3) == 0.0
-    assert costs.remaining([], plans, ["find"], 0.5) == 0.0
+    assert costs.measure_progress(["find", "read"], plans) == pytest.approx((2 / 4 + 1 / 2) / 2)
+    assert costs.measure_progress(["find", "dance"], plans) == 0.0
+    assert costs.measure_progress(["read", "x", "read"], [["read", "a", "b", "read"]]) == 1.0, (
+        "the second of two occurrences"
+    )
+    assert costs.measure_completion(["find", "x", "sum"], ["find", "read", "sum"]) == pytest.approx(2 / 3)
+    assert (
+        costs.estimate_remaining(["find"], [], ["find", "sum"], 0.3) == 0.5
+        and costs.estimate_remaining(["find"], [], [], 0.3) == 0.0
+    )
+    assert costs.estimate_remaining([], plans, ["find"], 0.5) == 0.0
 
 
 def test_plans_of_the_most_similar_tasks_count() -> None:
     tasks = ["add two numbers", "send a letter", "add three numbers", "draw a cat"]
-    assert costs.nearest("please add five numbers", tasks, 2) == [0, 2]
-    assert costs.nearest("anything", tasks, 9) == [0, 1, 2, 3] and costs.nearest("x", [], 3) == []
+    assert costs.find_nearest("please add five numbers", tasks, 2) == [0, 2]
+    assert costs.find_nearest("anything", tasks, 9) == [0, 1, 2, 3] and costs.find_nearest("x", [], 3) == []
 
 
 # The node. Tools append a letter; the planted plan of a kind of task is a word.

@@ -16,7 +16,7 @@ from workbench.cli import cli
 from workbench.lm import Request
 from workbench.workflow import Workflow, node_tree
 from workbench_bench import functions, routing, topology
-from workbench_bench.run_world import accuracy, mean_and_interval, measured, run_many, run_world
+from workbench_bench.run_world import accuracy, mean_and_interval, measure_accuracy, run_many, run_world
 from workbench_bench.worlds import INSTRUCTIONS, TOPICS, WORDS, WORLDS, proposer, rules_in, with_rules
 
 needs_sandbox = pytest.mark.skipif(bool(_kernel_features()), reason=_kernel_features() or "-")
@@ -230,7 +230,7 @@ def test_the_truth_of_a_structure_is_what_the_simulation_shows(tmp_path: Path) -
         made = start.patched(space.suggest(RandomTrial(random.Random(seed)), start))
         truth = accuracy(world, made, seed)
         seen.add(truth)
-        assert measured(world, made, rows, repeats=100) == pytest.approx(truth, abs=0.09)
+        assert measure_accuracy(world, made, rows, repeats=100) == pytest.approx(truth, abs=0.09)
     assert len(seen) > 3 and max(seen) <= world.best
     wrapped = start.patched({"nodes.sort": {"kind": "ensemble", "of": start.nodes["sort"], "samples": 3}})
     assert world.truth(wrapped) is None and 0.1 < accuracy(world, wrapped, 0) < 1.0
@@ -275,7 +275,7 @@ def test_the_truth_of_functions_is_what_the_simulation_shows(tmp_path: Path) -> 
     shown = ["right", "wrong", "memorised", "slow", "right"]
     made = start.patched({"nodes.sort.functions": [functions.function(t, kind) for t, kind in enumerate(shown)]})
     rows = [{"text": f"q topic{t} {'abcd'[t % 4]}: a {'abcd'[t % 4]}-thing"} for t in range(TOPICS)]
-    assert measured(world, made, rows, repeats=24) == pytest.approx(accuracy(world, made, 0), abs=0.09)
+    assert measure_accuracy(world, made, rows, repeats=24) == pytest.approx(accuracy(world, made, 0), abs=0.09)
 
 
 @pytest.mark.slow
@@ -326,7 +326,7 @@ def test_the_truth_of_a_route_is_what_the_simulation_shows(tmp_path: Path) -> No
     for route in (routing.best_route(3), {k: routing.MODELS[i % 4] for i, k in enumerate(routing.KINDS)}):
         made = start.patched({f"nodes.sort.cases.{kind}.lm": model for kind, model in route.items()})
         assert routing.route_of(made) == route and accuracy(world, made, 0) == routing.worth(route, 3)
-        assert measured(world, made, rows, repeats=60) == pytest.approx(routing.worth(route, 3), abs=0.07)
+        assert measure_accuracy(world, made, rows, repeats=60) == pytest.approx(routing.worth(route, 3), abs=0.07)
     assert routing.route_of(start.patched({"nodes.sort.cases.law.samples": 3})) is None
 
 

@@ -18,7 +18,7 @@ from workbench.study import Evaluation
 from workbench_bench.run_world import run_world
 from workbench_bench.worlds import WORLDS
 from workbench_evolve.optimizer import Credit
-from workbench_evolve.population import PRIOR_ROWS, Archive, Individual, Island, fitness, niche
+from workbench_evolve.population import PRIOR_ROWS, Archive, Individual, Island, compute_fitness, find_niche
 
 BASE = Workflow({"name": "w", "nodes": {"a": {"kind": "predict", "signature": "x -> y", "instructions": "Plain."}}})
 
@@ -29,9 +29,9 @@ def individual(value: float, **settings: Any) -> Individual:
 
 
 def test_few_rows_prove_little() -> None:
-    lucky, steady = fitness([1.0] * 2, 0.4), fitness([0.8] * 40, 0.4)
+    lucky, steady = compute_fitness([1.0] * 2, 0.4), compute_fitness([0.8] * 40, 0.4)
     assert lucky == pytest.approx((2 + PRIOR_ROWS * 0.4) / (2 + PRIOR_ROWS)) and lucky < steady < 0.8
-    assert fitness([1.0, 0.0], None) == 0.5
+    assert compute_fitness([1.0, 0.0], None) == 0.5
 
 
 def test_an_island_keeps_its_fittest_and_each_once() -> None:
@@ -57,8 +57,8 @@ def test_the_archive_keeps_the_best_of_each_kind() -> None:
     ):
         archive.add(found)
     assert sorted(i.fitness for i in archive.cells.values()) == [0.4, 0.45, 0.5, 0.6]
-    assert niche(individual(0, instructions="Plain!").workflow) == niche(BASE)
-    assert niche(individual(0, instructions="x" * 500).workflow) != niche(BASE)
+    assert find_niche(individual(0, instructions="Plain!").workflow) == find_niche(BASE)
+    assert find_niche(individual(0, instructions="x" * 500).workflow) != find_niche(BASE)
 
 
 def test_operators_that_win_get_more_turns() -> None:

@@ -24,7 +24,7 @@ from workbench_bench.worlds import WORLDS
 from workbench_evolve import optimizer as evolve
 from workbench_evolve.operators import Breeder
 from workbench_evolve.population import Individual
-from workbench_evolve.swarm import REMEMBERED, Particle, move_between
+from workbench_evolve.swarm import REMEMBERED, Particle, diff_texts
 
 BASE = Workflow({"name": "w", "nodes": {"a": {"kind": "predict", "signature": "x -> y", "instructions": "Plain."}}})
 TEXT = "nodes.a.instructions"
@@ -204,7 +204,7 @@ def test_other_settings_of_a_particle_are_drawn_from_its_place_and_both_bests() 
     particle = Particle(here, mine)
     drawn = [made(breeder(seed=s).move(particle, [best], 0))[0].get("nodes.a.samples", 1) for s in range(90)]
     assert all(18 < drawn.count(n) < 42 for n in (1, 3, 5)), drawn
-    assert move_between(TEXT, "A. B.\nC.", "A. C. D.").added == ("D.",)
+    assert diff_texts(TEXT, "A. B.\nC.", "A. C. D.").added == ("D.",)
 
 
 # In the search
@@ -222,7 +222,7 @@ def test_the_best_migrates_though_the_turn_itself_made_no_child(
 
         return {"once": once}
 
-    monkeypatch.setattr(evolve, "operators", operators)
+    monkeypatch.setattr(evolve, "list_operators", operators)
     settings = {"migrate": 2, "islands": 2, "explore": 0.0, "children": 24, "proposals": False}
     plant(
         tmp_path,
@@ -237,7 +237,7 @@ def test_the_best_migrates_though_the_turn_itself_made_no_child(
 
 @pytest.fixture
 def swarm_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evolve, "operators", lambda breeder, proposals: {"move": breeder.move})
+    monkeypatch.setattr(evolve, "list_operators", lambda breeder, proposals: {"move": breeder.move})
 
 
 @pytest.mark.usefixtures("swarm_alone")

@@ -18,8 +18,8 @@ from workbench.task import Example
 from workbench_bench.run_world import run_world
 from workbench_bench.worlds import WORLDS, rules_in
 from workbench_fgo import optimizer as fgo_optimizer
-from workbench_fgo.divide import at_random, by_group, failure_of
-from workbench_fgo.merge import merged, union
+from workbench_fgo.divide import classify_failure, split_at_random, split_by_group
+from workbench_fgo.merge import merge_workflows, unite_rows
 from workbench_fgo.optimizer import Fgo, Module
 
 ROWS = [Example(str(i), {"text": f"row {i}", "type": "ab"[i % 3 == 0]}) for i in range(25)]
@@ -27,7 +27,7 @@ ROWS = [Example(str(i), {"text": f"row {i}", "type": "ab"[i % 3 == 0]}) for i in
 
 @pytest.mark.parametrize("size", [1, 4, 8, 25, 40])
 def test_random_parts_hold_every_row_once(size: int) -> None:
-    parts = at_random(ROWS, size, random.Random(1))
+    parts = split_at_random(ROWS, size, random.Random(1))
     assert sorted(int(r.id) for p in parts for r in p) == list(range(25))
     assert len(parts) == -(-25 // size) and max(map(len, parts)) <= size
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
@@ -36,7 +36,7 @@ def test_random_parts_hold_every_row_once(size: int) -> None:
 @pytest.mark.parametrize("size", [3, 8, 9, 30])
 def test_groups_stay_together_where_they_fit(size: int) -> None:
     """9 rows of type b, 16 of a."""
-    parts = by_group(ROWS, size, random.Random(1), lambda row: row["type"])
+    parts = split_by_group(ROWS, size, random.Random(1), lambda row: row["type"])
     assert sorted(int(r.id) for p in parts for r in p) == list(range(25)) and max(map(len, parts)) <= size
     mixed = [p for p in parts if len({r["type"] for r in p}) == 2]
     assert len(mixed) <= 1
@@ -46,21 +46,21 @@ def test_what_counts_as_the_same_failure() -> None:
     def result(score: float, answer: str, failure: str | None = None) -> Result:
         return Result(ROWS[0], score, failure, prediction={"label": answer})
 
-    assert failure_of(result(1.0, "x")) == "" != failure_of(result(0.0, "x"))
-    assert failure_of(result(0.0, "x")) != failure_of(result(0.0, "y"))
-    assert failure_of(result(0.0, "x", "cut")) != failure_of(result(0.0, "x"))
+    assert classify_failure(result(1.0, "x")) == "" != classify_failure(result(0.0, "x"))
+    assert classify_failure(result(0.0, "x")) != classify_failure(result(0.0, "y"))
+    assert classify_failure(result(0.0, "x", "cut")) != classify_failure(result(0.0, "x"))
 
 
 def test_a_union_of_functions_and_of_memories() -> None:
     one, two = {"name": "f", "source": "1"}, {"name": "f", "source": "2"}
-    assert union([[one], [two, {"name": "g"}]], "functions") == [one, {"name": "g"}]
+    assert unite_rows([[one], [two, {"name": "g"}]], "functions") == [one, {"name": "g"}]
     live = {"inputs": {"x": 1}, "outputs": {"y": 2}, "text": "", "utility": 0.9}
-    assert union([[live], [{**live, "utility": 0.1, "quarantined": True}]], "memories")[0]["quarantined"]
+    assert unite_rows([[live], [{**live, "utility": 0.1, "quarantined": True}]], "memories")[0]["quarantined"]
 
 
 def test_a_union_of_demos_keeps_rows_that_share_a_name() -> None:
     rows = [{"name": ["Ann"], "age": 1}, {"name": ["Ann"], "age": 2}]
-    assert union([rows[:1], rows], "demos") == rows
+    assert unite_rows([rows[:1], rows], "demos") == rows
 
 
 def test_an_unknown_inner_optimizer_is_refused_with_a_suggestion() -> None:
@@ -136,8 +136,8 @@ def test_who_agrees_is_not_asked() -> None:
     base = Workflow({"name": "w", "nodes": {"a": {"kind": "predict", "signature": "x -> y", "instructions": "Plain."}}})
     one, two = (base.patched({"nodes.a.instructions": text}) for text in ("One.", "Two."))
     lossy: Any = Lossy("Nothing.")
-    assert asyncio.run(merged(lossy, base, [(0.9, one), (0.5, one)], 0)) == one and lossy.asked == 0
-    made = asyncio.run(merged(lossy, base, [(0.9, one), (0.5, two)], 0))
+    assert asyncio.run(merge_workflows(lossy, base, [(0.9, one), (0.5, one)], 0)) == one and lossy.asked == 0
+    made = asyncio.run(merge_workflows(lossy, base, [(0.9, one), (0.5, two)], 0))
     assert made is not None and made.get("nodes.a.instructions") == "Nothing." and lossy.asked == 1
 
 
@@ -262,7 +262,7 @@ def test_one_part_is_the_inner_optimizer_alone(tmp_path: Path, monkeypatch: pyte
             study.rng = random.Random(7)
             found.append(await Fgo(part_size=rows, inner=inner)._round(study, start))
             study.rng = random.Random(7)
-            (part,) = at_random(study.train, rows, study.rng)
+            (part,) = split_at_random(study.train, rows, study.rng)
             alone = study.narrow(train=part, val=part, workflow=start, share=0.6)
             await alone.evaluate(start)
             found.append(await alone.improve(make_optimizer(inner)))

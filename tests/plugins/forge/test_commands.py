@@ -17,7 +17,7 @@ from tests.plugins.sandbox.test_sandbox import needs_kernel
 
 from workbench.cli import cli
 from workbench.errors import SpecError
-from workbench_forge.serve import called, tool_names
+from workbench_forge.serve import call_function, tool_names
 
 pytestmark = needs_kernel
 
@@ -148,7 +148,7 @@ def test_the_policies_of_a_file_and_of_its_library_hold_for_what_is_served(libra
         sandbox, tools = await open_sandbox(), tool_names(read_library(served))
         calls = [("solve_double", {"x": 100}), ("shout", {"text": "hey"}), ("solve_double", {"x": 3})]
         try:
-            return [await called(tools, sandbox, name, arguments) for name, arguments in calls]
+            return [await call_function(tools, sandbox, name, arguments) for name, arguments in calls]
         finally:
             await sandbox.aclose()
 

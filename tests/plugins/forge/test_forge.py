@@ -16,7 +16,7 @@ from workbench.lm import Request
 from workbench.proof import Report
 from workbench.run import Options, optimize
 from workbench.runtime import Runtime
-from workbench_forge.actions import Refused, apply, read_action
+from workbench_forge.actions import Refused, apply_action, read_action
 
 pytestmark = pytest.mark.skipif(bool(_kernel_features()), reason=_kernel_features() or "-")
 
@@ -341,7 +341,7 @@ def test_edits_that_cannot_be_used_say_why(answer: str, message: str) -> None:
 def test_edits_leave_the_given_list_as_it_is() -> None:
     before = [{"name": "a"}, {"name": "b"}]
     action = read_action('thinking... {"action": "remove", "name": "a"} done', before, 8)
-    assert apply(action, before) == [{"name": "b"}] and len(before) == 2
+    assert apply_action(action, before) == [{"name": "b"}] and len(before) == 2
     with pytest.raises(Refused, match="functions already"):
         read_action('{"action": "add", "name": "c"}', before, 2)
 

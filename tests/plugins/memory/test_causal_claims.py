@@ -9,7 +9,7 @@ from tests.helpers.memory_worlds import RECALL, World, plain_rows, run_world
 from tests.helpers.planted import candidates
 
 from workbench.lm import Request
-from workbench_memory.causal_claims import MAYBE, NOTHING, Doubts, chance_of_no_harm, read_claim
+from workbench_memory.causal_claims import MAYBE, NOTHING, Doubts, read_claim, sign_test_p
 
 
 def test_a_statement_that_is_contradicted_is_weakened_and_then_dropped_though_the_proposer_insists(
@@ -58,8 +58,8 @@ def test_what_the_figures_do_not_speak_against_may_be_said_as_before() -> None:
     assert doubts.settle(["Heat is needed for steam", "Salt does not contribute to taste"]) == [
         "Salt does not contribute to taste"
     ]
-    assert chance_of_no_harm([-1, -1, -1, -1, -1, 0]) == 1 / 32 and chance_of_no_harm([1, -1, 0]) == 0.75
-    assert chance_of_no_harm([0, 0]) == 1
+    assert sign_test_p([-1, -1, -1, -1, -1, 0]) == 1 / 32 and sign_test_p([1, -1, 0]) == 0.75
+    assert sign_test_p([0, 0]) == 1
 
 
 @pytest.mark.parametrize(

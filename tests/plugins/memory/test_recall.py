@@ -13,8 +13,8 @@ import workbench.task.write as write
 from workbench.errors import SpecError
 from workbench.workflow import node_tree
 from workbench_memory import word_search as lexical
-from workbench_memory.learned_retrieval import features, fit, score
-from workbench_memory.word_search import Fts5, Words, words_of
+from workbench_memory.learned_retrieval import extract_features, fit_weights, score_pair
+from workbench_memory.word_search import Fts5, Words, split_words
 
 ROWS = ["the red bird sings", "the blue fish swims", "a red fish sleeps", "stones do not move"]
 
@@ -104,7 +104,7 @@ def test_both_indexes_find_the_same_texts() -> None:
 
 def test_without_fts5_words_are_still_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lexical, "has_fts5", lambda: False)
-    assert isinstance(lexical.lexical_index(ROWS), Words)
+    assert isinstance(lexical.make_lexical_index(ROWS), Words)
     assert recall(entries(*ROWS, "without fts"), "a blue fish", tmp_path, k=1)[1] == [1]
 
 
@@ -134,21 +134,24 @@ def test_weights_find_the_word_that_helps() -> None:
     for i in range(60):
         helps = i % 3 == 0
         query = ["please", "look", "topic1" if helps else "other"]
-        pairs.append((features(query, {"please", "look", "topic1"}, 1.0), 1.0 if helps and i % 4 else 0.0))
-    weights = fit(pairs)
+        pairs.append((extract_features(query, {"please", "look", "topic1"}, 1.0), 1.0 if helps and i % 4 else 0.0))
+    weights = fit_weights(pairs)
     assert weights["word topic#"] > 1 and abs(weights.get("word please", 0.0)) < 0.5
-    topical, wordy = features(["topic9"], {"topic9"}, 0.2), features(["please", "look"], {"please", "look"}, 1.0)
-    assert score(weights, topical) > score(weights, wordy), "what is learned of topic1 holds for topic9"
+    topical, wordy = (
+        extract_features(["topic9"], {"topic9"}, 0.2),
+        extract_features(["please", "look"], {"please", "look"}, 1.0),
+    )
+    assert score_pair(weights, topical) > score_pair(weights, wordy), "what is learned of topic1 holds for topic9"
 
 
 def test_with_too_little_to_learn_from_there_are_no_weights() -> None:
-    pair = features(["a"], {"a"}, 1.0)
-    assert fit([]) == {} and fit([(pair, 1.0)] * 5) == {}
-    assert fit([(pair, 1.0)] * 500) == {}, "where every answer was right, nothing tells entries apart"
+    pair = extract_features(["a"], {"a"}, 1.0)
+    assert fit_weights([]) == {} and fit_weights([(pair, 1.0)] * 5) == {}
+    assert fit_weights([(pair, 1.0)] * 500) == {}, "where every answer was right, nothing tells entries apart"
 
 
 def test_words_are_each_taken_once_in_order() -> None:
-    assert words_of("B a, b A_1!") == ["b", "a", "a_1"]
+    assert split_words("B a, b A_1!") == ["b", "a", "a_1"]
 
 
 def test_a_recall_node_is_part_of_the_graph(tmp_path: Path) -> None:

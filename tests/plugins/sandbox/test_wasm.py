@@ -27,7 +27,7 @@ from workbench.run import Options
 from workbench.runtime import SandboxChoice, SandboxResult
 from workbench_sandbox import pyodide, wasm
 from workbench_sandbox.wasm import Guest, WasmSandbox
-from workbench_sandbox.watch import exceeds, resident
+from workbench_sandbox.watch import read_resident, wait_until_exceeds
 
 needs_posix = pytest.mark.skipif(sys.platform not in ("linux", "darwin"), reason="needs Linux or macOS")
 
@@ -228,11 +228,11 @@ def test_the_watch_tells_of_a_process_that_grows() -> None:
     async def course(source: str, seconds: float) -> int:
         process = await asyncio.create_subprocess_exec(sys.executable, "-c", source)
         try:
-            return await asyncio.wait_for(exceeds(process.pid, 100 << 20), seconds)
+            return await asyncio.wait_for(wait_until_exceeds(process.pid, 100 << 20), seconds)
         finally:
             process.kill()
             await process.wait()
-            assert await resident(process.pid) == 0
+            assert await read_resident(process.pid) == 0
 
     assert 100 << 20 < asyncio.run(course(grows, 60)) < 1 << 30
     with pytest.raises(TimeoutError):
@@ -242,9 +242,9 @@ def test_the_watch_tells_of_a_process_that_grows() -> None:
 @needs_posix
 def test_the_memory_of_a_process_is_that_of_its_pages() -> None:
     async def course() -> tuple[int, int]:
-        before = await resident(os.getpid())
+        before = await read_resident(os.getpid())
         held = b"x" * (64 << 20)
-        return before, await resident(os.getpid()) - len(held)
+        return before, await read_resident(os.getpid()) - len(held)
 
     before, after = asyncio.run(course())
     assert before > 1 << 20 and abs(after - before) < 16 << 20
@@ -333,7 +333,7 @@ def test_each_call_has_a_process_of_its_own_and_one_that_died_is_passed_over(mon
         finally:
             pids = [g.process.pid for g in await asyncio.gather(*sandbox._ready)]
             await sandbox.aclose()
-            assert not [pid for pid in pids if await resident(pid)]
+            assert not [pid for pid in pids if await read_resident(pid)]
 
     found = asyncio.run(course())
     assert len(set(found)) == 5

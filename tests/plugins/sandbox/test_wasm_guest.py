@@ -17,7 +17,7 @@ from workbench.errors import SandboxError
 from workbench.runtime import SandboxChoice, SandboxResult, open_sandbox
 from workbench_sandbox import pyodide, wasm
 from workbench_sandbox.attacks import ATTACKS, JAVASCRIPT, self_test
-from workbench_sandbox.wasm import WasmSandbox, prepared
+from workbench_sandbox.wasm import WasmSandbox, prepare_sandbox
 
 
 def _missing() -> str:
@@ -34,7 +34,7 @@ needs_wasm = pytest.mark.skipif(bool(_missing()), reason=_missing() or "-")
 
 def inside(job: Callable[[WasmSandbox], Awaitable[Any]]) -> Any:
     async def course() -> Any:
-        sandbox = await prepared()
+        sandbox = await prepare_sandbox()
         try:
             await sandbox.start()
             return await job(sandbox)

@@ -64,12 +64,12 @@ def run(folder: Path, proposals: list[str], seed: int = 0, calls: int = 900, **s
         rows = [{"question": f"Which colour has key k{k}?", "answer": colours[k % 3]} for k in keys]
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
     spec = {
-        "name": "align",
+        "name": "tool-docs",
         "lm": {"model": "openai/scripted", "api_base": "http://127.0.0.1:9/v1"},
         "data": {n: f"{n}.jsonl" for n in ("train", "val", "test")},
         "metric": "exact_match(answer)",
         "nodes": {"solve": {"agent": "question -> answer", "tools": ["python:tools.py:look"], "max_steps": 3}},
-        "optimize": [{"align": settings}],
+        "optimize": [{"tool_docs": settings}],
         "budget": {"calls": calls},
         "seed": seed,
     }

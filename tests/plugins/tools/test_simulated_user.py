@@ -18,7 +18,7 @@ from workbench.spec import BudgetSpec, lm_spec
 from workbench.store import Store
 from workbench.task import Example
 from workbench.workflow import ExampleRun
-from workbench_training.token_rows import rows_of
+from workbench_training.token_rows import build_rows
 
 NODE = {
     "agent": "wish -> city",
@@ -96,7 +96,7 @@ def test_the_agent_learns_from_the_user_what_only_the_user_knows(tmp_path: Path)
 
 def test_what_the_user_says_is_masked_and_its_calls_are_nobodys_to_learn(tmp_path: Path) -> None:
     outcome, _, _ = talk(tmp_path, conversation)
-    (row,) = rows_of(outcome.trace.rollout, reward=1.0, task="r", rollout=0, version=0)
+    (row,) = build_rows(outcome.trace.rollout, reward=1.0, task="r", rollout=0, version=0)
     learned = "".join(chr(t) for t, m in zip(row.token_ids, row.mask, strict=True) if m)
     shown = "".join(chr(t) for t, m in zip(row.token_ids, row.mask, strict=True) if not m)
     assert learned == "say: Where do you live?say: Oslo it is.city: Oslo"
@@ -137,10 +137,13 @@ def test_a_file_that_names_no_model_for_the_user_is_refused_at_once(tmp_path: Pa
 
 
 def test_speech_and_farewell_are_told_from_words_that_look_like_them(tmp_path: Path) -> None:
-    from workbench_tools.user import said_to_user
+    from workbench_tools.user import extract_user_message
 
-    assert said_to_user(" Say: where do\nyou live? ", ["city"]) == "where do\nyou live?"
-    assert said_to_user("city: Oslo\nsay: it loud", ["city"]) is None and said_to_user("say:", ["city"]) is None
+    assert extract_user_message(" Say: where do\nyou live? ", ["city"]) == "where do\nyou live?"
+    assert (
+        extract_user_message("city: Oslo\nsay: it loud", ["city"]) is None
+        and extract_user_message("say:", ["city"]) is None
+    )
 
     def abandons(request: Request) -> str:
         if plays_user(request):

@@ -13,7 +13,7 @@ from workbench.errors import SpecError
 from workbench.kit.tools import Tool, describe_tool
 from workbench.lm import Request, Response
 from workbench_tools.agent import Agent
-from workbench_tools.toolset import Shown, ToolIndex, crossover, prompt_characters
+from workbench_tools.toolset import Shown, ToolIndex, count_prompt_characters, find_crossover
 
 
 def write_tools(folder: Path, count: int) -> list[str]:
@@ -81,20 +81,22 @@ def test_measured_prompts_are_those_of_the_cost_model(tmp_path: Path, count: int
     one = make_workflow({"n": {"agent": "question -> answer", "tools": tools}}, tmp_path).enabled_nodes["n"]
     assert isinstance(one, Agent)
     fixed = len(one.system(Shown(one.tools, (), lazy=False)))
-    assert tuple(counted) == prompt_characters(list(one.tools.values()), fixed)
+    assert tuple(counted) == count_prompt_characters(list(one.tools.values()), fixed)
 
 
 def test_the_crossover_is_where_the_advice_turns(tmp_path: Path) -> None:
     some = made(tmp_path, 40, register="lazy")
     tools, fixed = list(some.tools.values()), len(some.system(Shown(some.tools, (), lazy=False)))
-    count = crossover(tools[:1], fixed)
+    count = find_crossover(tools[:1], fixed)
     alike = [tools[0]] * 100
     assert 1 < count < 40
-    assert prompt_characters(alike[:count], fixed)[1] < prompt_characters(alike[:count], fixed)[0]
-    assert prompt_characters(alike[: count - 1], fixed)[1] >= prompt_characters(alike[: count - 1], fixed)[0]
+    assert count_prompt_characters(alike[:count], fixed)[1] < count_prompt_characters(alike[:count], fixed)[0]
+    assert (
+        count_prompt_characters(alike[: count - 1], fixed)[1] >= count_prompt_characters(alike[: count - 1], fixed)[0]
+    )
     assert "less" in some.warnings()[0]
-    assert "more than showing all" in made(tmp_path, 2, register="lazy").warnings()[0]
-    assert made(tmp_path, 2).warnings() == []
+    assert "more than showing all" in made(tmp_path, 2, register="lazy").advice()[0]
+    assert made(tmp_path, 2).advice() == []
 
 
 def test_what_is_not_registered_is_refused_and_wrong_names_are_mended(tmp_path: Path) -> None:

@@ -9,9 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from workbench_training.advantages import advantages, step_returns, token_advantages, update_multipliers
+from workbench_training.advantages import (
+    compute_advantages,
+    compute_step_returns,
+    compute_token_advantages,
+    update_multipliers,
+)
 from workbench_training.objective import Constraint, Objective, make_objective
-from workbench_training.token_rows import Row, anchor_of, rows_of
+from workbench_training.token_rows import Row, build_rows, hash_prompt
 
 torch = pytest.importorskip("torch")
 
@@ -68,7 +73,7 @@ def test_advantages_equal_those_of_a_training_step_of_trl(tmp_path: Any, scale: 
         processing_class=make_tokenizer(),
     ).train()
     rows = [r for i, task in enumerate("abc") for r in group(*given[4 * i : 4 * i + 4], task=task)]
-    found = advantages(rows, Objective(scale=name, eps=1e-4))  # type: ignore[arg-type]
+    found = compute_advantages(rows, Objective(scale=name, eps=1e-4))  # type: ignore[arg-type]
     order = sorted(range(12), key=lambda i: (found[i], i))
     assert sorted(seen[0].tolist()) == pytest.approx([found[i] for i in order], abs=1e-5)  # TRL may shuffle the rows
     assert np.abs(found).max() > 0.3
@@ -78,23 +83,30 @@ def test_advantages_equal_those_of_a_training_step_of_trl(tmp_path: Any, scale: 
 
 
 def test_grpo_by_hand() -> None:
-    found = advantages(group(0.0, 1.0, 1.0, 0.0), Objective(eps=0.0))
+    found = compute_advantages(group(0.0, 1.0, 1.0, 0.0), Objective(eps=0.0))
     s = math.sqrt(1 / 3)  # Bessel's deviation of 0, 1, 1, 0
     assert found.tolist() == pytest.approx([-0.5 / s, 0.5 / s, 0.5 / s, -0.5 / s])
-    assert advantages(group(1.0, 1.0, 1.0), Objective()).tolist() == [0.0] * 3
-    assert advantages(group(1.0, None, 0.0, float("nan")), Objective(scale="none")).tolist() == [0.5, 0.0, -0.5, 0.0]
+    assert compute_advantages(group(1.0, 1.0, 1.0), Objective()).tolist() == [0.0] * 3
+    assert compute_advantages(group(1.0, None, 0.0, float("nan")), Objective(scale="none")).tolist() == [
+        0.5,
+        0.0,
+        -0.5,
+        0.0,
+    ]
 
 
 def test_scales_by_hand() -> None:
     rows = [*group(0.0, 2.0), *group(5.0, 5.0, task="u")]
     raw = np.std([0, 2, 5, 5], ddof=1)
     centred = np.std([-1, 1, 0, 0], ddof=1)
-    assert advantages(rows, Objective(scale="batch_std", eps=0)).tolist() == pytest.approx([-1 / raw, 1 / raw, 0, 0])
-    assert advantages(rows, Objective(scale="batch_centred_std", eps=0)).tolist() == pytest.approx(
+    assert compute_advantages(rows, Objective(scale="batch_std", eps=0)).tolist() == pytest.approx(
+        [-1 / raw, 1 / raw, 0, 0]
+    )
+    assert compute_advantages(rows, Objective(scale="batch_centred_std", eps=0)).tolist() == pytest.approx(
         [-1 / centred, 1 / centred, 0, 0]
     )
-    assert advantages(group(1.0, 2.0, 6.0), make_objective("rloo")).tolist() == pytest.approx([-3.0, -1.5, 4.5])
-    whole = advantages(rows, make_objective("reinforce++", {"eps": 0.0}))
+    assert compute_advantages(group(1.0, 2.0, 6.0), make_objective("rloo")).tolist() == pytest.approx([-3.0, -1.5, 4.5])
+    whole = compute_advantages(rows, make_objective("reinforce++", {"eps": 0.0}))
     assert whole.tolist() == pytest.approx([(r - 3) / raw for r in (0, 2, 5, 5)])
 
 
@@ -107,19 +119,19 @@ def test_gigpo_by_hand() -> None:
         row(0.0, rollout=1, turn=1, anchor="z"),
     ]
     objective = make_objective("gigpo", {"gamma": 0.5})
-    assert step_returns(steps, 0.5).tolist() == [0.5, 1.0, 0.0, 0.0]
+    assert compute_step_returns(steps, 0.5).tolist() == [0.5, 1.0, 0.0, 0.0]
     # Episode: 1 and 0 around 0.5. Step: in x, 0.5 and 0 around 0.25; y and z were seen once: 0, not their returns.
-    assert advantages(steps, objective).tolist() == pytest.approx([0.5 + 0.25, 0.5, -0.5 - 0.25, -0.5])
+    assert compute_advantages(steps, objective).tolist() == pytest.approx([0.5 + 0.25, 0.5, -0.5 - 0.25, -0.5])
     scaled = make_objective("gigpo", {"gamma": 0.5, "scale": "std", "step_scale": "std", "eps": 0.0})
     s = math.sqrt(0.5)  # deviation of (1, 0); of (0.5, 0) it is half of it
-    assert advantages(steps, scaled).tolist() == pytest.approx([2 * 0.5 / s, 0.5 / s, -2 * 0.5 / s, -0.5 / s])
+    assert compute_advantages(steps, scaled).tolist() == pytest.approx([2 * 0.5 / s, 0.5 / s, -2 * 0.5 / s, -0.5 / s])
 
 
 def test_long_rollouts_have_one_vote() -> None:
     """A rollout of three steps and one of one step: the mean is that of two rollouts, unless rows are counted."""
     steps = [row(1.0, rollout=0, turn=t) for t in range(3)] + [row(0.0, rollout=1)]
-    assert advantages(steps, Objective(scale="none")).tolist() == [0.5, 0.5, 0.5, -0.5]
-    assert advantages(steps, Objective(scale="none", count="row")).tolist() == [0.25, 0.25, 0.25, -0.75]
+    assert compute_advantages(steps, Objective(scale="none")).tolist() == [0.5, 0.5, 0.5, -0.5]
+    assert compute_advantages(steps, Objective(scale="none", count="row")).tolist() == [0.25, 0.25, 0.25, -0.75]
 
 
 def test_dr_mas_by_hand() -> None:
@@ -131,28 +143,28 @@ def test_dr_mas_by_hand() -> None:
         row(15.0, rollout=1, agent="b"),
         row(15.0, rollout=1, agent="b", turn=1),
     ]
-    found = advantages(rows, make_objective("dr_mas", {"eps": 0.0}))
+    found = compute_advantages(rows, make_objective("dr_mas", {"eps": 0.0}))
     s = math.sqrt(100 / 3)  # of 5, 15, 15: an agent that acts twice has two votes
     h = math.sqrt(0.5)
     assert found.tolist() == pytest.approx([-0.5 / h, 0.5 / h, (5 - 35 / 3) / s, (10 / 3) / s, (10 / 3) / s])
-    shared = advantages(rows, make_objective("grpo", {"eps": 0.0, "count": "row"}))
+    shared = compute_advantages(rows, make_objective("grpo", {"eps": 0.0, "count": "row"}))
     assert abs(shared[0] - shared[1]) < 0.02  # together, agent a's difference all but vanishes
 
 
 @pytest.mark.parametrize("algorithm", ["grpo", "gigpo", "dr_mas", "rloo", "dr_grpo"])
 def test_a_single_rollout_teaches_nothing(algorithm: str) -> None:
     rows = [row(0.7, anchor="x"), row(0.9, "u", anchor="y")]
-    assert advantages(rows, make_objective(algorithm)).tolist() == [0.0, 0.0]
-    raw = advantages(rows, make_objective(algorithm, {"singleton": "raw"}))
+    assert compute_advantages(rows, make_objective(algorithm)).tolist() == [0.0, 0.0]
+    raw = compute_advantages(rows, make_objective(algorithm, {"singleton": "raw"}))
     assert raw.tolist() == pytest.approx([0.7, 0.9])  # the leak of verl-agent, on request
 
 
 def test_with_one_agent_and_one_step_dr_mas_is_grpo_and_the_step_term_the_episode_term() -> None:
     rows = [row(r, task, i, anchor="x") for task in "tu" for i, r in enumerate((0.0, 0.4, 1.0))]
-    grpo = advantages(rows, make_objective("grpo"))
-    assert advantages(rows, make_objective("dr_mas")).tolist() == grpo.tolist()
-    episode = advantages(rows, make_objective("gigpo", {"step_weight": 0.0}))
-    assert advantages(rows, make_objective("gigpo")).tolist() == pytest.approx((2 * episode).tolist())
+    grpo = compute_advantages(rows, make_objective("grpo"))
+    assert compute_advantages(rows, make_objective("dr_mas")).tolist() == grpo.tolist()
+    episode = compute_advantages(rows, make_objective("gigpo", {"step_weight": 0.0}))
+    assert compute_advantages(rows, make_objective("gigpo")).tolist() == pytest.approx((2 * episode).tolist())
 
 
 def test_shift_scale_and_order_of_rewards() -> None:
@@ -170,31 +182,31 @@ def test_shift_scale_and_order_of_rewards() -> None:
     ):
         objective = make_objective(algorithm, {"eps": 1e-9})
         rows = [row(rng.random(), rng.choice("tuv"), i, rng.choice("ab"), anchor="x") for i in range(24)]
-        before = advantages(rows, objective)
+        before = compute_advantages(rows, objective)
         moved = [Row.from_dict({**r.as_dict(), "reward": (r.reward or 0) + 3.0}) for r in rows]
-        assert np.allclose(advantages(moved, objective), before, atol=1e-6), algorithm
+        assert np.allclose(compute_advantages(moved, objective), before, atol=1e-6), algorithm
         larger = [Row.from_dict({**r.as_dict(), "reward": (r.reward or 0) * 7.0}) for r in rows]
         factor = 7.0 if objective.scale == "none" else 1.0
-        assert np.allclose(advantages(larger, objective), factor * before, atol=1e-6), algorithm
+        assert np.allclose(compute_advantages(larger, objective), factor * before, atol=1e-6), algorithm
         order = rng.sample(range(24), 24)
-        assert np.allclose(advantages([rows[i] for i in order], objective), before[order]), algorithm
+        assert np.allclose(compute_advantages([rows[i] for i in order], objective), before[order]), algorithm
 
 
 def test_constraints_weigh_costs_and_multipliers_move_to_the_budget() -> None:
     limits = {"tokens": Constraint(budget=10.0, rate=0.5, most=2.0, gain=0.0)}
     objective = Objective(scale="none", constraints=limits)
     rows = [row(1.0, rollout=0, costs={"tokens": 30.0}), row(0.0, rollout=1, costs={"tokens": 10.0})]
-    assert advantages(rows, objective, {"tokens": 0.0}).tolist() == [0.5, -0.5]
-    assert advantages(rows, objective, {"tokens": 1.0}).tolist() == [(0.5 - 10) / 2, (-0.5 + 10) / 2]
+    assert compute_advantages(rows, objective, {"tokens": 0.0}).tolist() == [0.5, -0.5]
+    assert compute_advantages(rows, objective, {"tokens": 1.0}).tolist() == [(0.5 - 10) / 2, (-0.5 + 10) / 2]
     up = update_multipliers({"tokens": 0.25}, rows, limits)
     assert up == {"tokens": pytest.approx(0.25 + 0.5 * (20 - 10) / 10)}
     assert update_multipliers({"tokens": 1.9}, rows, limits) == {"tokens": 2.0}
     # With the proportional term: an excess of one budget adds `gain`, costs below the budget take it off.
     quick = Objective(scale="none", constraints={"tokens": Constraint(budget=10.0, most=2.0, gain=0.5)})
-    assert advantages(rows, quick, {"tokens": 0.5}).tolist() == [(0.5 - 10) / 2, (-0.5 + 10) / 2]
-    assert advantages(rows, quick, {"tokens": 9.0}).tolist() == [(0.5 - 2 * 10) / 3, (-0.5 + 2 * 10) / 3]
+    assert compute_advantages(rows, quick, {"tokens": 0.5}).tolist() == [(0.5 - 10) / 2, (-0.5 + 10) / 2]
+    assert compute_advantages(rows, quick, {"tokens": 9.0}).tolist() == [(0.5 - 2 * 10) / 3, (-0.5 + 2 * 10) / 3]
     short = [Row.from_dict({**r.as_dict(), "costs": {"tokens": r.costs["tokens"] / 10}}) for r in rows]
-    assert advantages(short, quick, {"tokens": 0.4}).tolist() == pytest.approx([0.5, -0.5])  # 0.4 - 0.5 * 0.8
+    assert compute_advantages(short, quick, {"tokens": 0.4}).tolist() == pytest.approx([0.5, -0.5])  # 0.4 - 0.5 * 0.8
     cheap = [row(1.0, costs={"tokens": 0.0})]
     assert update_multipliers({"tokens": 0.1}, cheap, limits) == {"tokens": 0.0}
 
@@ -203,15 +215,17 @@ def test_a_divergence_in_the_reward_falls_on_the_tokens_before_it() -> None:
     objective = Objective(kl_place="reward", beta=0.1)
     old, ref = torch.tensor([[1.0, 2.0, 3.0, 9.0]]), torch.zeros(1, 4)
     mask = torch.tensor([[1.0, 0.0, 1.0, 0.0]])
-    found = token_advantages(torch.tensor([5.0]), mask, objective, old, ref)
+    found = compute_token_advantages(torch.tensor([5.0]), mask, objective, old, ref)
     assert found.tolist() == [pytest.approx([5 - 0.1 * 4, 0, 5 - 0.1 * 3, 0])]
-    assert token_advantages(torch.tensor([5.0]), mask, make_objective("grpo")).tolist() == [[5.0, 0.0, 5.0, 0.0]]
-    whole = token_advantages(torch.tensor([5.0]), mask, make_objective("rloo"), old, ref)
+    assert compute_token_advantages(torch.tensor([5.0]), mask, make_objective("grpo")).tolist() == [
+        [5.0, 0.0, 5.0, 0.0]
+    ]
+    whole = compute_token_advantages(torch.tensor([5.0]), mask, make_objective("rloo"), old, ref)
     assert whole.tolist() == [pytest.approx([5 - 0.05 * 4, 0, 5 - 0.05 * 4, 0])]
-    white = token_advantages(torch.tensor([5.0]), mask, make_objective("reinforce++"), old, ref)
+    white = compute_token_advantages(torch.tensor([5.0]), mask, make_objective("reinforce++"), old, ref)
     assert white[mask > 0].mean().abs() < 1e-5 and white[mask > 0].std() == pytest.approx(1.0, abs=1e-3)
     with pytest.raises(ValueError, match="log-probabilities"):
-        token_advantages(torch.tensor([5.0]), mask, objective)
+        compute_token_advantages(torch.tensor([5.0]), mask, objective)
 
 
 # Rows
@@ -230,18 +244,18 @@ def step(agent: str, turn: int, prompt: list[int], tokens: list[int]) -> dict[st
 
 def test_turns_that_continue_are_one_row_with_the_tools_masked() -> None:
     steps = [step("a", 0, [1, 2], [3, 4]), step("b", 0, [9], [8]), step("a", 1, [1, 2, 3, 4, 70, 71], [5])]
-    a, b = rows_of(steps, reward=1.0, task="t", rollout=2, version=3)
+    a, b = build_rows(steps, reward=1.0, task="t", rollout=2, version=3)
     assert (a.prompt_ids, a.token_ids, a.mask) == ((1, 2), (3, 4, 70, 71, 5), (1, 1, 0, 0, 1))
     assert a.logprobs == (-0.5, -0.5, 0.0, 0.0, -0.5) and a.drawn == 3 and a.version == 3
     assert (b.agent, b.token_ids, b.reward) == ("b", (8,), 1.0)
-    single = rows_of(steps, reward={"a": 0.0, "b": 2.0}, task="t", rollout=2, version=3, merge=False)
+    single = build_rows(steps, reward={"a": 0.0, "b": 2.0}, task="t", rollout=2, version=3, merge=False)
     assert [(r.agent, r.turn, r.reward) for r in single] == [("a", 0, 0.0), ("b", 0, 2.0), ("a", 1, 0.0)]
-    assert single[0].anchor == anchor_of([1, 2]) != single[2].anchor
+    assert single[0].anchor == hash_prompt([1, 2]) != single[2].anchor
 
 
 def test_a_history_that_was_tokenized_otherwise_forks_a_row() -> None:
     steps = [step("a", 0, [1, 2], [3, 4]), step("a", 1, [1, 2, 34, 70], [5]), step("a", 2, [1, 2, 34, 70, 5, 7], [6])]
-    first, second = rows_of(steps, reward=1.0, task="t", rollout=0, version=0)
+    first, second = build_rows(steps, reward=1.0, task="t", rollout=0, version=0)
     assert first.token_ids == (3, 4) and first.mask == (1, 1)
     assert second.prompt_ids == (1, 2, 34, 70) and second.token_ids == (5, 7, 6) and second.mask == (1, 0, 1)
 
@@ -265,5 +279,5 @@ def test_all_pairs_of_a_group_in_p3os_gradient_are_rloo() -> None:
             if i != j:  # (r_i - r_j) / 2 times the gradient of log p_i - log p_j, over 12 ordered pairs
                 by_pairs[i] += (rewards[i] - rewards[j]) / 2 / 12
                 by_pairs[j] -= (rewards[i] - rewards[j]) / 2 / 12
-    found = advantages(group(*rewards), make_objective("rloo")) / 4  # the mean over four rows
+    found = compute_advantages(group(*rewards), make_objective("rloo")) / 4  # the mean over four rows
     assert found.tolist() == pytest.approx(by_pairs.tolist())

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from workbench_training.curriculum import draw, visited, weight
+from workbench_training.curriculum import draw_rows, row_weight, update_record
 from workbench_training.grpo import GRPO
 from workbench_training.settings import Course, Curriculum
 
@@ -23,30 +23,32 @@ DEFAULT = Curriculum.model_validate({})
 def known(*visits: Sequence[float], settings: Curriculum = DEFAULT) -> list[float] | None:
     record = None
     for scores in visits:
-        record = visited(record, scores, settings)
+        record = update_record(record, scores, settings)
     return record
 
 
 def test_weights_by_hand() -> None:
-    assert weight(None, DEFAULT) == 1.0
-    assert known([1, 0, 1, 0]) == [2.0, 4.0, 0.0] and weight([2.0, 4.0, 0.0], DEFAULT) == 1.0
+    assert row_weight(None, DEFAULT) == 1.0
+    assert known([1, 0, 1, 0]) == [2.0, 4.0, 0.0] and row_weight([2.0, 4.0, 0.0], DEFAULT) == 1.0
     assert known([0, 0, 0, 0]) == [0.0, 4.0, 1.0]
-    assert weight([0.0, 4.0, 1.0], DEFAULT) == pytest.approx(0.05 + 0.95 * 4 * 0.1 * 0.9)
-    assert known([1, 1], [1, 1]) == [3.0, 3.0, 2.0] and weight([3.0, 3.0, 2.0], DEFAULT) == 0.05
+    assert row_weight([0.0, 4.0, 1.0], DEFAULT) == pytest.approx(0.05 + 0.95 * 4 * 0.1 * 0.9)
+    assert known([1, 1], [1, 1]) == [3.0, 3.0, 2.0] and row_weight([3.0, 3.0, 2.0], DEFAULT) == 0.05
     assert known([0, 0], [0, 0], [0, 1]) == [1.0, 3.5, 0.0]  # what comes alive is drawn again
-    assert weight([1.0, 3.5, 0.0], DEFAULT) > 0.8
-    assert visited([1.0, 2.0, 1.0], [], DEFAULT) == [1.0, 2.0, 1.0]  # nothing could be scored: nothing is known
+    assert row_weight([1.0, 3.5, 0.0], DEFAULT) > 0.8
+    assert update_record([1.0, 2.0, 1.0], [], DEFAULT) == [1.0, 2.0, 1.0]  # nothing could be scored: nothing is known
 
 
 def test_draws_follow_weights_and_no_row_dies() -> None:
     rows = {"dead": [0.0, 8.0, 5.0], "half": [4.0, 8.0, 0.0], "easy": [8.0, 8.0, 5.0]}
     rng = random.Random(0)
-    counts = Counter(i for _ in range(2000) for i in draw(rng, list(rows), rows, 1, DEFAULT))
+    counts = Counter(i for _ in range(2000) for i in draw_rows(rng, list(rows), rows, 1, DEFAULT))
     assert counts[1] / 2000 == pytest.approx(1 / 1.1, abs=0.03)
     assert 40 < counts[0] < 160 and 40 < counts[2] < 160
-    assert all(len(set(draw(rng, list(rows), rows, 2, DEFAULT))) == 2 for _ in range(50))
-    assert draw(random.Random(7), list(rows), rows, 3, DEFAULT) == draw(random.Random(7), list(rows), rows, 3, DEFAULT)
-    assert len(draw(rng, list(rows), rows, 9, DEFAULT)) == 3
+    assert all(len(set(draw_rows(rng, list(rows), rows, 2, DEFAULT))) == 2 for _ in range(50))
+    assert draw_rows(random.Random(7), list(rows), rows, 3, DEFAULT) == draw_rows(
+        random.Random(7), list(rows), rows, 3, DEFAULT
+    )
+    assert len(draw_rows(rng, list(rows), rows, 9, DEFAULT)) == 3
 
 
 def test_wrong_stages_are_refused() -> None:
@@ -58,7 +60,7 @@ def test_wrong_stages_are_refused() -> None:
 
 def test_stages_change_rewards_rate_and_horizon() -> None:
     """Of the stage that a step is in; what a stage leaves out is as without stages."""
-    from workbench_training.study_rollouts import StudySource
+    from workbench_training.study_rollouts import StudyRolloutSource
 
     made = GRPO.model_validate(
         {
@@ -68,7 +70,7 @@ def test_stages_change_rewards_rate_and_horizon() -> None:
             ]
         }
     )
-    source = StudySource.__new__(StudySource)
+    source = StudyRolloutSource.__new__(StudyRolloutSource)
     source.stages = made.stages
     assert [source.at(step, "rate") for step in (0, 1, 2, 4, 5, 9)] == [None, None, 1e-4, 1e-4, None, None]
     assert [source.at(step, "max_steps") for step in (1, 2, 5)] == [None, 3, None]
@@ -141,7 +143,7 @@ def test_a_curriculum_and_stages_survive_a_kill(tmp_path: Path) -> None:
 
     world = half_impossible()
     settings: dict[str, Any] = {
-        "course": {"save_every": 2, "curriculum": {}, "refill": 1},
+        "course": {"save_every": 2, "curriculum": {}, "dynamic_sampling": 1},
         "steps": 7,
         "tasks": 2,
         "texts": "abcdefgh",

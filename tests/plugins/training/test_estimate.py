@@ -55,7 +55,7 @@ def test_settings_count(tmp_path: Path) -> None:
     assert calls(tmp_path, {"grpo": {"course": course}}) == 5 * 4 * 3 + 3 * 12
     assert calls(tmp_path, {"grpo": {"course": {**course, "tasks": 40}}}) == 5 * 16 * 3 + 3 * 12
     assert calls(tmp_path, {"grpo": {"course": course}}, nodes=nodes) == 2 * (5 * 4 * 3 + 3 * 12)
-    assert calls(tmp_path, {"grpo": {"course": {**course, "refill": 2}}}) == 5 * 4 * 3 * 3 + 3 * 12
+    assert calls(tmp_path, {"grpo": {"course": {**course, "dynamic_sampling": 2}}}) == 5 * 4 * 3 * 3 + 3 * 12
     judged = [{"kind": "metric"}, {"kind": "judge"}]
     assert calls(tmp_path, {"grpo": {"course": course, "rewards": judged}}) == 5 * 4 * 3 * 2 + 3 * 12
     tree = {"branches": 2, "depth": 2}

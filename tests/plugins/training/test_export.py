@@ -76,7 +76,7 @@ def test_rows_settings_and_reward_of_verl(tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     from workbench_nano.model import Nano
 
-    course = {"steps": 7, "tasks": 4, "rollouts": 3, "refill": 0}
+    course = {"steps": 7, "tasks": 4, "rollouts": 3, "dynamic_sampling": 0}
     task = task_of(tmp_path, {"algorithm": "dapo", "course": course, "lora": {"rank": 4}, "objective": {"beta": 0.01}})
     verl(task.workflow, tmp_path / "out", task=task)
     rows = parquet.read_table(tmp_path / "out/train.parquet").to_pylist()
@@ -194,8 +194,8 @@ def test_exported_clips_mean_in_verl_what_they_mean_here(algorithm: str, objecti
     from workbench_training.grpo import GRPO
     from workbench_training.loss import policy_loss
 
-    settings = GRPO.model_validate({"algorithm": algorithm, "objective": objective, "course": {"refill": 0}})
-    made = settings.made_objective()
+    settings = GRPO.model_validate({"algorithm": algorithm, "objective": objective, "course": {"dynamic_sampling": 0}})
+    made = settings.resolve_objective()
     actor = verl_settings(settings, made, "w", Path("."), 64, 64, "x")["actor_rollout_ref"]["actor"]
     ratio = torch.tensor([[0.01, 0.5, 0.9, 1.0, 1.1, 1.4, 2.5, 4.0, 8.0, 50.0]]).repeat(2, 1)
     old, advantage, mask = torch.full((2, 10), -1.0), torch.tensor([1.0, -0.5]), torch.ones(2, 10)
@@ -221,8 +221,8 @@ def test_exported_clips_mean_in_verl_what_they_mean_here(algorithm: str, objecti
 @pytest.mark.parametrize(
     ("grpo", "settings", "message"),
     [
-        ({"algorithm": "dapo"}, {}, "no place for refill"),  # the algorithm's own
-        ({"course": {"refill": 2}}, {}, "no place for refill"),
+        ({"algorithm": "dapo"}, {}, "no place for dynamic_sampling"),  # the algorithm's own
+        ({"course": {"dynamic_sampling": 2}}, {}, "no place for dynamic_sampling"),
         ({"course": {"on_alarm": "rollback"}}, {}, "no place for `on_alarm: rollback`"),
         ({"objective": {"beta": 0.1, "kl_corrected": True}}, {}, "no place for a divergence times the ratio"),
         ({"algorithm": "gspo", "objective": {"delta": 2.0}}, {}, "no place for a cap of the ratio"),

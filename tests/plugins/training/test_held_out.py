@@ -14,7 +14,15 @@ from tests.helpers.grpo_runs import learned_rows, needs_torch, run
 
 from workbench.run import prepare
 
-COURSE = {"steps": 2, "tasks": 3, "rollouts": 3, "evaluate_every": 2, "refill": 1, "replay": 2, "curriculum": {}}
+COURSE = {
+    "steps": 2,
+    "tasks": 3,
+    "rollouts": 3,
+    "evaluate_every": 2,
+    "dynamic_sampling": 1,
+    "replay": 2,
+    "curriculum": {},
+}
 LEARNING = {"rate": 1e-3}
 OPTIMIZERS: dict[str, dict[str, Any]] = {
     "grpo": {"grpo": {"course": COURSE, "learning": LEARNING}},

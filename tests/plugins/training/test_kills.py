@@ -57,7 +57,7 @@ from pathlib import Path
 from tests.helpers.grpo_runs import run
 from tests.plugins.training.test_kills import CONSTRAINED
 import workbench_training.policy as policy
-from workbench_training.study_rollouts import StudySource
+from workbench_training.study_rollouts import StudyRolloutSource
 left = [{after}]
 def die():
     left[0] -= 1
@@ -91,9 +91,9 @@ elif phase == "checkpoint":
 elif phase == "candidate":
     before(Path, "rename")  # all files of a folder are written, under its other name
 elif phase == "offer":
-    before(StudySource, "offer")
+    before(StudyRolloutSource, "offer")
 else:
-    after(StudySource, "offer")
+    after(StudyRolloutSource, "offer")
 run(Path({folder!r}), again={again}, optimizers=CONSTRAINED)
 """
 #: Multipliers, a reference and what AdamW remembers: all of it must come back.

@@ -134,8 +134,8 @@ def test_divergences_of_rloo_are_compared_within_their_groups(base: str, monkeyp
     from workbench_training import learner as module
 
     seen: list[Any] = []
-    real = module.token_advantages
-    monkeypatch.setattr(module, "token_advantages", lambda *args: seen.append(real(*args)) or seen[-1])
+    real = module.compute_token_advantages
+    monkeypatch.setattr(module, "compute_token_advantages", lambda *args: seen.append(real(*args)) or seen[-1])
     made, rows = learner(base, "rloo"), some_rows()
     made.reference = {name: 1.1 * p for name, p in made.policy.snapshot().items()}
     made.step(rows, [0.0] * 8, 0)
@@ -146,7 +146,9 @@ def test_divergences_of_rloo_are_compared_within_their_groups(base: str, monkeyp
 def test_several_updates_use_the_log_probabilities_from_before_the_first(base: str) -> None:
     made = learner(base, "grpo", epochs=3, minibatches=2)
     figures = made.step(some_rows(), ADVANTAGES, 0)
-    assert figures["clipped"] > 0 and "gap" not in figures  # by the second epoch some ratios have left the band
+    assert (
+        figures["clipped"] > 0 and "off_policy_gap" not in figures
+    )  # by the second epoch some ratios have left the band
 
 
 def test_pairs_raise_the_better_answer(base: str) -> None:
@@ -371,7 +373,7 @@ def test_dynamic_sampling_replaces_groups_without_differences(tmp_path: Path) ->
     def reward(text: str) -> float:
         return 0.0
 
-    made = bandit(tmp_path, reward, steps=4, tasks=2, course={"refill": 1})
+    made = bandit(tmp_path, reward, steps=4, tasks=2, course={"dynamic_sampling": 1})
     counts = [sum(s == step for s, _ in made.source.drawn) for step in range(4)]  # type: ignore[attr-defined]
     assert counts == [32, 32, 32, 32]  # two tasks, and two more in their place, eight rollouts each
     plain = bandit(tmp_path, reward, steps=1, tasks=2, checkpoints="other")
@@ -402,7 +404,7 @@ def test_the_budget_ends_training_with_a_last_candidate(tmp_path: Path) -> None:
 
 def test_ceilings_of_samples_and_gpu_seconds_end_training_with_a_last_candidate(tmp_path: Path) -> None:
     """Refills count as samples, too; a resumed training goes on from what was used."""
-    few = {"samples": 100, "save_every": 1, "refill": 2}
+    few = {"samples": 100, "save_every": 1, "dynamic_sampling": 2}
     with pytest.raises(KeyboardInterrupt):
         bandit(tmp_path, sevens, steps=9, tasks=2, texts="abcdefgh", course=few, crash=2)
     again = bandit(tmp_path, sevens, steps=9, tasks=2, texts="abcdefgh", course=few)

@@ -14,7 +14,7 @@ from workbench_training.token_rows import Row
 
 torch = pytest.importorskip("torch")
 
-from workbench_training.loss import divergence, pairs_of, policy_loss, preference_loss  # noqa: E402
+from workbench_training.loss import divergence, find_pairs, policy_loss, preference_loss  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # TRL and torch warn of what they will change some day
 
@@ -284,7 +284,7 @@ def test_preferences_by_hand() -> None:
     gained = [0.5, -1.0, 0.0]
     h = [2.5 * 0.1 * (gained[0] - gained[1]), 2.5 * 0.1 * (gained[0] - gained[2]), 0.1 * (gained[2] - gained[1])]
     assert float(loss) == pytest.approx(sum(math.log1p(math.exp(-x)) for x in h) / 3, abs=1e-6)
-    assert figures == {"pairs": 3.0} and pairs_of([1.0, 0.0], ["t", "u"]) == []
+    assert figures == {"pairs": 3.0} and find_pairs([1.0, 0.0], ["t", "u"]) == []
     loss.backward()
     assert logp.grad is not None
     assert (logp.grad[0] < 0).all() and (logp.grad[1] > 0).all() and logp.grad[2, 1] == 0

@@ -64,18 +64,20 @@ def test_a_horizon_reaches_every_node_that_takes_steps(node: Any, address: str, 
     pytest.importorskip("torch")
     from tests.helpers.scripted import make_workflow
 
-    from workbench_training.study_rollouts import max_steps_of
+    from workbench_training.study_rollouts import set_max_steps
 
     workflow = make_workflow({"n": node}, tmp_path)
-    assert max_steps_of(workflow, 3) == {address: 3} and max_steps_of(workflow, None) == {}
-    assert workflow.patched(max_steps_of(workflow, 3)).get(address) == 3
+    assert set_max_steps(workflow, 3) == {address: 3} and set_max_steps(workflow, None) == {}
+    assert workflow.patched(set_max_steps(workflow, 3)).get(address) == 3
 
 
 def test_refilling_from_no_other_rows_is_refused(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    error = refused(tmp_path, {"course": {"tasks": 16, "refill": 2}})
-    assert error.path == ("optimize", 0, "grpo", "course", "refill") and "no more than 16 rows" in error.message
-    for settings in ({"course": {"tasks": 15, "refill": 2}}, {"algorithm": "dapo", "course": {"tasks": 16}}):
+    error = refused(tmp_path, {"course": {"tasks": 16, "dynamic_sampling": 2}})
+    assert (
+        error.path == ("optimize", 0, "grpo", "course", "dynamic_sampling") and "no more than 16 rows" in error.message
+    )
+    for settings in ({"course": {"tasks": 15, "dynamic_sampling": 2}}, {"algorithm": "dapo", "course": {"tasks": 16}}):
         _, _, task, optimizers = prepare(write(tmp_path, optimizers=[{"grpo": settings}]))
         assert find_obstacles(task, optimizers) == []
 
@@ -85,9 +87,9 @@ def test_refilling_draws_from_the_rows_that_are_left(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     from tests.helpers.grpo_worlds import bandit
 
-    made = bandit(tmp_path, lambda text: 0.0, steps=3, tasks=3, course={"refill": 2})
+    made = bandit(tmp_path, lambda text: 0.0, steps=3, tasks=3, course={"dynamic_sampling": 2})
     drawn = made.source.drawn  # type: ignore[attr-defined]
     for step in range(3):
         assert sum(s == step for s, _ in drawn) >= 8 * 4, "three rows, and the fourth in place of one"
-    everything = bandit(tmp_path, lambda text: 0.0, steps=1, tasks=4, course={"refill": 2}, checkpoints="all")
+    everything = bandit(tmp_path, lambda text: 0.0, steps=1, tasks=4, course={"dynamic_sampling": 2}, checkpoints="all")
     assert len(everything.source.drawn) == 8 * 4  # type: ignore[attr-defined]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from workbench_training.advantages import advantages, answer_rewards, answers_of
+from workbench_training.advantages import compute_advantages, compute_answer_rewards, group_answers
 from workbench_training.objective import Objective, make_objective
 from workbench_training.token_rows import Row
 
@@ -22,7 +22,7 @@ from tests.helpers.tiny_lm import save  # noqa: E402
 from tests.plugins.training.test_learner import learner, moved, some_rows  # noqa: E402
 
 from workbench_training.learner import Learner  # noqa: E402
-from workbench_training.loss import pairs_of, pairwise_loss, policy_loss, preference_loss  # noqa: E402
+from workbench_training.loss import find_pairs, pairwise_loss, policy_loss, preference_loss  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 P3O = make_objective("p3o", {"beta": 0.0})
@@ -42,7 +42,7 @@ def loss_of(logp: Any, rewards: Any, objective: Objective, old: Any = None, mask
     """The loss of answers of one row each, by default of one group."""
     mask = torch.ones_like(logp) if mask is None else mask
     made = rows or rows_with(*rewards)
-    return pairwise_loss(logp, logp.new_tensor(rewards), mask, answers_of(made, objective), objective, old=old)
+    return pairwise_loss(logp, logp.new_tensor(rewards), mask, group_answers(made, objective), objective, old=old)
 
 
 # The clips, by hand: eps is 0.2, and a pair's term weighs a half
@@ -176,11 +176,11 @@ def test_a_shift_of_a_prompts_rewards_changes_nothing() -> None:
 
     def gradient(rows: list[Row], objective: Objective) -> Any:
         logp = start.clone().requires_grad_()
-        values = torch.tensor(advantages(rows, objective), dtype=torch.float)
+        values = torch.tensor(compute_advantages(rows, objective), dtype=torch.float)
         if objective.surrogate == "pairwise":
-            answers = answers_of(rows, objective)
+            answers = group_answers(rows, objective)
             loss, _ = pairwise_loss(
-                logp, answer_rewards(values, mask, answers, objective), mask, answers, objective, old=old
+                logp, compute_answer_rewards(values, mask, answers, objective), mask, answers, objective, old=old
             )
         else:
             loss, _ = policy_loss(logp, values, mask, objective, old=old)
@@ -191,7 +191,7 @@ def test_a_shift_of_a_prompts_rewards_changes_nothing() -> None:
         objective = make_objective("p3o", {"beta": 0.0, "pair_clip": clip})
         assert torch.equal(gradient(plain, objective), gradient(shifted, objective))
         assert gradient(plain, objective).abs().max() > 1e-3
-    reinforce = Objective.model_validate({"surrogate": "likelihood", "centre": "none", "scale": "none"})
+    reinforce = Objective.model_validate({"surrogate": "likelihood", "baseline": "none", "scale": "none"})
     assert (gradient(plain, reinforce) - gradient(shifted, reinforce)).abs().max() > 0.05
 
 
@@ -203,13 +203,13 @@ def test_the_divergence_of_the_whole_answer_is_taken_off_its_reward() -> None:
     old, ref = torch.tensor([[-1.0, -9.0], [-2.0, -1.0]]), torch.tensor([[-2.0, -1.0], [-2.5, -1.5]])
     mask = torch.tensor([[1.0, 0.0], [1.0, 1.0]])
     two = rows_with(1.0, 0.0)
-    found = answer_rewards(torch.tensor([1.0, 0.0]), mask, answers_of(two, objective), objective, old, ref)
+    found = compute_answer_rewards(torch.tensor([1.0, 0.0]), mask, group_answers(two, objective), objective, old, ref)
     assert found.tolist() == [1.0 - 0.5 * 1.0, 0.0 - 0.5 * (0.5 + 0.5)]
     one = [replace(r, rollout=0, turn=i, reward=1.0) for i, r in enumerate(two)]  # two turns of one rollout
-    found = answer_rewards(torch.tensor([1.0, 1.0]), mask, answers_of(one, objective), objective, old, ref)
+    found = compute_answer_rewards(torch.tensor([1.0, 1.0]), mask, group_answers(one, objective), objective, old, ref)
     assert found.tolist() == [1.0 - 0.5 * 2.0] * 2
     with pytest.raises(ValueError, match="needs log-probabilities"):
-        answer_rewards(torch.tensor([1.0, 0.0]), mask, answers_of(two, objective), objective)
+        compute_answer_rewards(torch.tensor([1.0, 0.0]), mask, group_answers(two, objective), objective)
     with pytest.raises(ValidationError, match="give `kl_place: reward`"):
         make_objective("p3o", {"kl_place": "loss"})
 
@@ -240,7 +240,7 @@ def test_what_was_not_scored_makes_no_pair() -> None:
     nothing, figures = loss_of(logp, [1.0, 0.0, 0.0], P3O, rows=rows_with(1.0, None, None))
     nothing.backward()
     assert figures["pairs"] == 0.0 and float(nothing.detach()) == 0.0
-    assert pairs_of([1.0, float("nan"), 0.0], ["t"] * 3) == [(0, 2)]
+    assert find_pairs([1.0, float("nan"), 0.0], ["t"] * 3) == [(0, 2)]
     with pytest.raises(ValueError, match="use preference_loss or pairwise_loss"):
         policy_loss(logp, torch.ones(3), torch.ones(3, 1), P3O)
 
@@ -268,7 +268,7 @@ GROUPS = [
 
 
 def centred(rows: list[Row], algorithm: str) -> list[float]:
-    return advantages(rows, make_objective(algorithm)).tolist()
+    return compute_advantages(rows, make_objective(algorithm)).tolist()
 
 
 def test_the_first_update_is_rloos(base: str) -> None:
@@ -302,7 +302,7 @@ def test_minibatches_hold_whole_groups(base: str, algorithm: str) -> None:
 def test_answers_that_could_not_be_scored_teach_trpa_nothing(base: str) -> None:
     rows = [replace(r, reward=None if i % 4 == 0 else r.reward) for i, r in enumerate(GROUPS)]
     _, figures = step_of(base, "trpa", rows, [0.0] * 8, {"beta": 1e-3})
-    expected = pairs_of([r.reward for r in GROUPS if r.rollout % 4], [r.task for r in GROUPS if r.rollout % 4])  # type: ignore[misc]
+    expected = find_pairs([r.reward for r in GROUPS if r.rollout % 4], [r.task for r in GROUPS if r.rollout % 4])  # type: ignore[misc]
     assert figures["pairs"] == len(expected) / 2
     with_nan, _ = preference_loss(
         torch.zeros(2, 1), torch.zeros(2, 1), torch.ones(2, 1), [1.0, float("nan")], ["t"] * 2, make_objective("trpa")

@@ -129,8 +129,13 @@ def test_one_candidate_changes_all_policies_and_each_learns_from_its_own_rows(
     assert (first.policy.model is second.policy.model) == lora
     assert {first.rate, second.rate} == {1e-2, 5e-3}
     steps = [figures for message, figures in heard if message.startswith("step ")]
-    assert all({"first.grad_norm", "second.grad_norm", "first.gap", "second.gap"} <= set(f) for f in steps)
-    assert all(max(f["first.gap"], f["second.gap"]) < 1e-3 for f in steps)  # each was drawn with its own weights
+    assert all(
+        {"first.grad_norm", "second.grad_norm", "first.off_policy_gap", "second.off_policy_gap"} <= set(f)
+        for f in steps
+    )
+    assert all(
+        max(f["first.off_policy_gap"], f["second.off_policy_gap"]) < 1e-3 for f in steps
+    )  # each was drawn with its own weights
     folders = trained(tmp_path)
     assert len(folders) == 2 and all(c["hint"] and c["sort"] and c["hint"] != c["sort"] for c in folders)
     assert folders[0]["hint"] != folders[1]["hint"] and folders[0]["sort"] != folders[1]["sort"]

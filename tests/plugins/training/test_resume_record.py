@@ -53,11 +53,11 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 
 def learn(folder: Path, name: str = "sft", *, again: bool = False, kill: int = 0, **settings: Any) -> Report:
     """Run, and stop dead in front of the candidate of this number."""
-    from workbench_training.study_rollouts import StudySource
+    from workbench_training.study_rollouts import StudyRolloutSource
 
-    real, count = StudySource.offer, 0
+    real, count = StudyRolloutSource.offer, 0
 
-    async def offer(self: StudySource, folders: Any, step: int) -> float | None:
+    async def offer(self: StudyRolloutSource, folders: Any, step: int) -> float | None:
         nonlocal count
         count += 1
         if count == kill:
@@ -65,7 +65,7 @@ def learn(folder: Path, name: str = "sft", *, again: bool = False, kill: int = 0
         return await real(self, folders, step)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(StudySource, "offer", offer)
+        patch.setattr(StudyRolloutSource, "offer", offer)
         return run(folder, again=again, rows=(8, 8, 10), optimizers=[{name: {**SETTINGS, **settings}}])
 
 

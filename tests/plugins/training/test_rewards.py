@@ -14,15 +14,15 @@ from workbench.task import Example
 from workbench.workflow import CallRecord, Span, Trace
 from workbench_training.rewards import (
     Guards,
-    Part,
+    RewardTerm,
     Rollout,
-    guarded,
-    names_of,
-    overlong,
-    repeated_share,
+    check_guards,
+    measure_repetition,
+    name_terms,
     score,
+    score_format,
+    score_overlong,
     tool_n1,
-    well_formed,
 )
 
 ONE = {"name": "f", "arguments": {"a": 1, "b": [2]}}
@@ -88,41 +88,45 @@ def rollout(
     return Rollout(example, result, 0)
 
 
-def earned(made: Rollout, *parts: Part, guards: Guards | None = None, judge: Any = None) -> float | None:
-    asyncio.run(score([made], list(parts) or [Part()], guards or Guards(), judge))
+def earned(made: Rollout, *parts: RewardTerm, guards: Guards | None = None, judge: Any = None) -> float | None:
+    asyncio.run(score([made], list(parts) or [RewardTerm()], guards or Guards(), judge))
     return made.reward
 
 
 def test_parts_are_weighted_and_kept() -> None:
     made = rollout("yes", 0.5, tokens=64)
     parts = [
-        Part(kind="metric"),
-        Part(kind="exact_match", weight=2.0),
-        Part(kind="length", weight=-0.1, tokens=32),
-        Part(kind="format", weight=0.2),
+        RewardTerm(kind="metric"),
+        RewardTerm(kind="exact_match", weight=2.0),
+        RewardTerm(kind="length", weight=-0.1, tokens=32),
+        RewardTerm(kind="format", weight=0.2),
     ]
     assert earned(made, *parts) == pytest.approx(0.5 + 2.0 - 0.1 * 2 + 0.2)
     assert made.parts == {"metric": 0.5, "exact_match": 1.0, "length": 2.0, "format": 1.0}
     assert made.costs == {"tokens": 64.0, "calls": 1.0, "tools": 0.0, "latency": 0.5}
-    assert earned(rollout("no"), Part(kind="exact_match", field="label")) == 0.0
+    assert earned(rollout("no"), RewardTerm(kind="exact_match", field="label")) == 0.0
     tools = rollout(said(ONE))
     tools.example = Example("1", {"label": [ONE]})
-    assert earned(tools, Part(kind="tool_n1")) == 1.0
+    assert earned(tools, RewardTerm(kind="tool_n1")) == 1.0
 
 
 def test_parts_of_one_kind_count_each_by_itself() -> None:
     """The right answer of one field is not undone by the wrong one of another."""
     made = rollout("yes")
     made.example = Example("1", {"label": "yes", "other": "no"})
-    label, other = Part(kind="exact_match"), Part(kind="exact_match", target="other", weight=0.5)
+    label, other = RewardTerm(kind="exact_match"), RewardTerm(kind="exact_match", target="other", weight=0.5)
     for parts in ((label, other), (other, label)):
         assert earned(made, *parts) == 1.0
         assert made.parts == {"exact_match.label": 1.0, "exact_match.other": 0.0}
-    lengths = [Part(kind="length", tokens=5), Part(kind="metric"), Part(kind="length", tokens=10, weight=-1.0)]
+    lengths = [
+        RewardTerm(kind="length", tokens=5),
+        RewardTerm(kind="metric"),
+        RewardTerm(kind="length", tokens=10, weight=-1.0),
+    ]
     assert earned(rollout("yes", 0.25, tokens=5), *lengths) == pytest.approx(1.0 + 0.25 - 0.5)
-    assert names_of(lengths) == ["length.1", "metric", "length.3"]
-    fields = [Part(kind="exact_match", field="a"), Part(kind="exact_match", field="b")]
-    assert names_of(fields) == ["exact_match.a", "exact_match.b"]
+    assert name_terms(lengths) == ["length.1", "metric", "length.3"]
+    fields = [RewardTerm(kind="exact_match", field="a"), RewardTerm(kind="exact_match", field="b")]
+    assert name_terms(fields) == ["exact_match.a", "exact_match.b"]
 
 
 def test_what_could_not_be_run_or_scored_teaches_nothing() -> None:
@@ -145,12 +149,12 @@ def test_what_could_not_be_run_or_scored_teaches_nothing() -> None:
 )
 def test_guards(text: str, finish: str, guards: dict[str, Any], reason: str, reward: float | None) -> None:
     made = Guards.model_validate(guards)
-    assert guarded(text, finish == "length", made) == reason
+    assert check_guards(text, finish == "length", made) == reason
     assert earned(rollout(text, 1.0, finish), guards=made) == reward
 
 
 def test_a_guard_never_lifts_a_penalty() -> None:
-    assert earned(rollout(" ", 1.0), Part(weight=-2.0)) == -2.0
+    assert earned(rollout(" ", 1.0), RewardTerm(weight=-2.0)) == -2.0
 
 
 def test_duplicates_earn_nothing_beyond_the_first_on_request() -> None:
@@ -161,7 +165,7 @@ def test_duplicates_earn_nothing_beyond_the_first_on_request() -> None:
         made = [rollout(text) for text in texts] + [rollout("b"), rollout("a", None, failure="timeout"), rollout("a")]
         for one in made[6:]:
             one.example = Example("2", {"label": "yes"})
-        asyncio.run(score(made, [Part()], guards, None))
+        asyncio.run(score(made, [RewardTerm()], guards, None))
         return made
 
     assert [r.reward for r in scored(Guards())] == [1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 1.0, None, 1.0]
@@ -172,20 +176,20 @@ def test_duplicates_earn_nothing_beyond_the_first_on_request() -> None:
     trace = longer[1].result.trace
     assert trace is not None
     trace.spans.insert(0, rollout("first").result.trace.spans[0])  # type: ignore[union-attr]
-    asyncio.run(score(longer, [Part()], Guards(duplicates="zero"), None))
+    asyncio.run(score(longer, [RewardTerm()], Guards(duplicates="zero"), None))
     assert [r.reward for r in longer] == [1.0, 1.0]
 
 
 def test_repetition_and_length_by_hand() -> None:
-    assert repeated_share("a b c d " * 4) == pytest.approx(1 - 4 / 13)
-    assert repeated_share("a a a a a") == 0.0  # too short to tell
-    assert [overlong(n, 100, 20) for n in (80, 90, 100, 130)] == [0.0, -0.5, -1.0, -1.0]
+    assert measure_repetition("a b c d " * 4) == pytest.approx(1 - 4 / 13)
+    assert measure_repetition("a a a a a") == 0.0  # too short to tell
+    assert [score_overlong(n, 100, 20) for n in (80, 90, 100, 130)] == [0.0, -0.5, -1.0, -1.0]
 
 
 def test_form() -> None:
-    assert well_formed(rollout("x").result) == 1.0
-    assert well_formed(rollout("x", notes={"fallback": 1}).result) == 0.0
-    assert well_formed(rollout("x", 0.0, failure="unparsed").result) == 0.0
+    assert score_format(rollout("x").result) == 1.0
+    assert score_format(rollout("x", notes={"fallback": 1}).result) == 0.0
+    assert score_format(rollout("x", 0.0, failure="unparsed").result) == 0.0
 
 
 def test_a_judge_grades_and_what_it_leaves_open_is_left_out() -> None:
@@ -198,7 +202,7 @@ def test_a_judge_grades_and_what_it_leaves_open_is_left_out() -> None:
 
         return answer
 
-    part = Part(kind="judge", rubric="Be kind.")
+    part = RewardTerm(kind="judge", rubric="Be kind.")
     assert earned(rollout("hello"), part, judge=judge("score: 2 would be harsh\nscore: 7")) == pytest.approx(0.7)
     assert "Be kind." in asked[0][0]["content"] and "hello" in asked[0][1]["content"]
     assert earned(rollout("hello"), part, judge=judge("I cannot say")) is None

@@ -21,13 +21,13 @@ from workbench.spec import BudgetSpec, lm_spec
 from workbench.store import Store
 from workbench.study import Evaluator
 from workbench.task import Example
-from workbench_training.rollout_trees import Tree, valued
+from workbench_training.rollout_trees import RolloutTree, average_answers
 from workbench_training.sft_dpo import DPO, SFT
-from workbench_training.token_rows import Row, anchor_of
+from workbench_training.token_rows import Row, hash_prompt
 
 
-def tree_of(branches: int, depth: int, gap: float = 0.3) -> Tree:
-    return Tree(branches=branches, depth=depth, gap=gap)
+def tree_of(branches: int, depth: int, margin: float = 0.3) -> RolloutTree:
+    return RolloutTree(branches=branches, depth=depth, margin=margin)
 
 
 def test_runs_with_the_same_first_branches_share_their_draws() -> None:
@@ -45,7 +45,7 @@ def answer(request: Request) -> str:
     return f"answer: {len(request.messages)}.{request.replica // 1000}"
 
 
-def leaves(folder: Path, nodes: dict[str, Any], tree: Tree, say: Say = answer) -> tuple[list[list[str]], Script]:
+def leaves(folder: Path, nodes: dict[str, Any], tree: RolloutTree, say: Say = answer) -> tuple[list[list[str]], Script]:
     """What each leaf's run was answered, call by call, and the requests that were sent."""
     script = Script(say)
 
@@ -99,7 +99,7 @@ def test_turns_of_an_agent_are_places_of_their_own(tmp_path: Path) -> None:
 def row(agent: str, prompt: str, answer: str, reward: float | None, leaf: int = 0) -> Row:
     prompt_ids, ids = tuple(map(ord, prompt)), tuple(map(ord, answer))
     return Row(
-        prompt_ids, ids, (1,) * len(ids), (-0.5,) * len(ids), reward, "t", leaf, agent, anchor=anchor_of(prompt_ids)
+        prompt_ids, ids, (1,) * len(ids), (-0.5,) * len(ids), reward, "t", leaf, agent, anchor=hash_prompt(prompt_ids)
     )
 
 
@@ -117,7 +117,7 @@ def told(rows: list[Row]) -> list[tuple[str, str, float | None]]:
 
 
 def test_an_answer_is_worth_what_the_runs_through_it_earned() -> None:
-    found = valued(ROWS)
+    found = average_answers(ROWS)
     assert sorted(told(found)) == [
         ("q", "a", 0.5),
         ("q", "b", 0.0),
@@ -127,11 +127,11 @@ def test_an_answer_is_worth_what_the_runs_through_it_earned() -> None:
         ("qb", "y", 0.0),
     ]
     assert len({r.task for r in found}) == 3, "each state is compared by itself"
-    assert valued([row("gen", "q", "a", None), row("gen", "q", "b", float("nan"))]) == []
+    assert average_answers([row("gen", "q", "a", None), row("gen", "q", "b", float("nan"))]) == []
 
 
 def test_pairs_are_of_one_state_and_far_enough_apart() -> None:
-    found = valued(ROWS)
+    found = average_answers(ROWS)
     assert told(DPO.model_validate({"tree": tree_of(2, 2)}).choose(found)) == [
         ("q", "a", 0.5),
         ("q", "b", 0.0),
@@ -140,7 +140,7 @@ def test_pairs_are_of_one_state_and_far_enough_apart() -> None:
     ]
     assert told(DPO.model_validate({"tree": tree_of(2, 2, 0.6)}).choose(found)) == [("qa", "x", 1.0), ("qa", "y", 0.0)]
     equal = [replace(r, reward=1.0) for r in ROWS]
-    assert DPO.model_validate({"tree": tree_of(2, 2, 0.0)}).choose(valued(equal)) == []
+    assert DPO.model_validate({"tree": tree_of(2, 2, 0.0)}).choose(average_answers(equal)) == []
     good = SFT.model_validate({"tree": tree_of(2, 2), "threshold": 0.5}).choose(found)
     assert told(good) == [("q", "a", 0.5), ("qa", "x", 1.0)]
 

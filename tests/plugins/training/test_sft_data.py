@@ -19,15 +19,15 @@ from workbench.task import Example
 from workbench_training.metric import ToolN1
 from workbench_training.rewards import Rollout
 from workbench_training.sft_data import (
-    Lesson,
-    Tokens,
-    drawn_in,
-    general,
-    labelled,
-    mixed,
-    rows_of_lesson,
-    said_in,
-    spliced,
+    ChatTokenizer,
+    SFTExample,
+    extract_drawn_rows,
+    extract_examples,
+    label_examples,
+    read_general_chats,
+    sample_general,
+    splice_examples,
+    tokenize_example,
 )
 from workbench_training.sft_dpo import SFT
 from workbench_training.token_rows import Row
@@ -36,7 +36,7 @@ ERRORS = re.compile(r"^error")
 
 
 @pytest.fixture(scope="module")
-def tokens() -> Tokens:
+def tokens() -> ChatTokenizer:
     """The character tokenizer of the tiny models: `<u>` and `<a>` begin a message, `<end>` ends it."""
     needs_torch()
     from tests.helpers.tiny_lm import make_tokenizer
@@ -47,7 +47,7 @@ def tokens() -> Tokens:
         text = made.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
         return made(text, add_special_tokens=False)["input_ids"]
 
-    return Tokens(made, {made.eos_token_id}, encode)
+    return ChatTokenizer(made, {made.eos_token_id}, encode)
 
 
 def chat(*texts: str) -> list[dict[str, Any]]:
@@ -55,7 +55,7 @@ def chat(*texts: str) -> list[dict[str, Any]]:
     return [{"role": "assistant" if i % 2 else "user", "content": t} for i, t in enumerate(texts)]
 
 
-def shown(row: Row, tokens: Tokens) -> list[tuple[str, int]]:
+def shown(row: Row, tokens: ChatTokenizer) -> list[tuple[str, int]]:
     """(text, mask) of runs of tokens with one mask, the prompt as None."""
     runs: list[tuple[str, int]] = []
     for token, m in zip(row.token_ids, row.mask, strict=True):
@@ -67,28 +67,28 @@ def shown(row: Row, tokens: Tokens) -> list[tuple[str, int]]:
     return runs
 
 
-def test_an_answer_is_tokenized_as_the_template_writes_it_after_the_prompt(tokens: Tokens) -> None:
-    (row,) = rows_of_lesson(Lesson(chat("ab", "cd"), frozenset({1}), "t"), tokens)
+def test_an_answer_is_tokenized_as_the_template_writes_it_after_the_prompt(tokens: ChatTokenizer) -> None:
+    (row,) = tokenize_example(SFTExample(chat("ab", "cd"), frozenset({1}), "t"), tokens)
     assert tokens.tokenizer.decode(row.prompt_ids) == "<u>ab<end><a>"
     assert shown(row, tokens) == [("cd<end>", 1)]
 
 
-def test_turns_make_one_row_and_unlearned_ones_are_masked(tokens: Tokens) -> None:
+def test_turns_make_one_row_and_unlearned_ones_are_masked(tokens: ChatTokenizer) -> None:
     whole = chat("q", "bad", "error x", "good", "ok", "done")
-    (row,) = rows_of_lesson(Lesson(whole, frozenset({3, 5}), "t"), tokens)
+    (row,) = tokenize_example(SFTExample(whole, frozenset({3, 5}), "t"), tokens)
     assert tokens.tokenizer.decode(row.prompt_ids) == "<u>q<end><a>bad<end><u>error x<end><a>"  # only shown
     assert shown(row, tokens) == [("good<end>", 1), ("<u>ok<end><a>", 0), ("done<end>", 1)]
-    (row,) = rows_of_lesson(Lesson(whole, frozenset({1, 5}), "t"), tokens)  # an error in the middle
+    (row,) = tokenize_example(SFTExample(whole, frozenset({1, 5}), "t"), tokens)  # an error in the middle
     assert shown(row, tokens) == [("bad<end>", 1), ("<u>error x<end><a>good<end><u>ok<end><a>", 0), ("done<end>", 1)]
-    assert rows_of_lesson(Lesson(whole, frozenset(), "t"), tokens) == []
+    assert tokenize_example(SFTExample(whole, frozenset(), "t"), tokens) == []
 
 
-def test_a_template_that_rewrites_history_gets_a_row_for_each_turn(tokens: Tokens) -> None:
+def test_a_template_that_rewrites_history_gets_a_row_for_each_turn(tokens: ChatTokenizer) -> None:
     def forgetful(messages: Any) -> list[int]:
         return tokens.encode(messages[-1:])
 
-    apart = Tokens(tokens.tokenizer, tokens.ends, forgetful)
-    rows = rows_of_lesson(Lesson(chat("q", "a", "r", "b"), frozenset({1, 3}), "t"), apart)
+    apart = ChatTokenizer(tokens.tokenizer, tokens.ends, forgetful)
+    rows = tokenize_example(SFTExample(chat("q", "a", "r", "b"), frozenset({1, 3}), "t"), apart)
     assert [tokens.tokenizer.decode(r.prompt_ids) for r in rows] == ["<u>q<end><a>", "<u>r<end><a>"]
     assert [shown(r, apart) for r in rows] == [[("a<end>", 1)], [("b<end>", 1)]]
 
@@ -97,14 +97,15 @@ def test_labels_become_the_answers_of_their_nodes(tmp_path: Path) -> None:
     nodes = {"first": {"predict": "q -> hint"}, "second": {"predict": "q, hint -> label"}}
     workflow = make_workflow(nodes, tmp_path)
     row = Example("r", {"q": "who", "hint": "x", "gold": "me"})
-    found = labelled(workflow, row, {"label": "gold"}, ["first", "second"])
+    found = label_examples(workflow, row, {"label": "gold"}, ["first", "second"])
     assert [(x.agent, x.messages[-1]["content"], sorted(x.learned)) for x in found] == [
         ("first", "x", [2]),
         ("second", "me", [2]),
     ]
     assert "hint: x" in found[1].messages[1]["content"]  # the label of the first is what the second reads
     assert [
-        x.agent for x in labelled(workflow, Example("r", {"q": "who", "gold": "me"}), {"label": "gold"}, ["second"])
+        x.agent
+        for x in label_examples(workflow, Example("r", {"q": "who", "gold": "me"}), {"label": "gold"}, ["second"])
     ] == []
 
 
@@ -139,12 +140,12 @@ def agent_runs(folder: Path, *answers: list[str]) -> list[Any]:
 CALL = 'call: {"tool": "half", "arguments": {"n": %s}}'
 
 
-def test_errors_are_shown_and_their_mending_is_learned(tmp_path: Path, tokens: Tokens) -> None:
+def test_errors_are_shown_and_their_mending_is_learned(tmp_path: Path, tokens: ChatTokenizer) -> None:
     (trace,) = agent_runs(tmp_path, [CALL % 7, CALL % 8, "answer: 4"])
-    (plain,), (masked,) = said_in(trace, ["solve"]), said_in(trace, ["solve"], ERRORS)
+    (plain,), (masked,) = extract_examples(trace, ["solve"]), extract_examples(trace, ["solve"], ERRORS)
     assert sorted(plain.learned) == [2, 4, 6] and sorted(masked.learned) == [4, 6]
-    assert plain.messages[3]["content"].startswith("error: ") and said_in(trace, ["other"]) == []
-    learned = list(drawn_in(trace, ["solve"], ERRORS, task="t"))
+    assert plain.messages[3]["content"].startswith("error: ") and extract_examples(trace, ["other"]) == []
+    learned = list(extract_drawn_rows(trace, ["solve"], ERRORS, task="t"))
     text = "".join(chr(t) for r in learned for t, m in zip(r.token_ids, r.mask, strict=True) if m)
     assert text == CALL % 8 + "answer: 4"  # the very tokens, without those of the wrong call
     assert all(lp == -0.5 for r in learned for lp, m in zip(r.logprobs, r.mask, strict=True) if m)
@@ -152,28 +153,28 @@ def test_errors_are_shown_and_their_mending_is_learned(tmp_path: Path, tokens: T
 
 def test_a_right_way_is_spliced_into_a_wrong_one_at_its_first_error(tmp_path: Path) -> None:
     wrong, right, clean = (
-        said_in(t, ["solve"])[0]
+        extract_examples(t, ["solve"])[0]
         for t in agent_runs(
             tmp_path, [CALL % 6, CALL % 7, "answer: 9"], [CALL % 6, CALL % 8, "answer: 4"], ["answer: 1"]
         )
     )
-    made = spliced(wrong, right, ERRORS, "No. ")
+    made = splice_examples(wrong, right, ERRORS, "No. ")
     assert made is not None
     said = [(m["content"], i in made.learned) for i, m in enumerate(made.messages) if m["role"] == "assistant"]
     assert said == [(CALL % 6, True), (CALL % 7, False), ("No. " + CALL % 8, True), ("answer: 4", True)]
     assert made.messages[5]["content"].startswith("error")
-    assert spliced(clean, right, ERRORS, "") is None  # nothing tells where it went wrong
-    assert spliced(right, right, ERRORS, "") is None
+    assert splice_examples(clean, right, ERRORS, "") is None  # nothing tells where it went wrong
+    assert splice_examples(right, right, ERRORS, "") is None
 
 
 @pytest.mark.parametrize(("share", "wanted"), [(0.2, 40), (0.5, 10), (1.0, 0)])
 def test_a_mixture_keeps_its_ratio(share: float, wanted: int) -> None:
-    lessons = general([{"messages": chat("a", "b", "c", "d")}] * 3)
+    lessons = read_general_chats([{"messages": chat("a", "b", "c", "d")}] * 3)
     assert [sorted(x.learned) for x in lessons] == [[1, 3]] * 3
-    drawn = mixed(10, share, list(range(3)), random.Random(0))
+    drawn = sample_general(10, share, list(range(3)), random.Random(0))
     assert len(drawn) == wanted and max((drawn.count(i) for i in range(3)), default=0) <= wanted // 3 + 1
     with pytest.raises(ValueError, match="row 1 of the mixture has no `messages`"):
-        general([{"text": "a"}])
+        read_general_chats([{"text": "a"}])
 
 
 def test_the_metric_is_the_rule_of_the_reward() -> None:
@@ -204,7 +205,7 @@ def test_labels_teach_the_form_that_the_workflow_asks_for(tmp_path: Path) -> Non
         "labels": {"label": "gold"},
         "epochs": 4,
         "evaluate_every": 4,
-        "falling": True,
+        "lr_schedule": "linear",
         "learning": {"rate": 2e-3},
         "mixture": {"file": "general.jsonl", "share": 0.8},
     }
@@ -232,7 +233,7 @@ def test_labels_teach_the_form_that_the_workflow_asks_for(tmp_path: Path) -> Non
 class Group:
     """Rollouts of one row as `SFT` sees them."""
 
-    def __init__(self, tokens: Tokens, folder: Path, *runs: tuple[list[str], float]):
+    def __init__(self, tokens: ChatTokenizer, folder: Path, *runs: tuple[list[str], float]):
         traces = agent_runs(folder, *(said for said, _ in runs))
         self.tokens, self.rollouts = tokens, []
         for k, (trace, (_, reward)) in enumerate(zip(traces, runs, strict=True)):
@@ -250,7 +251,7 @@ class Group:
         return found
 
 
-def test_sft_masks_and_splices_as_it_is_told(tmp_path: Path, tokens: Tokens) -> None:
+def test_sft_masks_and_splices_as_it_is_told(tmp_path: Path, tokens: ChatTokenizer) -> None:
     good, bad = [CALL % 7, CALL % 8, "answer: 4"], [CALL % 9, "answer: 5"]
     group = Group(tokens, tmp_path, (good, 1.0), (bad, 0.0))
     assert "".join(group.learned(errors="mask")) == CALL % 8 + "answer: 4"
@@ -278,7 +279,7 @@ def test_what_the_file_says_of_errors_reaches_the_trainer(
     """From YAML to the learner's rows. Two runs on a row are given: one that mends its error, and one that does not."""
     needs_torch()
     from workbench_nano.model import Nano
-    from workbench_training.study_rollouts import StudySource
+    from workbench_training.study_rollouts import StudyRolloutSource
 
     good, bad = [CALL % 7, CALL % 8, "answer: 4"], [CALL % 9, "answer: 5"]
     traces = agent_runs(tmp_path, good, bad)
@@ -292,7 +293,7 @@ def test_what_the_file_says_of_errors_reaches_the_trainer(
 
     sft = {"rounds": 1, "tasks": 1, "rollouts": 2, "epochs": 1, **settings}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(StudySource, "rollouts", rollouts)
+        patch.setattr(StudyRolloutSource, "rollouts", rollouts)
         seen = learned_rows(patch)
         run(
             tmp_path,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.helpers.grpo_runs import SMALL, learned_rows, needs_torch, run
 
-from workbench_training.advantages import step_returns
+from workbench_training.advantages import compute_step_returns
 from workbench_training.token_rows import Row
 
 DOOR = '''
@@ -96,13 +96,15 @@ def test_returns_begin_at_the_step_that_earned() -> None:
     def row(turn: int, earned: float | None) -> Row:
         return Row((1,), (2,), (1,), (-1.0,), 1.0, "t", turn=turn, step_reward=earned)
 
-    assert step_returns([row(0, 0.0), row(1, 0.5), row(2, 0.0), row(3, 0.5)], 0.5).tolist() == [
+    assert compute_step_returns([row(0, 0.0), row(1, 0.5), row(2, 0.0), row(3, 0.5)], 0.5).tolist() == [
         0.3125,
         0.625,
         0.25,
         0.5,
     ]
-    assert step_returns([row(0, None), row(1, None)], 0.5).tolist() == [0.5, 1.0], "without: the rollout's, at its end"
+    assert compute_step_returns([row(0, None), row(1, None)], 0.5).tolist() == [0.5, 1.0], (
+        "without: the rollout's, at its end"
+    )
 
 
 def test_a_walk_that_was_not_scored_counts_for_none_and_a_guarded_one_earns_nothing_by_steps() -> None:
@@ -112,20 +114,20 @@ def test_a_walk_that_was_not_scored_counts_for_none_and_a_guarded_one_earns_noth
     from workbench.study import Result
     from workbench.task import Example
     from workbench.workflow import CallRecord, Span, Trace
-    from workbench_training.advantages import advantages
+    from workbench_training.advantages import compute_advantages
     from workbench_training.objective import make_objective
     from workbench_training.rewards import Guards, Rollout
-    from workbench_training.study_rollouts import StudySource
+    from workbench_training.study_rollouts import StudyRolloutSource
 
     def row(rollout: int, reward: float | None, earned: float) -> Row:
         return Row((1,), (2,), (1,), (-1.0,), reward, "t", rollout, anchor="s", step_reward=earned)
 
     objective = make_objective("gigpo")
-    alone = advantages([row(0, 0.0, 0.0), row(1, 1.0, 1.0)], objective)
-    beside = advantages([row(0, 0.0, 0.0), row(1, 1.0, 1.0), row(2, None, 5.0)], objective)
+    alone = compute_advantages([row(0, 0.0, 0.0), row(1, 1.0, 1.0)], objective)
+    beside = compute_advantages([row(0, 0.0, 0.0), row(1, 1.0, 1.0), row(2, None, 5.0)], objective)
     assert beside.tolist() == [*alone.tolist(), 0.0]
 
-    source = StudySource(
+    source = StudyRolloutSource(
         SimpleNamespace(),
         {"": SimpleNamespace(key="k", rewards=None)},
         [],  # type: ignore[arg-type,dict-item]

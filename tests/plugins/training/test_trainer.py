@@ -49,17 +49,17 @@ def test_horizons_and_rewards_of_stages_reach_the_rollouts(tmp_path: Path, monke
     """An agent whose answers cannot be read goes on to its last turn: calls are the horizon."""
     from tests.helpers.tiny_lm import save
 
-    from workbench_training.study_rollouts import StudySource
+    from workbench_training.study_rollouts import StudyRolloutSource
 
     drawn: dict[int, set[tuple[int, tuple[str, ...]]]] = {}
-    real = StudySource.rollouts
+    real = StudyRolloutSource.rollouts
 
-    async def watched(self: StudySource, tasks: Any, course: Course, step: int) -> Any:
+    async def watched(self: StudyRolloutSource, tasks: Any, course: Course, step: int) -> Any:
         groups = await real(self, tasks, course, step)
         drawn[step] = {(r.result.calls, tuple(r.parts)) for group in groups for r in group}
         return groups
 
-    monkeypatch.setattr(StudySource, "rollouts", watched)
+    monkeypatch.setattr(StudyRolloutSource, "rollouts", watched)
     agent = {"agent": "text -> label: Literal['billing', 'technical']", "max_steps": 5, "max_tokens": 8}
     course = {"steps": 5, "tasks": 2, "rollouts": 2, "evaluate_every": 5, "horizon": [1, 2], "horizon_steps": 2}
     stages = [{"start": 3, "rewards": [{"kind": "length", "tokens": 8}]}, {"start": 4, "max_steps": 3}]
@@ -123,7 +123,7 @@ class Misremembered(TextSource):
 def test_drawing_and_training_apart_is_an_alarm(tmp_path: Path) -> None:
     made = bandit(tmp_path, sevens, steps=3, world=Misremembered, course={"on_alarm": "stop"})
     assert [text.split(":")[0] for text in told(made, "drawing and training differ by 0.2")] == ["alarm at step 2"]
-    assert len(made.log) == 2 and made.log[0]["gap"] < 1e-3
+    assert len(made.log) == 2 and made.log[0]["off_policy_gap"] < 1e-3
 
 
 class Overflowing(TextSource):

@@ -30,9 +30,12 @@ def test_settings_are_checked_without_torch() -> None:
 def test_every_algorithm_makes_an_objective_and_wrong_ones_are_refused() -> None:
     for name in PRESETS:
         made = GRPO(algorithm=name)
-        assert made.made_objective().model_dump() and made.made_course().steps == 100
-    assert GRPO(algorithm="dapo").made_course().refill == 3
-    assert GRPO.model_validate({"algorithm": "dapo", "course": {"refill": 0}}).made_course().refill == 0
+        assert made.resolve_objective().model_dump() and made.resolve_course().steps == 100
+    assert GRPO(algorithm="dapo").resolve_course().dynamic_sampling == 3
+    assert (
+        GRPO.model_validate({"algorithm": "dapo", "course": {"dynamic_sampling": 0}}).resolve_course().dynamic_sampling
+        == 0
+    )
     with pytest.raises(ValidationError, match="Did you mean 'dapo'"):
         GRPO(algorithm="dappo")
     for wrong, place in [({"clip_lo": 0.1}, "clip_lo"), ({"beta": -1}, "beta")]:
@@ -88,12 +91,12 @@ def test_a_judge_needs_no_field_and_labels_no_reward(tmp_path: Path) -> None:
 
 def test_a_training_is_named_by_what_changes_it() -> None:
     """The name is that of checkpoints and of the policy in the journal: a new default must not change it."""
-    plain = GRPO().named_by()
+    plain = GRPO().identify()
     assert plain["objective"] == {} and "fsdp" not in str(plain)
     assert plain["guards"] == {"empty": True, "truncated": "zero", "repeated": 0.6}
-    assert GRPO.model_validate({"guards": {"duplicates": "zero"}}).named_by() != plain
-    assert GRPO.model_validate({"learning": {"fsdp": True}}).named_by() == plain
-    assert GRPO.model_validate({"objective": {"beta": 0.1}}).named_by() == {**plain, "objective": {"beta": 0.1}}
+    assert GRPO.model_validate({"guards": {"duplicates": "zero"}}).identify() != plain
+    assert GRPO.model_validate({"learning": {"fsdp": True}}).identify() == plain
+    assert GRPO.model_validate({"objective": {"beta": 0.1}}).identify() == {**plain, "objective": {"beta": 0.1}}
 
 
 def test_a_model_without_weights_here_is_left_alone_and_that_is_said(tmp_path: Path) -> None:
@@ -115,7 +118,9 @@ def test_a_trained_model_is_proved_on_sealed_rows(tmp_path: Path) -> None:
     assert gain["shown"] and gain["diff"] >= 0.15 and gain["p"] < 0.01, gain
     assert report.spent["calls"] <= 2500 and time.monotonic() - begun < 280
     steps = [figures for message, figures in heard if message.startswith("step ")]
-    assert len(steps) == 24 and all(f["gap"] < 1e-3 for f in steps if "gap" in f)  # drawing and training agree
+    assert len(steps) == 24 and all(
+        f["off_policy_gap"] < 1e-3 for f in steps if "off_policy_gap" in f
+    )  # drawing and training agree
     # The result file is whole: it scores what the report says, without torch.
     scored = subprocess.run(
         [
@@ -254,7 +259,7 @@ def test_gigpo_compares_steps_after_the_same_observation_whatever_was_said_befor
     from workbench.task import Example
     from workbench.workflow import CallRecord, Span, Trace
     from workbench_training.rewards import Guards, Rollout
-    from workbench_training.study_rollouts import StudySource
+    from workbench_training.study_rollouts import StudyRolloutSource
 
     task, roles = Example("t", {"text": "go"}), {"": SimpleNamespace(key="k", rewards=None)}
 
@@ -270,14 +275,14 @@ def test_gigpo_compares_steps_after_the_same_observation_whatever_was_said_befor
 
     made: dict[bool, list[Any]] = {}
     for observed in (False, True):
-        source = StudySource(SimpleNamespace(), roles, [], Guards.model_validate({}), merge=False)  # type: ignore[arg-type]
+        source = StudyRolloutSource(SimpleNamespace(), roles, [], Guards.model_validate({}), merge=False)  # type: ignore[arg-type]
         source.observed = observed
         made[observed] = [row for k, way in enumerate(["left", "right"]) for row in source.rows(rollout(k, way), 0)]
     for observed, rows in made.items():
         (first, second), (other, third) = rows[:2], rows[2:]
         assert first.anchor == other.anchor and first.anchor != second.anchor and second.prompt_ids != third.prompt_ids
         assert (second.anchor == third.anchor) == observed
-    assert GRPO(algorithm="gigpo").made_objective().step_weight > 0 == GRPO().made_objective().step_weight
+    assert GRPO(algorithm="gigpo").resolve_objective().step_weight > 0 == GRPO().resolve_objective().step_weight
 
 
 @pytest.mark.parametrize("name", ["sft", "dpo"])

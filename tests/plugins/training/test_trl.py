@@ -15,7 +15,7 @@ datasets = pytest.importorskip("datasets")
 from tests.helpers.tiny_lm import make_model, make_tokenizer, save  # noqa: E402
 from tests.plugins.training.test_losses import ours, tensors  # noqa: E402
 
-from workbench_training.advantages import advantages, token_advantages  # noqa: E402
+from workbench_training.advantages import compute_advantages, compute_token_advantages  # noqa: E402
 from workbench_training.logprobs import log_probabilities  # noqa: E402
 from workbench_training.loss import policy_loss, preference_loss  # noqa: E402
 from workbench_training.objective import make_objective  # noqa: E402
@@ -90,11 +90,13 @@ def test_advantages_loss_and_gradient_of_rloo_equal_those_of_a_step_of_trl(step:
     logp, _ = log_probabilities(policy, batch)
     old, ref = logp.detach(), log_probabilities(make_model(4), batch)[0].detach()
     assert len(step.rewards) == 12 and ((old - ref) * batch.mask).sum(-1).abs().max() > 0.1
-    values = torch.tensor(advantages(rows, objective), dtype=torch.float)
-    spread = token_advantages(values, batch.mask, objective, old, ref, rows)
+    values = torch.tensor(compute_advantages(rows, objective), dtype=torch.float)
+    spread = compute_token_advantages(values, batch.mask, objective, old, ref, rows)
     assert (spread[:, 0] - expected).abs().max() < 1e-5 and expected.abs().max() > 0.3
     assert expected[[i for i, row in enumerate(rows) if row.reward is None]].tolist() == [0.0]
-    apart = token_advantages(values, batch.mask, objective, old, ref)  # the negative control: no baseline of divergence
+    apart = compute_token_advantages(
+        values, batch.mask, objective, old, ref
+    )  # the negative control: no baseline of divergence
     assert (apart[:, 0] - expected).abs().max() > 1e-3
     loss, _ = policy_loss(logp, spread, batch.mask, objective)
     loss.backward()

@@ -288,9 +288,9 @@ def test_a_killed_run_takes_its_server_along(tmp_path: Path) -> None:
 import asyncio, os
 from pathlib import Path
 from workbench_training.vllm_server import ManagedServer
-from workbench_training.settings import Managed
+from workbench_training.settings import ServerSettings
 async def main():
-    server = ManagedServer({str(base)!r}, Managed(command={STAND_IN!r}), Path({str(tmp_path / "log")!r}), rank=2, adapters=1)
+    server = ManagedServer({str(base)!r}, ServerSettings(command={STAND_IN!r}), Path({str(tmp_path / "log")!r}), rank=2, adapters=1)
     await server.start()
     os.kill(os.getpid(), 9)
 asyncio.run(main())

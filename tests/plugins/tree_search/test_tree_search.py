@@ -319,14 +319,14 @@ def test_a_fit_finds_the_planted_words_and_nothing_in_noise() -> None:
     words = [f"w{chr(97 + i)}" for i in range(12)]
     texts = [rng.sample(words, 6) for _ in range(400)]
     pairs = [(" ".join(t), float("wa" in t and "wb" not in t)) for t in texts]
-    weights = learned.fit(pairs)
+    weights = learned.fit_weights(pairs)
     assert weights["wa"] > 1 and weights["wb"] < -1
     assert all(abs(weights[w]) < 0.5 * min(weights["wa"], -weights["wb"]) for w in words[2:])
-    right = sum((learned.estimate(weights, t) > 0.5) == bool(y) for t, y in pairs)
+    right = sum((learned.estimate_value(weights, t) > 0.5) == bool(y) for t, y in pairs)
     assert right / len(pairs) > 0.95
-    noise = learned.fit([(t, float(rng.random() < 0.5)) for t, _ in pairs])
+    noise = learned.fit_weights([(t, float(rng.random() < 0.5)) for t, _ in pairs])
     assert max(abs(w) for name, w in noise.items() if name != learned.BIAS) < 0.7
-    assert learned.fit([("a", 1.0), ("b", 1.0)]) == {} and learned.fit([]) == {}
+    assert learned.fit_weights([("a", 1.0), ("b", 1.0)]) == {} and learned.fit_weights([]) == {}
 
 
 def fitted(folder: Path, seed: int, optimizer: Any, *, told: bool = True, kill_at: int = 0) -> Any:

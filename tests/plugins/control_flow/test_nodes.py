@@ -1,0 +1,82 @@
+"""The nodes ensemble, branch and workflow, run by the real runtime with a scripted model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.helpers.node_runs import run
+
+from workbench.lm import Request, Response
+from workbench.workflow import learnable_addresses
+
+YESNO = {"predict": "text -> label: Literal['yes', 'no']", "decoding": {"temperature": 1.0}}
+
+
+def test_ensemble_takes_the_majority_of_fresh_samples(folder: Path) -> None:
+    def say(request: Request) -> str:
+        return "no" if request.replica % 1000 == 1 else "yes"
+
+    outcome, lm, workflow = run({"e": {"ensemble": YESNO, "samples": 3}}, {"text": "x"}, folder, say)
+    assert outcome.prediction == {"label": "yes"} and len(lm.requests) == 3
+    assert "nodes.e.of.instructions" in learnable_addresses(workflow)
+    assert workflow.patched({"nodes.e.of.instructions": "Say no."}).get("nodes.e.of.instructions") == "Say no."
+
+
+def test_ensemble_may_ask_a_judge_and_survives_failing_members(folder: Path) -> None:
+    def say(request: Request) -> Any:
+        if "number of the best answer" in request.messages[0]["content"]:
+            return "2"
+        if request.messages[0]["content"].startswith("Refuse"):
+            return Response("", "refusal")
+        return "no" if "Doubt" in request.messages[0]["content"] else "yes"
+
+    members = [{**YESNO, "instructions": words} for words in ("Trust.", "Doubt.", "Refuse.")]
+    outcome, _, _ = run({"e": {"ensemble": members, "samples": 1, "decide": "judge"}}, {"text": "x"}, folder, say)
+    assert outcome.prediction == {"label": "no"}
+
+
+def test_branch_runs_the_case_of_the_value(folder: Path) -> None:
+    nodes = {
+        "b": {
+            "branch": "kind",
+            "cases": {"sum": {"tool": "python:mytools.add", "arguments": {"a": "a"}}},
+            "default": {"tool": "python:mytools.slow", "arguments": {"text": "kind"}},
+        }
+    }
+    assert run(nodes, {"kind": "sum", "a": 1}, folder)[0].prediction == {"result": 2}
+    assert run(nodes, {"kind": "other", "a": 1}, folder)[0].prediction == {"result": {"said": "OTHER"}}
+    del nodes["b"]["default"]
+    assert run(nodes, {"kind": "other", "a": 1}, folder)[0].failure == "branch"
+
+
+def test_a_workflow_is_a_node_in_another_one(folder: Path) -> None:
+    inner = {"second": {"predict": "hint -> label: Literal['yes', 'no']"}, "first": {"predict": "text -> hint"}}
+    (folder / "inner.yaml").write_text(json.dumps({"data": {"file": "x.jsonl"}, "metric": "f1(label)", "nodes": inner}))
+    for raw in ({"workflow": "inner.yaml"}, {"workflow": None, "nodes": inner}):
+        outcome, lm, _ = run({"w": raw}, {"text": "x"}, folder)
+        (folder / "run.db").unlink()  # else the second one is answered from the first one's journal
+        assert outcome.prediction == {"hint": "yes", "label": "yes"}
+        assert [r.messages[-1]["content"].split(":")[0] for r in lm.requests] == ["text", "hint"]
+
+
+def test_independent_nodes_run_at_the_same_time_and_optional_ones_may_fail(folder: Path) -> None:
+    nodes = {
+        "a": {"predict": "text -> one"},
+        "b": {"predict": "text -> two"},
+        "c": {"tool": "python:mytools.broken", "optional": True, "output": "three"},
+        "d": {"predict": "one, two -> label: Literal['yes', 'no']"},
+    }
+    outcome, _, _ = run(nodes, {"text": "x"}, folder)
+    assert outcome.failure is None and outcome.prediction["label"] == "yes" and "three" not in outcome.prediction
+
+
+def test_votes_drop_refusals_and_all_refused_is_a_typed_failure(folder: Path) -> None:
+    def say(request: Request) -> Any:
+        return Response("", "refusal") if request.replica < 2 else "no"
+
+    node = {"p": {**YESNO, "samples": 3}}
+    assert run(node, {"text": "x"}, folder, say)[0].prediction == {"label": "no"}
+    refused, _, _ = run(node, {"text": "y"}, folder, lambda r: Response("", "refusal"))
+    assert refused.failure == "refused"

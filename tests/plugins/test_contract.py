@@ -1,0 +1,116 @@
+"""What every plugin of ours keeps: a README in one form, documented parameters, and a folder that can be deleted."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from workbench.cli import cli
+from workbench.plugins import GROUP, plugins
+from workbench.workflow import node_class
+
+ROOT = Path(__file__).parents[2]
+OURS = sorted(
+    (entry for entry in entry_points(group=GROUP) if (ROOT / "plugins" / entry.value).is_dir()),
+    key=lambda entry: entry.value,
+)
+#: Earlier names, which still work and are documented under the new ones.
+RENAMED = {"align"}
+TABLE = re.compile(r"<!-- parameters of (?:node )?(\w+) -->\n(.*?)<!-- end of parameters -->", re.DOTALL)
+every_plugin = pytest.mark.parametrize("entry", OURS, ids=lambda entry: entry.value)
+
+
+def readme(entry: EntryPoint) -> str:
+    return (ROOT / "plugins" / entry.value / "README.md").read_text(encoding="utf-8")
+
+
+def settings_of(entry: EntryPoint) -> dict[str, list[Any]]:
+    """The models of the parameters that a plugin declares, by the name of the optimizer or node kind."""
+    found: dict[str, list[Any]] = {}
+    for kind in ("optimizers", "node_kinds"):
+        for name in plugins().names(kind):
+            if plugins().owner(kind, name) == entry.name and name not in RENAMED:
+                model = plugins().get("optimizers", name) if kind == "optimizers" else node_class(name).Config
+                found.setdefault(name, []).append(model)
+    return found
+
+
+def test_there_is_a_plugin_for_each_folder() -> None:
+    folders = {path.name for path in (ROOT / "plugins").iterdir() if (path / "__init__.py").exists()}
+    assert folders == {entry.value for entry in OURS}
+
+
+@every_plugin
+def test_the_readme_says_what_it_costs_when_not_to_use_it_and_where_it_is_from(entry: EntryPoint) -> None:
+    text = readme(entry)
+    assert text.startswith(f"# {entry.value.removeprefix('workbench_')}\n")
+    for heading in (r"Cost", r"When not to use it", r"Sources?(?: and departures)?"):
+        section = re.search(rf"^## {heading}\n\n(.+?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+        assert section and section[1].strip(), f"no section '{heading}'"
+        if heading.startswith("Source"):
+            assert "arXiv" in section[1] or "None" in section[1] or len(section[1].split()) > 5
+
+
+@every_plugin
+def test_the_readme_has_an_example_and_names_only_files_that_exist(entry: EntryPoint) -> None:
+    """The blocks themselves are validated by tests/docs."""
+    text, folder = readme(entry), ROOT / "plugins" / entry.value
+    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text)
+    assert [link for link in links if not (folder / link).exists()] == []
+    named = re.findall(r"(?:workflows|contrib|tests)/[\w/]+\.(?:py|yaml|jsonl)", text)
+    assert [path for path in named if not (ROOT / path).exists()] == []
+    blocks = re.findall(r"^```yaml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    own = any("nodes:" in block and "data:" in block for block in blocks)
+    assert own or "```bash" in text or any(link.endswith((".yaml", "search-structure.md")) for link in links)
+
+
+@every_plugin
+def test_the_documented_parameters_are_those_declared(entry: EntryPoint) -> None:
+    """Names and defaults; what stands in the tables is compared without the generator that writes them."""
+    tables: dict[str, list[dict[str, str]]] = {}
+    for name, table in TABLE.findall(readme(entry)):
+        rows = re.findall(r"^\| `([^`]+)` \| (.*?) \| ", table, re.MULTILINE)
+        tables.setdefault(name, []).append(dict(rows))
+    declared = settings_of(entry)
+    assert tables.keys() == declared.keys()
+    for name, models in declared.items():
+        found = [{key: value for key, value in table.items() if "." not in key} for table in tables[name]]
+        assert sorted(map(sorted, found)) == sorted(
+            sorted(f.alias or n for n, f in m.model_fields.items()) for m in models
+        )
+        for model in models:
+            table = next(t for t in found if t.keys() == {f.alias or n for n, f in model.model_fields.items()})
+            for field_name, field in model.model_fields.items():
+                said, default = table[field.alias or field_name], field.get_default(call_default_factory=True)
+                assert (said == "required") == field.is_required(), field_name
+                if not field.is_required() and (default is None or isinstance(default, bool | int | float)):
+                    assert said == f"`{str(default).lower().replace('none', 'null')}`", field_name
+
+
+@pytest.fixture
+def without(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[EntryPoint]:
+    """The plugin's package cannot be imported, as if its folder were gone, and all plugins are loaded anew."""
+    entry: EntryPoint = request.param
+    for name in [name for name in sys.modules if name.partition(".")[0] == entry.value]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, entry.value, None)
+    monkeypatch.setattr(cli, "commands", {})
+    monkeypatch.setattr(cli, "_asked", False, raising=False)
+    plugins.cache_clear()
+    yield entry
+    plugins.cache_clear()
+
+
+@pytest.mark.parametrize("without", OURS, ids=lambda entry: entry.value, indirect=True)
+def test_without_its_folder_the_command_line_works_and_names_what_is_missing(without: EntryPoint) -> None:
+    listed = CliRunner().invoke(cli, ["plugins"])
+    assert listed.exit_code == 0 and without.name in listed.output, listed.output
+    assert list(plugins().set_aside) == [without.name]
+    assert CliRunner().invoke(cli, ["--help"]).exit_code == 0
