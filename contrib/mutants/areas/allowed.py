@@ -55,13 +55,15 @@ ALLOWED: list[Mutant] = [
         ('if verdict == "deny" else None', "if False else None", "a denied call is made"),
     ),
     *changes_of(
-        "plugins/workbench_sandbox/confine.py",
+        "core/workbench/kit/confine.py",
         ATTACKS,
         (
-            "program += [(give, 0, 0, deny), (give",
-            "program += [(give, 0, 0, allow), (give",
+            "return [*program, (_GIVE, 0, 0, _DENY)",
+            "return [*program, (_GIVE, 0, 0, _ALLOW)",
             "all system calls are allowed",
         ),
+        ("return [*rules, (_GIVE, 0, 0, _DENY)", "return [*rules, (_GIVE, 0, 0, _ALLOW)", "signals go by fcntl"),
+        ("(_ANY_BIT, len(commands) + 1, 0, _O_ASYNC)", "(_ANY_BIT, 0, 0, _O_ASYNC)", "output sends signals"),
         ("return _libc.syscall(_RESTRICT, ruleset, 0) == 0", "return True", "Landlock is not applied"),
     ),
     *changes_of(
