@@ -22,7 +22,7 @@ from workbench.concurrency import run_in_loop
 from workbench.errors import BudgetSpent, LMError, NodeError, ServerDead, SpecError
 from workbench.hashing import digest
 from workbench.kit.proposer import objects_in
-from workbench.kit.tools import check_call
+from workbench.kit.tools import check_call, schema_defaults
 from workbench.ledger import Ledger
 from workbench.lm import LMPool
 from workbench.runtime import Runtime, make_request
@@ -302,8 +302,10 @@ class _Course:
 
     async def _allowed(self, call: Call) -> None:
         """Raises Refused for a call that would be refused at run time, too; nobody is here to be asked."""
+        api = self.apis[call["name"]]
+        defaults = api.tool.all_defaults if api.tool else schema_defaults(api.schema)
         try:
-            await check_call(self.policies, call["name"], call["arguments"], None, self.ledger.effect)
+            await check_call(self.policies, call["name"], call["arguments"], None, self.ledger.effect, defaults)
         except NodeError as error:
             raise Refused("policy", f"{dumps(call)}: {error}") from None
 

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from workbench.spec.base import Strict
+from workbench.spec.likeness import from_json, may_equal, plain_texts, surely_equal
 
 Verdict = Literal["allow", "deny", "ask"]
 
@@ -47,13 +48,14 @@ class Condition(Strict):
     def holds(self, value: Any, *, doubtful: bool = False) -> bool:
         """Whether a value meets the condition. doubtful: what cannot be told, such as whether a text is a number of at
         least 100, counts as met: so a rule that denies is not got round by a value of another type."""
-        number = float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
-        unsure = doubtful and math.isnan(number)
+        alike = may_equal if doubtful else surely_equal
+        number = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+        unsure = doubtful and number != number  # not math.isnan, which a long integer overflows
         sized = isinstance(value, str | list | dict)
-        texts = [value] if isinstance(value, str) else []
+        texts = plain_texts(value) if doubtful and isinstance(value, str) else [value] if isinstance(value, str) else []
         return (
-            ("equals" not in self.model_fields_set or _equal(value, self.equals, doubtful))
-            and (self.one_of is None or any(_equal(value, one, doubtful) for one in self.one_of))
+            ("equals" not in self.model_fields_set or alike(value, self.equals))
+            and (self.one_of is None or any(alike(value, one) for one in self.one_of))
             and (
                 self.matches is None
                 or (doubtful and not texts)
@@ -63,14 +65,6 @@ class Condition(Strict):
             and (self.max is None or unsure or number <= self.max)
             and (self.max_length is None or (len(value) <= self.max_length if sized else doubtful))
         )
-
-
-def _equal(value: Any, wanted: Any, doubtful: bool) -> bool:
-    """Of one type, or, where doubt counts, equal as texts: `5` and `"5"` are then the same."""
-    if doubtful:
-        return str(value).strip() == str(wanted).strip()
-    alike = type(value) is type(wanted) or {type(value), type(wanted)} <= {int, float}
-    return alike and bool(value == wanted)
 
 
 class Rule(Strict):
@@ -106,8 +100,9 @@ class Rule(Strict):
             return False
         doubtful = self.allow is None
         for name, condition in self.when.items():
-            met = [condition.holds(value, doubtful=doubtful) for value in _arguments(arguments, name)]
-            if not met or not (any(met) if doubtful else all(met)):
+            values, sure = _arguments(arguments, name, doubtful)
+            met = [condition.holds(value, doubtful=doubtful) for value in values]
+            if not (any(met) or not sure if doubtful else met and all(met) and sure):
                 return False
         return True
 
@@ -161,16 +156,30 @@ def refusal(tool: str, verdict: Verdict, why: str) -> str | None:
     return f"{tool} is not allowed here{reason}" if verdict == "deny" else None
 
 
-def _arguments(arguments: Mapping[str, Any], name: str) -> list[Any]:
-    """What a name may mean, as far as it is there: an argument of that name, and inside an argument that is an
-    object."""
-    found = [arguments[name]] if name in arguments else []
-    value: Any = arguments
+def _arguments(arguments: Mapping[str, Any], name: str, doubtful: bool) -> tuple[list[Any], bool]:
+    """What a name may mean, as far as it is there: an argument of that name, and what is inside an argument, be it an
+    object, a list of them, or JSON as a text. And whether that is all that it can mean: not where something stands in
+    its way that is no object. Only to a rule that denies is a text that writes an object one."""
+    found, sure = ([arguments[name]] if name in arguments else []), True
+    if "." not in name:
+        return found, sure
+    values: list[Any] = [arguments]
     for part in name.split("."):
-        if not isinstance(value, Mapping) or part not in value:
-            return found
-        value = value[part]
-    return found if "." not in name else [*found, value]
+        inner: list[Any] = []
+        for value in values:
+            parsed = from_json(value)
+            kinds = Mapping | list | None if doubtful else Mapping | None
+            sure = sure and isinstance(parsed if doubtful else value, kinds)
+            inner += [v[part] for v in _objects(parsed) if part in v]
+        values = inner
+    return [*found, *values], sure
+
+
+def _objects(value: Any) -> list[Mapping[str, Any]]:
+    """An object, or those in a list, however deep."""
+    if isinstance(value, Mapping):
+        return [value]
+    return [found for item in value for found in _objects(from_json(item))] if isinstance(value, list) else []
 
 
 def with_inherited(policy: PolicySpec, inherited: Sequence[Inherited]) -> PolicySpec:
