@@ -22,7 +22,7 @@ from workbench.cli import cli
 from workbench.cli.file_schema import json_schema
 from workbench.plugins import GROUP, plugins
 from workbench.run import prepare
-from workbench.spec import ENVIRONMENT, BudgetSpec, Condition, DataSpec, DomainSpec, LMSpec, PolicySpec, Rule, Spec
+from workbench.spec import ENVIRONMENT, BudgetSpec, DataSpec, DomainSpec, LMSpec, PolicySpec, Spec
 from workbench.store import M001_INITIAL, TABLES, Store
 from workbench.workflow import mermaid, node_class
 
@@ -101,6 +101,8 @@ def doc(thing: Any) -> str:
 
 
 def workflow_file() -> str:
+    rule = get_args(PolicySpec.model_fields["rules"].annotation)[0]
+    condition = get_args(rule.model_fields["when"].annotation)[1]
     parts = [
         "# The workflow file\n",
         "Unknown keys are refused. `workbench schema` prints all of this as JSON Schema.\n",
@@ -112,8 +114,8 @@ def workflow_file() -> str:
         ("budget", BudgetSpec),
         ("search: one address", DomainSpec),
         ("policy", PolicySpec),
-        ("policy: one rule", Rule),
-        ("policy: a condition on an argument", Condition),
+        ("policy: one rule", rule),
+        ("policy: a condition on an argument", condition),
     ):
         parts += [f"## {title}\n", doc(model), fields(model)]
     return "\n".join(parts)

@@ -25,7 +25,8 @@ CORE = ROOT / "core" / "workbench"
 #: From the ground up: a room imports only what stands above it in this list. Kit is for plugins: no room imports it.
 ROOMS = {
     # these files
-    "ground": "errors failures plugins hookspecs concurrency hashing text user_code distribution _version",
+    "ground": "errors failures plugins hookspecs concurrency files hashing text type_guards user_code distribution "
+    "_version",
     "spec": "text to typed values",
     "lm": "one attempt a call",
     "workflow": "values: nodes, graph, patches",
@@ -164,7 +165,7 @@ def test_core_imports_no_plugin_and_no_plugin_another() -> None:
 def test_sql_stands_in_the_store() -> None:
     sql = re.compile(r"\s*(select|insert|update|delete|create table)\s", re.IGNORECASE)
     for path in modules(CORE):
-        if path.parent.name != "store":
+        if path.parent.name != "store" and path.name != "sql_process.py":  # whose SQL is about a model's database
             assert not [text for text in texts(path) if sql.match(text)], path
 
 

@@ -36,7 +36,33 @@ _EXPORTS = {
     "optimize": "workbench.run",
     "resume": "workbench.run",
 }
-__all__ = ["hookimpl", "__version__", *_EXPORTS]
+__all__ = [
+    "hookimpl",
+    "__version__",
+    "BudgetSpent",
+    "Context",
+    "Dataset",
+    "Evaluation",
+    "Example",
+    "LM",
+    "LMError",
+    "Metric",
+    "NodeError",
+    "NodeKind",
+    "Optimizer",
+    "Patch",
+    "PluginError",
+    "Request",
+    "Response",
+    "Score",
+    "SpecError",
+    "Study",
+    "Workflow",
+    "WorkbenchError",
+    "load_spec",
+    "optimize",
+    "resume",
+]
 
 if TYPE_CHECKING:
     from workbench.errors import BudgetSpent, LMError, NodeError, PluginError, SpecError, WorkbenchError

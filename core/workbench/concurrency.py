@@ -1,4 +1,4 @@
-"""The event loop of a run, and jobs that run at once in it."""
+"""The event loop of a run, and running several jobs at once."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from workbench.errors import NodeError
 
 T = TypeVar("T")
 
-#: New objects between two looks of the garbage collector (Python: 700). What a call makes is freed by counting
-#: references; the collector only looks at it, over and over, which took 5% of the time of a run against a fast server.
-OBJECTS = 20_000
+#: Allocations between two passes of the garbage collector (Python: 700). The objects of a call are freed by reference
+#: counting; scanning them again and again took 5% of the time of a run against a fast server.
+ALLOCATIONS = 20_000
 
 
 def run_in_loop(course: Coroutine[Any, Any, T]) -> T:
-    """asyncio.run, with a garbage collector that looks less often."""
+    """asyncio.run, with fewer passes of the garbage collector."""
     before = gc.get_threshold()
-    gc.set_threshold(max(OBJECTS, before[0]) if before[0] else 0, *before[1:])
+    gc.set_threshold(max(ALLOCATIONS, before[0]) if before[0] else 0, *before[1:])
     try:
         return asyncio.run(course)
     finally:
@@ -27,8 +27,11 @@ def run_in_loop(course: Coroutine[Any, Any, T]) -> T:
 
 
 async def gather_all(jobs: Iterable[Awaitable[T]]) -> list[T]:
-    """All results. All jobs come to their end before an error is raised: what they have under way is paid, so it is
-    recorded, and a replay sees the same. An error that is no NodeError goes before one that is."""
+    """The results of all jobs.
+
+    All jobs finish before an error is raised: their calls are paid for, so they are recorded, and a replay sees the
+    same. Of several errors, the first that is not a NodeError is raised, or else the first.
+    """
     outcomes = await asyncio.gather(*jobs, return_exceptions=True)
     errors = [o for o in outcomes if isinstance(o, BaseException)]
     if errors:
@@ -37,8 +40,10 @@ async def gather_all(jobs: Iterable[Awaitable[T]]) -> list[T]:
 
 
 async def gather_answered(jobs: Iterable[Awaitable[T]], fatal: Collection[str] = ()) -> list[T]:
-    """What those gave that did not fail. Raises the first NodeError if all failed, or if it is of a kind that is fatal,
-    and any other error."""
+    """The results of the jobs that did not fail.
+
+    Raises the first NodeError if all jobs failed, a NodeError of a fatal kind in any case, and so any other error.
+    """
     outcomes = await asyncio.gather(*jobs, return_exceptions=True)
     for outcome in outcomes:
         if isinstance(outcome, BaseException) and (not isinstance(outcome, NodeError) or outcome.kind in fatal):

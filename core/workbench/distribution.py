@@ -1,4 +1,4 @@
-"""The distribution that this package comes in: how its extras are installed, and who else claims its name."""
+"""The distribution that this package belongs to: how to install its extras, and others that claim its name."""
 
 from __future__ import annotations
 
@@ -10,23 +10,22 @@ _PACKAGE = "workbench"
 
 
 def pip_install(*extras: str) -> str:
-    """The command that installs extras, for error messages. It works from a clone: no index has the distribution."""
+    """The command that installs extras, for error messages. It needs a clone: no index has the distribution."""
     return f"pip install -e '.[{','.join(extras)}]' in your clone of {NAME}"
 
 
-def strangers() -> Iterator[str]:
-    """Warnings of installed distributions of others that bring a package of our name.
+def find_conflicting_distributions() -> Iterator[str]:
+    """Warnings of other installed distributions with a package of our name.
 
-    Only those that are called like the package are looked at: to go through the files of all takes longer than the rest
-    of the start.
+    Only distributions named like the package are checked: listing the files of all takes longer than the rest of the
+    start.
     """
     found = {other.version: other.name for other in distributions(name=_PACKAGE) if _brings_package(other)}
     for version, name in found.items():  # the same may stand on the path twice
         yield (
             f"two distributions bring a package '{_PACKAGE}': {NAME}, which is this program, and {name} {version}, "
-            "which is "
-            f"not. They overwrite each other's files. Keep one in this environment: pip uninstall {name}, then install "
-            f"{NAME} again."
+            f"which is not. They overwrite each other's files. Keep one in this environment: pip uninstall {name}, "
+            f"then install {NAME} again."
         )
 
 

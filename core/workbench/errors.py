@@ -1,25 +1,26 @@
-"""The errors of workbench, drawn as a tree.
+"""The errors of workbench, as a tree.
 
 WorkbenchError                 everything that we raise on purpose
 ├── SpecError                  bad input: file, line, column, and what to write instead (exit code 2)
-│   └── SandboxError           no sandbox holds code as well as it must (`workbench.runtime`)
+│   └── SandboxError           no sandbox isolates code as well as it must
 ├── PluginError                a plugin is missing, broken, or breaks its contract
 │   └── SealBroken             something asked for the sealed test rows before the search had ended
 ├── BudgetSpent                the ceiling is reached; a normal end, not a fault
 │   └── ShareSpent             an inner optimizer's share of the budget is used up
 ├── LMError                    one attempt to call a language model failed (kind says how)
-├── ServerDead                 a language model's server does not answer any more
+├── ServerDead                 a language model's server no longer answers
 ├── NodeError                  a node could not produce its outputs for one example
 ├── StoreError                 the run database cannot be used
-└── Interrupted                the user asked to stop (`workbench.run`)
+└── Interrupted                the user asked to stop
 
-Plugins may add their own below these. Library code raises them; only `workbench.cli` turns them into exit codes.
+Plugins may derive their own. Library code raises errors; only `workbench.cli` turns them into exit codes.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
 from typing import Any
 
 from workbench.failures import FailureKind
@@ -32,8 +33,16 @@ class WorkbenchError(Exception):
 class SpecError(WorkbenchError):
     """Something that the user wrote cannot be used.
 
-    `message` says what is wrong, `hint` what to write instead. `line` and `column` count from 1. `more`: what else is
-    wrong with the same file, as far as it is known.
+    Raise it with a message and, if a part of the workflow file is at fault, its path. The loader of the file adds the
+    file, line and column (`workbench.spec.Source.locate`).
+
+    Args:
+        message: what is wrong.
+        hint: what to write instead.
+        path: the keys and list indexes that lead to the fault, e.g. ("nodes", "answer", "instructions").
+        file, line, column: where the fault is, if known; lines and columns count from 1.
+
+    `more` holds the other errors found in the same file.
     """
 
     def __init__(
@@ -61,7 +70,7 @@ class SpecError(WorkbenchError):
 
 
 def merge_errors(errors: Iterable[SpecError]) -> SpecError:
-    """The first error, with the others and what they know of as its `more`. There must be one."""
+    """The first error, with all the others as its `more`. There must be at least one."""
     found = [one for error in errors for one in (error, *error.more)]
     for error in found:
         error.more = ()
@@ -70,7 +79,7 @@ def merge_errors(errors: Iterable[SpecError]) -> SpecError:
 
 
 def collect_errors(jobs: Iterable[Callable[[], Any]]) -> list[Any]:
-    """What each job gives, or the SpecErrors of all together: none of them hides another's."""
+    """The results of all jobs. Raises the SpecErrors of all of them as one: the first does not hide the rest."""
     made: list[Any] = []
     wrong: list[SpecError] = []
     for job in jobs:
@@ -83,16 +92,35 @@ def collect_errors(jobs: Iterable[Callable[[], Any]]) -> list[Any]:
     return made
 
 
+@contextmanager
+def errors_at(*path: str | int) -> Generator[None]:
+    """Prepend a path to that of every SpecError raised inside, unless the error already names a file."""
+    try:
+        yield
+    except SpecError as error:
+        for one in (error, *error.more):
+            if one.file is None:
+                one.path = (*path, *one.path)
+        raise
+
+
 class PluginError(WorkbenchError):
     """A plugin is missing, failed to load, or broke its contract; the message names it."""
 
 
 class SealBroken(PluginError):
-    """The sealed test rows were asked for while a search ran: only the proof reads them, once the winner is chosen."""
+    """The sealed test rows were read during a search. Only the proof may read them, once the winner is chosen."""
 
 
 class BudgetSpent(WorkbenchError):
-    """The next call could pass the budget's ceiling, so it was not sent."""
+    """The next call could exceed the budget's ceiling, so it was not sent.
+
+    Args:
+        what: calls, tokens, usd or minutes.
+        ceiling: of the budget.
+        needed: what the call could bring the total to.
+        held: the part of the ceiling that is reserved for the proof.
+    """
 
     def __init__(self, what: str, ceiling: float, needed: float, held: float = 0.0):
         self.what, self.ceiling, self.needed, self.held = what, ceiling, needed, held
@@ -103,7 +131,7 @@ class BudgetSpent(WorkbenchError):
 
 
 class ShareSpent(BudgetSpent):
-    """The share of the budget that an inner optimizer was given is used up; the run itself may go on."""
+    """An inner optimizer's share of the budget is used up; the run itself may go on."""
 
     def __init__(self, what: str, left: float, needed: float):
         WorkbenchError.__init__(self, f"the share of the budget is used up: {left:g} {what} left, {needed:g} needed")
@@ -111,10 +139,12 @@ class ShareSpent(BudgetSpent):
 
 
 class LMError(WorkbenchError):
-    """One attempt at a language model failed.
+    """One attempt to call a language model failed.
 
-    kind: how, as `workbench.failures.FailureKind` lists; it also says whether another attempt may mend it. retry_after:
-    seconds asked for by the server.
+    Args:
+        kind: how it failed; this also decides whether another attempt may help.
+        retry_after: the seconds that the server asks to wait.
+        status: of the HTTP response.
     """
 
     def __init__(
@@ -125,18 +155,16 @@ class LMError(WorkbenchError):
 
     @property
     def retryable(self) -> bool:
+        """Whether another attempt may succeed."""
         return self.kind.retryable
 
 
 class ServerDead(WorkbenchError):
-    """The language model's server does not answer any more; the run can be resumed when it does."""
+    """The language model's server no longer answers; the run can be resumed once it does."""
 
 
 class NodeError(WorkbenchError):
-    """A node gave no outputs for one example.
-
-    kind: how, as `workbench.failures.FailureKind` lists; it is stored with the result.
-    """
+    """A node gave no outputs for one example. kind: how it failed; this is stored with the result."""
 
     def __init__(self, kind: FailureKind | str, message: str, *, node: str | None = None):
         self.kind, self.node = FailureKind(kind), node
@@ -148,7 +176,7 @@ class StoreError(WorkbenchError):
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
-    """The end of an error message: the nearest known word, or all of them."""
+    """A hint for an unknown word: the most similar known one, or else all of them."""
     known = sorted(known)
     close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
     if close:
@@ -157,8 +185,8 @@ def suggest(word: str, known: Iterable[str]) -> str:
 
 
 class SandboxError(SpecError):
-    """There is no sandbox with a real boundary here, or it cannot be started."""
+    """No sandbox with a real boundary is available here, or it cannot be started."""
 
 
 class Interrupted(WorkbenchError):
-    """The user asked to stop; everything paid for is recorded and the run can be resumed."""
+    """The user asked to stop. Everything paid for is recorded, and the run can be resumed."""

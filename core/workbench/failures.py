@@ -1,4 +1,4 @@
-"""The kinds of failure: of one attempt at a language model, and of a node on one example."""
+"""The kinds of failure: of one call of a language model, and of a node on one example."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ from enum import StrEnum
 
 
 class FailureKind(StrEnum):
-    """How an attempt or a node failed. Equal to its text, as databases and reports have it.
+    """How a call or a node failed. Equal to its text, which is what databases and reports hold.
 
-    A kind of a plugin's own is one too, `FailureKind("quota")`, without any of the properties.
+    Plugins may use kinds of their own, `FailureKind("quota")`; all their properties are False.
     """
 
-    # Of an attempt at a language model; a node whose call failed has the same.
-    RATE_LIMIT = "rate_limit"  # asked to wait
-    SERVER = "server"  # the server reports a fault of its own
+    # Of one attempt to call a language model; a node whose call failed takes over the kind.
+    RATE_LIMIT = "rate_limit"  # the server asks to wait
+    SERVER = "server"  # the server reports an error of its own
     CONNECTION = "connection"  # the request never left
     BROKEN = "broken"  # the answer broke off
     TIMEOUT = "timeout"
-    BAD_BODY = "bad_body"  # an answer that cannot be read
-    PROVIDER = "provider"  # the plugin that should have asked raised
+    BAD_BODY = "bad_body"  # an answer that cannot be parsed
+    PROVIDER = "provider"  # the provider's plugin raised
     AUTH = "auth"  # no key, a wrong one, or an empty account
     BAD_REQUEST = "bad_request"
     TOO_LONG = "too_long"  # more than the model's context holds
     UNSUPPORTED = "unsupported"  # the model lacks what the request asks for
-    # Of what a model said.
+    # Of a model's answer.
     REFUSED = "refused"
     EMPTY = "empty"
     CUT = "cut"  # at max_tokens
     UNPARSED = "unparsed"
     # Of a node.
-    BRANCH = "branch"  # no case fits
+    BRANCH = "branch"  # no case matches
     CODE = "code"  # its code raised
     DATA = "data"  # the example lacks a field
     ENVIRONMENT = "environment"
@@ -40,7 +40,7 @@ class FailureKind(StrEnum):
     TOOL = "tool"
     USER = "user"  # the simulated user
     VERIFIER = "verifier"
-    # Of the scoring of what the nodes gave.
+    # Of the scoring.
     METRIC = "metric"
 
     @classmethod
@@ -53,23 +53,22 @@ class FailureKind(StrEnum):
 
     @property
     def retryable(self) -> bool:
-        """Whether another attempt may mend it."""
+        """Whether another attempt may succeed."""
         return self in _RETRYABLE
 
     @property
     def maybe_billed(self) -> bool:
-        """Whether the server may have done the work, and may bill it: the worst case counts as sent."""
+        """Whether the server may have done the work, and may bill it: then the worst case counts as spent."""
         return self in _MAYBE_BILLED
 
     @property
     def infrastructure(self) -> bool:
-        """Whether it says nothing about the workflow: the proof leaves such pairs out. All other failures earn
-        nothing."""
+        """Whether the failure says nothing about the workflow: the proof leaves such pairs out. All others score 0."""
         return self in _RETRYABLE or self in (FailureKind.PROVIDER, FailureKind.AUTH)
 
     @property
     def dead_server(self) -> bool:
-        """Whether many in a row, all attempts used, mean that the server is gone."""
+        """Whether many of these in a row, after all attempts, mean that the server is gone."""
         return self in _RETRYABLE or self is FailureKind.PROVIDER
 
 

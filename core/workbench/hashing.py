@@ -1,4 +1,4 @@
-"""Equal values give equal text, and equal text gives equal hashes."""
+"""Canonical JSON and short hashes: equal values give equal ones."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 
 
 def canonical(value: Any) -> str:
-    """JSON with sorted keys: equal values give equal text."""
+    """JSON with sorted keys and no spaces: equal values give equal text."""
     return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=str)
 
 
 def digest(value: Any) -> str:
+    """The first 16 hexadecimal digits of the SHA-256 of a value's canonical JSON."""
     return hashlib.sha256(canonical(value).encode("utf-8", "backslashreplace")).hexdigest()[:16]

@@ -32,7 +32,7 @@ def register_optimizers(register: Register) -> None:
 
 @hookspec
 def register_lms(register: Register) -> None:
-    """Add LM providers: register("hf", factory) serves `hf:...` and `hf/...`; "*" serves what nobody else does.
+    """Add LM providers: register("hf", factory) serves `hf:...` and `hf/...`; "*" serves all others.
 
     factory(model, settings) returns a `workbench.lm.LM`; model is the name after the prefix, settings a
     `workbench.spec.LMSpec`.
@@ -55,7 +55,7 @@ def register_readers(register: Register) -> None:
 
 @hookspec
 def register_sandboxes(register: Register) -> None:
-    """Add sandboxes, in which code that a language model wrote is run: register("linux", open).
+    """Add sandboxes for code written by language models: register("linux", open).
 
     `await open()` gives a `workbench.runtime.Sandbox` whose level was measured, or raises SandboxError.
     """
@@ -89,16 +89,16 @@ def register_commands(cli: Any) -> None:
 
 @hookspec(firstresult=True)
 def share_run(rank: int, size: int, command: Callable[[], int]) -> int | None:
-    """Several processes were started for one `optimize` or `resume`, by torchrun or the like. Called in each of them.
+    """Share one `optimize` or `resume` among several processes, as torchrun starts them. Called in each of them.
 
-    In the first (rank 0): meet the others, call `command`, which is the whole run, let the others go, and return its
-    exit code. In the others: serve the first until it lets go, and return 0.
+    In the first (rank 0): connect to the others, call `command`, which is the whole run, release the others, and return
+    its exit code. In the others: serve the first until it releases them, and return 0.
     """
 
 
 @hookspec
 def run_started(run: Any) -> None:
-    """A run starts or resumes; run: `workbench.run.session.RunInfo`."""
+    """A run starts or is resumed; run: `workbench.run.session.RunInfo`."""
 
 
 @hookspec

@@ -1,4 +1,4 @@
-"""The plugin manager: finds plugins by entry point, survives broken ones, and looks things up by name."""
+"""The plugin manager: finds plugins by entry point, sets broken ones aside, and looks up what they register."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from workbench.errors import PluginError, suggest
 
 GROUP = "workbench"
 
-#: What can be registered, and the words that messages use for one of them.
+#: The kinds of things that can be registered, and what messages call one of them.
 KINDS = {
     "node_kinds": "node kind",
     "optimizers": "optimizer",
@@ -33,19 +33,27 @@ KINDS = {
 
 @dataclass(frozen=True)
 class PluginInfo:
-    """One plugin as `workbench plugins` shows it; error says why it was set aside."""
+    """A plugin as `workbench plugins` shows it. error: why it was set aside."""
 
     name: str
     distribution: str
     version: str
     module: str
     hooks: tuple[str, ...] = ()
-    provides: dict[str, list[str]] = field(default_factory=dict)
+    provides: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     error: str | None = None
 
 
 class Plugins:
-    """All loaded plugins, and one table of names for each kind of thing that they register."""
+    """All loaded plugins, with a table of names for each kind of thing that they register.
+
+    Args:
+        entries: entry points to load.
+        extra: (name, plugin) of plugins that are loaded already, as in tests.
+
+    Raises:
+        PluginError: two distributions provide plugins of one name.
+    """
 
     def __init__(self, entries: Iterable[EntryPoint] = (), extra: Iterable[tuple[str, Any]] = ()):
         self.manager = pluggy.PluginManager("workbench")
@@ -69,7 +77,7 @@ class Plugins:
             self._load(name, lambda plugin=plugin: plugin, "(in process)", "", getattr(plugin, "__name__", name))
 
     def _load(self, name: str, load: Callable[[], Any], dist: str, version: str, module: str) -> None:
-        """Import and register one plugin; whatever it raises, SystemExit included, only sets it aside."""
+        """Import and register one plugin. Any error, and SystemExit, only sets it aside."""
         plugin: Any = None
         try:
             plugin = load()
@@ -126,7 +134,7 @@ class Plugins:
         return sorted(self._tables[kind])
 
     def get(self, kind: str, name: str) -> Any:
-        """The registered object, imported now if it was given by address. Raises PluginError if there is none."""
+        """The registered object, imported on first use if it was given by address. Raises PluginError."""
         if name not in self._tables[kind]:
             text = f"unknown {KINDS[kind]} '{name}'. {suggest(name, self.names(kind))}"
             if self.set_aside:
@@ -150,7 +158,7 @@ class Plugins:
         return self._tables[kind][name][1]
 
     def emit(self, event: str, **values: Any) -> None:
-        """Tell every plugin; one that raises is set aside and the run goes on."""
+        """Call an event's hook in every plugin. One that raises is set aside, and the run goes on."""
         for impl in list(getattr(self.manager.hook, event).get_hookimpls()):
             try:
                 impl.function(**{name: values[name] for name in impl.argnames})
@@ -167,7 +175,7 @@ def _distribution(entry: EntryPoint) -> tuple[str, str]:
 
 @cache
 def plugins() -> Plugins:
-    """The plugins of this process, loaded once. WORKBENCH_LOAD_PLUGINS="a,b" loads only these ("" loads none)."""
+    """The plugins of this process, loaded once. WORKBENCH_LOAD_PLUGINS="a,b" loads only those ("" loads none)."""
     entries: Iterable[EntryPoint] = entry_points(group=GROUP)
     only = os.environ.get("WORKBENCH_LOAD_PLUGINS")
     if only is not None:

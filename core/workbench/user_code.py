@@ -15,13 +15,13 @@ import importlib.util
 import os
 import sys
 import traceback
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from workbench.errors import SpecError, suggest
+from workbench.type_guards import is_dict, is_list
 
 PREFIX = "python:"
 
@@ -38,13 +38,13 @@ class Address:
         return self.module.endswith(".py")
 
     def file(self, base: Path) -> Path:
-        """Where its file is, or would be: the file named, or that of a module beside the workflow file."""
+        """The path of the file named, or of a module's file if that lies beside the workflow file; it may not exist."""
         inside = Path(self.module) if self.is_file else Path(*self.module.split(".")).with_suffix(".py")
         return (base / inside).resolve()
 
 
 def parse_address(address: str) -> Address:
-    """The parts of an address, with or without its prefix. Raises SpecError that says what to write."""
+    """The parts of an address, given with or without its prefix. Raises SpecError."""
     place = address.removeprefix(PREFIX)
     module, mark, name = place.rpartition(":") if ":" in place or place.endswith(".py") else place.rpartition(".")
     if place.endswith(".py"):
@@ -69,7 +69,7 @@ def parse_address(address: str) -> Address:
 
 
 def load_user_code(address: str, base: Path) -> Any:
-    """The function or class at an address. Raises SpecError that says what was wrong, where, and what to write."""
+    """The function or class at an address. base: the folder of the workflow file. Raises SpecError."""
     parsed = parse_address(address)
     module = _module(address, parsed, base)
     found = getattr(module, parsed.name, None)
@@ -80,30 +80,29 @@ def load_user_code(address: str, base: Path) -> Any:
 
 
 def code_files(value: Any, base: Path) -> list[Path]:
-    """The files behind each `python:...` inside a value, sorted. Installed modules, and what files import, are left
-    out."""
+    """The files named by each `python:...` inside a value, sorted; without installed modules and without imports."""
     found: set[Path] = set()
 
     def walk(part: Any) -> None:
-        if isinstance(part, Mapping):
+        if is_dict(part):
             for inner in part.values():
                 walk(inner)
-        elif isinstance(part, list | tuple):
+        elif is_list(part):
             for inner in part:
                 walk(inner)
         elif isinstance(part, str) and part.startswith(PREFIX):
             try:
                 found.add(parse_address(part).file(base))
             except SpecError:
-                pass  # no address, but a text that begins like one
+                pass  # not an address, but a text that begins like one
 
     walk(value)
     return sorted(path for path in found if path.is_file())
 
 
-def seen_from(address: str, base: Path, folder: Path) -> str:
-    """An address in a workflow file of `base` as a file in another folder writes it. Installed modules stay, and so
-    does a text that is no address."""
+def relocate_address(address: str, base: Path, folder: Path) -> str:
+    """An address in a workflow file in `base`, as a file in another folder writes it. An address of an installed module
+    and a text that is no address stay as they are."""
     if not address.startswith(PREFIX):
         return address
     try:
@@ -152,7 +151,7 @@ def _module(address: str, parsed: Address, base: Path) -> ModuleType:
 
 
 def _load_file(path: Path) -> ModuleType:
-    """The file as a module of its own. It is run once for each content: a changed file is another module."""
+    """The file as a module. It is executed once for each content: a changed file is a new module."""
     content = path.read_bytes()
     mark = hashlib.sha256(str(path).encode() + b"\0" + content).hexdigest()[:16]
     name = f"_workbench_user_{path.stem}_{mark}"

@@ -19,7 +19,7 @@ from pydantic import Field
 from workbench import Evaluation, Optimizer, Patch, Study, Workflow
 from workbench.errors import SpecError, suggest
 from workbench.kit.proposer import Proposer, describe, finalists, room_for, show_results
-from workbench.workflow import NodeKind, Signature, enabled
+from workbench.workflow import NodeKind, Signature
 from workbench_adas.node import check_source
 from workbench_adas.seeds import SEEDS
 
@@ -101,7 +101,9 @@ class Adas(Optimizer):
     def _target(self, workflow: Workflow) -> tuple[str, NodeKind]:
         """The node to write anew. Raises SpecError where there is none, or none of the name given."""
         fit = {
-            n: node for n, node in enabled(workflow).items() if isinstance(getattr(node, "signature", None), Signature)
+            n: node
+            for n, node in workflow.enabled_nodes.items()
+            if isinstance(getattr(node, "signature", None), Signature)
         }
         if self.node and self.node not in fit:
             raise SpecError(

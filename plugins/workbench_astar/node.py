@@ -80,7 +80,7 @@ class AStar(NodeKind):
                         path=("plans", i, "tools"),
                     )
 
-    def called(self) -> Collection[str]:
+    def tool_names(self) -> Collection[str]:
         return self.tools
 
     @property

@@ -110,11 +110,15 @@ def worth(functions: Sequence[Mapping[str, Any]]) -> float | None:
 
 def truth(workflow: Workflow) -> float | None:
     """The accuracy of a workflow that is one agent as at the start, with functions; None for another one."""
-    from workbench.workflow import enabled
 
     node = workflow.nodes.get("sort", {})
     same = {"kind", "signature", "instructions", "max_steps", "functions", "demos"}
-    if set(enabled(workflow)) != {"sort"} or node["kind"] != "agent" or set(node) - same or node["max_steps"] != STEPS:
+    if (
+        set(workflow.enabled_nodes) != {"sort"}
+        or node["kind"] != "agent"
+        or set(node) - same
+        or node["max_steps"] != STEPS
+    ):
         return None
     return worth(node.get("functions", []))
 

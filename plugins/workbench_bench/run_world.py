@@ -179,12 +179,11 @@ def _write(folder: Path, world: World, optimizer: Any, calls: int, seed: int, si
 
 def accuracy(world: World, winner: Workflow, seed: int) -> float:
     """The winner's accuracy by the formula, over fresh questions on all topics."""
-    from workbench.workflow import enabled
 
     known = world.truth(winner)
     if known is not None:
         return known
-    nodes: Any = enabled(winner)
+    nodes: Any = winner.enabled_nodes
     draw = random.Random(f"true:{seed}")
     plain = ({"text": f"new topic{t} word{t}: a {draw.choice(LABELS)}-thing"} for t in range(TOPICS))
     rows = [world.row(fields, t) for t, fields in enumerate(plain)]

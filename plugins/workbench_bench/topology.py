@@ -94,9 +94,8 @@ def speak(request: Request) -> str | None:
 
 def structure_of(workflow: Workflow) -> dict[str, str] | None:
     """The structure of a workflow of the space; None for another one, whose accuracy no table tells."""
-    from workbench.workflow import enabled
 
-    nodes = enabled(workflow)
+    nodes = workflow.enabled_nodes
     if set(nodes) - set(NODES) or any(workflow.nodes[n]["kind"] != "predict" for n in nodes):
         return None
     plain = {"kind", "signature", "instructions", "enabled"}

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import Field, model_validator
 
+from workbench.errors import SpecError
 from workbench.kit.inner_nodes import child_node
 from workbench.runtime import Context
-from workbench.spec import Inherited, PolicySpec
-from workbench.workflow import NodeConfig, NodeKind, Schedule, build_graph, fields_from_outside, with_inner
-
-if TYPE_CHECKING:
-    import networkx
+from workbench.spec import Inherited, PolicySpec, load_spec
+from workbench.task import expand_references
+from workbench.workflow import NodeConfig, NodeKind, Schedule
 
 
 class SubWorkflowConfig(NodeConfig):
@@ -42,10 +41,8 @@ class SubWorkflow(NodeKind):
     def __init__(self, name: str, config: Any, base: Any):
         super().__init__(name, config, base)
         try:
-            self.graph  # bad settings are told when the file is read  # noqa: B018
+            self.schedule  # bad settings are told when the file is read  # noqa: B018
         except RecursionError:
-            from workbench.errors import SpecError
-
             raise SpecError(
                 f"{config.file} and the files that it refers to hold each other as sub-workflows",
                 hint="Write the nodes out in one of them.",
@@ -60,13 +57,6 @@ class SubWorkflow(NodeKind):
     def read(self) -> tuple[Mapping[str, Mapping[str, Any]], PolicySpec]:
         """The nodes of the file, and its policy, which holds in them besides that of the outer file."""
         assert self.config.file is not None
-        from workbench.errors import SpecError
-        from workbench.spec import load_spec, with_inherited
-        from workbench.task import expand
-
-        def fail(path: tuple[str | int, ...], message: str, hint: str | None) -> SpecError:
-            return SpecError(f"{self.config.file}: {message}", hint=hint)
-
         file = (Path(self.base) / self.config.file).resolve()
         try:
             spec = load_spec(file)[0]
@@ -74,8 +64,10 @@ class SubWorkflow(NodeKind):
             raise SpecError(str(error), path=("file",)) from None
         inherited: list[Inherited] = []
         try:
-            trees = {n: expand(tree, file.parent, fail, (file,), inherited) for n, tree in spec.nodes.items()}
-            return trees, with_inherited(spec.policy, inherited)
+            trees = {n: expand_references(tree, file.parent, (file,), inherited) for n, tree in spec.nodes.items()}
+            return trees, spec.policy.inherit(inherited)
+        except SpecError as error:
+            raise self._in_file(error) from None
         except RecursionError:
             raise SpecError(
                 f"{self.config.file} and the files that it refers to need each other",
@@ -94,20 +86,18 @@ class SubWorkflow(NodeKind):
             if tree.get("enabled", True)
         }
 
-    @cached_property
-    def graph(self) -> networkx.DiGraph:
-        from workbench.errors import SpecError
-
-        def fail(path: tuple[str | int, ...], message: str, hint: str | None) -> SpecError:
-            if self.config.file is None:
-                return SpecError(message, hint=hint, path=path)
-            return SpecError(f"{self.config.file}: {message}", hint=hint, path=("file",))
-
-        return build_graph(self.nodes, self.trees, fail)
+    def _in_file(self, error: SpecError) -> SpecError:
+        return SpecError(f"{self.config.file}: {error.message}", hint=error.hint, path=("file",))
 
     @cached_property
     def schedule(self) -> Schedule:
-        return Schedule(self.nodes, self.trees, self.graph)
+        nodes = self.nodes
+        try:
+            return Schedule(nodes, self.trees)
+        except SpecError as error:
+            if self.config.file is None:
+                raise
+            raise self._in_file(error) from None
 
     def children(self) -> Mapping[str, NodeKind]:
         return {node.name: node for node in self.nodes.values()} if self.config.file is None else {}
@@ -115,25 +105,25 @@ class SubWorkflow(NodeKind):
     @property
     def _referred_nodes(self) -> list[NodeKind]:
         """Those of a file, which are no children of this node."""
-        return list(with_inner(self.nodes.values())) if self.config.file is not None else []
+        return [inner for node in self.nodes.values() for inner in node.walk()] if self.config.file is not None else []
 
     @property
     def roles(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(role for node in self._referred_nodes for role in node.roles))
 
-    def called(self) -> Collection[str]:
-        return {name for node in self._referred_nodes for name in node.called()}
+    def tool_names(self) -> Collection[str]:
+        return {name for node in self._referred_nodes for name in node.tool_names()}
 
-    def referred(self) -> Any:
+    def external_inputs(self) -> Any:
         if self.config.file is None:
             return None
         trees, policy = self.read
-        inner = [found for node in self._referred_nodes if (found := node.referred()) is not None]
+        inner = [found for node in self._referred_nodes if (found := node.external_inputs()) is not None]
         return [list(trees.items()), policy.model_dump(mode="json"), inner]
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(self._outer(field) for field in fields_from_outside(self.graph)))
+        return tuple(dict.fromkeys(self._outer(field) for field in self.schedule.inputs))
 
     @property
     def outputs(self) -> tuple[str, ...]:

@@ -140,9 +140,8 @@ class Rows:
 
     @staticmethod
     def _input_names(program: WorkflowProgram) -> list[str]:
-        from workbench.workflow import input_fields
 
-        return input_fields(program.workflow)
+        return program.workflow.input_fields
 
     @staticmethod
     def _key(values: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from workbench.errors import SpecError
 from workbench.kit.edits import places
 from workbench.plugins import plugins
 from workbench.spec import NODE_KEYS
-from workbench.workflow import NodeKind, Signature, Tree, Workflow, enabled
+from workbench.workflow import NodeKind, Signature, Tree, Workflow
 
 #: Kinds that a language model answers by a signature and instructions.
 ANSWERING = ("predict", "agent")
@@ -66,7 +66,7 @@ def fields_of(workflow: Workflow) -> list[str]:
 
 def need_sole_writer(workflow: Workflow, name: str) -> None:
     """Of several writers of a field the order in the file decides who is read, and an edit must not change it."""
-    others = {f for n, node in enabled(workflow).items() if n != name for f in node.outputs}
-    twice = [f for f in enabled(workflow)[name].outputs if f in others]
+    others = {f for n, node in workflow.enabled_nodes.items() if n != name for f in node.outputs}
+    twice = [f for f in workflow.enabled_nodes[name].outputs if f in others]
     if twice:
         raise SpecError(f"another node writes '{twice[0]}' too")

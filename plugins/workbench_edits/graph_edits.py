@@ -8,17 +8,7 @@ from pydantic import Field
 
 from workbench.errors import SpecError
 from workbench.kit.edits import Edit, Menu, tree_at
-from workbench.workflow import (
-    Patch,
-    Workflow,
-    disable_nodes,
-    enabled,
-    input_fields,
-    needs_of,
-    output_fields,
-    with_inputs,
-    written_fields,
-)
+from workbench.workflow import Patch, Workflow, disable_nodes, with_inputs, written_fields
 from workbench_edits.common import (
     answering,
     fields_of,
@@ -71,20 +61,19 @@ class Remove(Edit):
 
     @classmethod
     def options(cls, workflow: Workflow, menu: Menu) -> Iterable[Edit]:
-        wanted = set(output_fields(workflow))
-        nodes = enabled(workflow)
+        wanted = set(workflow.output_fields)
+        nodes = workflow.enabled_nodes
         return [
             cls(node=f"nodes.{n}") for n, node in nodes.items() if len(nodes) > 1 and not wanted & set(node.outputs)
         ]
 
     def changed(self, workflow: Workflow) -> Patch:
         name = top_name(self.node)
-        if name not in enabled(workflow):
+        if name not in workflow.enabled_nodes:
             raise SpecError(f"'{name}' takes no part")
         changes = disable_nodes(workflow, [name])
-        others = {f for n, node in enabled(workflow).items() if n != name for f in node.outputs}
-        needed = any(name in needs_of(tree) for tree in workflow.nodes.values())
-        if needed or others & set(enabled(workflow)[name].outputs):
+        others = {f for n, node in workflow.enabled_nodes.items() if n != name for f in node.outputs}
+        if workflow.is_needed(name) or others & set(workflow.enabled_nodes[name].outputs):
             return Patch(changes)  # its place among the writers of a field must not get lost
         del changes[f"nodes.{name}.enabled"]
         return Patch(changes, (self.node,))
@@ -114,7 +103,7 @@ class Rewire(Edit):
     def options(cls, workflow: Workflow, menu: Menu) -> Iterable[Edit]:
         import networkx
 
-        given, found, nodes = input_fields(workflow), list[Edit](), enabled(workflow)
+        given, found, nodes = workflow.input_fields, list[Edit](), workflow.enabled_nodes
         for address, node in answering(workflow, top=True):
             name = top_name(address)
             later = networkx.descendants(workflow.graph, name)
@@ -180,7 +169,7 @@ class Merge(Edit):
         need_kind(two, "predict")
         name, other = top_name(self.node), top_name(self.into)
         need_sole_writer(workflow, name)
-        if any(name in needs_of(tree) for tree in workflow.nodes.values()):
+        if workflow.is_needed(name):
             raise SpecError(f"another node needs '{name}'")
         readers = set(workflow.graph.successors(name)) - {other}
         (inputs, outputs), (later, last) = written_fields(one["signature"]), written_fields(two["signature"])

@@ -15,7 +15,7 @@ from workbench import Evaluation, Study, Workflow
 from workbench.hashing import digest
 from workbench.study import Result
 from workbench.task import labelled_demo
-from workbench.workflow import EXCHANGE, NodeKind, enabled, learnable_addresses, node_at
+from workbench.workflow import EXCHANGE, NodeKind, learnable_addresses, node_at
 from workbench_memory.causal_claims import Doubts, chance_of_no_harm
 from workbench_memory.learned_retrieval import Pair, features
 from workbench_memory.leave_one_out import Answer, groups, suspect
@@ -61,7 +61,7 @@ def find_sites(workflow: Workflow) -> list[Site]:
 
 def _answered(workflow: Workflow, notes: str) -> tuple[str, ...]:
     """What the readers of the notes answer: with that, an input becomes a worked example."""
-    nodes = enabled(workflow)
+    nodes = workflow.enabled_nodes
     readers = [node for node in nodes.values() if notes in node.inputs]
     outputs = [name for node in readers or nodes.values() for name in node.outputs]
     return tuple(dict.fromkeys(name for name in outputs if name != notes))

@@ -13,13 +13,13 @@ import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from workbench import Evaluation, Optimizer, Study, Workflow
 from workbench.errors import ShareSpent, suggest
-from workbench.spec import DomainSpec, short_domains
+from workbench.spec import DomainSpec
 from workbench.study import make_sampler, named_optimizer
-from workbench.task import suggested
+from workbench.task import suggest_value
 
 TENTHS = 10
 LAST_SHARE = 0.999  # of what is left, so that the last trial, too, has a share that can end, and be stopped
@@ -46,8 +46,6 @@ class Tune(Optimizer):
     sampler: Literal["tpe", "random", "qmc"] = Field("tpe", description="Optuna's sampler")
     startup: int = Field(3, ge=1, description="trials before the sampler learns and trials are stopped")
     prune: bool = Field(True, description="stop trials that have reached less than the median of earlier ones")
-
-    _short_domains = field_validator("search", mode="before")(short_domains)
 
     @model_validator(mode="after")
     def _made(self) -> Tune:
@@ -101,7 +99,7 @@ class Tune(Optimizer):
                 break
             trial = trials.ask()
             # The first one is what the user wrote: whatever the search finds, that was tried.
-            values = {} if number == 0 else {n: suggested(trial, n, d) for n, d in self.search.items()}
+            values = {} if number == 0 else {n: suggest_value(trial, n, d) for n, d in self.search.items()}
             made = self._with(values)
             part = study.narrowed(val=study.val, workflow=study.workflow, share=share, name=f"trial {number + 1}")
             watch = _Watch(part, trial, self.prune and number >= self.startup)

@@ -117,7 +117,7 @@ class Predict(SignatureNode):
         near = filter(differs, self.nearest.order(values))
         return [*islice(near, self.config.retrieve)][::-1]  # the nearest last: a model heeds most what it read last
 
-    def worked(self, values: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+    def training_chat(self, values: Mapping[str, Any]) -> list[dict[str, Any]] | None:
         if any(name not in values for name in (*self.inputs, *(f.name for f in self.asked.outputs))):
             return None
         if self.config.adapter == "plain":

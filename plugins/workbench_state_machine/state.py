@@ -83,7 +83,7 @@ class State(NodeKind):
     def all_tools(self) -> list[Tool]:
         return [*self.tools.values(), *([self.runs] if self.runs else [])]
 
-    def called(self) -> Collection[str]:
+    def tool_names(self) -> Collection[str]:
         return [tool.name for tool in self.all_tools]
 
     @property

@@ -112,7 +112,7 @@ def _read(path: Path) -> list[Api]:
         except _Wrong as error:
             if places is None:
                 raise SpecError(f"{path}: {error.message}", hint=error.hint) from None
-            raise places.error((place,), error.message, error.hint) from None
+            raise places.locate(SpecError(error.message, hint=error.hint, path=(place,))) from None
     return apis
 
 

@@ -15,8 +15,6 @@ from workbench.spec import (
     Source,
     Strict,
     load_yaml_file,
-    named_lm,
-    named_lms,
     spec_error,
 )
 from workbench.task import check_lms
@@ -99,9 +97,6 @@ class Synthesis(Strict):
     concurrency: int = Field(4, ge=1, le=256, description="requests under way at once")
     seed: int = Field(0, description="of which tools and questions are shown")
 
-    _lm_name = field_validator("lm", mode="before")(named_lm)
-    _role_names = field_validator("roles", mode="before")(named_lms)
-
     @field_validator("kinds", mode="before")
     @classmethod
     def _short_kinds(cls, value: Any) -> Any:
@@ -135,9 +130,10 @@ class Synthesis(Strict):
 def load_synthesis(path: Path) -> tuple[Synthesis, Source]:
     """Read and check the file. Raises SpecError with line and column."""
     source = load_yaml_file(path)
-    try:
-        spec = Synthesis.model_validate(source.value)
-    except ValidationError as error:
-        raise spec_error(source, error, Synthesis) from None
-    check_lms(spec, source)
+    with source.locating():
+        try:
+            spec = Synthesis.model_validate(source.value)
+        except ValidationError as error:
+            raise spec_error(error, Synthesis) from None
+        check_lms(spec)
     return spec, source

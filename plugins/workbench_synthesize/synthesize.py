@@ -20,15 +20,15 @@ from pydantic import ValidationError
 
 from workbench.concurrency import run_in_loop
 from workbench.errors import BudgetSpent, LMError, NodeError, ServerDead, SpecError
+from workbench.files import write_whole
 from workbench.hashing import digest
 from workbench.kit.proposer import objects_in
 from workbench.kit.tools import check_call, schema_defaults
 from workbench.ledger import Ledger
 from workbench.lm import LMPool
 from workbench.runtime import Runtime, make_request
-from workbench.spec import PolicySpec, Source
+from workbench.spec import PolicySpec
 from workbench.store import RunLock, RunRecord, Store, add_run, dumps, find_started_run
-from workbench.task import write_whole
 from workbench_synthesize.apis import Api, load_apis
 from workbench_synthesize.chains import Links
 from workbench_synthesize.checks import Call, Draft, Duplicates, Refused, concrete, drafted
@@ -91,8 +91,10 @@ def synthesize(
     spec, base = _changed(spec, changes or {}), path.resolve().parent
     apis = load_apis(spec.apis, spec.tools, base)
     if not run_tools:
-        _check_callables(spec, apis, source)
-    _check_chains(spec, apis, source)
+        with source.locating():
+            _check_callables(spec, apis)
+    with source.locating():
+        _check_chains(spec, apis)
     failed = load_failed(spec.failures, base, database, [a.name for a in apis]) if spec.failures else None
     settings = {
         "file": str(path.resolve()),
@@ -141,35 +143,35 @@ def _run_of(store: Store, spec: Synthesis, text: str, settings: str) -> tuple[in
     return run_id, run, 0.0
 
 
-def _check_callables(spec: Synthesis, apis: Sequence[Api], source: Source) -> None:
+def _check_callables(spec: Synthesis, apis: Sequence[Api]) -> None:
     """Raises SpecError for callables that nobody has allowed to be run. What a sandbox runs has no effect."""
     own = [api.name for api in apis if api.tool is not None]
     if own and spec.policy is None:
-        raise source.error(
-            ("tools",),
+        raise SpecError(
             f"{', '.join(own)} would be run for real, with arguments that a model wrote",
-            "Say which calls may be made, e.g. policy: {default: deny, rules: [{allow: "
+            path=("tools",),
+            hint="Say which calls may be made, e.g. policy: {default: deny, rules: [{allow: "
             + own[0]
             + "}]}, or give --run-tools to run "
             "them all. To have tools described and not run, put them under apis.",
         )
 
 
-def _check_chains(spec: Synthesis, apis: Sequence[Api], source: Source) -> None:
+def _check_chains(spec: Synthesis, apis: Sequence[Api]) -> None:
     """Raises SpecError where chains are wanted and a tool cannot be run: only results tell whether calls belong
     together."""
     if "chain" not in spec.kinds:
         return
     if idle := next((api.name for api in apis if not api.runs), None):
-        raise source.error(
-            ("kinds",),
+        raise SpecError(
             f"chains are checked by running them, and '{idle}' cannot be run",
-            f"Write its Python under `source` in {spec.apis}, or name a callable, tools: [python:FILE.py:{idle}], "
+            path=("kinds",),
+            hint=f"Write its Python under `source` in {spec.apis}, or name a callable, tools: [python:FILE.py:{idle}], "
             "or leave chain out of kinds.",
         )
     if not any(api.parameters for api in apis):
-        raise source.error(
-            ("kinds",), "no tool takes an argument, so none can follow another", "Leave chain out of kinds."
+        raise SpecError(
+            "no tool takes an argument, so none can follow another", hint="Leave chain out of kinds.", path=("kinds",)
         )
 
 

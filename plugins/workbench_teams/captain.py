@@ -122,7 +122,7 @@ class Captain(SignatureNode):
                         path=("library", expert, "tools"),
                     )
 
-    def called(self) -> Collection[str]:
+    def tool_names(self) -> Collection[str]:
         return self.tools
 
     @property

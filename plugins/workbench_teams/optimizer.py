@@ -16,7 +16,7 @@ from pydantic import Field
 
 from workbench import Evaluation, Optimizer, Patch, Study, Workflow
 from workbench.errors import WorkbenchError
-from workbench.workflow import learnable_addresses, node_at, setting
+from workbench.workflow import learnable_addresses, node_at, setting_at
 
 
 def _teams(workflow: Workflow) -> list[str]:
@@ -88,7 +88,7 @@ class Team(Optimizer):
         order = sorted(worth, key=lambda m: (-worth[m], list(worth).index(m)))
         names = node_at(workflow, f"{place}.members").learnable
         if "library" in names:
-            library = setting(workflow, f"{place}.library") or {}
+            library = setting_at(workflow, f"{place}.library") or {}
             written = workflow.get(f"{place}.library", {})
             kept = {name: written[name] for name in library if worth.get(name)}
             return (
@@ -103,7 +103,7 @@ class Team(Optimizer):
                 note = f"adopts the {k} best by their standing on train"
                 patches.append(Patch({f"{place}.standing": standing, f"{place}.adopt": k}, note=note))
             return patches
-        gone = list(setting(workflow, f"{place}.left_out") or ())
+        gone = list(setting_at(workflow, f"{place}.left_out") or ())
         for k in range(1, len(order)):
             out = [*gone, *order[k:]]
             patches.append(Patch({f"{place}.left_out": out}, note=f"keeps {', '.join(order[:k])}"))

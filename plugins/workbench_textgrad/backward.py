@@ -9,7 +9,7 @@ from typing import Any
 from workbench import Example, Workflow
 from workbench.kit.proposer import Proposer, prompt_in_use, show_results
 from workbench.study import Result
-from workbench.workflow import NodeKind, enabled, learnable_addresses, make_node, node_at, text_at
+from workbench.workflow import NodeKind, learnable_addresses, make_node, node_at, text_at
 from workbench_textgrad import prompts
 from workbench_textgrad.prompts import Gradient
 
@@ -35,7 +35,7 @@ def layers_of(workflow: Workflow, *, tools: bool = True, structure: bool = True)
     def inside(name: str, kind: str) -> list[str]:
         return [a for a in learnable_addresses(workflow, kind) if a.startswith(f"nodes.{name}.")]
 
-    nodes = enabled(workflow)
+    nodes = workflow.enabled_nodes
     order = networkx.lexicographical_topological_sort(workflow.graph, key=list(nodes).index)
     return {
         name: Layer(

@@ -19,7 +19,7 @@ from workbench.errors import SpecError
 from workbench.kit.proposer import Batches, Proposer, describe, room_for, show_results
 from workbench.kit.tools import Tool, described
 from workbench.text import short
-from workbench.workflow import learnable_addresses, node_at, setting
+from workbench.workflow import learnable_addresses, node_at, setting_at
 
 _TASK = """\
 A language model uses a tool, and does not use it well. You may write two things, both or one of them:
@@ -121,7 +121,7 @@ class Align(Optimizer):
                     await self._check(study, source, seen)
                 changed = {"descriptions": "description", "wrappers": "wrapper"}
                 patch = {
-                    f"{place}.{key}": {**(setting(best, f"{place}.{key}") or {}), tool.name: values[name]}
+                    f"{place}.{key}": {**(setting_at(best, f"{place}.{key}") or {}), tool.name: values[name]}
                     for key, name in changed.items()
                     if values.get(name)
                 }
@@ -165,7 +165,7 @@ class Align(Optimizer):
     def _request(
         self, best: Workflow, place: str, tool: Tool, seen: Sequence[dict[str, Any]], before: Evaluation
     ) -> str:
-        wrapper = (setting(best, f"{place}.wrappers") or {}).get(tool.name)
+        wrapper = (setting_at(best, f"{place}.wrappers") or {}).get(tool.name)
         parts = [describe(node_at(best, f"{place}.tools")), f"The tool as the model sees it:\n{described(tool)}"]
         if wrapper:
             parts.append(f"Its wrapper now:\n{wrapper}")

@@ -211,10 +211,10 @@ class Agent(SignatureNode):
         """The tools whose calls are read in other forms than the one asked for."""
         return [*self.tools.values(), *([REGISTRATION] if self.config.register_ == "lazy" else [])]
 
-    def called(self) -> Collection[str]:
+    def tool_names(self) -> Collection[str]:
         return self.tools
 
-    def advice(self) -> list[str]:
+    def warnings(self) -> list[str]:
         if self.config.register_ != "lazy" or self.config.nearest:
             return []
         tools, fixed = list(self.tools.values()), len(self.system(Shown(self.tools, (), lazy=False)))

@@ -35,7 +35,7 @@ class ToolNode(NodeKind):
         required = self.tool.schema.get("required", [])
         self.arguments = config.arguments or {n: n for n in required if n not in config.constants}
 
-    def called(self) -> Collection[str]:
+    def tool_names(self) -> Collection[str]:
         return [self.tool.name]
 
     @property

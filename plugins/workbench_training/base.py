@@ -18,7 +18,6 @@ from workbench.hashing import digest
 from workbench.lm import HasWeights
 from workbench.spec import LMSpec, lm_spec
 from workbench.task import Example
-from workbench.workflow import calls_of, enabled
 from workbench_training.rewards import Guards, Part, check_targets
 from workbench_training.settings import Learning, Lora, Managed, PolicySettings
 from workbench_training.study_rollouts import Role, StudySource
@@ -133,7 +132,7 @@ class Trains(Optimizer):
         stages = [stage.rewards for stage in getattr(self, "stages", ()) if stage.rewards]
         judged = max(judges(rewards) for rewards in (self.rewards, *stages))
         judged += sum(judges(policy.rewards or ()) for policy in self.made_policies().values())
-        return calls + runs * judged + candidates * len(val) * calls_of(workflow)
+        return calls + runs * judged + candidates * len(val) * workflow.max_calls
 
     def _role(self, study: Study, name: str, settings: PolicySettings) -> Role | str:
         """The LM to train, or why there is none."""
@@ -152,7 +151,7 @@ class Trains(Optimizer):
             return shared
         if value := study.workflow.get(address, None):
             return lm_spec(value)
-        node = enabled(study.workflow).get(address.removeprefix("nodes.").removesuffix(".lm"))
+        node = study.workflow.enabled_nodes.get(address.removeprefix("nodes.").removesuffix(".lm"))
         return shared if node is not None and "lm" in type(node.config).model_fields else None
 
     async def _train(self, study: Study, roles: dict[str, Role], number: int) -> None:

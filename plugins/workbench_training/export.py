@@ -17,7 +17,7 @@ from workbench.errors import SpecError
 from workbench.lm import HasWeights, make_lm
 from workbench.spec import LMSpec, lm_spec
 from workbench.task import Example, Task, dump_yaml
-from workbench.workflow import NodeKind, Workflow, enabled, task_lm
+from workbench.workflow import NodeKind, Workflow, task_lm
 from workbench_training.grpo import GRPO
 from workbench_training.objective import Objective
 
@@ -109,8 +109,12 @@ vllm.needs_task = verl.needs_task = True  # type: ignore[attr-defined]
 
 def weights_of(workflow: Workflow, task: Task) -> str:
     """The folder or hub id of the weights of the workflow's language model. Raises SpecError."""
-    own = [lm_spec(node["lm"]) for name, node in workflow.nodes.items() if name in enabled(workflow) and node.get("lm")]
-    everyone = len(own) == len(enabled(workflow))  # nobody is left who would use the workflow's own model
+    own = [
+        lm_spec(node["lm"])
+        for name, node in workflow.nodes.items()
+        if name in workflow.enabled_nodes and node.get("lm")
+    ]
+    everyone = len(own) == len(workflow.enabled_nodes)  # nobody is left who would use the workflow's own model
     specs = [*own, *([] if everyone else [task_lm(task.spec.lm, workflow)])]
     if len({s.model for s in specs}) > 1:
         raise SpecError(
@@ -170,7 +174,7 @@ def _metric(task: Task, node: NodeKind) -> dict[str, str]:
     if any(isinstance(right, list) for right in rights):
         raise SpecError(f"the field '{target}' lists several right values, and verl compares with one", hint=hint)
     for right in rights[:1]:
-        chat = node.worked({**dict.fromkeys((*node.inputs, *node.outputs, "reasoning"), ""), field: right})
+        chat = node.training_chat({**dict.fromkeys((*node.inputs, *node.outputs, "reasoning"), ""), field: right})
         if chat is None or chat[-1]["content"].strip() != _truth(right).strip():
             raise SpecError(
                 f"the metric compares the field '{field}', and verl the whole answer, in which more stands", hint=hint
@@ -179,10 +183,10 @@ def _metric(task: Task, node: NodeKind) -> dict[str, str]:
 
 
 def _node(workflow: Workflow) -> NodeKind:
-    nodes = list(enabled(workflow).values())
+    nodes = list(workflow.enabled_nodes.values())
     if (
         len(nodes) != 1
-        or nodes[0].worked(dict.fromkeys((*nodes[0].inputs, *nodes[0].outputs, "reasoning"), "")) is None
+        or nodes[0].training_chat(dict.fromkeys((*nodes[0].inputs, *nodes[0].outputs, "reasoning"), "")) is None
     ):
         raise SpecError(
             "verl's rows have one prompt each: the workflow must be a single predict node, and this one has "
@@ -193,7 +197,7 @@ def _node(workflow: Workflow) -> NodeKind:
 
 def _row(node: NodeKind, example: Example, targets: Sequence[str], weights: str) -> dict[str, Any]:
     values = {**dict.fromkeys((*node.outputs, "reasoning"), ""), **{n: example[n] for n in node.inputs}}
-    chat = node.worked(values)
+    chat = node.training_chat(values)
     assert chat is not None
     truths = {target: _truth(example[target]) for target in targets}
     return {

@@ -16,7 +16,6 @@ from pydantic_core import InitErrorDetails
 from workbench import Study, Workflow
 from workbench.errors import SpecError, suggest
 from workbench.task import Example
-from workbench.workflow import calls_of
 from workbench_training.base import Trains
 from workbench_training.objective import PRESETS, Objective, make_objective
 from workbench_training.rewards import Part
@@ -100,7 +99,7 @@ class GRPO(Trains):
         rows += course.refill * min(course.tasks, len(train) - rows)  # others in their place
         runs = course.steps * rows * course.rollouts
         runs = min(runs, course.samples or runs)
-        run = max(calls_of(workflow.patched(max_steps_of(workflow, n))) for n in (*longest, *course.horizon, None))
+        run = max(workflow.patched(max_steps_of(workflow, n)).max_calls for n in (*longest, *course.horizon, None))
         return self._calls(workflow, val, runs, runs * run, -(-course.steps // course.evaluate_every))
 
     def named_by(self) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from pydantic import Field, model_validator
 
 from workbench import Study, Workflow
 from workbench.task import Example
-from workbench.workflow import calls_of
 from workbench_training.base import Trains
 from workbench_training.objective import Objective
 from workbench_training.rewards import Part, Rollout
@@ -60,7 +59,7 @@ class Imitates(Trains):
             return self._calls(workflow, val, 0, 0, candidates)
         if self.tree is None:
             runs = tasks * self.rollouts
-            return self._calls(workflow, val, runs, runs * calls_of(workflow), candidates)
+            return self._calls(workflow, val, runs, runs * workflow.max_calls, candidates)
         return self._calls(workflow, val, tasks * self.tree.leaves, tasks * self.tree.calls_of(workflow), candidates)
 
     @property

@@ -17,7 +17,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from workbench.workflow import Schedule, Workflow, enabled
+from workbench.workflow import Schedule, Workflow
 from workbench_training.token_rows import Row
 
 MOST_LEAVES = 256
@@ -51,7 +51,7 @@ class Tree(BaseModel):
 
     def calls_of(self, workflow: Workflow) -> int:
         """The most calls that a tree of runs of a workflow can take."""
-        nodes = enabled(workflow)
+        nodes = workflow.enabled_nodes
         order = Schedule(nodes, workflow.nodes, workflow.graph).order
         return self.calls([nodes[name].max_calls for name in order])
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench.task import Example
-from workbench.workflow import Trace, Workflow, enabled
+from workbench.workflow import Trace, Workflow
 from workbench_training.token_rows import Row
 
 Chat = list[dict[str, Any]]
@@ -111,14 +111,14 @@ def labelled(workflow: Workflow, example: Example, labels: Mapping[str, str], no
     labels: field of the row that holds the label of an output, if not one of its name. nodes: those that are trained.
     """
     values: dict[str, Any] = dict(example.fields)
-    made = enabled(workflow)
+    made = workflow.enabled_nodes
     for node in made.values():
         for output in node.outputs:
             if (place := labels.get(output, output)) in example:
                 values[output] = example[place]
     found = []
     for name, node in made.items():
-        chat = node.worked(values) if name in nodes else None
+        chat = node.training_chat(values) if name in nodes else None
         if chat:
             found.append(Lesson(chat, frozenset({len(chat) - 1}), example.id, name))
     return found

@@ -21,7 +21,6 @@ from workbench import Patch, Study
 from workbench.errors import SpecError, suggest
 from workbench.plugins import plugins
 from workbench.task import Example
-from workbench.workflow import enabled
 from workbench_training.imitation import Imitates, drop_repeats
 from workbench_training.objective import Objective
 from workbench_training.rewards import Rollout, score
@@ -157,7 +156,7 @@ class SFT(Imitates):
         return [rows for rows in chosen if rows]
 
     def _check_labels(self, study: Study) -> None:
-        outputs = sorted({output for node in enabled(study.workflow).values() for output in node.outputs})
+        outputs = sorted({output for node in study.workflow.enabled_nodes.values() for output in node.outputs})
         for output, field in self.labels.items():
             if output not in outputs:
                 raise SpecError(f"no node writes '{output}'", hint=suggest(output, outputs), path=("labels", output))
@@ -239,7 +238,7 @@ def trained_nodes(study: Study, address: str) -> list[str]:
     """The nodes whose model is trained: that of the address, or all without a model of their own."""
     if address != "lm":
         return [address.split(".")[1]]
-    return [name for name, node in enabled(study.workflow).items() if getattr(node.config, "lm", None) is None]
+    return [name for name, node in study.workflow.enabled_nodes.items() if getattr(node.config, "lm", None) is None]
 
 
 class DPO(Imitates):

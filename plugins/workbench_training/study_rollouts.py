@@ -15,7 +15,7 @@ from workbench.hashing import digest
 from workbench.lm import HasWeights
 from workbench.spec import LMSpec, lm_spec
 from workbench.task import Example
-from workbench.workflow import CallRecord, NodeKind, enabled
+from workbench.workflow import CallRecord, NodeKind
 from workbench_training.rewards import Guards, Part, Rollout, score
 from workbench_training.rollout_trees import Tree
 from workbench_training.settings import Course, Learning, Lora, Stage
@@ -277,7 +277,7 @@ def _horizons(workflow: Workflow) -> list[str]:
         for name, child in node.children().items():
             walk(f"{prefix}.{name}", child)
 
-    for name, node in enabled(workflow).items():
+    for name, node in workflow.enabled_nodes.items():
         walk(f"nodes.{name}", node)
     return found
 

@@ -9,13 +9,12 @@ from typing import Any
 from pydantic import Field
 
 from workbench import Evaluation, Optimizer, Patch, Study, Workflow
-from workbench.workflow import enabled
 from workbench_tree_search import learned_value as learned
 from workbench_tree_search.node import TreeSearch
 
 
 def _searches(workflow: Workflow) -> dict[str, TreeSearch]:
-    return {name: node for name, node in enabled(workflow).items() if isinstance(node, TreeSearch)}
+    return {name: node for name, node in workflow.enabled_nodes.items() if isinstance(node, TreeSearch)}
 
 
 class FitValue(Optimizer):

@@ -49,7 +49,7 @@ class TreeSearch(NodeKind):
         open_environment(config.environment, config.settings, base).close()
         self.judge = load_user_code(config.value, base) if config.value.startswith(PREFIX) else None
 
-    def called(self) -> Collection[str]:
+    def tool_names(self) -> Collection[str]:
         return [tool_name(self.config.environment)]
 
     @property

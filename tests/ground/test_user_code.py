@@ -15,7 +15,7 @@ from workbench.kit.environment import environment_class, tool_name
 from workbench.kit.tools import load_tool
 from workbench.run import prepare
 from workbench.task import Example, Score, Task
-from workbench.user_code import code_files, load_user_code, parse_address, seen_from
+from workbench.user_code import code_files, load_user_code, parse_address, relocate_address
 from workbench_metrics.function import load_function
 
 #: The three forms, of a module beside the workflow file and of one in a folder.
@@ -104,11 +104,11 @@ def test_a_changed_file_changes_the_hash(form: str, where: str, folder: Path) ->
         metric = (
             "python:" + form.format("right") if where == "metric" else {"python": {"address": form.format("right")}}
         )
-    before = task(folder, metric, tool).referred_hash
-    assert task(folder, metric, tool).referred_hash == before
+    before = task(folder, metric, tool).external_hash
+    assert task(folder, metric, tool).external_hash == before
     file = folder / ("parts/deep.py" if "deep" in form else "own.py")
     file.write_text(CODE + "\n# changed\n")
-    assert task(folder, metric, tool).referred_hash != before
+    assert task(folder, metric, tool).external_hash != before
 
 
 def test_a_changed_file_is_loaded_anew_and_an_equal_one_is_not(folder: Path) -> None:
@@ -156,17 +156,17 @@ def test_an_error_inside_the_file_names_its_line(tmp_path: Path) -> None:
         )
 
 
-def test_an_address_is_seen_from_another_folder(folder: Path) -> None:
+def test_an_address_is_relocate_address_another_folder(folder: Path) -> None:
     out = folder / "results"
-    assert seen_from("python:own.py:double", folder, out) == "python:../own.py:double"
-    assert seen_from("python:own.double", folder, out) == "python:../own.py:double", (
+    assert relocate_address("python:own.py:double", folder, out) == "python:../own.py:double"
+    assert relocate_address("python:own.double", folder, out) == "python:../own.py:double", (
         "out there is no module of that name"
     )
-    assert seen_from("python:parts.deep:double", folder, out) == "python:../parts/deep.py:double"
+    assert relocate_address("python:parts.deep:double", folder, out) == "python:../parts/deep.py:double"
     for same in ("python:own.double", "python:own:double", "python:own.py:double"):
-        assert seen_from(same, folder, folder) == same
+        assert relocate_address(same, folder, folder) == same
     for stays in ("python:math.prod", f"python:{folder}/own.py:double", "python:no address", "exact_match(label)"):
-        assert seen_from(stays, folder, out) == stays
+        assert relocate_address(stays, folder, out) == stays
 
 
 @pytest.mark.parametrize("metric", ["python:own.right", {"python": {"address": "own.py:right"}}])

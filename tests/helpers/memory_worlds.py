@@ -14,7 +14,6 @@ from tests.helpers.planted import LABELS, PlantedLM, topic
 from workbench.lm import Request, Response
 from workbench.proof import Report
 from workbench.run import Options, optimize
-from workbench.workflow import enabled
 
 Row = dict[str, str]
 TRIGGER, TARGET = "zqx vwk ojm", "d"
@@ -170,7 +169,7 @@ def run_world(
 
 def true_accuracy(report: Report, skill: Callable[[Request], float], rows: Sequence[Row]) -> float:
     """The winner's accuracy by the formula, over rows: no noise of a test split."""
-    nodes: dict[str, Any] = enabled(report.winner)
+    nodes: dict[str, Any] = report.winner.enabled_nodes
     total = 0.0
     for row in rows:
         values: dict[str, Any] = {"text": row["text"]}

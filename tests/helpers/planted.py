@@ -105,9 +105,8 @@ def plant(
 
 def true_skill(report: Report, skill: Skill, seed: int) -> float:
     """The winner's accuracy by the formula, over fresh inputs of all topics: no noise of a test split."""
-    from workbench.workflow import enabled
 
-    node: Any = enabled(report.winner)["sort"]
+    node: Any = report.winner.enabled_nodes["sort"]
     draw = random.Random(f"true:{seed}")
     rows = [{"text": f"new topic{t} word{t}: a {draw.choice(LABELS)}-thing"} for t in range(8)]
     made = [Request(tuple(node._render(r)), **{k: v for k, v in node.settings.items() if v is not None}) for r in rows]

@@ -13,7 +13,7 @@ from workbench.runtime import Program, Runtime
 from workbench.spec import BudgetSpec, LMSpec, lm_spec
 from workbench.store import Store
 from workbench.task import Example
-from workbench.workflow import ExampleRun, Workflow, check_nodes, node_tree
+from workbench.workflow import ExampleRun, Workflow, node_tree
 
 Say = Callable[[Request], str | Response]
 
@@ -45,12 +45,8 @@ class Script(LMPool):
 
 def make_workflow(nodes: dict[str, Any], folder: Path) -> Workflow:
     """Nodes as they are written in a file, as a checked workflow."""
-
-    def fail(path: Any, message: str, hint: str | None) -> Exception:
-        return ValueError(f"{path}: {message} {hint}")
-
-    workflow = Workflow({"nodes": {name: node_tree(raw, fail) for name, raw in nodes.items()}}, folder)
-    check_nodes(workflow)
+    workflow = Workflow({"nodes": {name: node_tree(raw) for name, raw in nodes.items()}}, folder)
+    workflow.check()
     return workflow
 
 

@@ -13,10 +13,7 @@ TRAIN = tuple(Example(str(i), {"text": f"row {i}", "label": "ab"[i % 2]}) for i 
 
 
 def workflow(**node: Any) -> Workflow:
-    def fail(path: Any, message: str, hint: str | None) -> Exception:
-        return AssertionError(message)
-
-    tree = node_tree({"predict": "text -> label: Literal['a', 'b']", **node}, fail)
+    tree = node_tree({"predict": "text -> label: Literal['a', 'b']", **node})
     return Workflow({"lm": {}, "nodes": {"sort": tree}}, Path("."))
 
 

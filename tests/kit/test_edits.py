@@ -12,16 +12,7 @@ from tests.helpers.scripted import make_workflow
 
 from workbench.errors import SpecError
 from workbench.kit.edits import Edit, Menu, applied, described, edit_classes, edit_options, places, read_edit
-from workbench.workflow import (
-    Patch,
-    Workflow,
-    check_flow,
-    disable_nodes,
-    enabled,
-    graph_hash,
-    output_fields,
-    with_inputs,
-)
+from workbench.workflow import Patch, Workflow, check_flow, disable_nodes, graph_hash, with_inputs
 
 HERE = Path(__file__).parent
 MENU = Menu(
@@ -186,8 +177,8 @@ def test_inside_a_wrapper_defaults_count_as_written() -> None:
 def test_nodes_inside_others_lose_inputs_too() -> None:
     start = make({"facts": {"predict": "q -> facts"}, "n": {"ensemble": {"predict": "q, facts -> a"}}})
     made = start.patched(disable_nodes(start, ["facts"]))
-    assert list(enabled(made)) == ["n"] and enabled(made)["n"].inputs == ("q",)
-    assert output_fields(made) == ["a"] and [a for a, _ in places(made)] == ["nodes.n", "nodes.n.of"]
+    assert list(made.enabled_nodes) == ["n"] and made.enabled_nodes["n"].inputs == ("q",)
+    assert made.output_fields == ["a"] and [a for a, _ in places(made)] == ["nodes.n", "nodes.n.of"]
     tool = make({"x": {"predict": "q -> x"}, "root": {"tool": "python:math.sqrt"}})
     with pytest.raises(SpecError, match="'root' cannot do without 'x'"):
         tool.patched(disable_nodes(tool, ["x"]))
@@ -196,10 +187,10 @@ def test_nodes_inside_others_lose_inputs_too() -> None:
 def test_what_the_example_has_is_still_read_without_the_node_that_refined_it() -> None:
     start = make({"mend": {"predict": "question -> question"}, "n": {"predict": "question -> a"}})
     made = start.patched(disable_nodes(start, ["mend"]))
-    assert enabled(made)["n"].inputs == ("question",)
+    assert made.enabled_nodes["n"].inputs == ("question",)
     drafted = make({"draft": {"predict": "q -> x"}, "mend": {"predict": "x -> x"}, "n": {"predict": "q, x -> a"}})
-    assert enabled(drafted.patched(disable_nodes(drafted, ["mend"])))["n"].inputs == ("q", "x")
-    assert enabled(drafted.patched(disable_nodes(drafted, ["draft", "mend"])))["n"].inputs == ("q",), (
+    assert drafted.patched(disable_nodes(drafted, ["mend"])).enabled_nodes["n"].inputs == ("q", "x")
+    assert drafted.patched(disable_nodes(drafted, ["draft", "mend"])).enabled_nodes["n"].inputs == ("q",), (
         "no example has it"
     )
 

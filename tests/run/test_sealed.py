@@ -12,17 +12,18 @@ import yaml
 from click.testing import CliRunner
 from tests.helpers.planted import PlantedLM, plant
 
+import workbench.task.dataset as dataset
 from workbench import Optimizer, Patch, Study, Workflow
 from workbench.cli import cli
 from workbench.errors import SealBroken, StoreError
 from workbench.lm import Request
 from workbench.proof import Report, paired_proof
 from workbench.run import Options, optimize, resume
-from workbench.task import Example, SealedRows
+from workbench.task import Example
 
 
 def test_sealed_rows_open_before_and_after_a_search_and_not_during_one() -> None:
-    rows = SealedRows([Example("1", {"text": "sealed text", "nested": {"a": [1]}})])
+    rows = dataset.SealedRows([Example("1", {"text": "sealed text", "nested": {"a": [1]}})])
     assert len(rows) == 1 and rows.open()[0].fields == {"text": "sealed text", "nested": {"a": [1]}}
     with rows.sealed():
         assert len(rows) == 1

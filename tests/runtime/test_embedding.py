@@ -209,11 +209,10 @@ def test_an_input_never_gets_its_own_answer(tmp_path: Path) -> None:
 
 def test_calls_are_counted_before_they_are_made(tmp_path: Path) -> None:
     node: Any = make_workflow({"r": {**NODE, "entries": STORE * 20}}, tmp_path)
-    from workbench.workflow import enabled
 
-    made = enabled(node)["r"]
+    made = node.enabled_nodes["r"]
     assert isinstance(made, Recall) and made.max_calls == 1 + 2
-    assert enabled(make_workflow({"r": {**NODE, "policy": "lexical"}}, tmp_path))["r"].max_calls == 0
+    assert make_workflow({"r": {**NODE, "policy": "lexical"}}, tmp_path).enabled_nodes["r"].max_calls == 0
 
 
 def test_what_cannot_embed_is_told(tmp_path: Path) -> None:

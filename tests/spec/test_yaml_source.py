@@ -12,7 +12,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workbench.errors import SpecError
+from workbench.errors import SpecError, collect_errors, errors_at
 from workbench.spec import load_yaml, load_yaml_file
 
 
@@ -95,31 +95,47 @@ budget: {calls: 20, usd: 1.5}
 
 
 @pytest.mark.parametrize(
-    ("path", "key", "value"),
+    ("path", "place"),
     [
-        ((), (1, 1), (1, 1)),
-        (("name",), (1, 1), (1, 7)),
-        (("nodes", "answer"), (3, 3), (4, 5)),
-        (("nodes", "answer", "predict"), (4, 5), (4, 14)),
-        (("nodes", "answer", "tools", 1), (5, 18), (5, 18)),
-        (("nodes", "answer", "tools", 1, "two"), (5, 19), (5, 24)),
-        (("nodes", "second node", 1), (8, 7), (8, 7)),
-        (("budget", "usd"), (9, 21), (9, 26)),
-        (("budget", "minutes"), (9, 1), (9, 9)),
-        (("nodes", "answer", "tools", 7, "deep", 0), (5, 5), (5, 12)),
-        (("absent", "far"), (1, 1), (1, 1)),
+        ((), (1, 1)),
+        (("name",), (1, 1)),
+        (("nodes", "answer"), (3, 3)),
+        (("nodes", "answer", "predict"), (4, 5)),
+        (("nodes", "answer", "tools", 1), (5, 18)),
+        (("nodes", "answer", "tools", 1, "two"), (5, 19)),
+        (("nodes", "second node", 1), (8, 7)),
+        (("budget", "usd"), (9, 21)),
+        (("budget", "minutes"), (9, 1)),
+        (("nodes", "answer", "tools", 7, "deep", 0), (5, 5)),
+        (("absent", "far"), (1, 1)),
     ],
 )
-def test_positions(parser, path, key, value):
+def test_positions(parser, path, place):
     source = load_yaml(TEXT, "w.yaml")
-    assert source.position(path) == key
-    assert source.position(path, of="value") == value
+    assert source.position(path) == place
 
 
 def test_error_names_the_place_and_renders(parser):
-    error = load_yaml(TEXT, "w.yaml").error(("budget", "usd"), "too much", "Write less.")
-    assert str(error) == "w.yaml:9:21: too much\n  Write less."
+    error = SpecError("too much", hint="Write less.", path=("budget", "usd"))
+    assert str(load_yaml(TEXT, "w.yaml").locate(error)) == "w.yaml:9:21: too much\n  Write less."
     assert error.path == ("budget", "usd")
+
+
+def test_errors_are_located_once_and_together(parser):
+    """Each gets the path of the blocks around it; an error of another file keeps its place."""
+
+    def wrong(*path: str | int) -> None:
+        raise SpecError("wrong", path=path)
+
+    def foreign() -> None:
+        raise SpecError("foreign", file="rows.csv", line=3)
+
+    with pytest.raises(SpecError) as caught, load_yaml(TEXT, "w.yaml").locating():
+        with errors_at("nodes", "answer"):
+            collect_errors((lambda: wrong("tools", 1, "two"), foreign, lambda: wrong("predict")))
+    assert str(caught.value) == "w.yaml:5:19: wrong\nrows.csv:3: foreign\nw.yaml:4:5: wrong"
+    assert caught.value.path == ("nodes", "answer", "tools", 1, "two")
+    assert load_yaml("other: 1", "other.yaml").locate(caught.value).file == "w.yaml"
 
 
 def test_has_and_with_value(parser):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.helpers.spaces import space, workflow
 
 from workbench.study import Searcher
-from workbench.workflow import setting
+from workbench.workflow import setting_at
 
 
 def test_a_searcher_first_asks_for_the_start_itself_and_for_it_with_all_demos() -> None:
@@ -18,7 +18,7 @@ def test_a_searcher_first_asks_for_the_start_itself_and_for_it_with_all_demos() 
     searcher = Searcher(space(**domains), start, seed=1, starts=True)
     first, second = searcher.ask(), searcher.ask()
     assert first.workflow.get("nodes.sort.instructions") == "Plain."
-    assert setting(first.workflow, "nodes.sort.samples") == 1 and not first.workflow.get("nodes.sort.demos", [])
+    assert setting_at(first.workflow, "nodes.sort.samples") == 1 and not first.workflow.get("nodes.sort.demos", [])
     assert second.workflow.get("nodes.sort.retrieve") == 4 and second.workflow.get("nodes.sort.samples") == 1
 
 

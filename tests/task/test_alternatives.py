@@ -12,8 +12,9 @@ from tests.helpers.scripted import make_workflow
 from workbench.errors import SpecError
 from workbench.spec import apply_overrides, check_spec, load_yaml
 from workbench.study import Given, RandomSuggests, Searcher
-from workbench.task import Example, Space, check_space
-from workbench.workflow import Workflow, enabled, input_fields
+from workbench.task import Example, Space
+from workbench.task.search_space import check_space
+from workbench.workflow import Workflow
 
 NODES = {
     "facts": {"predict": "text -> facts"},
@@ -44,7 +45,8 @@ def checked(search: str, start: Workflow | None = None) -> Space:
         f"data: {{file: x.csv}}\nmetric: exact_match(label)\nnodes: {{n: {{}}}}\nsearch:\n{indented}\n", "f.yaml"
     )
     spec, source = check_spec(apply_overrides(source, []))
-    check_space(spec.search, start or workflow(), source.error, given=("text", "topic", "label"))
+    with source.locating():
+        check_space(spec.search, start or workflow(), given=("text", "topic", "label"))
     return Space(spec.search, TRAIN)
 
 
@@ -61,10 +63,10 @@ def test_every_combination_is_drawn_and_works() -> None:
     for values, made in drawn(checked(SEARCH)):
         plan = made.nodes["plan"]
         kind = "absent" if not plan.get("enabled", True) else plan.get("instructions") or plan["kind"]
-        kinds.add((kind, "facts" in enabled(made)))
-        reads = enabled(made)["answer"].inputs
-        assert ("plan" in reads, "facts" in reads) == (kind != "absent", "facts" in enabled(made))
-        assert set(input_fields(made)) <= {"text", "topic"}
+        kinds.add((kind, "facts" in made.enabled_nodes))
+        reads = made.enabled_nodes["answer"].inputs
+        assert ("plan" in reads, "facts" in reads) == (kind != "absent", "facts" in made.enabled_nodes)
+        assert set(made.input_fields) <= {"text", "topic"}
         # A setting is drawn only where the node that stands there has it.
         assert ("nodes.plan.samples" in values) == (kind != "absent"), kind
         assert (values.get("nodes.plan.instructions") is not None) == (kind in ("Plan well.", "Plan ill.")), kind
@@ -84,17 +86,17 @@ def test_given_names_of_contents_are_taken() -> None:
         "instructions": "Outline.",
         "samples": 4,
     }
-    assert list(enabled(made)) == ["plan", "answer"] and made.get("nodes.answer.samples") == 3
+    assert list(made.enabled_nodes) == ["plan", "answer"] and made.get("nodes.answer.samples") == 3
 
 
 def test_optuna_searches_them_and_starts_from_what_is_written() -> None:
     searcher = Searcher(checked(SEARCH), workflow(), seed=1, starts=True, startup=4)
     first = searcher.ask()
-    assert first.workflow.nodes["plan"]["kind"] == "predict" and list(enabled(first.workflow)) == list(NODES)
+    assert first.workflow.nodes["plan"]["kind"] == "predict" and list(first.workflow.enabled_nodes) == list(NODES)
     searcher.tell(first, 0.1)
     for _ in range(30):  # pays only where the plan is an outline and there are no facts
         asked = searcher.ask()
-        nodes = enabled(asked.workflow)
+        nodes = asked.workflow.enabled_nodes
         searcher.tell(
             asked,
             0.4 * ("facts" not in nodes) + 0.5 * (asked.workflow.get("nodes.plan.instructions", "") == "Outline."),

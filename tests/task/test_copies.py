@@ -11,7 +11,7 @@ from tests.helpers.planted import PlantedLM, plant
 
 from workbench.errors import SpecError
 from workbench.run import Options, optimize, prepare
-from workbench.task import Example, Repeats, normalised_inputs, tokens
+from workbench.task import Example, Repeats, normalised_inputs, tokenize
 from workbench.task import copies as copies_module
 from workbench.task.copies import Copies, number_fields
 
@@ -84,22 +84,22 @@ def test_many_rows_are_searched_in_no_time() -> None:
 
 
 def test_words_and_signs_are_compared() -> None:
-    assert tokens("Ähnlich, 3+4 = ７!") == ["ähnlich", "3", "+", "4", "=", "7"]
-    assert tokens(" ?! ") == ["?!"] and tokens("  ") == []
+    assert tokenize("Ähnlich, 3+4 = ７!") == ["ähnlich", "3", "+", "4", "=", "7"]
+    assert tokenize(" ?! ") == ["?!"] and tokenize("  ") == []
     assert normalised_inputs(row("A b.", n=[1, {"c": "D"}]), ["text", "n"]) == "a b 1 d"
 
 
 def test_repeats_see_through_words_put_between_and_respect_what_is_fair() -> None:
     filled = " ".join(f"{word} um" if i % 2 else word for i, word in enumerate(LONG.split()))
     for text in (f"Remember: {LONG}.", f"Remember: {filled}."):
-        assert Repeats({"a": text}, []).find(tokens(LONG)) == "a"
-    assert Repeats({"a": "Sort by what the customer wants, my parcel, the mails"}, []).find(tokens(LONG)) is None
-    assert Repeats({"a": LONG}, [tokens(LONG + " today")]).find(tokens(LONG)) is None, "train says it as well"
-    assert Repeats({"a": "sums: 3 + 4 - 2 is 5"}, []).find(tokens("3 + 4 - 2")) == "a"
-    assert Repeats({"a": "sums: 3 + 4 and 2"}, []).find(tokens("3 - 4 + 2")) is None
+        assert Repeats({"a": text}, []).find(tokenize(LONG)) == "a"
+    assert Repeats({"a": "Sort by what the customer wants, my parcel, the mails"}, []).find(tokenize(LONG)) is None
+    assert Repeats({"a": LONG}, [tokenize(LONG + " today")]).find(tokenize(LONG)) is None, "train says it as well"
+    assert Repeats({"a": "sums: 3 + 4 - 2 is 5"}, []).find(tokenize("3 + 4 - 2")) == "a"
+    assert Repeats({"a": "sums: 3 + 4 and 2"}, []).find(tokenize("3 - 4 + 2")) is None
     scattered = " ".join(f"{word} and then some other words" for word in LONG.split())
-    assert Repeats({"a": scattered}, []).find(tokens(LONG)) is None, "they do not stand together"
-    assert Repeats({"a": "3 and 4 + more"}, []).find(tokens("3 + 4")) is None, "a short row must stand there in order"
+    assert Repeats({"a": scattered}, []).find(tokenize(LONG)) is None, "they do not stand together"
+    assert Repeats({"a": "3 and 4 + more"}, []).find(tokenize("3 + 4")) is None, "a short row must stand there in order"
 
 
 def copied_rows(folder: Path, change: str = "{}", share: int = 1) -> None:

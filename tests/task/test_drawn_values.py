@@ -13,7 +13,7 @@ from tests.helpers.spaces import TRAIN, space, workflow
 from workbench.spec import DomainSpec
 from workbench.study import RandomSuggests
 from workbench.task import Space, draw_demos
-from workbench.task.search_space import suggested
+from workbench.task.search_space import suggest_value
 from workbench.workflow import Workflow
 
 
@@ -58,7 +58,7 @@ class Asked:
     ],
 )
 def test_a_trial_is_asked_within_the_steps_and_on_the_scale_of_the_file(domain: dict, asked: Any) -> None:
-    assert suggested(Asked(), "x", DomainSpec.model_validate(domain)) == asked
+    assert suggest_value(Asked(), "x", DomainSpec.model_validate(domain)) == asked
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from tests.helpers.scripted import make_workflow
 from workbench.errors import SpecError
 from workbench.spec import DomainSpec
 from workbench.study import RandomSuggests, Searcher
-from workbench.task import Example, Space, check_space, default_space, draw_demos, labelled_demo
-from workbench.task.search_space import DEMO_SETS
+from workbench.task import Example, Space, default_space, draw_demos, labelled_demo
+from workbench.task.search_space import DEMO_SETS, check_space
 from workbench.workflow import Workflow, node_at
 
 TRAIN = [Example(str(n), {"text": f"row {n}", "label": "abc"[n % 3], "gold": {"label": ["b", "c"]}}) for n in range(30)]
@@ -170,10 +170,7 @@ def test_rings_of_conditions_are_refused() -> None:
 
 
 def check(workflow: Workflow, space: dict[str, Any]) -> None:
-    def fail(path: Any, message: str, hint: str | None) -> SpecError:
-        return SpecError(message, hint=hint, path=path)
-
-    check_space({a: domain(**d) for a, d in space.items()}, workflow, fail)
+    check_space({a: domain(**d) for a, d in space.items()}, workflow)
 
 
 def test_addresses_and_bounds_are_checked_against_the_nodes(workflow: Workflow) -> None:

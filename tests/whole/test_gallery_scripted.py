@@ -22,7 +22,7 @@ from workbench.run import prepare
 from workbench.runtime import Program, Runtime
 from workbench.spec import BudgetSpec, lm_spec
 from workbench.store import Store
-from workbench.workflow import ExampleRun, NodeKind, Span, Workflow, enabled, mermaid
+from workbench.workflow import ExampleRun, NodeKind, Span, Workflow, mermaid
 
 ROOT = Path(__file__).parents[2]
 GALLERY = ROOT / "workflows" / "gallery"
@@ -42,7 +42,7 @@ def inside(workflow: Workflow) -> Iterator[tuple[str, NodeKind]]:
         for name, child in node.children().items():
             yield from walk(f"{path}.{name}", child)
 
-    for name, node in enabled(workflow).items():
+    for name, node in workflow.enabled_nodes.items():
         yield from walk(name, node)
 
 
@@ -71,7 +71,7 @@ def test_a_scripted_model_goes_every_way_and_gives_the_right_answers(name: str, 
     assert set(parts) <= {span.node for span in spans}, "each node, branch and state"
     failed = {span.node for span in spans if span.error}
     assert failed == set(case.wrong), [span.error for span in spans if span.error]
-    assert {tool for node in parts.values() for tool in node.called()} <= tools_called(database), "each tool"
+    assert {tool for node in parts.values() for tool in node.tool_names()} <= tools_called(database), "each tool"
     for path, node in parts.items():
         assert members(node) <= heard(path, spans), f"each member of {path}"
 

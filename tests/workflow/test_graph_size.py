@@ -9,7 +9,6 @@ from types import ModuleType
 import pytest
 
 from workbench.plugins import plugins
-from workbench.workflow import input_fields
 
 BENCH = Path(__file__).parents[2] / "contrib" / "bench" / "speed" / "large_graph.py"
 #: Other tests share the machine: the bounds are several times what an idle one takes.
@@ -31,7 +30,7 @@ def test_a_thousand_nodes_are_checked_and_run_in_time(bench: ModuleType, shape: 
     workflow = getattr(bench, shape)(1000)
     checked, ran = bench.measure(workflow)
     assert checked < CHECKED and ran / 1000 < A_NODE, (checked, ran)
-    assert input_fields(workflow) == ["x"] and workflow.graph.number_of_nodes() == 1000
+    assert workflow.input_fields == ["x"] and workflow.graph.number_of_nodes() == 1000
 
 
 def test_independent_nodes_run_at_once(bench: ModuleType) -> None:

@@ -17,7 +17,7 @@ from workbench.errors import PluginError, SpecError
 from workbench.hashing import canonical, digest
 from workbench.plugins import plugins
 from workbench.run import prepare
-from workbench.workflow import Patch, Workflow, check_nodes, graph_hash
+from workbench.workflow import Patch, Workflow, graph_hash
 from workbench.workflow.tree import edit_tree, leaves_of
 from workbench.workflow.workflow import _make_node
 
@@ -186,11 +186,11 @@ def test_a_node_that_is_off_need_not_be_made_for_the_hash() -> None:
     )
 
 
-def test_checking_leaves_a_workflow_as_it_was(workflow: Workflow) -> None:
+def test_a_graph_is_built_once(workflow: Workflow) -> None:
     fresh = Workflow(workflow.tree, workflow.base)
-    graph = check_nodes(fresh)
-    assert "graph" not in vars(fresh) and set(graph.edges) == set(fresh.graph.edges)
-    assert fresh.graph is fresh.graph
+    assert "graph" not in vars(fresh), "and only when it is asked for"
+    fresh.check()
+    assert fresh.graph is fresh.graph == vars(fresh)["graph"]
 
 
 # Patches

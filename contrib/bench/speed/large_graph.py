@@ -23,7 +23,7 @@ from workbench.runtime import Program, Runtime
 from workbench.spec import BudgetSpec, lm_spec
 from workbench.store import Store
 from workbench.task import Example
-from workbench.workflow import NodeConfig, NodeKind, Workflow, input_fields
+from workbench.workflow import NodeConfig, NodeKind, Workflow
 
 LAYER = 20
 SLEEP = 0.05
@@ -88,7 +88,7 @@ def seconds(job: Callable[[], Any]) -> float:
 
 def measure(workflow: Workflow, runs: int = 5) -> tuple[float, float]:
     """(seconds to check the graph and find its inputs, seconds of the fastest of several runs)."""
-    checked = seconds(lambda: input_fields(Workflow(workflow.tree, workflow.base)))
+    checked = seconds(lambda: Workflow(workflow.tree, workflow.base).input_fields)
     with tempfile.TemporaryDirectory() as folder:
         store = Store(Path(folder) / "bench.db")
         store.execute("insert into runs (run, status, started, spec, options) values ('b', 'running', '', '', '')")

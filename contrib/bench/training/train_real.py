@@ -176,7 +176,6 @@ def trl(
     from transformers import TrainerCallback
     from trl import GRPOConfig, GRPOTrainer
 
-    from workbench.workflow import enabled
     from workbench_training.rewards import tool_n1
 
     sys.path.insert(0, str(folder))
@@ -185,9 +184,9 @@ def trl(
     file = folder / "trl.yaml"
     file.write_text(json.dumps({**spec, "lm": lm}))
     task = prepare(file)[2]
-    node = enabled(task.workflow)["say"]
+    node = task.workflow.enabled_nodes["say"]
     rows = [dict(e.fields) for e in task.dataset.train]
-    prompts = [(node.worked(row) or [])[:-1] for row in rows]  # the chat that a rollout of ours begins with
+    prompts = [(node.training_chat(row) or [])[:-1] for row in rows]  # the chat that a rollout of ours begins with
     keep = [k for k in ("calls", "answer") if k in rows[0]]
 
     def reward(completions: list[Any], **columns: Any) -> list[float | None]:

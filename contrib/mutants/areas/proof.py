@@ -206,8 +206,8 @@ PROOF: list[Mutant] = [
             "one short row by chance is a leak",
         ),
         (
-            "for token in tokens(text)] for row in data.train)]",
-            "for token in tokens(text)] for row in ())]",
+            "for row in data.train)]",
+            "for row in ())]",
             "what train says too is a leak",
         ),
         ("if match is not None and match[2] in inputs:", "if False:", "a demo with several inputs hides a row"),

@@ -108,7 +108,7 @@ ROWS: list[Mutant] = [
             "a finished run may be proved again with other settings",
         ),
         (
-            'same &= stored.get("referred") in (None, task.referred_hash)',
+            'same &= stored.get("referred") in (None, task.external_hash)',
             "same &= True",
             "a run goes on with another metric",
         ),

@@ -36,7 +36,7 @@ WORKFLOWS: list[Mutant] = [
             "child = Workflow(tree, self.base, None, patch)",
             "a child does not know its parent",
         ),
-        ("_ = child.graph  # so", "pass  # so", "bad values are found where they are used"),
+        ("child.check()  # a", "pass  # a", "bad values are found where they are used"),
         ("if moved != there:", "if False:", "an undone removal puts a node last"),
         (
             "return isinstance(other, Workflow) and self.hash == other.hash",
@@ -50,7 +50,7 @@ WORKFLOWS: list[Mutant] = [
         ("copy, key = dict(tree), head", "copy, key = tree, head", "a patch changes its parent"),
         ("or int(head) >= len(tree):", "or False:", "an index too far is no key error"),
         (
-            'if key == "nodes" and isinstance(value[key], dict) and len(value[key]) > 1:',
+            'if key == "nodes" and is_dict(value[key]) and len(value[key]) > 1:',
             "if False:",
             "the order in a sub-workflow is not seen",
         ),
@@ -69,7 +69,7 @@ WORKFLOWS: list[Mutant] = [
             "before = [n for n in others if place[n] < place[name]]",
             "a reader gets the first writer's value",
         ),
-        ("return names[: sure + 1]", "return names[:1]", "no other writer stands in for an optional one"),
+        ("return names[: required + 1]", "return names[:1]", "no other writer stands in for an optional one"),
         (
             "values[field] = written[self._last(field, wrote)][field]",
             "values[field] = written[wrote[0]][field]",

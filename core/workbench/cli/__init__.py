@@ -80,10 +80,10 @@ def cli() -> None:
 
 def main(args: list[str] | None = None) -> None:
     """The entry point: runs a command and turns errors into one message and an exit code."""
-    from workbench.distribution import strangers
+    from workbench.distribution import find_conflicting_distributions
     from workbench.errors import PluginError, SpecError, StoreError, WorkbenchError
 
-    for warning in strangers():
+    for warning in find_conflicting_distributions():
         click.echo(f"Warning: {visible(warning)}", err=True)
     try:
         sys.exit(_run(sys.argv[1:] if args is None else args))

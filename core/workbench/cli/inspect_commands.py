@@ -127,7 +127,8 @@ def _drawing(run: str, db: str) -> str:
 
     if Path(run).suffix in (".yaml", ".yml"):
         spec, source = load_spec(run)
-        return mermaid(load_workflow(spec, source, Path(run).resolve().parent))
+        with source.locating():
+            return mermaid(load_workflow(spec, Path(run).resolve().parent))
     store = _store(db)
     row = store.find_run(run)
     base = prepare_stored(row).workflow

@@ -109,8 +109,8 @@ def validate_command(file: Path, sets: tuple[str, ...], as_json: bool) -> None:
     """Check a workflow file, its data and its metric, without calling any model."""
     from workbench.errors import PluginError, SpecError, merge_errors
     from workbench.run import obstacles, prepare, wrong_in_file
-    from workbench.task import remarks
-    from workbench.workflow import all_nodes, learnable_addresses
+    from workbench.task import lint_task
+    from workbench.workflow import learnable_addresses
 
     settings = _settings(sets, None)
     try:
@@ -123,7 +123,7 @@ def validate_command(file: Path, sets: tuple[str, ...], as_json: bool) -> None:
             echo_json({"ok": False, "errors": [_as_object(e) for e in (error, *getattr(error, "more", ()))]})
         raise
     data = task.dataset
-    warnings = [*data.warnings, *remarks(task), *(f"it cannot run here: {error}" for error in lacking)]
+    warnings = [*data.warnings, *lint_task(task), *(f"it cannot run here: {error}" for error in lacking)]
     summary = {
         "ok": True,
         "name": spec.name,
@@ -133,7 +133,7 @@ def validate_command(file: Path, sets: tuple[str, ...], as_json: bool) -> None:
         "optimizers": [name for name, _ in optimizers],
         "learnable": learnable_addresses(task.workflow),
         "warnings": warnings,
-        "advice": [line for n in all_nodes(task.workflow) for line in n.advice()],
+        "advice": [line for n in task.workflow.walk() for line in n.warnings()],
     }
     if as_json:
         return echo_json(summary)

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from workbench.errors import SpecError, suggest
 from workbench.plugins import plugins
-from workbench.workflow import NodeKind, Patch, Tree, Workflow, all_nodes, check_flow, enabled, node_tree
+from workbench.workflow import NodeKind, Patch, Tree, Workflow, check_flow, node_tree
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def catalogue(names: Sequence[str] | None, menu: Menu) -> str:
 
 def _used(workflow: Workflow) -> Menu:
     """What the nodes that take part use already."""
-    configs = [node.config for node in all_nodes(workflow)]
+    configs = [node.config for node in workflow.walk()]
     found = {
         key: [v for c in configs if (v := getattr(c, key, None)) is not None] for key in ("lm", "tool", "verifier")
     }
@@ -152,17 +152,16 @@ def places(workflow: Workflow) -> Iterator[tuple[str, NodeKind]]:
             if isinstance(workflow.get(f"{address}.{name}", None), dict):
                 yield from inside(f"{address}.{name}", child)
 
-    for name, node in enabled(workflow).items():
+    for name, node in workflow.enabled_nodes.items():
         yield from inside(f"nodes.{name}", node)
 
 
 def tree_at(workflow: Workflow, address: str) -> Tree:
     """The node at an address in normal form. Raises KeyError where there is none."""
-
-    def fail(path: tuple[str | int, ...], message: str, hint: str | None) -> Exception:
-        return KeyError(address)
-
     raw = workflow.get(address)
     if not address.startswith("nodes.") or not isinstance(raw, dict):
         raise KeyError(address)
-    return node_tree(raw, fail)
+    try:
+        return node_tree(raw)
+    except SpecError:
+        raise KeyError(address) from None

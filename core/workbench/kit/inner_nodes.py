@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from workbench.errors import SpecError
+from workbench.errors import SpecError, errors_at
 from workbench.workflow import NodeKind, make_node, node_tree, parse_signature, with_inputs
 
 T = TypeVar("T")
@@ -18,24 +18,20 @@ def child_tree(raw: Any, where: tuple[str | int, ...]) -> dict[str, Any]:
     """A child as written or in normal form, in normal form. Raises SpecError at `where` inside the parent."""
     if not isinstance(raw, Mapping):
         raise SpecError("a node must be a mapping", hint='Write e.g. of: {predict: "text -> label"}.', path=where)
-
-    def fail(path: tuple[str | int, ...], message: str, hint: str | None) -> SpecError:
-        return SpecError(message, hint=hint, path=(*where, *path))
-
-    return node_tree(raw, fail)
+    with errors_at(*where):
+        return node_tree(raw)
 
 
 def child_node(name: str, raw: Any, base: Path, where: tuple[str | int, ...]) -> NodeKind:
     """The node for a child. Raises SpecError at its place inside the parent."""
     tree = child_tree(raw, where)
     try:
-        return make_node(name, tree, base)
+        with errors_at(*where):
+            return make_node(name, tree, base)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
         raise SpecError(f"{place}: {first['msg']}", path=(*where, *[p for p in first["loc"] if p in raw])) from None
-    except SpecError as error:
-        raise SpecError(error.message, hint=error.hint, path=(*where, *error.path)) from None
 
 
 def with_new_inputs(signature: str, names: Sequence[str]) -> str:

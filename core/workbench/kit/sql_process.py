@@ -3,7 +3,7 @@
     python -P -s -S -B sql_process.py FD CONFINE
 
 It takes sockets by the socket FD and forks a child for each. The child gives up files, network and processes (see
-confine.py), opens a database in memory, and answers requests (see `Session`) until its socket ends. So a statement
+confine.py), opens a database in memory, and answers requests (see `SqlSession`) until its socket ends. So a statement
 that breaks SQLite breaks its own child, and what it left in memory meets no other session.
 
 What a statement may do is a list: actions of SQLite's authorizer, functions by name, steps, lengths of values, pages.
@@ -85,7 +85,7 @@ FUNCTIONS = frozenset(
 )  # the last ones are SQLite's own for ALTER TABLE; it lets no statement call them
 
 
-class Session:
+class SqlSession:
     """One database in memory, and the requests about it: a JSON object each, answered by one, with `error` if it fails.
 
     {"do": "make"}, then a script: the database that it makes, as bytes. {"do": "open", "reads": bool}, then such bytes.
@@ -354,7 +354,7 @@ def main() -> None:
             try:
                 control.close()
                 _confined(confine)
-                Session(fds[0]).serve()
+                SqlSession(fds[0]).serve()
             finally:
                 os._exit(0)
         os.close(fds[0])

@@ -26,7 +26,7 @@ from workbench.kit.call_parser import Reading, correction, read_text
 from workbench.kit.mcp import McpCall
 from workbench.lm import Response
 from workbench.runtime import Context
-from workbench.spec import PolicySpec, refusal, strictest
+from workbench.spec import PolicySpec, refusal, strictest_verdict
 from workbench.user_code import PREFIX, load_user_code, parse_address
 
 INTERPRETER = "sandbox:python"
@@ -135,7 +135,7 @@ async def check_call(
     consent: asks the person; None where nobody is there. effect: journals what the person said. defaults: values of
     arguments that are left out, which count for the rules like those that are given.
     """
-    verdict, why = strictest(policy.verdict(tool, {**(defaults or {}), **arguments}) for policy in policies)
+    verdict, why = strictest_verdict(policy.verdict(tool, {**(defaults or {}), **arguments}) for policy in policies)
     if verdict == "ask" and consent is not None:
 
         async def ask() -> bool:

@@ -15,7 +15,7 @@ from workbench.proof.statistics import Proof, Saving, paired_proof, paired_savin
 from workbench.store import Journal, RunRecord
 from workbench.study import Evaluation, Result, pareto_set
 from workbench.task import Example, Task, normalised_inputs
-from workbench.workflow import Workflow, setting
+from workbench.workflow import Workflow, setting_at
 
 
 def build_report(
@@ -142,7 +142,7 @@ def _changes(before: Workflow, after: Workflow) -> list[tuple[str, Any, Any]]:
 
     def in_force(address: str) -> Any:
         try:
-            return setting(before, address)
+            return setting_at(before, address)
         except KeyError:
             return None
 

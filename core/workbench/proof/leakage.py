@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workbench.task import SHORT, Example, Repeats, Task, input_tokens, texts_of, tokens
+from workbench.task import Example, Repeats, Task, input_tokens, tokenize
 from workbench.workflow import Workflow
 
 #: Rows of few tokens turn up in texts by chance: so many of them must be repeated before it counts.
@@ -51,9 +51,9 @@ def find_leaks(task: Task, winner: Workflow) -> list[Leak]:
     before = dict(_texts(task.workflow.tree))
     new = {address: text for address, text in _texts(winner.tree) if before.get(address) != text}
     prompts = {a: text for a, text in new.items() if not re.search(r"\.(demos|entries|example)\.", a)}
-    data, old = task.dataset, [tokens(text) for text in before.values()]
+    data, old = task.dataset, [tokenize(text) for text in before.values()]
     # What train says as well, the winner may have from there: rows that are alike are no leak.
-    fair = [*old, *([token for text in texts_of(dict(row.fields)) for token in tokens(text)] for row in data.train)]
+    fair = [*old, *(input_tokens(row, list(row.fields)) for row in data.train)]
     repeats = Repeats(_joined(new, task.inputs), fair)
     found = [
         _leak("test", data.test.open(), task.inputs, repeats),
@@ -71,7 +71,7 @@ def _leak(split: str, rows: Sequence[Example], inputs: Sequence[str], repeats: R
     for row, words in zip(rows, texts, strict=True):
         telling = {token for token in words if common[token] <= max(1, TELLING * len(rows))}
         if (address := repeats.find(words, telling)) is not None:
-            hits.append((address, row.id, len(set(words)) < SHORT))
+            hits.append((address, row.id, repeats.is_short(words)))
     long = [hit for hit in hits if not hit[2]]
     if not hits or (not long and len(hits) < min(SHORT_ROWS, len(rows))):
         return None

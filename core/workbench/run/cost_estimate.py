@@ -10,7 +10,6 @@ from workbench.proof import smallest_binary_gain
 from workbench.run.preflight import lm_warnings
 from workbench.study import Optimizer
 from workbench.task import Example, Task
-from workbench.workflow import all_nodes, calls_of
 
 
 def estimate(task: Task, optimizers: Sequence[tuple[str, Optimizer]] = ()) -> dict[str, Any]:
@@ -19,7 +18,7 @@ def estimate(task: Task, optimizers: Sequence[tuple[str, Optimizer]] = ()) -> di
     optimizers: with their names, as `run.prepare` gives them. `most_calls` is of the whole run, None where one of them
     does not say what it takes, or the metric asks a model: how often, it does not say."""
     data, budget = task.dataset, task.spec.budget
-    calls = calls_of(task.workflow)
+    calls = task.workflow.max_calls
     baseline, proof = calls * len(data.val), 2 * calls * len(data.test)
     tokens = _prompt_tokens(task, data.val[:20])
     counted = len({task.cluster_of(row) for row in data.test.open()})
@@ -56,7 +55,7 @@ def estimate(task: Task, optimizers: Sequence[tuple[str, Optimizer]] = ()) -> di
     lines += [f"Warning: {line}" for line in (*too_small(task), *lm_warnings(task))]
     clusters = "" if counted == len(data.test) else f" in {counted} clusters, each of which counts once"
     lines.append(f"With {len(data.test)} test rows{clusters}, {can_show}")
-    lines += [line for node in all_nodes(task.workflow) for line in node.advice()]
+    lines += [line for node in task.workflow.walk() for line in node.warnings()]
     return {
         "calls_per_example": calls,
         "baseline_calls": baseline,
@@ -72,7 +71,7 @@ def estimate(task: Task, optimizers: Sequence[tuple[str, Optimizer]] = ()) -> di
 def too_small(task: Task) -> list[str]:
     """A warning where the budget does not pay for the baseline and the whole sealed test, at worst; a judge is taken to
     ask once for a row."""
-    calls = calls_of(task.workflow) + bool(getattr(task.metric, "needs_lm", False))
+    calls = task.workflow.max_calls + bool(getattr(task.metric, "needs_lm", False))
     needed = calls * (len(task.dataset.val) + 2 * len(task.dataset.test))
     most = task.spec.budget.calls
     if most is None or most >= needed:

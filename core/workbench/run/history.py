@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import StoreError, WorkbenchError
+from workbench.files import write_whole
 from workbench.plugins import plugins
 from workbench.run.start import prepare_stored
 from workbench.store import Candidates, Evaluations, Journal, RunLock, Store
-from workbench.task import dump_yaml, workflow_tree, write_whole
+from workbench.task import dump_yaml, workflow_tree
 from workbench.workflow import Workflow
 
 

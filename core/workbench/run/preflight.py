@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
-from workbench.errors import SandboxError, SpecError, WorkbenchError, collect_errors
+from workbench.errors import SandboxError, SpecError, WorkbenchError, collect_errors, errors_at
 from workbench.ledger import price_of
 from workbench.lm import is_loopback, make_lm, split_model
 from workbench.runtime import Runtime
 from workbench.spec import LMSpec, lm_spec
 from workbench.study import Optimizer, Study
-from workbench.task import Task, check_label_unread, check_lm, check_node_lms, variants
-from workbench.workflow import Workflow, all_nodes, task_lm
+from workbench.task import Task, variants
+from workbench.workflow import Workflow, task_lm
 
 
 def lms_of(task: Task) -> Iterator[LMSpec]:
@@ -26,30 +26,13 @@ def lms_of(task: Task) -> Iterator[LMSpec]:
 
 
 def _lms_in(task: Task, workflow: Workflow) -> Iterator[LMSpec]:
-    for node in all_nodes(workflow):
+    for node in workflow.walk():
         if "lm" in type(node.config).model_fields:
             own = getattr(node.config, "lm", None)
             yield lm_spec(own) if own else task_lm(task.spec.lm, workflow)
         for key in ("value_lm", "embedder"):
             if own := getattr(node.config, key, None):
                 yield lm_spec(own)
-
-
-def check_choices(task: Task) -> None:
-    """Refuse under `search:` what is refused under the nodes: models that no provider serves, roles that the file
-    lacks, and labels that are read."""
-
-    def check(address: str, workflow: Workflow) -> None:
-        where = ("search", address)
-        try:
-            check_node_lms(workflow, task.spec.roles, task.source)
-            check_label_unread(workflow, task.metric, task.spec.data, task.source.error)
-            if address.partition(".")[0] == "lm":
-                check_lm(where, task_lm(task.spec.lm, workflow), task.source)
-        except SpecError as error:
-            raise task.source.error(where, error.message, error.hint) from error
-
-    collect_errors(partial(check, address, changed) for address, changed in variants(task.spec.search, task.workflow))
 
 
 def check_optimizers(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> None:
@@ -59,13 +42,14 @@ def check_optimizers(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) ->
     def check(index: int, name: str, optimizer: Optimizer) -> None:
         lacking = [optimizer.lacking(workflow) for workflow in workflows]
         if all(lacking):
-            raise task.source.error(
-                ("optimize", index, name),
+            raise SpecError(
                 f"`{name}` finds nothing here that it could change: the workflow lacks {lacking[0]}",
-                f"Add one to nodes, or take `{name}` out.",
+                hint=f"Add one to nodes, or take `{name}` out.",
+                path=("optimize", index, name),
             )
 
-    collect_errors(partial(check, index, *named) for index, named in enumerate(optimizers))
+    with task.source.locating():
+        collect_errors(partial(check, index, *named) for index, named in enumerate(optimizers))
 
 
 def lm_warnings(task: Task) -> list[str]:
@@ -134,10 +118,8 @@ async def not_ready(task: Task, studies: Sequence[tuple[Study, Optimizer]]) -> l
     found: list[WorkbenchError] = []
     for index, (study, optimizer) in enumerate(studies):
         try:
-            await optimizer.ready(study)
-        except SpecError as error:
-            place = ("optimize", index, study.name, *error.path)
-            found.append(task.source.error(place, error.message, error.hint) if type(error) is SpecError else error)
+            with task.source.locating(), errors_at("optimize", index, study.name):
+                await optimizer.ready(study)
         except WorkbenchError as error:
             found.append(error)
     return found

@@ -8,6 +8,7 @@ import os
 import secrets
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -17,10 +18,11 @@ from pydantic import ValidationError
 from workbench._version import __version__
 from workbench.concurrency import run_in_loop
 from workbench.errors import PluginError, SpecError, StoreError, WorkbenchError, collect_errors, merge_errors
+from workbench.files import check_writable
 from workbench.lm import LMPool
 from workbench.plugins import plugins
 from workbench.proof import Report
-from workbench.run.preflight import check_choices, check_optimizers, lm_warnings
+from workbench.run.preflight import check_optimizers, lm_warnings
 from workbench.run.session import Listener, Options, Session
 from workbench.runtime import choose, chosen
 from workbench.spec import (
@@ -36,7 +38,7 @@ from workbench.spec import (
 )
 from workbench.store import Candidates, RunRecord, Store, add_run, dumps
 from workbench.study import Optimizer
-from workbench.task import Task, check_space, check_writable, load_task, sections
+from workbench.task import Task, check_search, load_task, section_loaders
 
 
 def optimize(
@@ -70,7 +72,7 @@ def optimize(
             options=dumps(
                 {
                     **options.as_dict(),
-                    "referred": task.referred_hash,
+                    "referred": task.external_hash,
                     "test": task.test_hash,
                     "sandbox": chosen(),
                     "outside": outer_settings(source),
@@ -120,7 +122,7 @@ def resume(
         if task.data_hash != row["data_hash"]:
             raise StoreError(f"the data of run {row['run']} have changed since it started; start a new run")
         same = Candidates(store, row["id"]).find_baseline() in (None, task.workflow.hash)
-        same &= stored.get("referred") in (None, task.referred_hash)  # None: begun by a version that kept none
+        same &= stored.get("referred") in (None, task.external_hash)  # None: begun by a version that kept none
         if not same and all(address.partition(".")[0] == "budget" for address, _ in (options.sets if options else ())):
             raise StoreError(
                 f"a file that the workflow of run {row['run']} refers to has changed since it started; start a new run"
@@ -170,12 +172,12 @@ def _prepare(
 
     def made() -> Task:
         task = load_task(spec, source, base)
-        check_space(spec.search, task.workflow, source.error, given=tuple(task.dataset.val[0]))
-        check_choices(task)
+        check_search(task)
         data = task.dataset  # whose warnings are shown wherever the file is used
         return replace(task, dataset=replace(data, warnings=(*data.warnings, *lm_warnings(task))))
 
-    task, optimizers = collect_errors((made, lambda: load_optimizers(spec, source)))
+    with source.locating():
+        task, optimizers = collect_errors((made, lambda: load_optimizers(spec, source)))
     check_optimizers(task, optimizers)
     return spec, source, task, optimizers
 
@@ -201,8 +203,9 @@ def _wrong_elsewhere(source: Source, error: SpecError, base: Path) -> list[SpecE
     whole = {key: value for key, value in source.value.items() if key not in broken}
     try:
         spec = Spec.model_validate({**_STAND_INS, **whole})
-        jobs = {**sections(spec, source, base, []), "optimize": lambda: load_optimizers(spec, source)}
-        collect_errors(job for key, job in jobs.items() if key not in broken)
+        jobs = {**section_loaders(spec, base, []), "optimize": lambda: load_optimizers(spec, source)}
+        with source.locating():
+            collect_errors(job for key, job in jobs.items() if key not in broken)
     except ValidationError:  # of sections together, e.g. `pick` without `objectives`
         return []
     except SpecError as more:
@@ -227,20 +230,17 @@ def prepare_stored(row: Any) -> Task:
 
 def load_optimizers(spec: Spec, source: Source) -> list[tuple[str, Optimizer]]:
     """The optimizers of the file with their parameters; bootstrap if it names none."""
-    entries = spec.optimize or [{defaults.OPTIMIZER: {}}]
-    made, wrong = [], []
-    for index, entry in enumerate(entries):
-        ((name, parameters),) = entry.items()
+
+    def load(index: int, name: str, parameters: Any) -> tuple[str, Optimizer]:
         path = ("optimize", index) if source.has(("optimize", index)) else ("optimize",)
         try:
             cls = plugins().get("optimizers", name)
+            return name, cls.model_validate(parameters)
         except PluginError as error:
-            wrong.append(source.error(path, str(error)))
-            continue
-        try:
-            made.append((name, cls.model_validate(parameters)))
+            raise SpecError(str(error), path=path) from None
         except ValidationError as error:
-            wrong.append(spec_error(source, error, cls, (*path, name)))
-    if wrong:
-        raise merge_errors(wrong)
-    return made
+            raise spec_error(error, cls, (*path, name)) from None
+
+    entries = spec.optimize or [{defaults.OPTIMIZER: {}}]
+    named = [next(iter(entry.items())) for entry in entries]
+    return collect_errors(partial(load, index, *entry) for index, entry in enumerate(named))

@@ -21,7 +21,7 @@ from workbench.runtime.embedding import Vector
 from workbench.runtime.runtime import Runtime
 from workbench.spec import LMSpec, PolicySpec
 from workbench.task import Example
-from workbench.workflow import CallRecord, ExampleRun, NodeKind, Schedule, Span, Trace, Workflow, calls_of, enabled
+from workbench.workflow import CallRecord, ExampleRun, NodeKind, Schedule, Span, Trace, Workflow
 
 
 class Program:
@@ -29,12 +29,12 @@ class Program:
 
     def __init__(self, workflow: Workflow, runtime: Runtime):
         self.workflow, self.runtime = workflow, runtime
-        self.nodes = enabled(workflow)
+        self.nodes = workflow.enabled_nodes
         self.schedule = Schedule(self.nodes, workflow.nodes, workflow.graph)
 
     @cached_property
     def max_calls(self) -> int:
-        return calls_of(self.workflow)
+        return self.workflow.max_calls
 
     @cached_property
     def places(self) -> dict[str, int]:

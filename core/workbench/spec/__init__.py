@@ -1,11 +1,10 @@
-"""The text of a workflow file, made into typed values.
+"""The text of a workflow file as typed values.
 
 Text in, `Spec` and `Source` out. This room knows no data, no node kind and no language model.
 """
 
-from workbench.spec import defaults
 from workbench.spec.base import NODE_KEYS, Strict
-from workbench.spec.messages import Places, spec_error
+from workbench.spec.messages import spec_error
 from workbench.spec.models import (
     BudgetSpec,
     DataSpec,
@@ -13,11 +12,8 @@ from workbench.spec.models import (
     LMSpec,
     Spec,
     lm_spec,
-    named_lm,
-    named_lms,
-    short_domains,
 )
-from workbench.spec.policy import Condition, Inherited, PolicySpec, Rule, refusal, strictest, with_inherited
+from workbench.spec.policy import Inherited, PolicySpec, refusal, strictest_verdict
 from workbench.spec.read import check_spec, load_spec
 from workbench.spec.settings import (
     ENVIRONMENT,
@@ -46,16 +42,9 @@ __all__ = [
     "Strict",
     "NODE_KEYS",
     "lm_spec",
-    "named_lm",
-    "named_lms",
-    "short_domains",
     "spec_error",
-    "Places",
     "refusal",
-    "strictest",
-    "with_inherited",
-    "Condition",
-    "Rule",
+    "strictest_verdict",
     "apply_overrides",
     "outer_settings",
     "config_settings",
@@ -63,5 +52,4 @@ __all__ = [
     "parse_value",
     "Setting",
     "ENVIRONMENT",
-    "defaults",
 ]

@@ -1,4 +1,4 @@
-"""The base of all that is read from a workflow file."""
+"""The base of everything that is read from a workflow file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Strict(BaseModel):
-    """A part of the file: unknown keys are refused, values are not coerced beyond int to float."""
+    """A part of the file. Unknown keys are refused, and no value is coerced, except int to float."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 

@@ -1,12 +1,12 @@
-"""What holds where a file says nothing. Nowhere else in core is a plugin named."""
+"""Defaults for what a file leaves out. No other file of core names a plugin."""
 
 from __future__ import annotations
 
-#: The language model, by the name that its provider gives it.
+#: The language model.
 LM = "bundled/nano"
 
 #: The optimizer that runs when a file names none.
 OPTIMIZER = "bootstrap"
 
-#: A metric that reads the one label of a row.
+#: A metric for rows with a single label.
 METRIC = "exact_match(label)"

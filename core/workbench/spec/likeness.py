@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import math
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import Any
+
+from workbench.type_guards import is_dict, is_list
 
 _TRUE, _FALSE = frozenset({"true", "yes", "on", "y", "t"}), frozenset({"false", "no", "off", "n", "f"})
 _NOTHING = frozenset({"", "null", "none", "nil", "undefined"})
@@ -22,10 +24,9 @@ _DIGITS = 400  # a text that writes a longer number is not worked out
 def may_equal(value: Any, wanted: Any) -> bool:
     """Whether a tool might take `value` for `wanted`: equal as values, as numbers, or as texts but for case, blanks and
     look-alike characters. Values of unlike kinds may be equal."""
-    if isinstance(wanted, Mapping | list):
-        value = from_json(value)
-        return type(value) is not type(wanted) or _may_equal_nested(value, wanted)
-    if isinstance(value, Mapping | list):
+    if is_dict(wanted) or is_list(wanted):
+        return _may_equal_nested(from_json(value), wanted)
+    if is_dict(value) or is_list(value):
         return True  # a list that holds it, say
     if isinstance(wanted, str):
         return any(_folded(text) == _folded(wanted) for text in _texts(value)) or _same_number(value, wanted)
@@ -76,10 +77,12 @@ def plain_texts(text: str) -> list[str]:
     return list(dict.fromkeys([text, _without_tricks(text)]))
 
 
-def _may_equal_nested(value: Any, wanted: Any) -> bool:
-    if isinstance(wanted, list):
+def _may_equal_nested(value: object, wanted: object) -> bool:
+    if is_list(value) and is_list(wanted):
         return len(value) == len(wanted) and all(map(may_equal, value, wanted))
-    return value.keys() == wanted.keys() and all(may_equal(value[key], wanted[key]) for key in wanted)
+    if is_dict(value) and is_dict(wanted):
+        return value.keys() == wanted.keys() and all(may_equal(value[key], wanted[key]) for key in wanted)
+    return True
 
 
 def _same_number(value: Any, wanted: str) -> bool:

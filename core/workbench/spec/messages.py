@@ -1,9 +1,9 @@
-"""pydantic's complaints in our words, with what to write instead, at their places in the file."""
+"""pydantic's errors in our words, with what to write instead."""
 
 from __future__ import annotations
 
 import types
-from typing import Annotated, Any, Protocol, Union, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
@@ -11,34 +11,26 @@ from workbench.errors import SpecError, merge_errors, suggest
 from workbench.spec.base import NODE_KEYS
 
 
-class Places(Protocol):
-    """What can tell the place of an error: a Source, or whatever knows better."""
-
-    def error(self, path: tuple[str | int, ...], message: str, hint: str | None = None) -> SpecError: ...
-
-
-def spec_error(
-    source: Places, error: ValidationError, model: type[BaseModel], prefix: tuple[str | int, ...] = ()
-) -> SpecError:
-    """pydantic's complaints in our words, at their places in the file; unknown keys come first."""
+def spec_error(error: ValidationError, model: type[BaseModel], prefix: tuple[str | int, ...] = ()) -> SpecError:
+    """pydantic's errors as one SpecError, unknown keys first. prefix: the path of the model in the file."""
     details = sorted(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
-    # A key that is missing beside one that is unknown is most often that one, mistyped.
+    # An unknown key beside a missing one is most often that key, mistyped.
     mistyped = {e["loc"][:-1] for e in details if e["type"] == "extra_forbidden"}
     details = [e for e in details if e["type"] != "missing" or e["loc"][:-1] not in mistyped]
     found: dict[Any, SpecError] = {}
     for detail in details:
-        made = _complaint(source, detail, model, prefix)
-        # Of a union all members complain, each in its own way: of one place the first is enough. Several keys may be
-        # missing.
-        place = (made.line, made.column) if made.line else made.path
-        found.setdefault((*place, made.message if detail["type"] == "missing" else ""), made)
+        made = _complaint(detail, model, prefix)
+        # Every member of a union reports its own error: the first one about a place is enough. But several keys may be
+        # missing in one place.
+        shared = len(made.path) - _steps_in_member(model, made.path[len(prefix) :])
+        found.setdefault((made.path[:shared], made.message if detail["type"] == "missing" else ""), made)
     return merge_errors(found.values())
 
 
-def _complaint(source: Places, detail: Any, model: type[BaseModel], prefix: tuple[str | int, ...]) -> SpecError:
+def _complaint(detail: Any, model: type[BaseModel], prefix: tuple[str | int, ...]) -> SpecError:
     loc = detail["loc"]
     if loc and detail["type"].startswith(_MEMBERS.get(loc[-1], "\0")):
-        loc = loc[:-1]  # the member of a union that complains
+        loc = loc[:-1]  # the name of a union's member
     path = prefix + tuple(part for part in loc if _in_file(part))
     name = ".".join(str(part) for part in path) or "the file"
     kind, given = detail["type"], detail.get("input")
@@ -54,25 +46,22 @@ def _complaint(source: Places, detail: Any, model: type[BaseModel], prefix: tupl
             if len(homes) == 1
             else suggest(key, known)
         )
-        return source.error(path, f"unknown key '{key}'", hint)
+        return SpecError(f"unknown key '{key}'", hint=hint, path=path)
     if kind == "missing":
         parent = path[:-1] if path and path[-1] == detail["loc"][-1] else path
-        return source.error(
-            parent,
-            f"'{detail['loc'][-1]}' is missing" + (f" in {'.'.join(map(str, parent))}" if parent else ""),
-            _example_of((*parent, detail["loc"][-1])),
-        )
+        message = f"'{detail['loc'][-1]}' is missing" + (f" in {'.'.join(map(str, parent))}" if parent else "")
+        return SpecError(message, hint=_example_of((*parent, detail["loc"][-1])), path=parent)
     message = detail["msg"].removeprefix("Value error, ")
     if kind == "value_error":
-        return source.error(path, f"{name}: {message}")
-    return source.error(path, f"{name}: {_plain(kind, detail)}, not {shown}", _example_of(path))
+        return SpecError(f"{name}: {message}", path=path)
+    return SpecError(f"{name}: {_plain(kind, detail)}, not {shown}", hint=_example_of(path), path=path)
 
 
 _MEMBERS = {"str": "string_", "int": "int_", "float": "float_", "bool": "bool_"}
 
 
 def _in_file(part: Any) -> bool:
-    """pydantic puts names of validators and union members into loc; only keys and indices are places."""
+    """Whether a part of pydantic's loc is a key or index, not the name of a validator or of a union's member."""
     return isinstance(part, int) or not (part.startswith(("function-", "lax-or-", "constrained-")) or "[" in part)
 
 
@@ -114,14 +103,14 @@ _EXAMPLES = {
 
 
 def _example_of(path: tuple[Any, ...]) -> str | None:
-    """How the key at a path is written. Settings of nodes bear the same names and mean other things."""
+    """How the key at a path is written. Settings of nodes have some of the same names, with other meanings."""
     if path[:1] == ("nodes",) and path[-1] not in ("nodes", "lm", "model"):
         return None
     return _EXAMPLES.get(str(path[-1])) if path else None
 
 
 def _fields_at(model: type[BaseModel], loc: tuple[Any, ...]) -> list[str]:
-    """The keys that are known at a place, found by walking the models along loc."""
+    """The known keys at a place, found by walking the models along loc."""
     here: Any = model
     for part in loc:
         if isinstance(here, type) and issubclass(here, BaseModel):
@@ -133,6 +122,24 @@ def _fields_at(model: type[BaseModel], loc: tuple[Any, ...]) -> list[str]:
     if isinstance(here, type) and issubclass(here, BaseModel):
         return [f.alias or n for n, f in here.model_fields.items()]
     return []
+
+
+def _steps_in_member(model: type[BaseModel], path: tuple[str | int, ...]) -> int:
+    """How many steps at the end of a path are inside a union's member, which pydantic's loc gives by its class name."""
+    here: Any = model
+    for done, part in enumerate(path):
+        if get_origin(here) in (Union, types.UnionType) and part in _class_names(here):
+            return len(path) - done
+        if isinstance(here, type) and issubclass(here, BaseModel):
+            field = next((f for n, f in here.model_fields.items() if part == (f.alias or n)), None)
+            here = field.annotation if field is not None else None
+        else:
+            here = _item_type(here)
+    return 0
+
+
+def _class_names(union: Any) -> list[str]:
+    return [cls.__name__ for cls in get_args(union) if isinstance(cls, type) and issubclass(cls, BaseModel)]
 
 
 def _item_type(annotation: Any) -> Any:

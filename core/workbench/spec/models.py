@@ -1,4 +1,4 @@
-"""workflow.yaml as typed values."""
+"""A workflow file as typed values."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from workbench.hashing import canonical
 from workbench.spec import defaults
 from workbench.spec.base import Strict
 from workbench.spec.policy import PolicySpec
+from workbench.type_guards import is_dict, is_list
 
 
 class Price(Strict):
@@ -22,7 +23,7 @@ class Price(Strict):
 
 
 class LMSpec(Strict):
-    """A language model and how to reach it. Keys never stand in the file: name the variable that holds them."""
+    """A language model and how to reach it. API keys are not in the file: name the variable that holds one."""
 
     model: str = Field(min_length=1, description="e.g. bundled/nano, openai/gpt-4.1-mini, hf:PATH, llm:NAME")
     api_base: str | None = Field(None, description="address of an OpenAI-compatible server")
@@ -41,6 +42,16 @@ class LMSpec(Strict):
     concurrency: int | None = Field(None, ge=1, le=4096, description="requests in flight at most")
     price: Price | None = Field(None, description="dollars per million tokens, where they are not known")
     extra: dict[str, Any] = Field(default_factory=dict, description="passed to the provider as it stands")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_alone(cls, value: Any) -> Any:
+        return _with_model(value)
+
+
+def _with_model(value: Any) -> Any:
+    """The settings of a language model that may be written as its name alone."""
+    return {"model": value} if isinstance(value, str) else value
 
 
 class SplitSpec(Strict):
@@ -86,7 +97,7 @@ class DataSpec(Strict):
 
 
 class BudgetSpec(Strict):
-    """Hard ceilings for all roles together, retries included. What is not given is not limited."""
+    """Hard ceilings for all roles together, retries included. What is not given has no limit."""
 
     calls: int | None = Field(None, ge=1, description="requests to language models, each attempt counted")
     tokens: int | None = Field(None, ge=1, description="tokens in and out together")
@@ -118,6 +129,11 @@ class DomainSpec(Strict):
     step: float | None = Field(None, gt=0, description="for float and int: distance between values")
     when: dict[str, Any] = Field(default_factory=dict, description="only if these addresses have these values")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, value: Any) -> Any:
+        return {"choice": value} if is_list(value) else {"optional": True} if value == "optional" else value
+
     @model_validator(mode="after")
     def _one_domain(self) -> DomainSpec:
         given = [n for n in ("float_", "int_", "choice", "demos", "any_of") if getattr(self, n) is not None]
@@ -147,11 +163,11 @@ class DomainSpec(Strict):
 
     @property
     def is_slot(self) -> bool:
-        """Whether it says what stands in a node's place (see `workbench.task`)."""
+        """Whether it is a choice of nodes, not of values: alternatives, or leaving a node out."""
         return self.any_of is not None or self.optional
 
     def contains(self, value: Any) -> bool:
-        """Whether a value of the address is one that the domain could suggest."""
+        """Whether a value is one that the domain could suggest."""
         if self.choice is not None:
             return value in self.choice
         bounds = self.float_ or self.int_
@@ -164,26 +180,6 @@ class DomainSpec(Strict):
 Objective = Literal["score", "usd", "tokens", "latency", "calls"]
 
 
-def named_lm(value: Any) -> Any:
-    """The settings of a language model for which its name alone is written."""
-    return {"model": value} if isinstance(value, str) else value
-
-
-def named_lms(value: Any) -> Any:
-    """The same for a mapping of language models."""
-    return {k: named_lm(v) for k, v in value.items()} if isinstance(value, dict) else value
-
-
-def short_domains(value: Any) -> Any:
-    """A mapping of domains in which a list stands for its choices, and `optional` for a node that may be left out."""
-    if not isinstance(value, dict):
-        return value
-    return {
-        k: {"choice": v} if isinstance(v, list) else {"optional": True} if v == "optional" else v
-        for k, v in value.items()
-    }
-
-
 class Spec(Strict):
     """A whole workflow file."""
 
@@ -194,7 +190,7 @@ class Spec(Strict):
         description="the language model that does the task; short: its name alone",
     )
     roles: dict[Literal["proposer", "judge", "teacher", "user"], LMSpec] = Field(
-        default_factory=dict,
+        default={},
         description="other models for those who propose changes, who judge answers, whom a trained model learns from, "
         "and who play the user",
     )
@@ -213,7 +209,7 @@ class Spec(Strict):
         default_factory=dict, description="what may be changed, by address, and how far"
     )
     optimize: list[dict[str, dict[str, Any]]] = Field(
-        default_factory=list,
+        default=[],
         description="optimizers in their order (none: bootstrap), each from the winner so far (see optimizers.md)",
     )
     rounds: int = Field(1, ge=1, le=100, description="run the list of optimizers so many times, alternating")
@@ -235,26 +231,12 @@ class Spec(Strict):
             raise ValueError(f"pick: {self.pick} needs a second objective, e.g. objectives: [score, tokens]")
         return self
 
-    _lm_name = field_validator("lm", mode="before")(named_lm)
-    _role_names = field_validator("roles", mode="before")(named_lms)
-
-    _short_domains = field_validator("search", mode="before")(short_domains)
-
     @field_validator("optimize", mode="before")
     @classmethod
-    def _short_optimizers(cls, value: Any) -> Any:
+    def _expand_optimizers(cls, value: Any) -> Any:
         if isinstance(value, str | dict):
             value = [value]
-        if isinstance(value, list):
-            return [
-                {v: {}}
-                if isinstance(v, str)
-                else {k: {} if p is None else p for k, p in v.items()}
-                if isinstance(v, dict)
-                else v
-                for v in value
-            ]
-        return value
+        return [_expand_optimizer(v) for v in value] if is_list(value) else value
 
     @field_validator("optimize")
     @classmethod
@@ -265,9 +247,16 @@ class Spec(Strict):
         return value
 
 
+def _expand_optimizer(value: Any) -> Any:
+    """The settings of one optimizer that may be written as its name alone, or with nothing after its name."""
+    if isinstance(value, str):
+        return {value: {}}
+    return {k: dict[str, Any]() if v is None else v for k, v in value.items()} if is_dict(value) else value
+
+
 def lm_spec(value: Any) -> LMSpec:
-    """A name or a mapping of settings as an LMSpec; equal settings give one object."""
-    return _lm_spec(canonical(named_lm(value)))
+    """A name or a mapping of settings as an LMSpec; equal settings give the same object."""
+    return _lm_spec(canonical(_with_model(value)))
 
 
 @lru_cache(maxsize=256)

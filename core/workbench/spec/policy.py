@@ -1,7 +1,7 @@
 """Which tool calls a workflow may make: allow, deny or ask, with conditions on arguments.
 
-Source: Progent (arXiv 2504.11703): rules over tool names and arguments, enforced outside the model. The policy stands
-in the workflow file beside the budget: no patch reaches it, so it also holds while a workflow is optimized.
+Source: Progent (arXiv 2504.11703): rules over tool names and arguments, enforced outside the model. The policy is part
+of the workflow file, like the budget. No patch can change it, so it also holds while a workflow is optimized.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from pydantic import Field, field_validator, model_validator
 
 from workbench.spec.base import Strict
 from workbench.spec.likeness import from_json, may_equal, plain_texts, surely_equal
+from workbench.type_guards import is_dict, is_list
 
 Verdict = Literal["allow", "deny", "ask"]
 
 
 class Condition(Strict):
-    """What an argument must be; all that is given must hold. An argument that is not there meets no condition."""
+    """What an argument must be. All parts that are given must hold; a missing argument meets no condition."""
 
     equals: Any = Field(None, description="this value; `when: {argument: value}` is short for it")
     one_of: list[Any] | None = Field(None, description="any of these values")
@@ -46,13 +47,18 @@ class Condition(Strict):
         return value
 
     def holds(self, value: Any, *, doubtful: bool = False) -> bool:
-        """Whether a value meets the condition. doubtful: what cannot be told, such as whether a text is a number of at
-        least 100, counts as met: so a rule that denies is not got round by a value of another type."""
+        """Whether a value meets the condition.
+
+        doubtful: what cannot be decided, such as whether a text is a number of at least 100, counts as met. So a rule
+        that denies cannot be evaded with another spelling or a value of another type.
+        """
         alike = may_equal if doubtful else surely_equal
         number = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
         unsure = doubtful and number != number  # not math.isnan, which a long integer overflows
-        sized = isinstance(value, str | list | dict)
-        texts = plain_texts(value) if doubtful and isinstance(value, str) else [value] if isinstance(value, str) else []
+        length = len(value) if isinstance(value, str) or is_list(value) or is_dict(value) else None
+        texts = [value] if isinstance(value, str) else []
+        if doubtful:
+            texts = [found for text in texts for found in plain_texts(text)]
         return (
             ("equals" not in self.model_fields_set or alike(value, self.equals))
             and (self.one_of is None or any(alike(value, one) for one in self.one_of))
@@ -63,24 +69,24 @@ class Condition(Strict):
             )
             and (self.min is None or unsure or number >= self.min)
             and (self.max is None or unsure or number <= self.max)
-            and (self.max_length is None or (len(value) <= self.max_length if sized else doubtful))
+            and (self.max_length is None or (length <= self.max_length if length is not None else doubtful))
         )
 
 
 class Rule(Strict):
-    """One of allow, deny and ask, with the tool's name (`*` and `?` stand for any characters), and when it counts."""
+    """One of allow, deny and ask, with a pattern of tool names (`*` and `?` as in a shell), and when it applies."""
 
     allow: str | None = Field(None, description="name or pattern of tools that may be called")
     deny: str | None = Field(None, description="name or pattern of tools that may not be called")
     ask: str | None = Field(None, description="name or pattern of tools about which a person is asked")
     when: dict[str, Condition] = Field(default_factory=dict, description="argument (dotted if nested): its condition")
-    why: str = Field("", description="told to the model where the rule refuses a call")
+    why: str = Field("", description="reason given to the model if the rule refuses a call")
 
     @field_validator("when", mode="before")
     @classmethod
     def _plain_values(cls, value: Any) -> Any:
-        if isinstance(value, dict):
-            return {k: v if isinstance(v, dict) else {"equals": v} for k, v in value.items()}
+        if is_dict(value):
+            return {k: v if is_dict(v) else {"equals": v} for k, v in value.items()}
         return value
 
     @model_validator(mode="after")
@@ -93,9 +99,9 @@ class Rule(Strict):
     def verdict(self) -> Verdict:
         return "allow" if self.allow is not None else "deny" if self.deny is not None else "ask"
 
-    def counts(self, tool: str, arguments: Mapping[str, Any]) -> bool:
-        """Whether the rule is about a call. One that allows must hold surely, one that denies or asks may be in
-        doubt."""
+    def applies(self, tool: str, arguments: Mapping[str, Any]) -> bool:
+        """Whether the rule is about a call. If that is in doubt, a rule that denies or asks applies, and one that
+        allows does not."""
         if not fnmatchcase(tool, self.allow or self.deny or self.ask or ""):
             return False
         doubtful = self.allow is None
@@ -108,48 +114,53 @@ class Rule(Strict):
 
 
 class PolicySpec(Strict):
-    """Rules in order: the first that counts decides; where none does, the default.
+    """Rules in order: the first that applies decides; if none does, the default.
 
     Actions in an environment are calls, too: of a tool with the environment's name, with the arguments `action` (its
     text) and `verb` (its first word), e.g. {deny: sql, when: {verb: {one_of: [delete, drop, update]}}}.
     """
 
-    default: Verdict = Field(default="allow", description="for calls that no rule is about")
-    rules: list[Rule] = Field(default_factory=list, description="rules in their order")
+    default: Verdict = Field(default="allow", description="for calls that no rule applies to")
+    rules: list[Rule] = Field(default=[], description="rules in their order")
     inherited: list[Inherited] = Field(
-        default_factory=list, description="policies of files whose functions are used here: written by workbench"
+        default=[], description="policies of files whose functions are used here: written by workbench"
     )
 
     @property
     def restricts(self) -> bool:
-        """Whether it may refuse anything."""
+        """Whether the policy can refuse any call."""
         return self.default != "allow" or bool(self.rules or self.inherited)
 
+    def inherit(self, inherited: Sequence[Inherited]) -> PolicySpec:
+        """This policy with those of files whose functions are used, none of them twice."""
+        more = [i for n, i in enumerate(inherited) if i not in self.inherited and i not in inherited[:n]]
+        return self.model_copy(update={"inherited": [*self.inherited, *more]}) if more else self
+
     def verdict(self, tool: str, arguments: Mapping[str, Any]) -> tuple[Verdict, str]:
-        """(verdict, why) on a call: that of the rules, or of an inherited policy that is stricter."""
-        rule = next((r for r in self.rules if r.counts(tool, arguments)), None)
+        """(verdict, reason) on a call: by the rules, or by an inherited policy if that is stricter."""
+        rule = next((r for r in self.rules if r.applies(tool, arguments)), None)
         own = (rule.verdict, rule.why) if rule is not None else (self.default, "")
         more = (i.policy.verdict(tool, arguments) for i in self.inherited if tool in i.tools)
-        return strictest([own, *more])
+        return strictest_verdict([own, *more])
 
 
 class Inherited(Strict):
-    """The policy of another file, which holds for the functions that came from it."""
+    """The policy of another file, which holds for the functions taken from it."""
 
-    tools: list[str] = Field(description="names of those functions")
+    tools: list[str] = Field(description="names of these functions")
     policy: PolicySpec = Field(description="what their file says")
 
 
 PolicySpec.model_rebuild()
 
 
-def strictest(verdicts: Iterable[tuple[Verdict, str]]) -> tuple[Verdict, str]:
-    """Where several policies hold: deny before ask before allow; of equals the first."""
+def strictest_verdict(verdicts: Iterable[tuple[Verdict, str]]) -> tuple[Verdict, str]:
+    """The verdict where several policies hold: deny before ask before allow; of equal ones the first."""
     return max(verdicts, key=lambda found: ("allow", "ask", "deny").index(found[0]))
 
 
 def refusal(tool: str, verdict: Verdict, why: str) -> str | None:
-    """What is told of a call that is refused where nobody is there to ask; None for one that is allowed."""
+    """Why a call is refused, when nobody can be asked; None for a call that is allowed."""
     reason = f": {why}" if why else ""
     if verdict == "ask":
         return f"{tool} needs a person's consent, and nobody is here to ask{reason}"
@@ -157,32 +168,28 @@ def refusal(tool: str, verdict: Verdict, why: str) -> str | None:
 
 
 def _arguments(arguments: Mapping[str, Any], name: str, doubtful: bool) -> tuple[list[Any], bool]:
-    """What a name may mean, as far as it is there: an argument of that name, and what is inside an argument, be it an
-    object, a list of them, or JSON as a text. And whether that is all that it can mean: not where something stands in
-    its way that is no object. Only to a rule that denies is a text that writes an object one."""
+    """The arguments that a name may mean, and whether there can be no others.
+
+    An argument of that name; for a dotted name also one inside an object, inside the objects of a list, and inside JSON
+    written as text. There can be others where the name leads through something that is none of these, and, for a rule
+    that allows, through anything but an object.
+    """
     found, sure = ([arguments[name]] if name in arguments else []), True
     if "." not in name:
         return found, sure
-    values: list[Any] = [arguments]
+    values: list[Any] = [dict(arguments)]
     for part in name.split("."):
         inner: list[Any] = []
         for value in values:
             parsed = from_json(value)
-            kinds = Mapping | list | None if doubtful else Mapping | None
-            sure = sure and isinstance(parsed if doubtful else value, kinds)
-            inner += [v[part] for v in _objects(parsed) if part in v]
+            sure = sure and (parsed is None or is_dict(value) or (doubtful and (is_dict(parsed) or is_list(parsed))))
+            inner += [found[part] for found in _objects(parsed) if part in found]
         values = inner
     return [*found, *values], sure
 
 
-def _objects(value: Any) -> list[Mapping[str, Any]]:
+def _objects(value: object) -> list[dict[Any, Any]]:
     """An object, or those in a list, however deep."""
-    if isinstance(value, Mapping):
+    if is_dict(value):
         return [value]
-    return [found for item in value for found in _objects(from_json(item))] if isinstance(value, list) else []
-
-
-def with_inherited(policy: PolicySpec, inherited: Sequence[Inherited]) -> PolicySpec:
-    """A policy with those of files whose functions are used, none twice."""
-    more = [i for n, i in enumerate(inherited) if i not in policy.inherited and i not in inherited[:n]]
-    return policy.model_copy(update={"inherited": [*policy.inherited, *more]}) if more else policy
+    return [found for item in value for found in _objects(from_json(item))] if is_list(value) else []

@@ -1,4 +1,4 @@
-"""A workflow file read and checked."""
+"""Reading and checking a workflow file."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from workbench.spec.yaml_source import Source, load_yaml_file
 
 
 def load_spec(path: str | Path) -> tuple[Spec, Source]:
-    """Read and check a workflow file. Raises SpecError with line and column of the first fault."""
+    """Read and check a workflow file. Raises SpecError with the line and column of each fault."""
     return check_spec(load_yaml_file(Path(path)))
 
 
 def check_spec(source: Source) -> tuple[Spec, Source]:
-    """Check a parsed file against the schema."""
+    """Check a parsed file against the schema. Raises SpecError."""
     try:
         return Spec.model_validate(source.value), source
     except ValidationError as error:
-        raise spec_error(source, error, Spec) from None
+        raise source.locate(spec_error(error, Spec)) from None

@@ -1,6 +1,6 @@
-"""Settings from the command line and the environment, applied to a parsed file before it is checked.
+"""Settings from the command line, the environment and the user's config, applied to a parsed file before it is checked.
 
-Order: flag, then environment (WORKBENCH_*), then the file, then the user's config, then the default.
+The first of these that says something wins: flag, environment (WORKBENCH_*), file, config, default.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from workbench.errors import SpecError, suggest
 from workbench.plugins import plugins
 from workbench.spec.yaml_source import Source, load_yaml, load_yaml_file
+from workbench.type_guards import is_dict, is_list
 
-#: Environment variables that set a place in the file.
+#: Environment variables, and the address in the file that each sets.
 ENVIRONMENT = {
     "WORKBENCH_LM": "lm",
     "WORKBENCH_SEED": "seed",
@@ -38,7 +39,7 @@ class Setting:
 
 
 def parse_value(text: str) -> Any:
-    """`0.3`, `true`, `[1, 2]` or text, read as YAML would."""
+    """The value of a text such as `0.3`, `true` or `[1, 2]`, by the rules of YAML."""
     try:
         return load_yaml(f"value: {text}", "--set").value["value"]
     except SpecError:
@@ -71,60 +72,75 @@ def config_settings() -> list[Setting]:
     ]
 
 
-def all_outer_settings(value: Any) -> list[Setting]:
+def _outer_settings(value: dict[str, Any]) -> list[Setting]:
     """What config and environment add to a file's value, weakest first."""
     return [*(s for s in config_settings() if s.address not in value), *environment_settings()]
 
 
 def outer_settings(source: Source) -> list[tuple[str, Any]]:
-    """The same of a file that may have been overridden since, to be kept with a run: so another shell resumes the same
-    run."""
-    return [(s.address, s.value) for s in all_outer_settings(load_yaml(source.text, source.file).value)]
+    """(address, value) of what config and environment add to a file. It is stored with a run, so that a resumed run
+    does not depend on the shell."""
+    return [(s.address, s.value) for s in _outer_settings(load_yaml(source.text, source.file).value)]
 
 
 def apply_overrides(
     source: Source, flags: Sequence[tuple[str, Any]], kept: Sequence[tuple[str, Any]] | None = None
 ) -> Source:
-    """The file's value with settings from outside put in; of flags for one address the last holds. kept:
-    `outer_settings` of the run's start, in place of config and environment as they are now. Raises SpecError for an
-    address that leads nowhere."""
-    value, origins = copy.deepcopy(source.value), {}
+    """The file with settings from outside in its value.
+
+    Args:
+        source: the file.
+        flags: (address, value) of each `--set`; of several for one address the last wins.
+        kept: `outer_settings` from the start of the run, in place of config and environment as they are now.
+
+    Raises:
+        SpecError: an address leads nowhere.
+    """
+    value, origins = copy.deepcopy(source.value), dict[tuple[str | int, ...], str]()
     started = "environment or config of the run's start"
-    around = (
-        all_outer_settings(value) if kept is None else [Setting(address, given, started) for address, given in kept]
-    )
+    around = _outer_settings(value) if kept is None else [Setting(address, given, started) for address, given in kept]
     for setting in [*around, *(Setting(address, given, f"flag --set {address}") for address, given in flags)]:
         origins[_put(value, setting)] = setting.origin
     return source.with_value(value, origins)
 
 
 def _put(value: Any, setting: Setting) -> tuple[str | int, ...]:
-    """Set the value at the setting's address; returns the path that the address stands for."""
+    """Set the value at the setting's address. Returns the path that the address stands for."""
     parts, path = setting.address.split("."), list[str | int]()
     nodes = value.get("nodes")
-    if parts[0] == "nodes" and len(parts) > 2 and isinstance(nodes, dict) and parts[1] not in nodes:
+    if parts[0] == "nodes" and len(parts) > 2 and is_dict(nodes) and parts[1] not in nodes:
         if parts[2] not in plugins().names("node_kinds"):  # which would make a new node
             raise SpecError(f"{setting.origin}: there is no node '{parts[1]}'", hint=suggest(parts[1], nodes))
     for part in parts[:-1]:
-        if isinstance(value, list):
-            index = _index(value, part, setting)
-            path.append(index)
-            if path == ["optimize", index] and isinstance(value[index], str):
-                value[index] = {value[index]: {}}
-            value = value[index]
-            continue
-        if part == "lm" and isinstance(value.get("lm"), str):
-            value["lm"] = {"model": value["lm"]}
-        path.append(part)
-        value = value.setdefault(part, {})
-        if not isinstance(value, dict | list):
-            raise SpecError(
-                f"{setting.origin}: '{'.'.join(map(str, path))}' is no setting that has others inside",
-                hint="Addresses look like budget.calls or nodes.answer.instructions.",
-            )
-    last: Any = _index(value, parts[-1], setting) if isinstance(value, list) else parts[-1]
+        value = _enter(value, part, path, setting)
+    last: Any = _index(value, parts[-1], setting) if is_list(value) else parts[-1]
     value[last] = setting.value
     return *path, last
+
+
+def _enter(value: dict[str, Any] | list[Any], part: str, path: list[str | int], setting: Setting) -> Any:
+    """The mapping or list under one part of an address, made if it is not there; short forms are written out.
+
+    path: of value; the part is appended to it.
+    """
+    if is_list(value):
+        index = _index(value, part, setting)
+        path.append(index)
+        if path == ["optimize", index] and isinstance(value[index], str):
+            value[index] = {value[index]: {}}
+        inner = value[index]
+    else:
+        settings = cast(dict[str, Any], value)
+        if part == "lm" and isinstance(settings.get("lm"), str):
+            settings["lm"] = {"model": settings["lm"]}
+        path.append(part)
+        inner = settings.setdefault(part, {})
+    if not is_dict(inner) and not is_list(inner):
+        raise SpecError(
+            f"{setting.origin}: '{'.'.join(map(str, path))}' is no setting that has others inside",
+            hint="Addresses look like budget.calls or nodes.answer.instructions.",
+        )
+    return inner
 
 
 def _index(value: list[Any], part: str, setting: Setting) -> int:

@@ -1,14 +1,15 @@
-"""A strict reader of YAML that keeps the place of everything, so that errors can name line and column.
+"""A strict YAML reader that keeps the position of everything, so that errors can name line and column.
 
-It reads the part of YAML 1.2 that a workflow file needs. What is refused is refused on the stream of parser
-events, iteratively and before any value is built, so that a hostile file costs neither time nor memory.
+It reads the part of YAML 1.2 that a workflow file needs. Everything else is refused while the parser's events are
+read, without recursion and before any value is built, so that a hostile file costs neither time nor memory.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -24,13 +25,16 @@ _INT = re.compile(r"[-+]?(0|[1-9][0-9]*)\Z")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+\.[0-9]*|[0-9]+(?=[eE]))([eE][-+]?[0-9]+)?\Z")
 _NOT_FINITE = re.compile(r"([-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))\Z")
 _BAD_CHAR = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x84\x86-\x9f\ufeff\ufffe\uffff\ud800-\udfff]")
-_WORDS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
-_WORDS |= dict.fromkeys(("", "~", "null", "Null", "NULL"))
+_WORDS: dict[str, bool | None] = {
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+}
 
 
 @dataclass(frozen=True)
 class Source:
-    """A parsed file: its value (plain values only), its text, and the place of everything in it.
+    """A parsed file: its value (plain values only), its text, and where in it everything is.
 
     Paths are tuples of keys and list indexes.
     """
@@ -38,41 +42,57 @@ class Source:
     value: Any
     file: str
     text: str
-    _keys: dict[Path_, Place] = field(default_factory=dict, repr=False)
-    _values: dict[Path_, Place] = field(default_factory=dict, repr=False)
-    _origins: dict[Path_, str] = field(default_factory=dict, repr=False)
+    _places: dict[Path_, Place] = field(default_factory=dict[Path_, Place], repr=False)
+    _origins: dict[Path_, str] = field(default_factory=dict[Path_, str], repr=False)
 
     def has(self, path: Path_) -> bool:
-        """Whether the file itself has this place."""
-        return tuple(path) in self._values
+        """Whether the file itself has something at a path."""
+        return path in self._places
 
-    def position(self, path: Path_, of: str = "key") -> Place:
-        """(line, column), from 1, of the key (or, of="value", of the value); of the nearest ancestor if need be.
-
-        A list's item has no key, so its value counts.
-        """
-        path = tuple(path)
-        while path and path not in self._values:
+    def position(self, path: Path_) -> Place:
+        """(line, column), from 1, of a key or a list's item; of its nearest ancestor where the file has none."""
+        while path and path not in self._places:
             path = path[:-1]
-        value = self._values.get(path, (1, 1))
-        return self._keys.get(path, value) if of == "key" else value
+        return self._places.get(path, (1, 1))
 
-    def error(self, path: Path_, message: str, hint: str | None = None, of: str = "key") -> SpecError:
-        """A SpecError at that place, for the caller to raise; where a setting from outside put it, that is named."""
-        path = tuple(path)
+    def locate(self, error: SpecError) -> SpecError:
+        """The same error with file, line and column filled in from its path, and so for each in its `more`.
+
+        An error that names a file already keeps it. Where a flag or the environment set the value, that is named
+        instead of a line.
+        """
+        for one in (error, *error.more):
+            if one.file is not None:
+                continue
+            one.file = self._origin(one.path)
+            if one.file is None:
+                one.file = self.file
+                one.line, one.column = self.position(one.path)
+        return error
+
+    @contextmanager
+    def locating(self) -> Generator[None]:
+        """Locate every SpecError that is raised inside (see `locate`)."""
+        try:
+            yield
+        except SpecError as error:
+            self.locate(error)
+            raise
+
+    def _origin(self, path: Path_) -> str | None:
+        """The flag or variable that set the value at a path, if it does not come from the file."""
         for place, origin in self._origins.items():
             if path[: len(place)] == place or (path and place[: len(path)] == path and not self.has(path)):
-                return SpecError(message, file=origin, hint=hint, path=path)
-        line, column = self.position(path, of)
-        return SpecError(message, file=self.file, line=line, column=column, hint=hint, path=path)
+                return origin
+        return None
 
     def with_value(self, value: Any, origins: dict[Path_, str] | None = None) -> Source:
-        """The same file with settings from outside put into its value; origins says by path where they came from."""
+        """The same file with settings from outside in its value. origins: by path, where they came from."""
         return replace(self, value=value, _origins=origins or {})
 
 
 def load_yaml_file(path: str | Path) -> Source:
-    """Read and parse a file. Raises SpecError, also if it is missing, too large, or not UTF-8."""
+    """Read and parse a file. Raises SpecError, also if the file is missing, too large, or not UTF-8."""
     path = Path(path)
     try:
         with path.open("rb") as stream:
@@ -146,8 +166,7 @@ class _Builder:
 
     def __init__(self, file: str):
         self.file = file
-        self.keys: dict[Path_, Place] = {}
-        self.values: dict[Path_, Place] = {}
+        self.places: dict[Path_, Place] = {}
         self.stack: list[_Frame] = []
         self.root: Any = None
         self.documents = 0
@@ -168,7 +187,7 @@ class _Builder:
             raise SpecError(
                 "the file is empty", file=self.file, line=1, column=1, hint="Start one with: workbench init"
             )
-        return Source(self.root, self.file, text, self.keys, self.values)
+        return Source(self.root, self.file, text, self.places)
 
     def _events(self, text: str, yaml: Any) -> Iterator[Any]:
         """PyYAML's events; its errors become SpecErrors."""
@@ -211,7 +230,7 @@ class _Builder:
         return SpecError(message, file=self.file, line=mark.line + 1, column=mark.column + 1, hint=hint)
 
     def _node(self, event: Any, yaml: Any) -> None:
-        """A scalar, or the start of a mapping or list: a key, or a value of what is open."""
+        """A scalar, or the start of a mapping or list: a key or value of the open container."""
         if event.anchor is not None:
             hint = "Write the value out in both places."
             raise self._error(event, "anchors and aliases are not allowed", hint)
@@ -243,10 +262,10 @@ class _Builder:
             raise self._error(event, message, "Remove one of them.")
         frame.key = key
         frame.key_lines[key] = event.start_mark.line + 1
-        self.keys[(*frame.path, key)] = (event.start_mark.line + 1, event.start_mark.column + 1)
+        self.places[(*frame.path, key)] = (event.start_mark.line + 1, event.start_mark.column + 1)
 
     def _add(self, event: Any, value: Any, frame: _Frame | None) -> Path_:
-        """Put a value into what is open, and note its place."""
+        """Put a value into the open mapping or list. Its place is that of its key, if it has one."""
         path: Path_ = ()
         if frame is None:
             self.root = value
@@ -258,7 +277,7 @@ class _Builder:
             path = (*frame.path, frame.key)
             frame.container[frame.key] = value
             frame.key = None
-        self.values[path] = (event.start_mark.line + 1, event.start_mark.column + 1)
+        self.places.setdefault(path, (event.start_mark.line + 1, event.start_mark.column + 1))
         return path
 
     def _open(self, event: Any, container: dict[str, Any] | list[Any], frame: _Frame | None) -> None:
@@ -267,15 +286,15 @@ class _Builder:
         self.stack.append(_Frame(container, self._add(event, container, frame)))
 
     def _value_error(self, event: Any, message: str, hint: str) -> SpecError:
-        """Wrong values are reported at their key, as the checks of the spec do."""
+        """An error about a value, at its key, where the checks of the spec report theirs."""
         frame = self.stack[-1] if self.stack else None
         if frame is None or frame.key is None:
             return self._error(event, message, hint)
-        line, column = self.keys[(*frame.path, frame.key)]
+        line, column = self.places[(*frame.path, frame.key)]
         return SpecError(message, file=self.file, line=line, column=column, hint=hint)
 
     def _scalar(self, event: Any) -> Any:
-        """A plain scalar by the rules of YAML 1.2 (010 is a text); quoted and block scalars are texts."""
+        """The value of a scalar. Plain ones follow YAML 1.2 (010 is a text); quoted and block scalars are texts."""
         text = event.value
         if event.style:  # plain: None, and "" from the C parser
             return text

@@ -14,9 +14,9 @@ from workbench.errors import BudgetSpent, LMError, NodeError, SpecError
 from workbench.failures import FailureKind
 from workbench.ledger import Spend
 from workbench.runtime import Program, Runtime, ends_run, make_request
-from workbench.spec import Places
+from workbench.spec import Source
 from workbench.study.racing import Race
-from workbench.task import MOST_FAULTS, Example, Metric, MetricFaults, Score, as_score
+from workbench.task import Example, Metric, MetricFaults, Score, as_score
 from workbench.workflow import Trace, Workflow
 
 
@@ -96,7 +96,7 @@ class Evaluator:
     """
 
     def __init__(
-        self, runtime: Runtime, metric: Metric, concurrency: int, block: int = 8, source: Places | None = None
+        self, runtime: Runtime, metric: Metric, concurrency: int, block: int = 8, source: Source | None = None
     ):
         self.runtime, self.metric, self.concurrency, self.block = runtime, metric, concurrency, block
         self.faults, self._source = MetricFaults(metric), source
@@ -193,7 +193,7 @@ class Evaluator:
             said = f"{type(error).__name__}: {error}"
             if kind == FailureKind.METRIC:
                 said = self.faults.raised(example.id, error)
-                self._check_metric(MOST_FAULTS)
+                self._check_metric(MetricFaults.FIRST_ROWS)
             score = None if kind.infrastructure else 0.0
             return Result(example, score, kind, f"metric: {said}", None, outcome.prediction, trace, **cost)
         self.faults.scored(example.id)
@@ -204,7 +204,7 @@ class Evaluator:
         try:
             self.faults.check(rows)
         except SpecError as error:
-            raise self._source.error(error.path, error.message, error.hint) if self._source else error from None
+            raise self._source.locate(error) if self._source else error from None
 
     async def score(self, example: Example, prediction: Mapping[str, Any], trace: Trace) -> Score:
         """The metric's score of a prediction. Raises whatever the metric raises."""

@@ -1,57 +1,46 @@
-"""A workflow file made into things: workflow, data, metric and search space, each checked against the others.
+"""What a workflow file describes: workflow, data, metric and search space, each checked against the others.
 
-Everything about a file before a call is paid.
+Everything that can be done with a file before a call is paid for.
 """
 
 from workbench.task.alternatives import variants
-from workbench.task.copies import SHORT, Repeats, input_tokens, normalised_inputs, texts_of, tokens
-from workbench.task.dataset import Dataset, Example, Score, SealedRows
-from workbench.task.lint import remarks
-from workbench.task.load import Task, check_label_unread, check_lm, check_lms, check_node_lms, load_task, sections
-from workbench.task.metric import MOST_FAULTS, Metric, MetricFaults, as_score, parse_call
-from workbench.task.search_space import Space, check_space, default_space, draw_demos, labelled_demo, suggested
-from workbench.task.workflow_file import Function, expand, load_workflow, read_library
-from workbench.task.write import check_writable, dump_yaml, workflow_tree, write_whole, write_workflow, written_node
+from workbench.task.copies import Repeats, input_tokens, normalised_inputs, tokenize
+from workbench.task.dataset import Dataset, Example, Score
+from workbench.task.lint import lint_task
+from workbench.task.load import Task, check_lms, load_task, section_loaders
+from workbench.task.metric import Metric, MetricFaults, as_score
+from workbench.task.search_space import Space, check_search, default_space, draw_demos, labelled_demo, suggest_value
+from workbench.task.workflow_file import Function, expand_references, load_workflow, read_library
+from workbench.task.write import dump_yaml, workflow_tree, write_workflow
 
 __all__ = [
     "Task",
     "load_task",
     "load_workflow",
-    "sections",
-    "check_lm",
+    "section_loaders",
     "check_lms",
-    "check_node_lms",
-    "check_label_unread",
     "Function",
-    "expand",
+    "expand_references",
     "read_library",
     "Dataset",
     "Example",
     "Score",
     "Metric",
     "MetricFaults",
-    "MOST_FAULTS",
     "as_score",
-    "parse_call",
-    "SealedRows",
     "normalised_inputs",
     "input_tokens",
-    "texts_of",
-    "tokens",
+    "tokenize",
     "Repeats",
-    "SHORT",
     "Space",
-    "check_space",
+    "check_search",
     "default_space",
-    "suggested",
+    "suggest_value",
     "draw_demos",
     "labelled_demo",
     "variants",
-    "check_writable",
     "dump_yaml",
     "workflow_tree",
-    "write_whole",
     "write_workflow",
-    "written_node",
-    "remarks",
+    "lint_task",
 ]

@@ -1,4 +1,4 @@
-"""Slots of a design space: nodes for which there are alternatives (`any_of`), and nodes that may be left out.
+"""Slots of a search space: nodes that have alternatives (`any_of`), and nodes that may be left out.
 
 search:
   nodes.plan: optional
@@ -8,28 +8,35 @@ search:
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from workbench.errors import PluginError, SpecError
+from workbench.errors import PluginError, SpecError, errors_at
 from workbench.spec import NODE_KEYS, DomainSpec
 from workbench.workflow import Tree, Workflow, check_flow, disable_nodes, node_tree
 
-#: What a slot may hold besides its alternatives: the node as it stands in the workflow, or nothing.
+#: The options of a slot besides its alternatives: the node as the workflow has it, or nothing.
 AS_WRITTEN, ABSENT = "as_written", "absent"
 
 
-def contents(domain: DomainSpec) -> list[str]:
-    """The names of what a slot may hold."""
+def list_options(domain: DomainSpec) -> list[str]:
+    """The names of the options of a slot."""
     return [AS_WRITTEN, *(domain.any_of or {}), *([ABSENT] if domain.optional else [])]
 
 
-def fill(workflow: Workflow, picks: Mapping[str, str], domains: Mapping[str, DomainSpec]) -> Tree:
-    """The settings that put what was picked into each slot, as a patch's `set`. picks: address to name of a content.
+def resolve_picks(workflow: Workflow, picks: Mapping[str, str], domains: Mapping[str, DomainSpec]) -> Tree:
+    """The settings that put the picked option into each slot, as a patch's `set`.
 
-    What a left-out node alone wrote is read no more (`workbench.workflow.without`). Raises SpecError for a combination
-    that does not work.
+    Nothing reads what a left-out node alone wrote (`disable_nodes`).
+
+    Args:
+        workflow: the one to patch.
+        picks: the name of an option, by the address of its slot.
+        domains: the search space.
+
+    Raises:
+        SpecError: the options do not work together.
     """
     changes: Tree = {}
     for address, name in picks.items():
@@ -45,19 +52,17 @@ def fill(workflow: Workflow, picks: Mapping[str, str], domains: Mapping[str, Dom
 
 
 def _tree(raw: Mapping[str, Any], path: tuple[str | int, ...]) -> Tree:
-    def fail(inner: tuple[str | int, ...], message: str, hint: str | None) -> SpecError:
-        return SpecError(message, hint=hint, path=("search", *path, *inner))
-
-    return node_tree(raw, fail)
+    with errors_at("search", *path):
+        return node_tree(raw)
 
 
-def holders(address: str, slots: Iterable[str]) -> list[str]:
-    """The slots in which the setting at an address stands."""
+def parent_slots(address: str, slots: Iterable[str]) -> list[str]:
+    """The slots whose node holds the setting at an address."""
     return [slot for slot in slots if address.startswith(f"{slot}.")]
 
 
-def accepts(workflow: Workflow, address: str, domain: DomainSpec) -> bool:
-    """Whether a node takes part and has the setting at an address, with this domain's first value."""
+def is_applicable(workflow: Workflow, address: str, domain: DomainSpec) -> bool:
+    """Whether the node at an address takes part and accepts the domain's first value there."""
     parts = address.split(".")
     if parts[0] == "nodes" and not workflow.nodes.get(parts[1], {}).get("enabled", True):
         return False
@@ -69,26 +74,29 @@ def accepts(workflow: Workflow, address: str, domain: DomainSpec) -> bool:
 
 
 def variants(domains: Mapping[str, DomainSpec], workflow: Workflow) -> Iterator[tuple[str, Workflow]]:
-    """The workflow with each choice made by itself, and the address that it is made at; numbers and demos left out.
+    """(address, workflow) for each choice made by itself; numbers and demos are left out.
 
-    What stands in a slot is chosen in each content of the slot that has such a setting.
+    A choice inside a slot is made in every option of the slot that has such a setting.
     """
     for address, domain in domains.items():
-        inside = holders(address, (a for a, other in domains.items() if other.is_slot))
+        inside = parent_slots(address, (a for a, other in domains.items() if other.is_slot))
         starts = [workflow]
         for slot in inside:
-            starts += [workflow.patched(fill(workflow, {slot: name}, domains)) for name in domains[slot].any_of or {}]
-        changes = [fill(workflow, {address: name}, domains) for name in domain.any_of or {}]
+            starts += [
+                workflow.patched(resolve_picks(workflow, {slot: name}, domains)) for name in domains[slot].any_of or {}
+            ]
+        changes = [resolve_picks(workflow, {address: name}, domains) for name in domain.any_of or {}]
         changes += [{address: value} for value in domain.choice or ()]
         for start, change in itertools.product(starts, changes):
-            with suppress(KeyError, SpecError):  # of another content of the slot
+            with suppress(KeyError, SpecError):  # this option of the slot has no such setting
                 yield address, start.patched(change)
 
 
-def check_slots(
-    domains: Mapping[str, DomainSpec], workflow: Workflow, fail: Callable[..., SpecError], given: Collection[str] = ()
-) -> None:
-    """Each content of each slot must fit into the workflow, and any two together. given: the fields of an example."""
+def check_slots(domains: Mapping[str, DomainSpec], workflow: Workflow, given: Collection[str] = ()) -> None:
+    """Each option of each slot must fit into the workflow, and so must any two options of two slots.
+
+    given: the fields of an example. Raises SpecError.
+    """
     for address, domain in domains.items():
         if not domain.is_slot:
             continue
@@ -97,30 +105,29 @@ def check_slots(
         if not inside or (domain.optional and address.count(".") > 1):
             what = "a node of the graph" if domain.optional else "a node"
             known = ", ".join(f"nodes.{name}" for name in workflow.nodes)
-            raise fail(where, f"'{address}' is not {what}", f"Known: {known}.")
-        for name in (n for n in contents(domain) if n != AS_WRITTEN):
+            raise SpecError(f"'{address}' is not {what}", hint=f"Known: {known}.", path=where)
+        for name in (n for n in list_options(domain) if n != AS_WRITTEN):
             place = (*where, "any_of", name) if name != ABSENT else where
             try:
-                check_flow(workflow.patched(fill(workflow, {address: name}, domains)), workflow, given)
+                check_flow(workflow.patched(resolve_picks(workflow, {address: name}, domains)), workflow, given)
             except SpecError as error:
                 inner = error.path[len(place) :] if error.path[:1] == ("search",) else ()
                 said = f"without '{address}': {error.message}" if name == ABSENT else f"{name}: {error.message}"
-                raise fail((*place, *inner), said, error.hint) from None
+                raise SpecError(said, hint=error.hint, path=(*place, *inner)) from None
             except PluginError as error:
-                raise fail(place, str(error), None) from None
+                raise SpecError(str(error), path=place) from None
     slots = [a for a, domain in domains.items() if domain.is_slot]
     for one, two in itertools.combinations(slots, 2):
-        for picks in itertools.product(contents(domains[one]), contents(domains[two])):
+        for picks in itertools.product(list_options(domains[one]), list_options(domains[two])):
             both = dict(zip((one, two), picks, strict=True))
             try:
                 if AS_WRITTEN not in picks and _may_meet(domains, both):
-                    check_flow(workflow.patched(fill(workflow, both, domains)), workflow, given)
+                    check_flow(workflow.patched(resolve_picks(workflow, both, domains)), workflow, given)
             except (SpecError, KeyError) as error:
                 said = error.message if isinstance(error, SpecError) else f"there is no {error}"
                 hint = f"Write when: {{{one}: ...}} under {two}, so that it is searched only where they go together."
-                raise fail(
-                    ("search", two), f"{one}: {picks[0]} and {two}: {picks[1]} do not go together: {said}", hint
-                ) from None
+                message = f"{one}: {picks[0]} and {two}: {picks[1]} do not go together: {said}"
+                raise SpecError(message, hint=hint, path=("search", two)) from None
 
 
 def _may_meet(domains: Mapping[str, DomainSpec], picks: Mapping[str, str]) -> bool:

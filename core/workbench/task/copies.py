@@ -1,7 +1,7 @@
-"""Copies: is a row a copy of another row, or does a text repeat one?
+"""Copies: is a row a copy of another row, or does a text repeat a row?
 
-Texts are compared by their tokens: words in small letters and signs of arithmetic. Case, spaces and punctuation
-make no difference, so that a full stop added to a row does not make a new row of it.
+Texts are compared by their tokens: lower-case words and signs of arithmetic. Case, spaces and punctuation make no
+difference, so that a full stop added to a row does not make it a new row.
 """
 
 from __future__ import annotations
@@ -15,49 +15,49 @@ from typing import Any
 
 from workbench.task.dataset import Example
 
-#: A row is a near copy of another if at most one token in so many differs. Shorter rows must be equal.
+#: A row is a near copy of another if at most one in this many tokens differs. Shorter rows must be equal.
 TOKENS_AN_EDIT = 10
 
-#: Words in a row that two near copies must share somewhere.
+#: Consecutive tokens that two near copies must share somewhere.
 SHINGLE = 3
 
-#: A shingle that more rows have is that of a template, and names no candidates.
+#: A shingle in more rows than this belongs to a template and says nothing.
 COMMON = 200
 
-#: Rows that are compared in full with one row.
+#: The most rows that are compared in full with one row.
 CANDIDATES = 20
 
-#: A text repeats a row if a stretch of it at most twice as long as the row has so many of the row's different tokens.
+#: A text repeats a row if a stretch at most twice as long as the row has this share of the row's different tokens.
 COVERED = 0.85
 
-#: A row with fewer different tokens must be there whole,
+#: Of a row with fewer different tokens than this, all must be there;
 WHOLE = 10
-#: and one with fewer than these with its tokens in their order.
+#: and with fewer than this, in their order.
 SHORT = 5
 _TOKEN = re.compile(r"\w+|[-+*/=<>^%$€£]")
 
 
-def tokens(text: str) -> list[str]:
-    """Words and signs of arithmetic, in small letters; the whole text where it has none of either."""
+def tokenize(text: str) -> list[str]:
+    """Lower-case words and signs of arithmetic; the whole text if it has neither."""
     text = unicodedata.normalize("NFKC", text).casefold()
     return _TOKEN.findall(text) or ([stripped] if (stripped := text.strip()) else [])
 
 
-def texts_of(value: Any) -> Iterator[str]:
+def _texts_of(value: Any) -> Iterator[str]:
     """Every text and number in a JSON value, in order."""
     if isinstance(value, Mapping):
         for inner in value.values():
-            yield from texts_of(inner)
+            yield from _texts_of(inner)
     elif isinstance(value, list | tuple):
         for inner in value:
-            yield from texts_of(inner)
+            yield from _texts_of(inner)
     elif value is not None:
         yield value if isinstance(value, str) else json.dumps(value, default=str)
 
 
 def input_tokens(row: Example, inputs: Sequence[str]) -> list[str]:
-    """The tokens of a row's inputs."""
-    return [token for name in inputs if name in row for text in texts_of(row[name]) for token in tokens(text)]
+    """The tokens of some fields of a row."""
+    return [token for name in inputs if name in row for text in _texts_of(row[name]) for token in tokenize(text)]
 
 
 def normalised_inputs(row: Example, inputs: Sequence[str]) -> str:
@@ -66,9 +66,9 @@ def normalised_inputs(row: Example, inputs: Sequence[str]) -> str:
 
 
 def number_fields(rows: Sequence[Example], inputs: Sequence[str]) -> list[str]:
-    """Inputs that only number the rows: one token each and another one in every row, beside texts that tell most rows
-    apart by themselves."""
-    found = []
+    """Inputs that only number the rows: a single token that differs in every row, beside texts that already tell most
+    rows apart."""
+    found: list[str] = []
     for name in inputs:
         values = [input_tokens(row, [name]) for row in rows]
         if len(rows) > 2 and all(len(v) == 1 for v in values) and len({v[0] for v in values}) == len(rows):
@@ -82,9 +82,12 @@ def number_fields(rows: Sequence[Example], inputs: Sequence[str]) -> list[str]:
 class Copies:
     """Finds the row that another row is a copy of.
 
-    rows: what is searched, with the name of their split. inputs: what is compared. target: the field with the label, if
-    there is one: rows with other labels are no near copies, since the token that differs is what matters. numbered: the
-    inputs are not all of them, since some only number the rows; then no copy is exact.
+    Args:
+        rows: the rows to search, each with the name of its split.
+        inputs: the fields to compare.
+        target: the field with the label, if there is one. Rows with different labels are no near copies: the token
+            that differs is the one that matters.
+        numbered: fields that only number the rows were left out of inputs; then no copy is exact.
     """
 
     def __init__(
@@ -104,7 +107,7 @@ class Copies:
                 self._with[shingle].append(number)
 
     def find(self, row: Example) -> tuple[str, Example, bool] | None:
-        """(split, row, whether it is only near) of a row that this one is a copy of, or None."""
+        """(split, row, whether it is only a near copy) of the row that this one is a copy of, or None."""
         words = input_tokens(row, self.inputs)
         for number in self._same.get(" ".join(words), ()):
             split, other, _ = self.rows[number]
@@ -137,12 +140,12 @@ def _shingles(words: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 
 def _within(a: Sequence[str], b: Sequence[str], edits: int) -> bool:
-    """Whether at most so many tokens are added, removed or replaced between a and b, none of them a number: rows made
-    of one template with other numbers are different rows."""
+    """Whether at most this many tokens are added, removed or replaced between a and b, none of them a number: rows of
+    one template with different numbers are different rows."""
     here, there = Counter(a), Counter(b)
     if max((here - there).total(), (there - here).total()) > edits:  # an edit mends one token of each
         return False
-    tried = 1  # a narrow band first: what differs in a few tokens of thousands is soon found
+    tried = 1  # a narrow band first: most near copies differ in a few tokens of thousands
     while tried < edits:
         if _within_band(a, b, tried):
             return True
@@ -173,10 +176,15 @@ def _within_band(a: Sequence[str], b: Sequence[str], edits: int) -> bool:
 
 
 class Repeats:
-    """Which rows do some texts repeat? fair: rows whose texts may stand there, those of train and of the start."""
+    """Finds rows that are repeated by texts.
+
+    Args:
+        texts: the texts to search, by address.
+        fair: the tokens of texts that may be repeated, such as train rows; what one of them has whole counts as theirs.
+    """
 
     def __init__(self, texts: Mapping[str, str], fair: Sequence[Sequence[str]]):
-        self.texts = {address: tokens(text) for address, text in texts.items()}
+        self.texts = {address: tokenize(text) for address, text in texts.items()}
         self.vocabulary = {address: set(words) for address, words in self.texts.items()}
         self.fair = [set(words) for words in fair]
         self._fair_with: dict[str, list[int]] = defaultdict(list)
@@ -185,13 +193,17 @@ class Repeats:
                 self._fair_with[word].append(number)
 
     def find(self, words: Sequence[str], telling: Collection[str] = ()) -> str | None:
-        """The address of the first text that repeats a row of these tokens, or None. telling: those that tell the row
-        from others of its kind; without them a template is repeated, and no row."""
+        """The address of the first text that repeats a row, or None.
+
+        Args:
+            words: the tokens of the row.
+            telling: those that tell the row from others of its kind; a text without them repeats the template only.
+        """
         for address, text in self.texts.items():
             there = set(words) & self.vocabulary[address]
             if not words or len(there) < _needed(set(words)):
                 continue
-            if len(set(words)) >= SHORT:
+            if not self.is_short(words):
                 found = _stretch(words, set(telling), text)
             else:
                 found = there if _contains(text, words) else None
@@ -199,20 +211,25 @@ class Repeats:
                 return address
         return None
 
+    @staticmethod
+    def is_short(words: Sequence[str]) -> bool:
+        """Whether a row is so short that texts may contain it by chance."""
+        return len(set(words)) < SHORT
+
     def _is_fair(self, found: set[str]) -> bool:
-        """Whether one fair text has all that is repeated."""
+        """Whether a single fair text has all repeated tokens."""
         rarest = min(found, key=lambda word: len(self._fair_with.get(word, ())))
         return any(found <= self.fair[number] for number in self._fair_with.get(rarest, ()))
 
 
 def _needed(words: Collection[str]) -> float:
-    """How many of a row's different tokens must be there."""
+    """How many of a row's different tokens a text must have to repeat the row."""
     return len(words) if len(words) < WHOLE else COVERED * len(words)
 
 
 def _stretch(words: Sequence[str], telling: set[str], text: Sequence[str]) -> set[str] | None:
-    """The tokens of a row that stand together in a text, if they are nearly all of the row and of what is telling in
-    it."""
+    """The tokens of a row that a stretch of a text has, if these are nearly all of its tokens and of its telling
+    ones."""
     wanted, length = set(words), 2 * len(words)
     needed, needed_telling = _needed(wanted), COVERED * len(telling)
     inside: Counter[str] = Counter()
@@ -229,6 +246,6 @@ def _stretch(words: Sequence[str], telling: set[str], text: Sequence[str]) -> se
 
 
 def _contains(text: Sequence[str], words: Sequence[str]) -> bool:
-    """Whether the tokens stand in the text, one after the other."""
+    """Whether the text has the tokens one after the other."""
     first, n = words[0], len(words)
     return any(word == first and list(text[i : i + n]) == list(words) for i, word in enumerate(text))

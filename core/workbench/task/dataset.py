@@ -1,4 +1,4 @@
-"""Examples, predictions' scores, and datasets with their three splits."""
+"""Examples, scores of predictions, and datasets with their three splits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from workbench.errors import SealBroken
 
 @dataclass(frozen=True, slots=True)
 class Example(Mapping[str, Any]):
-    """One row: a read-only mapping of its fields, and an id that is stable across runs.
+    """One row: a read-only mapping of its fields, with an id that is stable across runs.
 
     A dotted name reaches into nested objects: `example["labels.answer"]`.
     """
@@ -47,16 +47,16 @@ class Example(Mapping[str, Any]):
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What a metric returns: a value in [0, 1] and, optionally, words that an optimizer can learn from."""
+    """What a metric returns: a value in [0, 1] and, optionally, feedback that an optimizer can learn from."""
 
     value: float
     feedback: str | None = None
 
 
 class SealedRows:
-    """The test split. While a search runs it is sealed: nobody gets at its rows, optimizers least of all.
+    """The test split. While a search runs it is sealed: its rows cannot be read, least of all by an optimizer.
 
-    The rows are kept packed, so that no object that a search can reach holds them. `len` may always be asked.
+    The rows are kept packed, so that no object that a search can reach holds them. Their number is not secret.
     """
 
     def __init__(self, rows: Iterable[Example]):
@@ -78,7 +78,7 @@ class SealedRows:
 
     @contextmanager
     def sealed(self) -> Iterator[None]:
-        """Seal the rows for as long as the block runs."""
+        """Seal the rows while the block runs."""
         self._sealed += 1
         try:
             yield
@@ -88,10 +88,10 @@ class SealedRows:
 
 @dataclass(frozen=True)
 class Dataset:
-    """train: optimizers learn from it. val: they select on it. test: sealed until the winner is chosen.
+    """Three splits. Optimizers learn from train and select on val; test is sealed until the winner is chosen.
 
-    data_hash: changes when any row or its split changes; a run cannot be resumed on other data. test_hash: changes when
-    a test row does. Both are of the rows as they were read, those among them that were left out of the test.
+    data_hash changes when any row or its split changes: a run cannot be resumed on other data. test_hash changes when a
+    test row does. Both cover the rows as they were read, including those that were left out of the test.
     """
 
     train: tuple[Example, ...]
@@ -109,9 +109,10 @@ def content_id(row: Mapping[str, Any]) -> str:
 
 
 def make_examples(rows: Sequence[Mapping[str, Any]], fields: Mapping[str, str] | None = None) -> list[Example]:
-    """Rows as examples; `fields` renames: {"label": "labels.answer"} makes that nested value a field of its own.
+    """Rows as examples.
 
-    Equal rows get ids that differ by a running number, so that every row keeps an identity.
+    fields: new fields, by name, each with the name of its value in the row: {"label": "labels.answer"} makes a nested
+    value a field of its own. Equal rows get ids that differ by a running number.
     """
     seen: dict[str, int] = {}
     examples = []
@@ -129,7 +130,7 @@ def make_examples(rows: Sequence[Mapping[str, Any]], fields: Mapping[str, str] |
 def split_examples(
     examples: Sequence[Example], sizes: tuple[int, int, int], seed: int
 ) -> tuple[list[Example], list[Example], list[Example]]:
-    """A seeded shuffle cut into train, val and test of the given sizes."""
+    """Examples shuffled by a seed and cut into train, val and test of the given sizes."""
     order = list(examples)
     random.Random(f"split:{seed}").shuffle(order)
     train, val, test = sizes

@@ -1,4 +1,4 @@
-"""What `validate` remarks on a workflow that can run, but hardly as its author means it to."""
+"""Warnings of `validate` about a workflow that can run, but probably not as its author intends."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from fnmatch import fnmatchcase
 
 from workbench.errors import suggest
 from workbench.task.load import Task
-from workbench.workflow import all_nodes, enabled, learnable_addresses, until_required, writers_of
+from workbench.workflow import learnable_addresses
 
 
-def remarks(task: Task) -> list[str]:
-    """Rules about no tool, fields that nobody reads, and optional nodes that cannot be done without."""
+def lint_task(task: Task) -> list[str]:
+    """Warnings of rules that match no tool, fields that nothing reads, and optional nodes that are in fact required."""
     return [*_idle_rules(task), *_unread(task), *_not_optional(task)]
 
 
 def _idle_rules(task: Task) -> Iterator[str]:
-    """Rules of the policy whose pattern fits no tool of any node."""
-    tools = {name for node in all_nodes(task.workflow) for name in node.called()}
+    """Rules of the policy whose pattern matches no tool of any node."""
+    tools = {name for node in task.workflow.walk() for name in node.tool_names()}
     for i, rule in enumerate(task.spec.policy.rules):
         pattern = rule.allow or rule.deny or rule.ask or ""
         if not any(fnmatchcase(tool, pattern) for tool in tools):
@@ -35,10 +35,9 @@ def _idle_rules(task: Task) -> Iterator[str]:
 
 
 def _unread(task: Task) -> Iterator[str]:
-    """Fields that no later node reads, nor the metric, and that are no output of the whole. What a model writes on the
-    way to a field that is read (its reasoning) serves that field."""
-    nodes, graph, trees = enabled(task.workflow), task.workflow.graph, task.workflow.nodes
-    last = {field: until_required(names[::-1], trees) for field, names in writers_of(nodes).items()}
+    """Fields that neither a later node nor the metric reads, and that are no output of the workflow. A field before one
+    that is read, such as a model's reasoning, serves that one."""
+    nodes, graph, last = task.workflow.enabled_nodes, task.workflow.graph, task.workflow.last_writers()
     scored = getattr(task.metric, "field", None)
     tried = " ".join(domain.model_dump_json() for domain in task.spec.search.values())  # signatures that may be tried
 
@@ -63,7 +62,7 @@ def _overwritten(name: str, last: list[str]) -> str:
 
 
 def _not_optional(task: Task) -> Iterator[str]:
-    """Fields that a node cannot do without, and that only optional nodes write."""
+    """Fields that a required node needs, and that only optional nodes write."""
     trees, data = task.workflow.nodes, task.dataset
     rows = [part[0] for part in (data.train, data.val, data.test.open()) if part]
     for name, known in task.workflow.graph.nodes.data("sources"):

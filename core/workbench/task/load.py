@@ -1,4 +1,4 @@
-"""A workflow file made into things: the workflow, its data, and its metric, each checked against the others."""
+"""Making a task of a workflow file: its workflow, data and metric, each checked against the others."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from typing import Any, Protocol
 
 from pydantic import ValidationError
 
-from workbench.errors import PluginError, SpecError, collect_errors, suggest
+from workbench.errors import PluginError, SpecError, collect_errors, errors_at, suggest
 from workbench.hashing import digest
 from workbench.lm import check_embeds, lm_prefixes, make_lm, split_model
 from workbench.plugins import plugins
-from workbench.spec import DataSpec, Inherited, LMSpec, Source, Spec, lm_spec, with_inherited
+from workbench.spec import DataSpec, Inherited, LMSpec, Source, Spec, lm_spec
 from workbench.task.copies import Copies, normalised_inputs, number_fields
 from workbench.task.dataset import Dataset, Example, SealedRows, make_examples, split_examples
 from workbench.task.metric import Metric, parse_call
 from workbench.task.workflow_file import load_workflow
 from workbench.user_code import PREFIX, code_files
-from workbench.workflow import NodeKind, Workflow, all_nodes, enabled, input_fields
+from workbench.workflow import NodeKind, Workflow
 
 
 @dataclass(frozen=True)
 class Task:
-    """What is to be optimized: spec, starting workflow, data, metric, and the input fields."""
+    """What is to be optimized: spec, starting workflow, data, metric, and the fields that the workflow reads."""
 
     spec: Spec
     source: Source
@@ -52,95 +52,110 @@ class Task:
         return target if isinstance(target, str) else None
 
     def cluster_of(self, row: Example) -> str:
-        """Rows of one cluster count once in the proof: those with the same `data: cluster`, else with the same
-        inputs."""
+        """The cluster of a row: its value of `data: cluster`, else its inputs. A cluster counts once in the proof."""
         field = self.spec.data.cluster
         if field is not None and field in row:
             return f"{field}: {row[field]!r}"
         return normalised_inputs(row, self.inputs) or row.id
 
     @property
-    def referred_hash(self) -> str:
-        """Changes with what other files add to this one and the workflow's own hash does not tell: the nodes of
-        sub-workflows, policies, and the Python files that are named in it (`python:...`; not what these import)."""
+    def external_hash(self) -> str:
+        """Changes with what other files contribute and the workflow's hash does not cover: nodes of sub-workflows,
+        policies, and the Python files named in the file (`python:...`; not what these import)."""
         inherited = [one.model_dump(mode="json") for one in self.spec.policy.inherited]
         address = getattr(self.metric, "address", None)  # written as a mapping, it has no prefix in the file
         named = [self.source.value, f"{PREFIX}{address.removeprefix(PREFIX)}" if isinstance(address, str) else None]
         code = [hashlib.sha256(path.read_bytes()).hexdigest() for path in code_files(named, self.workflow.base)]
-        return digest([inherited, code, *(f for n in all_nodes(self.workflow) if (f := n.referred()) is not None)])
+        return digest([inherited, code, *(f for n in self.workflow.walk() if (f := n.external_inputs()) is not None)])
 
 
 def load_task(spec: Spec, source: Source, base: Path) -> Task:
     """Build everything that a run needs. Raises SpecError at the place in the file that is wrong."""
     inherited: list[Inherited] = []
-    _, workflow, metric, dataset = collect_errors(sections(spec, source, base, inherited).values())
-    spec = spec.model_copy(update={"policy": with_inherited(spec.policy, inherited)})
-    inputs = tuple(input_fields(workflow))
-    collect_errors(
-        (
-            lambda: _check_fields(workflow, dataset, inputs, source),
-            lambda: _check_metric_fields(metric, workflow, dataset, source),
-            lambda: check_label_unread(workflow, metric, spec.data, source.error),
-            lambda: _check_cluster(spec.data.cluster, dataset, source),
+    with source.locating():
+        _, workflow, metric, dataset = collect_errors(section_loaders(spec, base, inherited).values())
+        inputs = tuple(workflow.input_fields)
+        collect_errors(
+            (
+                lambda: _check_fields(workflow, dataset, inputs),
+                lambda: _check_metric_fields(metric, workflow, dataset),
+                lambda: check_label_unread(workflow, metric, spec.data),
+                lambda: _check_cluster(spec.data.cluster, dataset),
+            )
         )
-    )
+    spec = spec.model_copy(update={"policy": spec.policy.inherit(inherited)})
     task = Task(spec, source, workflow, dataset, metric, inputs)
     needed = [*inputs, *(name for name in (task.target, spec.data.cluster) if name is not None)]
     dataset = _without_copies(_with_warnings(dataset, inputs, needed), inputs, task.target)
     return replace(task, dataset=dataset)
 
 
-def sections(spec: Spec, source: Source, base: Path, inherited: list[Inherited]) -> dict[str, Callable[[], Any]]:
-    """What makes each section that stands for itself, by its key. They raise SpecError. inherited: see
-    `load_workflow`."""
+def section_loaders(spec: Spec, base: Path, inherited: list[Inherited]) -> dict[str, Callable[[], Any]]:
+    """By key, a function that loads a section of the file by itself. Each raises SpecError.
+
+    inherited: see `load_workflow`.
+    """
 
     def workflow() -> Workflow:
-        made = load_workflow(spec, source, base, (), inherited)
-        check_node_lms(made, spec.roles, source)
+        made = load_workflow(spec, base, (), inherited)
+        check_node_lms(made, spec.roles)
         return made
 
     return {
-        "lm": lambda: check_lms(spec, source),
+        "lm": lambda: check_lms(spec),
         "nodes": workflow,
-        "metric": lambda: load_metric(spec, source, base),
-        "data": lambda: load_data(spec, source, base),
+        "metric": lambda: load_metric(spec, base),
+        "data": lambda: load_data(spec, base),
     }
 
 
 class HasLMs(Protocol):
+    """A spec that names language models."""
+
     lm: LMSpec
     roles: Any  # LMSpec by role
 
 
-def check_lms(spec: HasLMs, source: Source) -> None:
-    """Refuse names that no provider serves, and settings that a provider does not take, before anything runs."""
+def check_lms(spec: HasLMs) -> None:
+    """Refuse models that no provider serves, and settings that a provider does not take. Raises SpecError."""
     for path, lm in ((("lm",), spec.lm), *((("roles", role), lm) for role, lm in spec.roles.items())):
-        check_lm(path, lm, source)
+        with errors_at(*path):
+            check_lm(lm)
 
 
-def check_node_lms(workflow: Workflow, roles: Collection[str], source: Source) -> None:
-    """The same for the models that nodes name under `lm`, `value_lm` and `embedder`, those inside others too, and for
-    the roles that they ask."""
+def check_node_lms(workflow: Workflow, roles: Collection[str]) -> None:
+    """The same for the models that nodes, and nodes inside them, name under `lm`, `value_lm` and `embedder`.
 
-    def walk(path: tuple[str, ...], node: NodeKind, top: bool) -> None:
-        for key in ("lm", "value_lm", "embedder"):
-            if value := getattr(node.config, key, None):
-                check_lm((*path, key) if top else path, lm_spec(value), source, embeds=key == "embedder")
-        for role in node.roles:
-            if role not in roles:
-                raise source.error(
-                    path,
-                    f"this node asks a model of the role `{role}`, and the file names none",
-                    f"Write e.g. roles: {{{role}: openai/gpt-4.1}}.",
-                )
-        for child in node.children().values():
-            walk(path, child, False)
+    roles: those that the file names; a node that asks another one is refused, too.
+    """
 
-    collect_errors(partial(walk, ("nodes", name), node, True) for name, node in enabled(workflow).items())
+    def check(name: str, node: NodeKind) -> None:
+        with errors_at("nodes", name):
+            for inner in node.walk():
+                _check_node_lms(inner, roles, inner is node)
+
+    collect_errors(partial(check, name, node) for name, node in workflow.enabled_nodes.items())
 
 
-def check_lm(path: tuple[str, ...], lm: LMSpec, source: Source, embeds: bool = False) -> None:
-    """Refuse a model that no provider serves, and settings that its provider does not take. Raises SpecError."""
+def _check_node_lms(node: NodeKind, roles: Collection[str], top: bool) -> None:
+    for key in ("lm", "value_lm", "embedder"):
+        if value := getattr(node.config, key, None):
+            with errors_at(*((key,) if top else ())):
+                check_lm(lm_spec(value), embeds=key == "embedder")
+    for role in node.roles:
+        if role not in roles:
+            raise SpecError(
+                f"this node asks a model of the role `{role}`, and the file names none",
+                hint=f"Write e.g. roles: {{{role}: openai/gpt-4.1}}.",
+            )
+
+
+def check_lm(lm: LMSpec, embeds: bool = False) -> None:
+    """Refuse a model that no provider serves, or settings that its provider does not take. Raises SpecError.
+
+    embeds: it must be able to embed texts.
+    """
+
     try:
         if split_model(lm.model)[0] != "*":
             made = make_lm(lm)
@@ -153,14 +168,12 @@ def check_lm(path: tuple[str, ...], lm: LMSpec, source: Source, embeds: bool = F
         else:
             _check_provider(lm.model)
     except PluginError as error:
-        raise source.error(path, str(error)) from error
-    except SpecError as error:
-        raise source.error(path, error.message, error.hint) from error
+        raise SpecError(str(error)) from error
 
 
 def _check_provider(model: str) -> None:
-    """Refuse a prefix that is nearly one of a provider, unless who serves all the others knows it. That one is asked
-    only then: it may take seconds to load. Raises SpecError."""
+    """Refuse a prefix that looks like a provider's, mistyped, unless the provider of all other models knows it. That
+    one is asked only then, since it may take seconds to load. Raises SpecError."""
     import difflib
 
     prefix, mine = model.partition("/")[0], lm_prefixes()
@@ -175,7 +188,7 @@ def _check_provider(model: str) -> None:
         )
 
 
-def load_metric(spec: Spec, source: Source, base: Path) -> Metric:
+def load_metric(spec: Spec, base: Path) -> Metric:
     """The metric, made from `name(args)`, `python:...`, or a mapping {name: {option: value}}."""
     try:
         if isinstance(spec.metric, str):
@@ -194,24 +207,26 @@ def load_metric(spec: Spec, source: Source, base: Path) -> Metric:
     except (SpecError, PluginError) as error:
         hint = error.hint if isinstance(error, SpecError) else None
         message = error.message if isinstance(error, SpecError) else str(error)
-        raise source.error(("metric",), message, hint) from error
+        raise SpecError(message, hint=hint, path=("metric",)) from error
     except (TypeError, ValueError, ValidationError) as error:
-        raise source.error(
-            ("metric",), f"the metric does not take these arguments: {error}", "Write e.g. metric: exact_match(label)."
+        raise SpecError(
+            f"the metric does not take these arguments: {error}",
+            hint="Write e.g. metric: exact_match(label).",
+            path=("metric",),
         ) from error
 
 
-def load_data(spec: Spec, source: Source, base: Path) -> Dataset:
+def load_data(spec: Spec, base: Path) -> Dataset:
     """Read the files and cut the splits."""
     data = spec.data
     if data.file is not None:
-        examples = _read(data, "file", data.file, source, base)
-        sizes = _sizes(data, len(examples), source)
+        examples = _read(data, "file", data.file, base)
+        sizes = _sizes(data, len(examples))
         return _sealed(*split_examples(examples, sizes, data.seed))
     parts = []
     for key in ("train", "val", "test"):
         location = getattr(data, key)
-        rows = _read(data, key, location, source, base) if location else []
+        rows = _read(data, key, location, base) if location else []
         parts.append(tuple(Example(f"{key}:{e.id}", e.fields) for e in rows))
     return _sealed(*parts)
 
@@ -222,7 +237,7 @@ def _sealed(train: Sequence[Example], val: Sequence[Example], test: Sequence[Exa
     return Dataset(tuple(train), tuple(val), SealedRows(test), (), digest(contents), digest(contents[2]))
 
 
-def _read(data: DataSpec, key: str, location: str, source: Source, base: Path) -> list[Example]:
+def _read(data: DataSpec, key: str, location: str, base: Path) -> list[Example]:
     known = plugins().names("readers")
     prefix, colon, rest = location.partition(":")
     if colon and prefix in known:
@@ -230,99 +245,105 @@ def _read(data: DataSpec, key: str, location: str, source: Source, base: Path) -
     else:
         suffix = Path(location).suffix.lstrip(".")
         if suffix not in known:
-            raise source.error(
-                ("data", key), f"no reader for '{location}' (by its suffix '.{suffix}')", suggest(suffix, known)
+            raise SpecError(
+                f"no reader for '{location}' (by its suffix '.{suffix}')",
+                hint=suggest(suffix, known),
+                path=("data", key),
             )
         reader, place = plugins().get("readers", suffix), str((base / location).resolve())
         if not Path(place).is_file():
             near = [p.name for p in Path(place).parent.glob("*") if p.is_file()] if Path(place).parent.is_dir() else []
-            raise source.error(
-                ("data", key),
+            raise SpecError(
                 f"there is no file {place}",
-                suggest(Path(place).name, near) if near else "Paths are relative to the workflow file.",
+                hint=suggest(Path(place).name, near) if near else "Paths are relative to the workflow file.",
+                path=("data", key),
             )
-    rows = reader(place, data.options)
+    with errors_at("data", key):
+        rows = reader(place, data.options)
     if data.limit is not None:
         rows = rows[: data.limit]
     try:
         return make_examples(rows, data.fields)
     except KeyError as error:
         have = ", ".join(sorted(rows[0])) if rows else "none"
-        raise source.error(("data", "fields"), f"no row field {error}; the first row has: {have}") from None
+        raise SpecError(f"no row field {error}; the first row has: {have}", path=("data", "fields")) from None
 
 
-def _sizes(data: DataSpec, n: int, source: Source) -> tuple[int, int, int]:
+def _sizes(data: DataSpec, n: int) -> tuple[int, int, int]:
     if data.split is None:
         if n < 3:
-            raise source.error(("data", "file"), f"{n} rows cannot be split into train, val and test")
+            raise SpecError(f"{n} rows cannot be split into train, val and test", path=("data", "file"))
         return n // 3, n // 3, n - 2 * (n // 3)
     shares = (data.split.train, data.split.val, data.split.test)
     if all(isinstance(s, float) and s <= 1 for s in shares):
         if sum(shares) > 1 + 1e-9:
-            raise source.error(("data", "split"), f"the shares add up to {sum(shares):g}, which is above 1")
+            raise SpecError(f"the shares add up to {sum(shares):g}, which is above 1", path=("data", "split"))
         sizes = tuple(int(s * n) for s in shares)
     else:
         if any(isinstance(s, float) and s != int(s) for s in shares):
-            raise source.error(
-                ("data", "split"), "mix no counts and shares", "Write e.g. {train: 60, val: 60, test: 120}."
+            raise SpecError(
+                "mix no counts and shares", hint="Write e.g. {train: 60, val: 60, test: 120}.", path=("data", "split")
             )
         sizes = tuple(int(s) for s in shares)
     if sum(sizes) > n:
-        raise source.error(
-            ("data", "split"),
+        raise SpecError(
             f"the split wants {sum(sizes)} rows, the file has {n}",
-            "Ask for fewer rows in train, val or test.",
+            hint="Ask for fewer rows in train, val or test.",
+            path=("data", "split"),
         )
     if not sizes[1] or not sizes[2]:
-        raise source.error(("data", "split"), "val and test need at least one row each")
+        raise SpecError("val and test need at least one row each", path=("data", "split"))
     return sizes  # type: ignore[return-value]
 
 
-def _check_fields(workflow: Workflow, dataset: Dataset, inputs: tuple[str, ...], source: Source) -> None:
-    """Every input must be in a row of every split; rows without it fail one by one, as data, and `_with_warnings`
-    tells."""
+def _check_fields(workflow: Workflow, dataset: Dataset, inputs: tuple[str, ...]) -> None:
+    """Every split must have every input in some row. Single rows without it fail when they are run, and
+    `_with_warnings` warns of them."""
     for part in (dataset.train, dataset.val, dataset.test.open()):
         if not part:
             continue
         for name in inputs:
             if not any(name in row for row in part):
-                reader = next(n for n, node in enabled(workflow).items() if name in node.inputs)
-                raise source.error(
-                    ("nodes", reader),
+                reader = next(n for n, node in workflow.enabled_nodes.items() if name in node.inputs)
+                raise SpecError(
                     f"node '{reader}' reads '{name}', which no earlier node writes and the data do not have",
-                    suggest(name, part[0]) + " Rename with data: {fields: {" + name + ": ...}}.",
+                    hint=suggest(name, part[0]) + " Rename with data: {fields: {" + name + ": ...}}.",
+                    path=("nodes", reader),
                 )
 
 
-def _check_metric_fields(metric: Metric, workflow: Workflow, dataset: Dataset, source: Source) -> None:
-    """A metric that names its fields is checked before anything is paid for."""
-    written = {o for node in enabled(workflow).values() for o in node.outputs}
+def _check_metric_fields(metric: Metric, workflow: Workflow, dataset: Dataset) -> None:
+    """If a metric names its fields, they must exist."""
+    written = {o for node in workflow.enabled_nodes.values() for o in node.outputs}
     field_name, target = getattr(metric, "field", None), getattr(metric, "target", None)
     if isinstance(field_name, str) and written and field_name not in written:
-        raise source.error(
-            ("metric",),
+        raise SpecError(
             f"the metric reads the field '{field_name}', which no node writes",
-            suggest(field_name, written),
+            hint=suggest(field_name, written),
+            path=("metric",),
         )
     rows = dataset.val or dataset.test.open()
     if isinstance(target, str) and not any(target in row for row in rows):
-        raise source.error(
-            ("metric",), f"the metric compares with '{target}', which the data do not have", suggest(target, rows[0])
+        raise SpecError(
+            f"the metric compares with '{target}', which the data do not have",
+            hint=suggest(target, rows[0]),
+            path=("metric",),
         )
 
 
-def _check_cluster(field: str | None, dataset: Dataset, source: Source) -> None:
-    """A mistyped field would make each row a cluster of its own, and show gains that are not there."""
+def _check_cluster(field: str | None, dataset: Dataset) -> None:
+    """The cluster field must exist: a mistyped one would make each row its own cluster, and show gains that are not
+    real."""
+
     rows = dataset.test.open()
     if field is not None and rows and not any(field in row for row in rows):
-        raise source.error(("data", "cluster"), f"no test row has the field '{field}'", suggest(field, rows[0]))
+        message = f"no test row has the field '{field}'"
+        raise SpecError(message, hint=suggest(field, rows[0]), path=("data", "cluster"))
 
 
-def check_label_unread(
-    workflow: Workflow, metric: Metric, data: DataSpec, fail: Callable[[tuple[str | int, ...], str, str], SpecError]
-) -> None:
-    """Refuse a workflow that is shown the right answer: a node reads from the example what the metric compares with,
-    always or where an optional node before it fails. fail(path, message, hint) makes the error."""
+def check_label_unread(workflow: Workflow, metric: Metric, data: DataSpec) -> None:
+    """Refuse a workflow that is shown the right answer: one with a node that reads from the example what the metric
+    compares with, always or when an optional node before it fails. Raises SpecError."""
     target = getattr(metric, "target", None)
     if not isinstance(target, str) or data.label_as_input:
         return
@@ -334,17 +355,17 @@ def check_label_unread(
             if not same or any(not workflow.nodes[name].get("optional") for name in sources):
                 continue
             where = f", where {' and '.join(sources)} failed," if sources else ""
-            raise fail(
-                ("nodes", reader),
+            raise SpecError(
                 f"node '{reader}' reads '{field}' from the example{where} and the metric compares with "
                 f"'{target}': it would be shown the right answer",
-                f"Take {field} out of its inputs. If it is meant to be read, as where a text is to be edited, write "
-                "data: {label_as_input: true}.",
+                hint=f"Take {field} out of its inputs. If it is meant to be read, as where a text is to be edited, "
+                "write data: {label_as_input: true}.",
+                path=("nodes", reader),
             )
 
 
 def _with_warnings(dataset: Dataset, inputs: tuple[str, ...], needed: Sequence[str]) -> Dataset:
-    """Say where train and val share a row, and where rows lack a field that is needed."""
+    """Warn of rows that train and val share, and of rows that lack a needed field."""
     known = {normalised_inputs(row, inputs) for row in dataset.train}
     shared = sum(normalised_inputs(row, inputs) in known for row in dataset.val) if known else 0
     warnings = [f"{shared} of the {len(dataset.val)} val rows have the same inputs as a train row"] if shared else []
@@ -358,7 +379,7 @@ def _with_warnings(dataset: Dataset, inputs: tuple[str, ...], needed: Sequence[s
 
 
 def _without_copies(dataset: Dataset, inputs: tuple[str, ...], target: str | None) -> Dataset:
-    """Leave test rows out of the test that are copies of a train or val row, exact or near, and say how many."""
+    """Leave out test rows that are exact or near copies of a train or val row, and warn how many."""
     test = dataset.test.open()
     others = [*(("train", row) for row in dataset.train), *(("val", row) for row in dataset.val)]
     numbers = number_fields([*(row for _, row in others), *test], inputs)

@@ -7,33 +7,34 @@ import sysconfig
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from workbench.errors import SpecError
 from workbench.task.dataset import Example, Score
 from workbench.user_code import PREFIX
 
-#: So many rows on each of which the metric fails end a run.
-MOST_FAULTS = 5
-
-#: Files whose lines say nothing to who wrote a metric: ours, and Python's.
+#: Files that the author of a metric does not know: ours, and Python's.
 _NOT_THEIRS = (str(Path(__file__).parents[1]), sysconfig.get_path("stdlib"), "<")
 
 
 class Metric(Protocol):
     """A callable (example, prediction, trace) -> Score | float | bool, which may be a coroutine function.
 
-    example: the full row, labels included. prediction: every field that the workflow's nodes gave. trace:
-    `workbench.workflow.Trace`. Values lie in [0, 1], higher is better. Raise only for faults of the metric itself.
-    A metric with `needs_lm = True` also gets `lm=`, a coroutine function (messages, **settings) -> Response that
-    is paid for under the role `judge`.
+    Scores lie in [0, 1], higher is better. A metric raises only for faults of its own. One with `needs_lm = True` is
+    also given `lm=`, a coroutine function (messages, **settings) -> Response whose calls are paid under the role
+    `judge`.
+
+    Args:
+        example: the whole row, labels included.
+        prediction: every field that the workflow's nodes wrote.
+        trace: `workbench.workflow.Trace`.
     """
 
     def __call__(self, example: Example, prediction: Mapping[str, Any], trace: Any) -> Any: ...
 
 
 def as_score(value: Any) -> Score:
-    """A metric's return value as a Score. Raises ValueError if it is no number in [0, 1]."""
+    """A metric's return value as a Score. Raises ValueError if it is not a number in [0, 1]."""
     try:
         score = value if isinstance(value, Score) else Score(float(value))
         usable = 0.0 <= score.value <= 1.0  # never true of NaN
@@ -45,7 +46,10 @@ def as_score(value: Any) -> Score:
 
 
 class MetricFaults:
-    """What a metric raised, on how many of the rows that it was given. A row may be given to it many times."""
+    """Counts what a metric raised, and on how many of the rows it was given. A row may be given several times."""
+
+    #: A run ends if the metric fails on each of the first rows, this many.
+    FIRST_ROWS: ClassVar[int] = 5
 
     def __init__(self, metric: Any):
         self.metric = metric
@@ -57,16 +61,16 @@ class MetricFaults:
         self._worked = True
 
     def raised(self, row: str, error: BaseException) -> str:
-        """What it raised, and where, in words."""
+        """Count an error of the metric on a row. Returns what it raised and where, in words."""
         text = f"{type(error).__name__}: {error}{_place(error, self.metric)}"
         self._given.add(row)
         self._raised.setdefault(text, set()).add(row)
         return text
 
     def check(self, rows: int) -> None:
-        """Raises SpecError where the metric failed on all of the first few rows, or on each of so many: it would on all
-        others, and they cost calls."""
-        if not self._worked and len(self._given) >= min(MOST_FAULTS, rows) and self._raised:
+        """Raise SpecError if the metric failed on each of the first rows: it would fail on the others, too, and these
+        cost calls. rows: how many it will be given, if fewer than FIRST_ROWS."""
+        if not self._worked and len(self._given) >= min(self.FIRST_ROWS, rows) and self._raised:
             text = max(self._raised, key=lambda t: len(self._raised[t]))
             raise SpecError(
                 f"the metric failed on each of the first {len(self._given)} rows: {text}",
@@ -75,7 +79,7 @@ class MetricFaults:
             )
 
     def lines(self) -> list[str]:
-        """One for each thing that it raised, the most frequent first."""
+        """A line for each of the three most frequent errors."""
         by_count = sorted(self._raised.items(), key=lambda item: -len(item[1]))
         return [
             f"the metric failed on {len(rows)} of the {len(self._given)} rows that it was given, e.g. {min(rows)}: "
@@ -85,12 +89,12 @@ class MetricFaults:
 
 
 def _place(error: BaseException, metric: Any) -> str:
-    """Where in the metric's code it was raised: the file and line that its author knows."""
+    """The file and line of the metric's own code at which an error was raised."""
     frames = [(f.filename, f.lineno) for f in traceback.extract_tb(error.__traceback__)]
     own = [f for f in frames if not f[0].startswith(_NOT_THEIRS) and "site-packages" not in f[0]]
     code = getattr(getattr(metric, "function", None), "__code__", None)
     if code is not None and code.co_filename not in {name for name, _ in own}:
-        own = [(code.co_filename, code.co_firstlineno)]  # what it returned is wrong
+        own = [(code.co_filename, code.co_firstlineno)]  # its return value is wrong
     return f" ({own[-1][0]}, line {own[-1][1]})" if own else ""
 
 

@@ -1,4 +1,4 @@
-"""Search spaces over parameter addresses, and demos drawn from training rows."""
+"""Search spaces over the addresses of parameters, and demos drawn from training rows."""
 
 from __future__ import annotations
 
@@ -11,11 +11,20 @@ from typing import Any, Protocol, cast
 
 from workbench.errors import SpecError, collect_errors, suggest
 from workbench.spec import DomainSpec
-from workbench.task.alternatives import AS_WRITTEN, accepts, check_slots, contents, fill, holders
+from workbench.task.alternatives import (
+    AS_WRITTEN,
+    check_slots,
+    is_applicable,
+    list_options,
+    parent_slots,
+    resolve_picks,
+    variants,
+)
 from workbench.task.dataset import Example
-from workbench.workflow import NodeKind, Workflow, learnable_addresses, node_at, setting
+from workbench.task.load import Task, check_label_unread, check_lm, check_node_lms
+from workbench.workflow import NodeKind, Workflow, learnable_addresses, node_at, setting_at, task_lm
 
-#: A domain of demos is searched as a number of demos and one of so many seeded draws from train.
+#: A domain of demos is searched as a number of demos and one of this many seeded draws from train.
 DEMO_SETS = 16
 
 
@@ -29,8 +38,8 @@ class TrialLike(Protocol):
     def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any: ...
 
 
-def suggested(trial: TrialLike, name: str, domain: DomainSpec) -> Any:
-    """A value of a domain of float, int or choice."""
+def suggest_value(trial: TrialLike, name: str, domain: DomainSpec) -> Any:
+    """A value for a domain of float, int or choice, suggested by a trial under a name."""
     if domain.float_:
         low, high = domain.float_
         return trial.suggest_float(name, low, _last(low, high, domain.step), log=domain.log, step=domain.step)
@@ -47,7 +56,14 @@ def suggested(trial: TrialLike, name: str, domain: DomainSpec) -> Any:
 
 @dataclass(frozen=True)
 class Space:
-    """What may be changed, and within which bounds; define-by-run where a domain has `when`."""
+    """The parameters that may be changed, and their domains; define-by-run where a domain has `when`.
+
+    Args:
+        domains: by address.
+        train: the rows that demos are drawn from.
+        targets: by output field of a node, the field of a row that holds its label, if its name is another one.
+        seed: of the draws.
+    """
 
     domains: Mapping[str, DomainSpec]
     train: Sequence[Example] = ()
@@ -55,7 +71,7 @@ class Space:
     seed: int = 0
 
     def suggest(self, trial: TrialLike, workflow: Workflow) -> dict[str, Any]:
-        """One value for each address whose condition holds, as a patch's `set`."""
+        """A value for each address whose condition holds, as a patch's `set`."""
         values: dict[str, Any] = {}
         picks: dict[str, str] = {}
         for address in self.order():
@@ -63,28 +79,28 @@ class Space:
             if any(self._found(a, values, picks, workflow) != wanted for a, wanted in domain.when.items()):
                 continue
             if domain.is_slot:
-                picks[address] = trial.suggest_categorical(address, contents(domain))
+                picks[address] = trial.suggest_categorical(address, list_options(domain))
                 continue
-            filled = workflow.patched(fill(workflow, picks, self.domains)) if picks else workflow
-            if holders(address, picks) and not accepts(filled, address, domain):
-                continue  # what stands there has no such setting
+            filled = workflow.patched(resolve_picks(workflow, picks, self.domains)) if picks else workflow
+            if parent_slots(address, picks) and not is_applicable(filled, address, domain):
+                continue  # the picked option has no such setting
             if domain.demos is not None:
                 values |= self._demos(trial, address, domain, filled)
             else:
-                values[address] = suggested(trial, address, domain)
-        return fill(workflow, picks, self.domains) | values
+                values[address] = suggest_value(trial, address, domain)
+        return resolve_picks(workflow, picks, self.domains) | values
 
     def _found(self, address: str, values: Mapping[str, Any], picks: Mapping[str, str], workflow: Workflow) -> Any:
-        """What a condition looks at: the content of a slot by its name, else the value."""
+        """What a condition is compared with: the name of a slot's option, or the value at an address."""
         if address in self.domains and self.domains[address].is_slot:
             return picks.get(address)
         return values.get(address, workflow.get(address, None))
 
     def starts(self, workflow: Workflow) -> list[dict[str, Any]]:
-        """Parameters to try before any sampling: the workflow as it is, and the same with as many demos as allowed.
+        """The parameters of trials before any sampling: the workflow as it is, and the same with the most demos.
 
-        A sampler learns from the first at no cost, since the workflow is scored anyway; demos are most often the
-        largest step, and the nearest ones the safest choice of them.
+        A sampler learns from the first at no cost, since the workflow is scored anyway. Demos most often bring the
+        largest gain, and the nearest ones are the safest choice of them.
         """
         here: dict[str, Any] = {}
         rich: dict[str, Any] = {}
@@ -94,16 +110,15 @@ class Space:
                 rich |= {f"{address}#count": self._most(domain), f"{address}#source": "nearest"}
             elif domain.is_slot:
                 here[address] = AS_WRITTEN
-            elif (value := setting(workflow, address)) is not None and domain.contains(value):
+            elif (value := setting_at(workflow, address)) is not None and domain.contains(value):
                 plain = domain.choice is None or _plain(domain.choice)
                 here[address] = value if plain else cast(list[Any], domain.choice).index(value)
         return [here, {**here, **rich}] if rich else [here]
 
     def order(self) -> list[str]:
-        """Addresses with those first that others depend on, slots before all. Raises SpecError for a ring of
-        conditions."""
+        """The addresses, slots first, each after those it depends on. Raises SpecError for a ring of conditions."""
         slots = [a for a, domain in self.domains.items() if domain.is_slot]
-        needed = {a: [*domain.when, *holders(a, slots)] for a, domain in self.domains.items()}
+        needed = {a: [*domain.when, *parent_slots(a, slots)] for a, domain in self.domains.items()}
         done: list[str] = []
         rest = [*slots, *(a for a in self.domains if a not in slots)]
         while rest:
@@ -118,7 +133,7 @@ class Space:
         return min(domain.demos or 0, len(self.train))
 
     def _demos(self, trial: TrialLike, address: str, domain: DomainSpec, workflow: Workflow) -> dict[str, Any]:
-        """How many demos, and which: a seeded draw, or for each input the training rows nearest to it."""
+        """How many demos, and which: a seeded draw, or the training rows nearest to each input."""
         node = node_at(workflow, address)
         retrieve = address.removesuffix("demos") + "retrieve"
         nearest = domain.nearest and "retrieve" in node.learnable and retrieve not in self.domains
@@ -135,18 +150,18 @@ class Space:
             rng = random.Random(f"demos:{self.seed}:{address}:{draw}")
             demos = draw_demos(node, self.train, count, rng, self.targets)
         if not demos and not workflow.get(address, None):
-            return {}  # no demos where there were none is no change
+            return {}  # there were none before
         reset = {retrieve: 0} if nearest and workflow.get(retrieve, 0) else {}
         return {address: demos, **reset}
 
 
 def _plain(choices: Sequence[Any]) -> bool:
-    """Whether Optuna can hold the choices themselves; otherwise it is given their numbers."""
+    """Whether Optuna can store the choices themselves; otherwise it is given their indexes."""
     return all(isinstance(c, str | int | float | bool | None) for c in choices)
 
 
 def _last(low: float, high: float, step: float | None) -> float:
-    """The last of low, low + step, ... that is not above high, in decimals as they were written."""
+    """The last of low, low + step, ... that is not above high, by the arithmetic of decimals as written."""
     if step is None:
         return high
     first, last, width = (Decimal(str(value)) for value in (low, high, step))
@@ -154,51 +169,67 @@ def _last(low: float, high: float, step: float | None) -> float:
 
 
 def default_space(workflow: Workflow, max_demos: int = 8) -> dict[str, DomainSpec]:
-    """What can be searched without being told: the demos of every node that takes them."""
+    """The space to search if the file names none: the demos of every node that takes demos."""
     return {
         address: DomainSpec.model_validate({"demos": max_demos}) for address in learnable_addresses(workflow, "demos")
     }
 
 
-def check_space(domains: Mapping[str, DomainSpec], workflow: Workflow, fail: Any, given: Collection[str] = ()) -> None:
-    """Every address must exist or be a setting of its node. fail(path, message, hint) makes the error.
+def check_space(domains: Mapping[str, DomainSpec], workflow: Workflow, given: Collection[str] = ()) -> None:
+    """Check that every address is a setting and accepts the values of its domain. Raises SpecError.
 
     given: the fields of an example, which alternative nodes may read.
     """
-    check_slots(domains, workflow, fail, given)
+    check_slots(domains, workflow, given)
     slots = [a for a, domain in domains.items() if domain.is_slot]
 
     def check(address: str, domain: DomainSpec) -> None:
         for name, wanted in domain.when.items():
             if name in slots:
-                if wanted not in contents(domains[name]):
-                    raise fail(
-                        ("search", address, "when", name),
+                if wanted not in list_options(domains[name]):
+                    raise SpecError(
                         f"'{name}' is never '{wanted}'",
-                        suggest(str(wanted), contents(domains[name])),
+                        hint=suggest(str(wanted), list_options(domains[name])),
+                        path=("search", address, "when", name),
                     )
             else:
-                _check_values(domains, address, name, [wanted], workflow, fail)
+                _check_values(domains, address, name, [wanted], workflow)
         if not domain.is_slot:
             probe = domain.float_ or domain.int_ or domain.choice or [[]]
-            _check_values(domains, address, address, probe, workflow, fail)
+            _check_values(domains, address, address, probe, workflow)
 
     collect_errors(partial(check, address, domain) for address, domain in domains.items())
-    try:
-        Space(domains).order()
-    except SpecError as error:
-        raise fail(error.path, error.message, None) from None
+    Space(domains).order()
+
+
+def check_search(task: Task) -> None:
+    """Refuse under `search:` what does not fit the workflow, and what is refused under the nodes: models that no
+    provider serves, roles that the file lacks, and labels that are read. Raises SpecError."""
+    spec, workflow = task.spec, task.workflow
+
+    def check(address: str, changed: Workflow) -> None:
+        try:
+            check_node_lms(changed, spec.roles)
+            check_label_unread(changed, task.metric, spec.data)
+            if address.partition(".")[0] == "lm":
+                check_lm(task_lm(spec.lm, changed))
+        except SpecError as error:
+            raise SpecError(error.message, hint=error.hint, path=("search", address)) from error
+
+    with task.source.locating():
+        check_space(spec.search, workflow, given=tuple(task.dataset.val[0]))
+        collect_errors(partial(check, address, changed) for address, changed in variants(spec.search, workflow))
 
 
 def _check_values(
-    domains: Mapping[str, DomainSpec], address: str, name: str, values: Sequence[Any], workflow: Workflow, fail: Any
+    domains: Mapping[str, DomainSpec], address: str, name: str, values: Sequence[Any], workflow: Workflow
 ) -> None:
-    """The setting `name` must take the values, in one of the contents of the slot that it stands in."""
-    inside = holders(name, (a for a, domain in domains.items() if domain.is_slot))
+    """The setting `name` must accept the values, in at least one option of the slot that it is inside of."""
+    inside = parent_slots(name, (a for a, domain in domains.items() if domain.is_slot))
     starts = [workflow]
     for slot in inside:
-        starts += [workflow.patched(fill(workflow, {slot: c}, domains)) for c in domains[slot].any_of or {}]
-    wrong: Any = None
+        starts += [workflow.patched(resolve_picks(workflow, {slot: c}, domains)) for c in domains[slot].any_of or {}]
+    wrong: SpecError | None = None
     for start in starts:
         try:
             parts = name.split(".")
@@ -211,16 +242,18 @@ def _check_values(
             return
         except KeyError:
             known = sorted(set(learnable_addresses(workflow)))
-            wrong = wrong or fail(("search", address), f"no setting has the address '{name}'", suggest(name, known))
+            wrong = wrong or SpecError(f"no setting has the address '{name}'", hint=suggest(name, known))
         except SpecError as error:
-            wrong = wrong or fail(("search", address), f"{name}: {error.message}", error.hint)
-    raise wrong from None
+            wrong = wrong or SpecError(f"{name}: {error.message}", hint=error.hint)
+    if wrong is not None:
+        wrong.path = ("search", address)
+        raise wrong
 
 
 def labelled_demo(node: NodeKind, example: Example, targets: Mapping[str, str] = {}) -> dict[str, Any] | None:
-    """A training row as a demo of a node, or None where the row does not have all of the node's outputs.
+    """A training row as a demo of a node; None if it lacks an input or output of the node.
 
-    targets says where the label of an output stands if not under its own name.
+    targets: by output, the field of the row that holds its label, if its name is another one.
     """
     demo = {}
     for name in (*node.inputs, *node.outputs):
@@ -235,7 +268,7 @@ def labelled_demo(node: NodeKind, example: Example, targets: Mapping[str, str] =
 def draw_demos(
     node: NodeKind, train: Sequence[Example], count: int, rng: random.Random, targets: Mapping[str, str] = {}
 ) -> list[dict[str, Any]]:
-    """`count` labelled demos, drawn so that the values of the last output take turns (as far as there are any)."""
+    """`count` labelled demos, balanced over the values of the last output unless that is free text."""
     if not count:
         return []
     rows = [demo for e in train if (demo := labelled_demo(node, e, targets)) is not None]

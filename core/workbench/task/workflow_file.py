@@ -1,30 +1,28 @@
 """The workflow that a file describes, with the functions that it takes from other files.
 
 A reference is `FILE#nodes.NAME` (the functions of that node: the list of an `agent`, or the program of a `code` node),
-or `FILE` alone (all of them). It stands where functions stand, and is replaced by what it refers to when a file is
-loaded: so a result file is whole. The `policy:` of that file holds for them, too, by their names, and stands in the
-result file as inherited. A run whose library has changed is not resumed.
+or `FILE` alone (all its functions). It is written where functions are written, and replaced by them when the file is
+loaded, so a result file is complete. The `policy:` of the other file holds for its functions here, too, and is written
+to the result file as inherited. A run is not resumed once a file that it refers to has changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from workbench.errors import PluginError, SpecError, collect_errors, suggest
+from workbench.errors import PluginError, SpecError, collect_errors, errors_at, suggest
 from workbench.plugins import plugins
-from workbench.spec import Inherited, PolicySpec, Source, Spec, load_spec, with_inherited
-from workbench.workflow import Workflow, check_nodes, learnable_addresses, node_at, node_class, node_tree, setting
-
-Fail = Callable[[tuple[str | int, ...], str, str | None], Exception]
+from workbench.spec import Inherited, PolicySpec, Spec, load_spec
+from workbench.workflow import Tree, Workflow, learnable_addresses, node_at, node_class, node_tree, setting_at
 
 
 @dataclass(frozen=True)
 class Function:
-    """A function in a workflow file: where it stands, what it takes (a JSON Schema of an object), and its own test."""
+    """A function in a workflow file: the address of its node, its parameters (a JSON Schema of an object), its test."""
 
     address: str
     name: str
@@ -36,7 +34,7 @@ class Function:
     policy: PolicySpec | None = None  # of its file, where that has one
 
     def as_tool(self) -> dict[str, Any]:
-        """As it is written in the `functions` of an agent."""
+        """The form in which the `functions` of an agent hold it."""
         tool = {
             "name": self.name,
             "description": self.description,
@@ -47,12 +45,12 @@ class Function:
 
 
 def functions_of(workflow: Workflow) -> list[Function]:
-    """All functions of a workflow's enabled nodes, those inside other nodes too."""
-    found = []
+    """All functions of a workflow's enabled nodes and the nodes inside them."""
+    found: list[Function] = []
     for address, kind in learnable_addresses(workflow).items():
         node = address.rpartition(".")[0]
         if kind == "functions":
-            for given in setting(workflow, address) or ():
+            for given in setting_at(workflow, address) or ():
                 given = given if isinstance(given, Mapping) else given.model_dump()
                 known = {k: given[k] for k in ("name", "source", "description", "parameters") if k in given}
                 found.append(Function(node, **known, example=given.get("example")))
@@ -62,7 +60,7 @@ def functions_of(workflow: Workflow) -> list[Function]:
 
 
 def _program(address: str, node: Any) -> Function:
-    """The program of a `code` node: its signature is the schema."""
+    """The program of a `code` node; its parameters are those of the node's signature."""
     from pydantic import TypeAdapter
 
     fields = node.signature.inputs
@@ -75,83 +73,95 @@ def _program(address: str, node: Any) -> Function:
 
 
 def read_library(path: Path, loading: Sequence[Path] = ()) -> list[Function]:
-    """The functions of a workflow file. Raises SpecError for a file that is none, or that refers to itself."""
+    """The functions of a workflow file. Raises SpecError for a bad file, or one that refers to itself.
+
+    loading: the files that refer to this one, outermost first.
+    """
     path = path.resolve()
     if path in loading:
         ring = " -> ".join(p.name for p in (*loading, path))
         raise SpecError(f"these files refer to each other: {ring}", hint="Write the functions out in one of them.")
     spec, source = load_spec(path)
     inherited: list[Inherited] = []
-    functions = functions_of(load_workflow(spec, source, path.parent, (*loading, path), inherited))
-    policy = with_inherited(spec.policy, inherited)
+    with source.locating():
+        functions = functions_of(load_workflow(spec, path.parent, (*loading, path), inherited))
+    policy = spec.policy.inherit(inherited)
     return [replace(f, policy=policy) for f in functions] if policy.restricts else functions
 
 
-def expand(raw: Any, base: Path, fail: Fail, loading: Sequence[Path], inherited: list[Inherited]) -> Any:
-    """A node as written, with its references to functions replaced, also in nodes inside it.
+def expand_references(raw: Any, base: Path, loading: Sequence[Path], inherited: list[Inherited]) -> Any:
+    """A node as written, with references to functions replaced by the functions, in the nodes inside it, too.
 
-    fail(path, message, hint) makes the error to raise. inherited: takes the policies of the files referred to.
+    Args:
+        raw: the node, or a part of it.
+        base: the folder that references are relative to.
+        loading: the files being read, outermost first; none of them may be referred to.
+        inherited: the policies of the files referred to are appended here.
+
+    Raises:
+        SpecError: a reference leads nowhere; the path is inside the node.
     """
     if isinstance(raw, list):
-        return [expand(v, base, _below(fail, i), loading, inherited) for i, v in enumerate(raw)]
+        return [_expand_at(i, value, base, loading, inherited) for i, value in enumerate(raw)]
     if not isinstance(raw, Mapping):
         return raw
     lists = _function_settings(raw)
-    return {
-        key: _expanded(value, base, _below(fail, key), loading, inherited)
-        if key in lists
-        else expand(value, base, _below(fail, key), loading, inherited)
-        for key, value in raw.items()
-    }
+    return {key: _expand_at(key, value, base, loading, inherited, key in lists) for key, value in raw.items()}
 
 
-def _below(fail: Fail, key: str | int) -> Fail:
-    return lambda path, message, hint: fail((key, *path), message, hint)
+def _expand_at(
+    key: str | int,
+    value: Any,
+    base: Path,
+    loading: Sequence[Path],
+    inherited: list[Inherited],
+    functions: bool = False,
+) -> Any:
+    with errors_at(key):
+        return (_expand_functions if functions else expand_references)(value, base, loading, inherited)
 
 
 def _function_settings(raw: Mapping[str, Any]) -> set[str]:
-    """The settings of a node that hold functions; none if this is no node."""
+    """The settings of a node that hold functions; none if the mapping is no node."""
     kinds = [raw["kind"]] if "kind" in raw else [k for k in raw if k in plugins().names("node_kinds")]
     if len(kinds) != 1 or kinds[0] not in plugins().names("node_kinds"):
         return set()
     return {name for name, what in node_class(kinds[0]).learnable.items() if what == "functions"}
 
 
-def _expanded(value: Any, base: Path, fail: Fail, loading: Sequence[Path], inherited: list[Inherited]) -> Any:
+def _expand_functions(value: Any, base: Path, loading: Sequence[Path], inherited: list[Inherited]) -> Any:
     if isinstance(value, str):
-        return _referred(value, base, fail, loading, inherited)
+        return _read_reference(value, base, loading, inherited)
     if not isinstance(value, list):
         return value
-    found = []
+    found: list[Any] = []
     for i, item in enumerate(value):
-        found += _referred(item, base, _below(fail, i), loading, inherited) if isinstance(item, str) else [item]
+        with errors_at(i):
+            found += _read_reference(item, base, loading, inherited) if isinstance(item, str) else [item]
     return found
 
 
-def _referred(
-    reference: str, base: Path, fail: Fail, loading: Sequence[Path], inherited: list[Inherited]
+def _read_reference(
+    reference: str, base: Path, loading: Sequence[Path], inherited: list[Inherited]
 ) -> list[dict[str, Any]]:
+    """The functions that a reference names, as an agent's tools."""
     file, mark, address = reference.partition("#")
     hint = "Write FILE#nodes.NAME, relative to this file, for the functions of a node of another workflow file."
     if not file or (mark and not address):
-        raise fail((), f"'{reference}' names no functions", hint)
+        raise SpecError(f"'{reference}' names no functions", hint=hint)
     try:
         functions = read_library(base / file, loading)
     except SpecError as error:
-        raise fail(
-            (),
-            f"'{reference}': {error.message} ({_place(error)})" if error.file else f"'{reference}': {error.message}",
-            error.hint,
-        ) from None
+        place = f" ({_place(error)})" if error.file else ""
+        raise SpecError(f"'{reference}': {error.message}{place}", hint=error.hint) from None
     places = list(dict.fromkeys(f.address for f in functions))
     chosen = [f for f in functions if not mark or f.address == address]
     if not chosen:
-        raise fail(
-            (),
+        raise SpecError(
             f"'{reference}': {f'no functions at {address}' if mark else 'this file has no functions'}",
-            suggest(address, places) if places else hint,
+            hint=suggest(address, places) if places else hint,
         )
-    if chosen[0].policy is not None:  # all of a file have the same
+    if chosen[0].policy is not None:  # all functions of a file have the same
         inherited.append(Inherited(tools=[f.name for f in chosen], policy=chosen[0].policy))
     return [f.as_tool() for f in chosen]
 
@@ -161,26 +171,46 @@ def _place(error: SpecError) -> str:
 
 
 def load_workflow(
-    spec: Spec, source: Source, base: Path, loading: Sequence[Path] = (), inherited: list[Inherited] | None = None
+    spec: Spec, base: Path, loading: Sequence[Path] = (), inherited: list[Inherited] | None = None
 ) -> Workflow:
-    """The workflow that the file describes. loading: the files that refer to it, for its functions. inherited: takes
-    the policies of the files that it refers to."""
+    """The workflow that a file describes.
+
+    Args:
+        spec: the file as typed values.
+        base: the folder that paths in the file are relative to.
+        loading: the files that refer to this one for its functions, outermost first.
+        inherited: the policies of the files that this one refers to are appended here.
+
+    Raises:
+        SpecError: with the path of what is wrong; `Source.locating` adds line and column.
+    """
     inherited = [] if inherited is None else inherited
 
-    def tree(name: str, raw: Any) -> Any:
-        if not name.isidentifier():
-            raise source.error(("nodes", name), f"'{name}' cannot name a node", "Use letters, digits and _.")
-
-        def fail(path: tuple[str | int, ...], message: str, hint: str | None) -> SpecError:
-            return source.error(("nodes", name, *path), message, hint)
-
-        try:
-            return node_tree(expand(raw, base, fail, loading, inherited), fail)
-        except PluginError as error:
-            raise source.error(("nodes", name), str(error)) from error
+    def tree(name: str, raw: Any) -> Tree:
+        with errors_at("nodes", name):
+            if not name.isidentifier():
+                raise SpecError(f"'{name}' cannot name a node", hint="Use letters, digits and _.")
+            try:
+                return node_tree(expand_references(raw, base, loading, inherited))
+            except PluginError as error:
+                raise SpecError(str(error)) from error
 
     trees = collect_errors(partial(tree, name, raw) for name, raw in spec.nodes.items())
     nodes = dict(zip(spec.nodes, trees, strict=True))
     workflow = Workflow({"name": spec.name, "nodes": nodes}, base)
-    check_nodes(workflow, source)
+    try:
+        workflow.check()
+    except SpecError as error:
+        for one in (error, *error.more):
+            one.path = _as_written(one.path, spec)
+        raise
     return workflow
+
+
+def _as_written(path: tuple[str | int, ...], spec: Spec) -> tuple[str | int, ...]:
+    """The path of a node's setting in the file, where the primary one stands under its kind: `predict: ...`."""
+    if len(path) < 3 or path[0] != "nodes":
+        return path
+    raw = spec.nodes[str(path[1])]
+    kind = None if "kind" in raw else next((k for k in raw if k in plugins().names("node_kinds")), None)
+    return (*path[:2], kind, *path[3:]) if kind is not None and path[2] == node_class(kind).primary else path

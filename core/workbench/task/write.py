@@ -1,4 +1,4 @@
-"""A workflow written back as YAML: the result of a run, as short and as editable as what the user wrote."""
+"""Writing a workflow back as YAML: the result of a run, as short and as easy to edit as what the user wrote."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import Any
 import yaml
 
 from workbench.errors import SpecError
+from workbench.files import write_whole
 from workbench.plugins import plugins
 from workbench.task.load import Task
 from workbench.task.search_space import check_space
-from workbench.user_code import PREFIX, seen_from
+from workbench.user_code import PREFIX, relocate_address
 from workbench.workflow import Tree, Workflow, node_class, task_lm
 
 
@@ -31,13 +32,13 @@ def written_node(tree: Any) -> Any:
 
 
 def _is_node(tree: Mapping[str, Any]) -> bool:
-    """Whether a mapping inside a node is a node itself: rows of data may have a field `kind`, too."""
+    """Whether a mapping is a node: rows of data may have a field `kind`, too."""
     kind = tree.get("kind")
     return isinstance(kind, str) and kind in plugins().names("node_kinds") and node_class(kind).primary in ("", *tree)
 
 
 def workflow_tree(task: Task, workflow: Workflow, folder: Path) -> Tree:
-    """The whole file for a workflow, with paths relative to the folder that it will lie in."""
+    """The content of a whole file for a workflow. folder: where the file will be; its paths are relative to it."""
     raw = task.source.value
     tree: Tree = {k: raw[k] for k in ("name", "description") if k in raw}
     lm = raw.get("lm")
@@ -48,7 +49,7 @@ def workflow_tree(task: Task, workflow: Workflow, folder: Path) -> Tree:
     for key in ("roles", "data", "metric", "objectives", "policy"):
         if key in raw:
             tree[key] = raw[key]
-    if task.spec.policy.inherited:  # the functions stand in this file now, and so must the rules for them
+    if task.spec.policy.inherited:  # the functions are in this file now, and so must be their rules
         tree["policy"] = task.spec.policy.model_dump(exclude_unset=True, mode="json")
     tree["data"] = {
         k: _moved(v, workflow.base, folder) if k in ("file", "train", "val", "test") and isinstance(v, str) else v
@@ -66,16 +67,12 @@ def workflow_tree(task: Task, workflow: Workflow, folder: Path) -> Tree:
 
 
 def _search_of(task: Task, workflow: Workflow) -> list[str]:
-    """The addresses under `search:` that this workflow still has: edits of the structure may have moved a node into
-    another one, or replaced it, and the file must be readable all the same."""
-
-    def fail(path: tuple[str | int, ...], message: str, hint: str | None = None) -> SpecError:
-        return SpecError(message, hint=hint, path=path)
-
+    """The addresses under `search:` that the workflow still has. Edits of the structure may have replaced a node or
+    moved it into another one, and the file must be valid all the same."""
     left = dict(task.spec.search)
     while left:
         try:
-            check_space(left, workflow, fail, given=tuple(task.dataset.val[0]) if task.dataset.val else ())
+            check_space(left, workflow, given=tuple(task.dataset.val[0]) if task.dataset.val else ())
             break
         except SpecError as error:
             if left.pop(str(error.path[1]), None) is None:
@@ -84,29 +81,11 @@ def _search_of(task: Task, workflow: Workflow) -> list[str]:
 
 
 def write_workflow(task: Task, workflow: Workflow, out: Path, header: Sequence[str] = ()) -> None:
-    """Write the file. It is made whole under another name first: no crash leaves half a file. header: lines of a
-    comment on top."""
+    """Write a workflow as a file, whole or not at all. header: lines of a comment at the top."""
     out = out.resolve()
     text = "".join(f"# {line}".rstrip() + "\n" for line in header)
     text += dump_yaml(workflow_tree(task, workflow, out.parent))
     write_whole(out, text)
-
-
-def check_writable(out: Path) -> None:
-    """Raise SpecError if a file cannot be written there: said before anything is paid for."""
-    folder = next(p for p in (out.resolve().parent, *out.resolve().parent.parents) if p.exists())
-    if out.is_dir():
-        raise SpecError(f"--out {out}: that is a folder", hint="Name a file in it.")
-    if not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise SpecError(f"--out {out}: nothing can be written in {folder}", hint="Name a file in a folder of yours.")
-
-
-def write_whole(out: Path, text: str) -> None:
-    """Write a file whole or not at all, and its folder where there is none."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    part = out.with_name(f".{out.name}.{os.getpid()}.part")
-    part.write_text(text, encoding="utf-8")
-    os.replace(part, out)
 
 
 def dump_yaml(tree: Any) -> str:
@@ -131,20 +110,20 @@ _Dumper.add_representer(str, _text)
 
 
 def _moved(location: str, base: Path, folder: Path) -> str:
-    """A relative path seen from another folder; names of hubs and absolute paths stay."""
+    """A relative path as seen from another folder; absolute paths and `READER:PLACE` stay as they are."""
     if ":" in location or Path(location).is_absolute():
         return location
     return os.path.relpath(base / location, folder)
 
 
 def _moved_metric(metric: Any, base: Path, folder: Path) -> Any:
-    """The metric as the other folder writes it; `{python: ADDRESS}` and `{python: {address: ADDRESS}}` become an
-    address."""
+    """The metric as a file in another folder writes it; `{python: ADDRESS}` and `{python: {address: ADDRESS}}` become
+    an address."""
     if isinstance(metric, dict) and "python" in metric:
         given = metric["python"]
         address = given.get("address") if isinstance(given, dict) else given
         metric = f"{PREFIX}{str(address).removeprefix(PREFIX)}"
-    return seen_from(metric, base, folder) if isinstance(metric, str) else metric
+    return relocate_address(metric, base, folder) if isinstance(metric, str) else metric
 
 
 def _moved_tree(tree: Any, base: Path, folder: Path) -> Any:
@@ -152,4 +131,4 @@ def _moved_tree(tree: Any, base: Path, folder: Path) -> Any:
         return {k: _moved_tree(v, base, folder) for k, v in tree.items()}
     if isinstance(tree, list):
         return [_moved_tree(v, base, folder) for v in tree]
-    return seen_from(tree, base, folder) if isinstance(tree, str) else tree
+    return relocate_address(tree, base, folder) if isinstance(tree, str) else tree

@@ -1,4 +1,4 @@
-"""The structure of a workflow: a hash of what it does, the flow of fields through it, and nodes taken out of it."""
+"""The structure of a workflow: a hash of what it does, the flow of fields through it, and leaving nodes out."""
 
 from __future__ import annotations
 
@@ -8,31 +8,32 @@ from typing import Any
 from workbench.errors import SpecError
 from workbench.hashing import digest
 from workbench.plugins import plugins
+from workbench.type_guards import is_dict, is_list
 from workbench.workflow.graph import writers_of
 from workbench.workflow.node import NodeKind
-from workbench.workflow.queries import input_fields
 from workbench.workflow.signature import Field, Signature, with_inputs
 from workbench.workflow.tree import Tree
-from workbench.workflow.workflow import Workflow, enabled, make_node, node_class
+from workbench.workflow.workflow import Workflow, make_node, node_class
 
 
 def graph_hash(workflow: Workflow) -> str:
-    """Equal for workflows that do the same: names and order of nodes, disabled nodes and defaults do not count.
+    """A hash that is equal for workflows that do the same.
 
-    Each node is digested with its settings and what comes before it (a Merkle hash of the graph). Two equal nodes side
-    by side are told from one, but not which of them feeds whom: they do the same. Where several nodes write one field,
-    the order of the file decides what is read and what is left in the end, so there it counts.
+    Names and order of nodes, disabled nodes and defaults make no difference. It is a Merkle hash: each node is digested
+    with its settings and the digests of the nodes before it. Two equal nodes side by side differ from one, but which of
+    them feeds which reader makes no difference. Where several nodes write one field, their order in the file decides
+    what is read and what remains, so there it counts.
     """
     import networkx
 
-    nodes, graph = enabled(workflow), workflow.graph
+    nodes, graph = workflow.enabled_nodes, workflow.graph
     several = {field: names for field, names in writers_of(nodes).items() if len(names) > 1}
     place = {name: index for index, name in enumerate(nodes)}
     made: dict[str, str] = {}
     for name in networkx.topological_sort(graph):
         fields = {b: sorted(set(nodes[name].inputs) & set(nodes[b].outputs)) for b in graph.predecessors(name)}
         before = sorted([made[b], read] for b, read in fields.items())
-        # By how many writers a reader comes after: which of them it reads.
+        # How many of the writers of a field come before its reader: this decides which of them it reads.
         after = {f: sum(place[w] < place[name] for w in several[f]) for f in set(nodes[name].inputs) & several.keys()}
         node = [_meaning(nodes[name]), bool(workflow.nodes[name].get("optional")), before]
         made[name] = digest([*node, after] if after else node)
@@ -47,35 +48,35 @@ def _meaning(node: NodeKind) -> Tree:
         first, _, rest = address.partition(".")
         holder: Any = settings.get(first) if rest else settings
         key: Any = rest or first
-        key = int(key) if isinstance(holder, list) else key
-        raw = holder[key] if isinstance(holder, list) or (isinstance(holder, dict) and key in holder) else None
-        needs = raw.get("needs") if isinstance(raw, dict) else None
-        if isinstance(holder, dict | list):
-            holder[key] = {"needs": needs, **_meaning(child)}
+        if is_list(holder):
+            key = int(key)
+        elif not is_dict(holder):
+            continue
+        raw = holder[key] if is_list(holder) or key in holder else None
+        holder[key] = {"needs": raw.get("needs") if is_dict(raw) else None, **_meaning(child)}
     return {"class": type(node).__qualname__, **settings}
 
 
-def output_fields(workflow: Workflow) -> list[str]:
-    """The fields that it gives: written by a node after which none comes."""
-    nodes, graph = enabled(workflow), workflow.graph
-    return list(dict.fromkeys(f for name in graph if not graph.out_degree(name) for f in nodes[name].outputs))
-
-
 def check_flow(workflow: Workflow, start: Workflow, given: Collection[str] = ()) -> None:
-    """Whether a workflow that was made of `start` still reads what is there and gives what start gives.
+    """Check that a workflow made from `start` reads only what is there, and still gives what start gives.
 
-    Raises SpecError for a field that nothing writes and start does not read from the example, for a result of start
-    that is not written any more, and for types that do not fit where they do in start (only signatures have types).
-    given: fields of an example that may be read though start does not read them.
+    Args:
+        workflow: the changed workflow.
+        start: the workflow that it was made from.
+        given: fields of an example that may be read although start does not read them.
+
+    Raises:
+        SpecError: a field is read that nothing writes and start does not read from the example; an output of start is
+            no longer written; or a type does not fit that did in start (only signatures have types).
     """
-    nodes = enabled(workflow)
-    before = input_fields(start)
-    for field in input_fields(workflow):
+    nodes = workflow.enabled_nodes
+    before = start.input_fields
+    for field in workflow.input_fields:
         if field not in before and field not in given:
             reader = next(n for n, node in nodes.items() if field in node.inputs)
             raise SpecError(f"'{reader}' reads '{field}', which no node before it writes", path=("nodes", reader))
     now = {f for node in nodes.values() for f in node.outputs}
-    lost = [f for f in output_fields(start) if f not in now]
+    lost = [f for f in start.output_fields if f not in now]
     if lost:
         raise SpecError(f"no node gives '{lost[0]}' any more", path=("nodes",))
     known = set(_misfits(start).values())
@@ -88,8 +89,8 @@ def check_flow(workflow: Workflow, start: Workflow, given: Collection[str] = ())
 
 
 def _misfits(workflow: Workflow) -> dict[tuple[str, str, str], tuple[str, str, str]]:
-    """By (writer, reader, field): the field and both types, where what is written is not what is read."""
-    nodes, found = enabled(workflow), {}
+    """By (writer, reader, field): the field, the type written and the type read, where these do not fit."""
+    nodes, found = workflow.enabled_nodes, dict[tuple[str, str, str], tuple[str, str, str]]()
     for writer, reader in workflow.graph.edges:
         here, there = (_typed(nodes[n], side) for n, side in ((writer, "outputs"), (reader, "inputs")))
         for name in here.keys() & there.keys():
@@ -104,7 +105,7 @@ def _typed(node: NodeKind, side: str) -> Mapping[str, Field]:
 
 
 def _fits(written: Field, read: Field) -> bool:
-    """Text may be read of anything."""
+    """Whether a field can be read as declared; anything can be read as text."""
     if read.type in (str, Any) or written.type == read.type or (written.type, read.type) == (int, float):
         return True
     return bool(written.values and read.values) and set(written.values) <= set(read.values)
@@ -115,19 +116,20 @@ def _shown(field: Field) -> str:
 
 
 def disable_nodes(workflow: Workflow, absent: Collection[str]) -> Tree:
-    """The settings that take nodes out: disabled, and what they alone wrote is read no more.
+    """The settings, as a patch's `set`, that leave nodes out: these are disabled, and nothing reads what they alone
+    wrote.
 
-    What stands in the example, too (a node that is out refined it), is still read. Raises SpecError for a node
-    that cannot do without: only signatures lose inputs.
+    A field that is also in the example, since a disabled node only refined it, is still read. Raises SpecError for a
+    node that needs such a field: only signatures can lose inputs.
     """
-    nodes = enabled(workflow)
+    nodes = workflow.enabled_nodes
     left = {name: node for name, node in nodes.items() if name not in absent}
-    there = {f for node in left.values() for f in node.outputs} | set(input_fields(workflow))
+    there = {f for node in left.values() for f in node.outputs} | set(workflow.input_fields)
     gone = [f for name in absent if name in nodes for f in nodes[name].outputs if f not in there]
     patch: Tree = {f"nodes.{name}.enabled": False for name in absent if name in nodes}
     for name, node in left.items():
         if set(gone) & set(node.inputs):
-            patch[f"nodes.{name}"] = tree = without_inputs(workflow.nodes[name], gone)
+            patch[f"nodes.{name}"] = tree = _drop_inputs(workflow.nodes[name], gone)
             still = set(gone) & set(make_node(name, tree, workflow.base).inputs)
             if still:
                 raise SpecError(
@@ -136,12 +138,12 @@ def disable_nodes(workflow: Workflow, absent: Collection[str]) -> Tree:
     return patch
 
 
-def without_inputs(tree: Any, fields: Iterable[str]) -> Any:
-    """A node, and the nodes inside it, with these fields out of their signatures."""
+def _drop_inputs(tree: Any, fields: Iterable[str]) -> Any:
+    """A node and the nodes inside it, with these fields removed from their signatures."""
     drop = set(fields)
-    if isinstance(tree, list):
-        return [without_inputs(value, drop) for value in tree]
-    if not isinstance(tree, dict):
+    if is_list(tree):
+        return [_drop_inputs(value, drop) for value in tree]
+    if not is_dict(tree):
         return tree
     signed = {k for k in tree if k == "signature" or (k in plugins().names("node_kinds") and _is_signed(k))}
     return {
@@ -149,7 +151,7 @@ def without_inputs(tree: Any, fields: Iterable[str]) -> Any:
         if k in signed and isinstance(v, str)
         else v
         if k == "demos"
-        else without_inputs(v, drop)
+        else _drop_inputs(v, drop)
         for k, v in tree.items()
     }
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import count
 from typing import TYPE_CHECKING
 
 from workbench.workflow.node import NodeKind
-from workbench.workflow.queries import input_fields
-from workbench.workflow.workflow import Workflow, enabled
+from workbench.workflow.workflow import Workflow
 
 if TYPE_CHECKING:
-    import networkx
-
+    from workbench.workflow.node import Drawing
 
 _SHAPES = {"box": '["{}"]', "round": '("{}")', "circle": '(("{}"))'}
 
@@ -19,19 +18,19 @@ _SHAPES = {"box": '["{}"]', "round": '("{}")', "circle": '(("{}"))'}
 def mermaid(workflow: Workflow) -> str:
     """The text of a flowchart: enabled nodes, the fields that pass between them, and what is inside a node.
 
-    An edge bears the fields that its second node reads from its first; a `needs` without one bears nothing. What is
-    read from the example comes from a vertex of its own. How a kind is drawn, it says itself (`NodeKind.diagram`).
+    An edge is labelled with the fields that its second node reads from its first; one for `needs` alone has no label.
+    The example is a vertex of its own. Each kind says how it is drawn (`NodeKind.diagram`).
     """
-    nodes, ids = enabled(workflow), _Ids()
-    given = input_fields(workflow)
+    nodes, ids = workflow.enabled_nodes, _Ids()
     lines = ["flowchart TD"]
-    if given:  # no node has an empty name
+    if workflow.input_fields:  # no node has an empty name
         lines.append(f"  {ids.new('')}{_SHAPES['round'].format('example')}")
     for name, node in nodes.items():
         kind = workflow.nodes[name]["kind"]
         lines += _drawn(node, f"{name}: {kind}", ids, ids.new(name), 1)
     writer: dict[tuple[str, str], list[str]] = {edge: [] for edge in workflow.graph.edges}
-    for name, known in workflow.graph.nodes.data("sources"):
+    for name in workflow.graph:
+        known: dict[str, list[str]] = workflow.graph.nodes[name]["sources"]
         for field, sources in known.items():
             for before in sources:
                 writer[before, name].append(field)
@@ -43,14 +42,14 @@ def mermaid(workflow: Workflow) -> str:
 
 
 class _Ids(dict[str, str]):
-    """Short identifiers: some words, such as `end`, cannot be identifiers in Mermaid. Later names win."""
+    """Short identifiers by name, since words such as `end` cannot be identifiers in Mermaid. Later names win."""
 
-    def __init__(self) -> None:
+    def __init__(self, numbers: Iterator[int] | None = None) -> None:
         super().__init__()
-        self._count = count(1)
+        self.numbers = count(1) if numbers is None else numbers
 
     def new(self, name: str) -> str:
-        self[name] = f"n{next(self._count)}"
+        self[name] = f"n{next(self.numbers)}"
         return self[name]
 
 
@@ -59,8 +58,7 @@ def _drawn(node: NodeKind, label: str, ids: _Ids, own: str, depth: int) -> list[
     indent, inside = "  " * depth, node.diagram()
     if inside is None:
         return [f"{indent}{own}{_SHAPES['box'].format(_quoted(label))}"]
-    children, inner = node.children(), _Ids()
-    inner._count = ids._count
+    children, inner = node.children(), _Ids(ids.numbers)
     lines = [f'{indent}subgraph {own}["{_quoted(label)}"]']
     for vertex, values in inside.nodes(data=True):
         shown, shape = str(values.get("label", vertex)), _SHAPES[values.get("shape", "box")]
@@ -74,7 +72,7 @@ def _drawn(node: NodeKind, label: str, ids: _Ids, own: str, depth: int) -> list[
     return [*lines, f"{indent}end"]
 
 
-def _inner_edges(inside: networkx.DiGraph, ids: _Ids, indent: str) -> list[str]:
+def _inner_edges(inside: Drawing, ids: _Ids, indent: str) -> list[str]:
     return [indent + _edge(ids[a], ids[b], str(values.get("label", ""))) for a, b, values in inside.edges(data=True)]
 
 
@@ -83,7 +81,7 @@ def _edge(start: str, end: str, label: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Text between double quotes: what Mermaid or its Markdown would read is written as entities (#35; is `#`)."""
+    """Text for double quotes: characters with a meaning in Mermaid or its Markdown become entities (#35; is `#`)."""
     short = text if len(text) <= 80 else text[:79] + "…"
     marks = '#"`<>\\;&|'
     return "".join(f"#{ord(c)};" if c in marks else " " if c in "\r\n\t" else c for c in short)

@@ -1,10 +1,10 @@
-"""How the nodes of a workflow hang together: which field comes from which node, and running them in that order."""
+"""The graph of a workflow: which node reads which field from which, and running the nodes in that order."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, cast
 
 from workbench.concurrency import gather_all
 from workbench.errors import NodeError, SpecError, suggest
@@ -13,27 +13,31 @@ from workbench.workflow.node import NodeKind
 if TYPE_CHECKING:
     import networkx
 
+    Graph = networkx.DiGraph[str]
 
 Trees = Mapping[str, Mapping[str, Any]]
-Fail = Callable[[tuple[str | int, ...], str, str | None], SpecError]
 
 
-def build_graph(nodes: Mapping[str, NodeKind], trees: Trees, fail: Fail) -> networkx.DiGraph:
+def build_graph(nodes: Mapping[str, NodeKind], trees: Trees) -> Graph:
     """Nodes as a directed graph: an edge for each `needs`, and from the writers of a field to its readers.
 
-    Where several nodes write a field, a reader gets it from the last one before it in the file, or, where that one is
+    Where several nodes write a field, a reader gets it from the last one before it in the file, or, if that one is
     optional and failed, from the one before that; a node that reads and writes the same field refines it. So the file
-    decides who reads what, never who was faster. The writers of each field that a node reads are kept as its
-    attribute `sources`, {field: [writers, the first that wrote counts]}; where none wrote, the example has the field.
+    decides who reads what, never who was faster. Each vertex has the attribute `sources`, {field: [its writers]} for
+    every field that the node reads: the first of them that wrote it counts, and if none did, the example's field.
 
-    nodes: those that take part, in the order of the file. trees: all of the file, for `needs` and `optional`.
-    Raises fail(path, message, hint) for unknown `needs`, cycles, and nothing enabled.
+    Args:
+        nodes: the enabled nodes, in the order of the file.
+        trees: all nodes of the file as trees, for `needs` and `optional`.
+
+    Raises:
+        SpecError: an unknown name in `needs`, a cycle, or no nodes.
     """
     import networkx
 
     if not nodes:
-        raise fail(("nodes",), "no node is enabled", "Enable at least one.")
-    graph = networkx.DiGraph()
+        raise SpecError("no node is enabled", hint="Enable at least one.", path=("nodes",))
+    graph: Graph = networkx.DiGraph()
     for name in nodes:
         graph.add_node(name, sources={})
     place = {name: index for index, name in enumerate(nodes)}
@@ -42,7 +46,8 @@ def build_graph(nodes: Mapping[str, NodeKind], trees: Trees, fail: Fail) -> netw
     for name, node in nodes.items():
         for need in needs_of(trees[name]):
             if need not in trees:
-                raise fail(("nodes", name, "needs"), f"'{name}' needs unknown node '{need}'", suggest(need, nodes))
+                message = f"'{name}' needs unknown node '{need}'"
+                raise SpecError(message, hint=suggest(need, nodes), path=("nodes", name, "needs"))
             if need in nodes:
                 graph.add_edge(need, name)
         for field in node.inputs:
@@ -54,12 +59,15 @@ def build_graph(nodes: Mapping[str, NodeKind], trees: Trees, fail: Fail) -> netw
             graph.nodes[name]["sources"][field] = sources
             graph.add_edges_from((source, name) for source in sources)
     if not networkx.is_directed_acyclic_graph(graph):  # much faster than looking for a cycle that is not there
-        cycle = networkx.find_cycle(graph)
+        # The type stubs leave the results of both algorithms open.
+        found = networkx.find_cycle(graph)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        cycle = cast("list[tuple[str, str]]", found)
         ring = " -> ".join([edge[0] for edge in cycle] + [cycle[0][0]])
-        raise fail(("nodes", cycle[0][0]), f"the nodes form a cycle: {ring}", "Remove one of these dependencies.")
+        message = f"the nodes form a cycle: {ring}"
+        raise SpecError(message, hint="Remove one of these dependencies.", path=("nodes", cycle[0][0]))
     for name, field in open_ends:
-        # Who reads what it writes has no edge from a later writer, which `needs` may put before it all the same.
-        earlier = networkx.ancestors(graph, name)
+        # A node that refines a field has no edge from later writers, but `needs` may put one of them before it.
+        earlier: set[str] = networkx.ancestors(graph, name)  # pyright: ignore[reportUnknownMemberType]
         graph.nodes[name]["sources"][field] = [n for n in writers[field] if n in earlier]
     return graph
 
@@ -74,33 +82,40 @@ def writers_of(nodes: Mapping[str, NodeKind]) -> dict[str, list[str]]:
 
 
 def until_required(names: list[str], trees: Trees) -> list[str]:
-    """Names up to the first that is not optional: what comes behind it is never read."""
-    sure = next((i for i, name in enumerate(names) if not trees[name].get("optional")), len(names))
-    return names[: sure + 1]
+    """Names up to the first that is not optional: what comes after it is never read."""
+    required = next((i for i, name in enumerate(names) if not trees[name].get("optional")), len(names))
+    return names[: required + 1]
 
 
 def needs_of(tree: Mapping[str, Any]) -> list[str]:
     """The names under a node's `needs`."""
-    needs = tree.get("needs") or []
+    needs: str | list[str] = tree.get("needs") or []
     return [needs] if isinstance(needs, str) else list(needs)
 
 
-def fields_from_outside(graph: networkx.DiGraph) -> list[str]:
-    """The fields that are read, and that no node writes for their reader."""
-    wanted = (field for _, known in graph.nodes.data("sources") for field, sources in known.items() if not sources)
-    return list(dict.fromkeys(wanted))
+def fields_from_outside(graph: Graph) -> list[str]:
+    """The fields that a node reads and no node writes for it."""
+    known: Iterator[dict[str, list[str]]] = (graph.nodes[name]["sources"] for name in graph)
+    return list(dict.fromkeys(field for found in known for field, sources in found.items() if not sources))
 
 
 class Schedule:
-    """In which order the nodes of a graph run; independent ones run at the same time.
+    """Runs the nodes of a graph in the order of their dependencies; independent ones run at the same time.
 
-    order: the nodes by their dependencies, in the order of the file where these leave it open.
+    Args:
+        nodes: the enabled nodes, in the order of the file.
+        trees: all nodes of the file as trees, for `needs` and `optional`.
+        graph: theirs (`build_graph`), if it has been built already.
+
+    `order`: the names by dependency and, where that leaves it open, by the order of the file. `inputs`: the fields that
+    the nodes read from outside.
     """
 
-    def __init__(self, nodes: Mapping[str, NodeKind], trees: Trees, graph: networkx.DiGraph):
+    def __init__(self, nodes: Mapping[str, NodeKind], trees: Trees, graph: Graph | None = None):
         import networkx
 
-        self.nodes = nodes
+        graph = build_graph(nodes, trees) if graph is None else graph
+        self.nodes, self.inputs = nodes, fields_from_outside(graph)
         place = {name: index for index, name in enumerate(nodes)}
         self.order: list[str] = list(networkx.lexicographical_topological_sort(graph, key=place.__getitem__))
         self._before = {n: list(graph.predecessors(n)) for n in self.order}
@@ -115,12 +130,18 @@ class Schedule:
         given: Mapping[str, Any],
         written: dict[str, Mapping[str, Any]],
     ) -> None:
-        """Run step(name, inputs) for each node, and put its outputs into `written` by its name.
+        """Run every node, each as soon as those before it are done.
 
-        Each node starts when those before it are done. After a failure the others still finish: what they have under
-        way is paid, so it is recorded, and a replay sees the same. An optional node that fails writes nothing.
-        given: the fields from outside. Raises the first NodeError in the order of the file, or else what is no
-        NodeError.
+        After a failure the others still finish: their calls are paid for, so they are recorded, and a replay sees the
+        same. An optional node that fails writes nothing.
+
+        Args:
+            step: runs one node, given its name and inputs, and returns its outputs.
+            given: the fields from outside.
+            written: is filled with the outputs of each node, by its name.
+
+        Raises:
+            NodeError: of the first required node that failed; any other error is raised in its place.
         """
 
         async def one(name: str) -> None:
@@ -146,8 +167,8 @@ class Schedule:
         await gather_all(tasks.values())
 
     def merged(self, written: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-        """All fields that were written; of several writers the last one in the file counts, or who refined what that
-        one wrote."""
+        """All fields that were written. Of several writers the last one in the file counts, or the node that refined
+        what that one wrote."""
         values = {field: value for name in self.nodes for field, value in written.get(name, {}).items()}
         for field, writers in self._several.items():
             wrote = [name for name in writers if field in written.get(name, ())]
@@ -163,7 +184,7 @@ class Schedule:
         return name
 
     def _inputs(self, name: str, given: Mapping[str, Any], written: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-        inputs = {}
+        inputs: dict[str, Any] = {}
         for field, sources in self._sources[name].items():
             writer = next((n for n in sources if field in written.get(n, ())), None)
             if writer is not None:

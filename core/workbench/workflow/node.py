@@ -1,8 +1,8 @@
-"""A node: the contract for one step of a workflow, and what it may use while it runs."""
+"""The contract of a node, one step of a workflow, and what it may use while it runs."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -17,16 +17,17 @@ from workbench.workflow.trace import Span
 if TYPE_CHECKING:
     import networkx
 
+    Drawing = networkx.DiGraph[str]
+
 
 #: Key of a demo: the messages between its inputs and its answer, e.g. calls of tools and their results.
 EXCHANGE = "_exchange"
 
 
 class NodeContext(Protocol):
-    """What a running node may use: everything with an effect goes through here, so that it is paid, journalled and
-    traced.
+    """What a running node may use. Everything with an effect goes through it: so it is paid, journalled and traced.
 
-    `workbench.Context` is one. Raises of each method: see there.
+    `workbench.Context` implements it, and says what each method raises.
     """
 
     node: str  # its path, e.g. `vote.of`
@@ -40,7 +41,7 @@ class NodeContext(Protocol):
         role: str = "task",
         **settings: Any,
     ) -> Response:
-        """Ask the node's language model. Another replica is a fresh sample, where there is sampling."""
+        """Ask the node's language model. Another replica is a fresh sample, if the model samples at all."""
         ...
 
     async def embed(self, texts: Sequence[str], lm: LMSpec, role: str = "task") -> list[Sequence[float]]:
@@ -48,13 +49,13 @@ class NodeContext(Protocol):
         ...
 
     async def effect(self, kind: str, content: Any, run: Callable[[], Awaitable[Any]]) -> Any:
-        """Run a tool or another effect once for this place in this example; its result must be JSON."""
+        """Run a tool or another effect, once for each place in an example; its result must be JSON."""
         ...
 
     async def sandboxed(
         self, source: str, function: str, arguments: Mapping[str, Any], *, timeout: float = 5.0
     ) -> dict[str, Any]:
-        """Call a function of a source in the sandbox."""
+        """Call a function of a Python source in the sandbox. timeout: in seconds."""
         ...
 
     async def run_child(
@@ -74,13 +75,12 @@ class NodeContext(Protocol):
         ...
 
     def step(self, state: str, earned: float) -> None:
-        """Say of the latest call that it was a step in an environment: the state it was taken in, and what it
-        earned."""
+        """Mark the latest call as a step in an environment: the state it was taken in, and its reward."""
         ...
 
 
 class NodeConfig(BaseModel):
-    """Base of a kind's settings: unknown keys are refused, every field has a description."""
+    """Base of a kind's settings. Unknown keys are refused, and every field has a description."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -88,13 +88,13 @@ class NodeConfig(BaseModel):
 class NodeKind:
     """One step of a workflow. Subclass it, set `Config` and `primary`, and write `run`.
 
-    A node is made once for each distinct setting and then shared, so `run` keeps no state in self. It may raise
-    NodeError (a typed failure of this example) or anything else (recorded as a failure with its type).
+    Equal settings share one node, so `run` must keep no state in self. It may raise NodeError (a failure of this
+    example, with a kind) or any other error (recorded as a failure under the error's type).
     """
 
     Config: ClassVar[type[NodeConfig]] = NodeConfig
     primary: ClassVar[str] = ""  # the field that `kind: VALUE` fills
-    #: settings that optimizers may change, and what they are: text, demos, int, float, choice, nodes, tools
+    #: The settings that optimizers may change, and what each is: text, demos, int, float, choice, nodes, tools.
     learnable: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, name: str, config: Any, base: Path):
@@ -112,65 +112,77 @@ class NodeKind:
 
     @property
     def max_calls(self) -> int:
-        """The most LM calls that one run of it makes, retries not counted."""
+        """The most LM calls that one run can make, without retries."""
         return 0
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """Roles besides the task's whose model it asks; the file must name one for each."""
+        """Roles other than the task whose models the node asks; the file must name a model for each."""
         return ()
 
-    def advice(self) -> list[str]:
-        """What `validate` and `estimate` should tell about these settings, e.g. that they cost more than they save."""
+    def warnings(self) -> list[str]:
+        """What `validate` and `estimate` should say about these settings, e.g. that they cost more than they save."""
         return []
 
-    def called(self) -> Collection[str]:
-        """Names of the tools that it may call, as the rules of `policy:` know them."""
+    def tool_names(self) -> Collection[str]:
+        """The tools that the node may call, by the names that the rules of `policy:` use."""
         return ()
 
     def children(self) -> Mapping[str, NodeKind]:
-        """Nodes inside this one, by the setting that holds them."""
+        """The nodes inside this one, by the address of the setting that holds them."""
         return {}
 
-    def referred(self) -> Any:
-        """What it has read from other workflow files and its settings do not hold, as plain JSON values; None for
-        nothing. A run in which that has changed is not resumed."""
+    def walk(self) -> Iterator[NodeKind]:
+        """This node and all nodes inside it."""
+        yield self
+        for child in self.children().values():
+            yield from child.walk()
+
+    def external_inputs(self) -> Any:
+        """What the node has read from other workflow files, as plain JSON values; None if nothing. A run is not resumed
+        once that has changed."""
         return None
 
-    def diagram(self) -> networkx.DiGraph | None:
-        """What is inside, as `workbench show --mermaid` draws it; None for a node that is one box.
+    def diagram(self) -> Drawing | None:
+        """What `workbench show --mermaid` draws inside the node; None for a plain box. By default the children.
 
-        A vertex that is a key of `children` is drawn as that node, with what is inside it. Attributes of vertices:
-        label, and shape: box, round or circle. Of edges: label. By default the children, without edges.
+        A vertex named like a key of `children` is drawn as that node. Vertices may have the attributes `label` and
+        `shape` (box, round or circle), edges a `label`.
         """
         import networkx
 
         if not self.children():
             return None
-        graph = networkx.DiGraph()
+        graph: Drawing = networkx.DiGraph()
         graph.add_nodes_from(self.children())
         return graph
 
-    def worked(self, values: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-        """A worked example as a chat: what the node asks for these inputs and, as the last message, an answer that it
-        reads as these outputs. Fine-tuning learns from it. None where a value is missing, or where the node does not
-        ask a model exactly so."""
+    def training_chat(self, values: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+        """A training example for fine-tuning, as a chat.
+
+        The messages are those that the node sends for these inputs; the last one is the answer that it would read as
+        these outputs.
+
+        Args:
+            values: the inputs and outputs, by field.
+
+        Returns:
+            The messages; None if a value is missing, or if the node does not ask a model in this form.
+        """
         return None
 
     def demo(self, span: Span) -> dict[str, Any]:
-        """One of the node's `demos`, made from a run of it: the inputs and the outputs. A node that calls tools on the
-        way adds what was said in between, under the key EXCHANGE: without it the demo would teach to answer without
-        them."""
+        """One of the node's `demos`, made from a run of it: its inputs and outputs. A node that calls tools adds the
+        messages in between, under the key EXCHANGE: without them the demo would teach to answer without tools."""
         return {**span.inputs, **span.outputs}
 
     async def run(self, inputs: Mapping[str, Any], ctx: NodeContext) -> Mapping[str, Any]:
-        """Give a value for every name in `outputs`."""
+        """Run the node on one example. Returns a value for every name in `outputs`."""
         raise NotImplementedError
 
 
 class SignatureNode(NodeKind):
-    """A node whose fields are those of its `signature`, which the subclass sets; with `lm` among its settings,
-    maybe."""
+    """A node whose fields are those of its `signature`, which the subclass sets. Its settings may include `lm`."""
 
     signature: Signature
 
@@ -184,6 +196,6 @@ class SignatureNode(NodeKind):
 
     @cached_property
     def lm(self) -> LMSpec | None:
-        """The node's own language model; None for that of the workflow."""
+        """The node's own language model; None if it uses that of the workflow."""
         chosen = getattr(self.config, "lm", None)
         return lm_spec(chosen) if chosen is not None else None

@@ -25,7 +25,7 @@ _TYPES: dict[str, Any] = {"str": str, "int": int, "float": float, "bool": bool, 
 
 @dataclass(frozen=True)
 class Field:
-    """One field; values are the allowed ones of a Literal, as they are."""
+    """One field of a signature. values: those that a Literal allows."""
 
     name: str
     type: Any = str
@@ -38,11 +38,14 @@ class Field:
 
     @property
     def allowed(self) -> tuple[Any, ...]:
+        """The values it may have, if these can be listed."""
         return self.values or ((True, False) if self.type is bool else ())
 
 
 @dataclass(frozen=True)
 class Signature:
+    """The input and output fields of a step."""
+
     inputs: tuple[Field, ...]
     outputs: tuple[Field, ...]
 
@@ -71,9 +74,9 @@ def parse_signature(text: str) -> Signature:
 
 
 def with_inputs(text: str, *, add: Iterable[str] = (), drop: Collection[str] = ()) -> str:
-    """A signature without some inputs and with others after its own.
+    """A signature with some inputs dropped, and others added after its own.
 
-    add: as written, e.g. "facts: list[str]"; what is there already is not added twice.
+    add: fields as written, e.g. "facts: list[str]"; those that it has already are not added twice.
     """
     here = [f.name for f in parse_signature(text).inputs]
     more = [a for a in add if a.partition(":")[0].strip() not in here]
@@ -85,10 +88,10 @@ def with_inputs(text: str, *, add: Iterable[str] = (), drop: Collection[str] = (
 
 
 def written_fields(text: str) -> tuple[list[str], list[str]]:
-    """Inputs and outputs of a signature, each as it is written: `label: Literal['a', 'b']`. Raises SpecError."""
-    parse_signature(text)  # says what is wrong, if anything is
+    """Inputs and outputs of a signature as written, e.g. `label: Literal['a', 'b']`. Raises SpecError."""
+    parse_signature(text)  # raises if anything is wrong
     sides = _sides(text)
-    found = []
+    found: list[list[str]] = []
     for side in sides if len(sides) == 2 else text.split("->"):
         function = ast.parse(f"def f({side.strip()}): ...").body[0]
         assert isinstance(function, ast.FunctionDef)
@@ -125,7 +128,7 @@ def _field(argument: ast.arg, text: str) -> Field:
 
 
 def _beside(side: str) -> tuple[str, str] | None:
-    """Two quoted texts with nothing between them, which Python would join to one."""
+    """Two quoted texts with nothing between them, which Python would join into one."""
     if "'" not in side and '"' not in side:
         return None
     tokens = [

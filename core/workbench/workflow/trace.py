@@ -13,7 +13,7 @@ from workbench.lm import Message, Response
 class CallRecord:
     """One LM call inside a span. With token ids and log-probabilities it is a step of a rollout.
 
-    state, earned: of a step in an environment, where it was taken and what it earned (`Context.step`).
+    state, earned: for a step in an environment, the state it was taken in and its reward (`Context.step`).
     """
 
     messages: tuple[Message, ...]
@@ -34,9 +34,9 @@ class Span:
     node: str
     kind: str
     inputs: Mapping[str, Any]
-    outputs: Mapping[str, Any] = field(default_factory=dict)
-    calls: list[CallRecord] = field(default_factory=list)
-    notes: dict[str, Any] = field(default_factory=dict)
+    outputs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    calls: list[CallRecord] = field(default_factory=list[CallRecord])
+    notes: dict[str, Any] = field(default_factory=dict[str, Any])
     agent: str | None = None
     turn: int | None = None
     seconds: float = 0.0
@@ -44,7 +44,7 @@ class Span:
     order: tuple[int, ...] = ()  # its place among the spans of the trace (`Context`)
 
     def as_dict(self) -> dict[str, Any]:
-        """What the store keeps: texts of prompts are in `calls`, so only answers and counts are here."""
+        """What the store keeps of it. Prompts are stored with the calls, so here are only answers and counts."""
         out: dict[str, Any] = {"node": self.node, "kind": self.kind, "seconds": round(self.seconds, 4)}
         out["outputs"] = dict(self.outputs)
         out["calls"] = [
@@ -64,11 +64,14 @@ class Span:
 
 @dataclass(slots=True)
 class Trace:
-    """One example through one workflow: its spans in the order of the nodes and, within a node, of replicas and of
-    begin. So it does not depend on which of several was faster, and a replay sees the same."""
+    """One example through one workflow.
+
+    Spans are in the order of the nodes and, within a node, of replica and start. So the order does not depend on which
+    of several was faster, and a replay sees the same.
+    """
 
     example: str
-    spans: list[Span] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list[Span])
 
     @property
     def calls(self) -> list[CallRecord]:
@@ -76,12 +79,12 @@ class Trace:
 
     @property
     def unreadable_calls(self) -> int:
-        """How often the model seemed to call a tool in a form that could not be read."""
+        """How often the model seems to have called a tool in a form that could not be read."""
         return sum(len(span.notes.get("unreadable_calls", ())) for span in self.spans)
 
     @property
     def rollout(self) -> list[dict[str, Any]]:
-        """The task's calls that were recorded at token level, one dict each, in order: what training learns from."""
+        """The task's calls that were recorded at token level, in order, one dict each: the input of training."""
         return [
             {
                 "agent": span.agent or span.node,
@@ -101,7 +104,7 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class ExampleRun:
-    """What running a workflow on an example gave: a prediction, or a failure (kind, message) and its node."""
+    """The result of one workflow on one example: a prediction, or a failure with its kind and message."""
 
     prediction: Mapping[str, Any]
     trace: Trace

@@ -8,43 +8,54 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from workbench.type_guards import is_dict, is_list
+
 Tree = dict[str, Any]
+#: As the value of an edit: remove the setting. As a default: raise KeyError.
 GONE = object()
 
 
 def inner_orders(value: Any) -> Iterator[list[str]]:
-    """The order of keys of each mapping of several that is called `nodes`."""
-    if isinstance(value, list):
+    """The keys, in order, of each mapping inside a value that is called `nodes` and has several keys."""
+    if is_list(value):
         for item in value:
             yield from inner_orders(item)
-    elif isinstance(value, dict):
+    elif is_dict(value):
         for key in sorted(value):
-            if key == "nodes" and isinstance(value[key], dict) and len(value[key]) > 1:
+            if key == "nodes" and is_dict(value[key]) and len(value[key]) > 1:
                 yield list(value[key])
             yield from inner_orders(value[key])
 
 
 def edit_tree(tree: Any, path: list[str], value: Any, address: str) -> Any:
-    """A copy of tree with the value at path replaced; only what lies on the path is copied."""
+    """A copy of a tree with the value at a path replaced; only what lies on the path is copied.
+
+    Args:
+        tree: a mapping or list.
+        path: keys and, for lists, indexes as texts.
+        value: what to write; GONE removes the setting.
+        address: the whole address, for the KeyError raised if it leads nowhere.
+    """
     head, rest = path[0], path[1:]
-    if isinstance(tree, list):
+    copy: Any
+    key: Any
+    if is_list(tree):
         if not head.isdigit() or int(head) >= len(tree):
             raise KeyError(address)
-        copy: Any = list(tree)
-        key: Any = int(head)
-    elif isinstance(tree, dict):
+        copy, key = list(tree), int(head)
+    elif is_dict(tree):
         copy, key = dict(tree), head
     else:
         raise KeyError(address)
     if rest:
-        if isinstance(tree, dict) and head not in tree:
+        if is_dict(tree) and head not in tree:
             if len(rest) > 1 or value is GONE:
                 raise KeyError(address)
             copy[key] = {rest[0]: value}  # a settings group that was left out, e.g. `decoding`
             return copy
         copy[key] = edit_tree(tree[key], rest, value, address)
     elif value is GONE:
-        if isinstance(copy, dict) and key not in copy:
+        if is_dict(copy) and key not in copy:
             raise KeyError(address)
         del copy[key]
     else:
@@ -53,7 +64,10 @@ def edit_tree(tree: Any, path: list[str], value: Any, address: str) -> Any:
 
 
 def find_changes(here: Tree, there: Tree, prefix: str = "") -> tuple[Tree, list[str]]:
-    """(settings to write, addresses to remove). A list is one value, as is a mapping whose keys make no addresses."""
+    """(settings to write, addresses to remove) that make `there` of `here`.
+
+    A list is one value, and so is a mapping with keys that cannot be part of an address.
+    """
     changed: Tree = {}
     gone: list[str] = []
     for key in [*there, *(k for k in here if k not in there)]:
@@ -63,9 +77,8 @@ def find_changes(here: Tree, there: Tree, prefix: str = "") -> tuple[Tree, list[
         elif key not in here:
             changed[address] = there[key]
         elif here[key] != there[key] or type(here[key]) is not type(there[key]):
-            both = here[key], there[key]
-            if all(isinstance(v, dict) and v and not any(not k or "." in k for k in v) for v in both):
-                inner = find_changes(*both, f"{address}.")
+            if _has_addresses(here[key]) and _has_addresses(there[key]):
+                inner = find_changes(here[key], there[key], f"{address}.")
                 changed |= inner[0]
                 gone += inner[1]
             else:
@@ -73,9 +86,13 @@ def find_changes(here: Tree, there: Tree, prefix: str = "") -> tuple[Tree, list[
     return changed, gone
 
 
+def _has_addresses(value: Any) -> bool:
+    return is_dict(value) and bool(value) and not any(not key or "." in key for key in value)
+
+
 def leaves_of(tree: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """(address, value) of every setting; a list of rows (demos, tools) counts as one value."""
-    if isinstance(tree, dict) and tree:
+    """(address, value) of every setting; a list (of demos, of tools) is one value."""
+    if is_dict(tree) and tree:
         for key, value in tree.items():
             yield from leaves_of(value, f"{prefix}.{key}" if prefix else key)
     else:

@@ -1,4 +1,4 @@
-"""Workflows as immutable values: a tree of settings with a content hash, patches, nodes and a graph.
+"""Workflows as immutable values: a tree of settings with its content hash, patches, nodes and graph.
 
 An address is the path of a setting in that tree: `nodes.answer.instructions`, `nodes.vote.of.samples`, `lm.model`.
 """
@@ -6,31 +6,35 @@ An address is the path of a setting in that tree: `nodes.answer.instructions`, `
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from workbench.errors import PluginError, SpecError, merge_errors, suggest
+from workbench.errors import PluginError, SpecError, collect_errors, errors_at, suggest
 from workbench.hashing import digest
 from workbench.plugins import plugins
-from workbench.spec import NODE_KEYS, Source, spec_error
-from workbench.workflow.graph import build_graph, writers_of
+from workbench.spec import NODE_KEYS, spec_error
+from workbench.type_guards import is_dict, is_list
+from workbench.workflow.graph import build_graph, fields_from_outside, needs_of, until_required, writers_of
 from workbench.workflow.node import NodeKind
 from workbench.workflow.tree import GONE, Tree, edit_tree, find_changes, inner_orders, leaves_of
 
 if TYPE_CHECKING:
-    import networkx
+    from workbench.workflow.graph import Graph
 
 
 @dataclass(frozen=True)
 class Patch:
-    """A typed edit: settings to write and settings to remove, by address, and why."""
+    """A typed edit of a workflow.
 
-    set: Mapping[str, Any] = field(default_factory=dict)
+    set: settings to write, by address. unset: addresses to remove. note: why, for people.
+    """
+
+    set: Mapping[str, Any] = field(default_factory=dict[str, Any])
     unset: tuple[str, ...] = ()
     note: str = ""
 
@@ -39,17 +43,17 @@ class Patch:
 
     @classmethod
     def between(cls, here: Workflow, there: Workflow, note: str = "") -> Patch:
-        """What makes `there` of `here`."""
+        """The patch that turns `here` into `there`."""
         changed, gone = find_changes(here.tree, there.tree)
         names = [n for n in (*here.nodes, *there.nodes) if n in there.nodes]
         moved = Workflow({**there.tree, "nodes": {n: there.nodes[n] for n in dict.fromkeys(names)}}, there.base)
-        if moved != there:  # a node that is written anew stands last, and here it matters where it stands
+        if moved != there:  # a patch writes a new node last, and here the order of the nodes has a meaning
             changed = {k: v for k, v in changed.items() if not k.startswith("nodes.")} | {"nodes": there.nodes}
             gone = [address for address in gone if not address.startswith("nodes.")]
         return cls(changed, tuple(gone), note)
 
     def inverse(self, workflow: Workflow) -> Patch:
-        """The patch that undoes this one. workflow: what this one applies to."""
+        """The patch that undoes this one. workflow: the one that this patch is applied to."""
         return Patch.between(workflow.patched(self), workflow, f"undo {self.note}".strip())
 
 
@@ -69,23 +73,22 @@ class Workflow:
 
     @cached_property
     def hash(self) -> str:
-        """Of everything but the name; of the order of nodes as far as it decides who reads what.
+        """The hash of everything but the name, and of the order of nodes only if it decides which node reads which.
 
-        That order depends on what the node kinds read and write. So a node that cannot be made, for want of a plugin
-        say, has no hash: another one, of the tree alone, would make two workflows of one. Raises SpecError and
-        PluginError.
+        Raises SpecError and PluginError if a node cannot be made, e.g. for want of its plugin: only the node kinds know
+        what is read and written, and a second hash, of the tree alone, would make two workflows of one.
         """
         content = {k: v for k, v in self.tree.items() if k != "name"}
         order = self._order()
         return digest([content, order] if order else content)
 
     def _order(self) -> list[list[str]]:
-        """Who writes and reads each field that several nodes write, in the order of the file, which settles who gets
-        whose value; and the order of nodes in sub-workflows, as it is."""
+        """The writers and readers of each field that several nodes write, in the order of the file, which decides who
+        reads whose value; and the order of the nodes in sub-workflows, as it is."""
         trees = self.tree.get("nodes")
         if not trees:
             return []
-        nodes = made_nodes(self)
+        nodes = _make_enabled(self)
         shared = {f: set(names) for f, names in writers_of(nodes).items() if len(names) > 1}
         met = [
             [n for n, node in nodes.items() if n in names or f in node.inputs] for f, names in sorted(shared.items())
@@ -99,9 +102,7 @@ class Workflow:
         return hash(self.hash)
 
     def __repr__(self) -> str:
-        known = vars(self).get(
-            "hash", ""
-        )  # else not computed: a workflow that cannot be made has none, and no repr may raise
+        known = vars(self).get("hash", "")  # not computed here: it may raise, and a repr may not
         return f"<Workflow {self.tree.get('name', '')} {known[:8]}>"
 
     @property
@@ -113,7 +114,7 @@ class Workflow:
         value: Any = self.tree
         for part in address.split("."):
             try:
-                value = value[int(part)] if isinstance(value, list) else value[part]
+                value = value[int(part)] if is_list(value) else value[part]
             except (KeyError, IndexError, ValueError, TypeError):
                 if default is GONE:
                     raise KeyError(address) from None
@@ -123,8 +124,8 @@ class Workflow:
     def patched(self, patch: Patch | Mapping[str, Any], note: str = "") -> Workflow:
         """A new workflow with the patch applied; self stays as it is.
 
-        Raises KeyError for an address whose parent does not exist, and SpecError (from the node kinds) for values
-        that a node does not accept.
+        Raises KeyError for an address whose parent does not exist, and SpecError for values that a node does not
+        accept.
         """
         patch = patch if isinstance(patch, Patch) else Patch(dict(patch), note=note)
         tree: Tree = self.tree
@@ -134,7 +135,7 @@ class Workflow:
             value = json.loads(json.dumps(value, ensure_ascii=False, default=str))
             tree = edit_tree(tree, address.split("."), value, address)
         child = Workflow(tree, self.base, self.hash, patch)
-        _ = child.graph  # so that a bad value is refused here, and not where it is used
+        child.check()  # a bad value is refused here rather than where it is used
         return child
 
     def diff(self, other: Workflow) -> list[tuple[str, Any, Any]]:
@@ -147,15 +148,61 @@ class Workflow:
         ]
 
     @cached_property
-    def graph(self) -> networkx.DiGraph:
-        """Enabled nodes and their dependencies (see `workbench.workflow.graph.build_graph`)."""
-        return check_nodes(self)
+    def graph(self) -> Graph:
+        """Enabled nodes and their dependencies (see `workbench.workflow.graph.build_graph`).
+
+        All nodes are checked, the disabled ones too. Raises SpecError and PluginError.
+        """
+        _make_all(self, self.nodes)
+        return build_graph(self.enabled_nodes, self.nodes)
+
+    def check(self) -> None:
+        """Raise SpecError or PluginError if a node cannot be made, or if the nodes form no graph."""
+        _ = self.graph
+
+    @property
+    def enabled_nodes(self) -> dict[str, NodeKind]:
+        """The nodes that take part, by name, in the order of the file."""
+        return {
+            name: make_node(name, tree, self.base) for name, tree in self.nodes.items() if tree.get("enabled", True)
+        }
+
+    def walk(self) -> Iterator[NodeKind]:
+        """The enabled nodes and all nodes inside them."""
+        for node in self.enabled_nodes.values():
+            yield from node.walk()
+
+    @property
+    def max_calls(self) -> int:
+        """The most LM calls that one example can take, without retries."""
+        return sum(node.max_calls for node in self.enabled_nodes.values())
+
+    @property
+    def input_fields(self) -> list[str]:
+        """The fields that the workflow reads from an example: a node reads them, and none before it writes them."""
+        return fields_from_outside(self.graph)
+
+    @property
+    def output_fields(self) -> list[str]:
+        """The fields written by the last nodes, those that no other node depends on."""
+        nodes, graph = self.enabled_nodes, self.graph
+        return list(dict.fromkeys(f for name in graph if not graph.out_degree(name) for f in nodes[name].outputs))
+
+    def is_needed(self, name: str) -> bool:
+        """Whether a node has this one under its `needs`."""
+        return any(name in needs_of(tree) for tree in self.nodes.values())
+
+    def last_writers(self) -> dict[str, list[str]]:
+        """By field, the nodes whose value may be the final one: the last writer and, as long as these are optional,
+        the writers before it."""
+        writers = writers_of(self.enabled_nodes)
+        return {field: until_required(names[::-1], self.nodes) for field, names in writers.items()}
 
 
-def node_tree(raw: Mapping[str, Any], fail: Callable[[tuple[str | int, ...], str, str | None], Exception]) -> Tree:
+def node_tree(raw: Mapping[str, Any]) -> Tree:
     """A node as written (`{predict: ..., instructions: ...}`) in its normal form (`{"kind": "predict", ...}`).
 
-    fail(path, message, hint) makes the error to raise.
+    Raises SpecError, with a path inside the node, if it does not name exactly one kind.
     """
     known = plugins().names("node_kinds")
     if "kind" in raw:  # the normal form itself, as exported
@@ -166,15 +213,15 @@ def node_tree(raw: Mapping[str, Any], fail: Callable[[tuple[str | int, ...], str
         rest = dict(raw)
     if len(kinds) != 1 or kinds[0] not in known:
         if kinds:
-            raise fail((), f"a node has one kind, this one names {', '.join(map(str, kinds))}", None)
+            raise SpecError(f"a node has one kind, this one names {', '.join(map(str, kinds))}")
         others = [k for k in raw if k not in NODE_KEYS]
         hint = suggest(str(others[0]), known) if others else f"Known: {', '.join(known)}."
         if others and plugins().set_aside:
             hint += f" Plugins that failed to load: {', '.join(sorted(plugins().set_aside))}."
-        raise fail((others[0],) if others else (), "no node kind is named here", hint)
+        raise SpecError("no node kind is named here", hint=hint, path=(others[0],) if others else ())
     for key in ("optional", "enabled"):
         if not isinstance(raw.get(key, True), bool):
-            raise fail((key,), f"{key} must be true or false, not {raw[key]!r}", None)
+            raise SpecError(f"{key} must be true or false, not {raw[key]!r}", path=(key,))
     kind = kinds[0]
     cls = node_class(kind)
     if kind in rest:
@@ -183,6 +230,7 @@ def node_tree(raw: Mapping[str, Any], fail: Callable[[tuple[str | int, ...], str
 
 
 def node_class(kind: str) -> type[NodeKind]:
+    """The class of a node kind. Raises PluginError if there is none of this name."""
     cls = plugins().get("node_kinds", kind)
     if not (isinstance(cls, type) and issubclass(cls, NodeKind)):
         raise PluginError(f"node kind '{kind}' is not a subclass of workbench.NodeKind")
@@ -203,64 +251,26 @@ def _make_node(name: str, text: str, base: Path) -> NodeKind:
     return cls(name, cls.Config.model_validate(settings), base)
 
 
-def check_nodes(workflow: Workflow, source: Source | None = None) -> networkx.DiGraph:
-    """The graph of a workflow whose nodes can all be made, the disabled ones too.
-
-    Raises SpecError, with its place in the file if source is given, and PluginError.
-    """
-    _made(workflow, workflow.nodes, source)
-
-    def fail(path: tuple[str | int, ...], message: str, hint: str | None) -> SpecError:
-        return SpecError(message, hint=hint, path=path) if source is None else source.error(path, message, hint)
-
-    return build_graph(enabled(workflow), workflow.nodes, fail)
-
-
-def made_nodes(workflow: Workflow) -> dict[str, NodeKind]:
+def _make_enabled(workflow: Workflow) -> dict[str, NodeKind]:
     """The nodes that take part, of trees that nothing has checked yet. Raises SpecError and PluginError."""
-    trees = workflow.nodes
-    if not isinstance(trees, dict):
+    trees: object = workflow.nodes
+    if not is_dict(trees):
         raise SpecError("the nodes must be a mapping", hint="Write each node under its name.", path=("nodes",))
     for name, tree in trees.items():
-        if not isinstance(tree, dict) or not isinstance(tree.get("kind"), str):
+        if not is_dict(tree) or not isinstance(tree.get("kind"), str):
             raise SpecError(
                 f"node '{name}' names no kind", hint="Write e.g. {kind: predict, ...}.", path=("nodes", name)
             )
-    return _made(workflow, {name: tree for name, tree in trees.items() if tree.get("enabled", True)}, None)
+    return _make_all(workflow, {name: tree for name, tree in trees.items() if tree.get("enabled", True)})
 
 
-def _made(workflow: Workflow, trees: Tree, source: Source | None) -> dict[str, NodeKind]:
-    made, wrong = dict[str, NodeKind](), list[SpecError]()
-    for name, tree in trees.items():
+def _make_all(workflow: Workflow, trees: Tree) -> dict[str, NodeKind]:
+    def make(name: str, tree: Tree) -> NodeKind:
         try:
-            made[name] = make_node(name, tree, workflow.base)
+            with errors_at("nodes", name):
+                return make_node(name, tree, workflow.base)
         except ValidationError as error:
-            cls = node_class(tree["kind"])
-            wrong.append(spec_error(_Placed(source, tree, cls), error, cls.Config, ("nodes", name)))
-        except SpecError as error:
-            place = _Placed(source, tree, node_class(tree["kind"]))
-            wrong.append(place.error(("nodes", name, *error.path), error.message, error.hint))
-    if wrong:
-        raise merge_errors(wrong)
-    return made
+            raise spec_error(error, node_class(tree["kind"]).Config, ("nodes", name)) from None
 
-
-class _Placed:
-    """Errors about a node at their place in the file, or without place where there is no file."""
-
-    def __init__(self, source: Source | None, tree: Tree, cls: type[NodeKind]):
-        self.source, self.kind, self.primary = source, tree["kind"], cls.primary
-
-    def error(self, path: tuple[str | int, ...], message: str, hint: str | None = None) -> SpecError:
-        if self.source is None:
-            return SpecError(message, hint=hint, path=path)
-        if len(path) > 2 and path[2] == self.primary:  # written as `predict: ...`
-            path = (*path[:2], self.kind, *path[3:])
-        return self.source.error(path, message, hint)
-
-
-def enabled(workflow: Workflow) -> dict[str, NodeKind]:
-    """The nodes that take part, in the order of the file."""
-    return {
-        name: make_node(name, tree, workflow.base) for name, tree in workflow.nodes.items() if tree.get("enabled", True)
-    }
+    made = collect_errors(partial(make, name, tree) for name, tree in trees.items())
+    return dict(zip(trees, made, strict=True))

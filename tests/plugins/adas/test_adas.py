@@ -12,7 +12,6 @@ from tests.helpers.scripted import Script, make_workflow, run_node, run_rows
 
 from workbench.errors import SpecError
 from workbench.lm import Request, Response
-from workbench.workflow import enabled
 from workbench_adas.optimizer import read_agent
 from workbench_adas.seeds import SEEDS
 
@@ -37,7 +36,7 @@ def test_prompts_go_out_and_answers_come_back(tmp_path: Path) -> None:
     assert outcome.prediction["answer"] == "<two <one: q>><three <one: q>>"
     temperatures = {last(r): r.temperature for r in script.requests}
     assert temperatures == {"one: q": 0.0, "two <one: q>": 0.5, "three <one: q>": 0.0}
-    assert enabled(make_workflow({"n": program(TWO_STEPS)}, tmp_path))["n"].max_calls == 8
+    assert make_workflow({"n": program(TWO_STEPS)}, tmp_path).enabled_nodes["n"].max_calls == 8
 
 
 def test_a_second_run_answers_from_the_journal(tmp_path: Path) -> None:

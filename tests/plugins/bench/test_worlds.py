@@ -223,9 +223,7 @@ def test_the_truth_of_a_structure_is_what_the_simulation_shows(tmp_path: Path) -
     from workbench.task import Space
 
     world = WORLDS["topology"].planted(3)
-    start = Workflow(
-        {"nodes": {n: node_tree(raw, lambda *a: ValueError(a)) for n, raw in world.nodes.items()}}, tmp_path
-    )
+    start = Workflow({"nodes": {n: node_tree(raw) for n, raw in world.nodes.items()}}, tmp_path)
     space = Space({a: DomainSpec.model_validate(d) for a, d in world.search.items()})
     rows, seen = [{"text": f"q topic1 {c}: a {c}-thing"} for c in "abcd"], set()
     for seed in range(6):
@@ -248,7 +246,7 @@ def test_random_search_finds_better_structures_with_more_calls() -> None:
 
 def start_of(name: str, folder: Path, seed: int = 0) -> tuple[Any, Workflow]:
     world = WORLDS[name].planted(seed)
-    tree = {n: node_tree(raw, lambda *a: ValueError(a)) for n, raw in world.nodes.items()}
+    tree = {n: node_tree(raw) for n, raw in world.nodes.items()}
     return world, Workflow({"nodes": tree}, folder)
 
 

@@ -157,7 +157,7 @@ def test_what_is_quarantined_stays_in_the_file_with_its_evidence_and_is_never_sh
     aside = [e for e in store(report) if e["quarantined"]]
     assert aside and all("p=" in e["evidence"] and e["source"].startswith("train:") for e in aside)
     lm.seen.clear()
-    node: Any = __import__("workbench.workflow.workflow", fromlist=["enabled"]).enabled(report.winner)["look"]
+    node: Any = report.winner.enabled_nodes["look"]
     for row in rows["test"]:
         assert not any(store(report)[i]["quarantined"] for i in node.choose(row))
 

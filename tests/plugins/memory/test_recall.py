@@ -9,9 +9,9 @@ import pytest
 import yaml
 from tests.helpers.scripted import make_workflow, run_node
 
+import workbench.task.write as write
 from workbench.errors import SpecError
-from workbench.task import written_node
-from workbench.workflow import enabled, node_tree
+from workbench.workflow import node_tree
 from workbench_memory import word_search as lexical
 from workbench_memory.learned_retrieval import features, fit, score
 from workbench_memory.word_search import Fts5, Words, words_of
@@ -119,11 +119,11 @@ def test_a_store_survives_export_whatever_its_rows_are_called(tmp_path: Path) ->
     """Rows have a field `kind`, as nodes have; only nodes are written the short way."""
     raw = node([{"kind": "case", "inputs": {"q": "x", "kind": "predict"}, "text": "t"}], k=3)
     workflow = make_workflow({"n": raw}, tmp_path)
-    written = yaml.safe_load(yaml.safe_dump(written_node(workflow.nodes["n"])))
+    written = yaml.safe_load(yaml.safe_dump(write.written_node(workflow.nodes["n"])))
     assert written == raw
-    assert node_tree(written, lambda *a: AssertionError(a)) == workflow.nodes["n"]
+    assert node_tree(written) == workflow.nodes["n"]
     ensemble = {"ensemble": {"predict": "q -> a"}, "samples": 2}
-    assert written_node(make_workflow({"n": ensemble}, tmp_path).nodes["n"]) == ensemble
+    assert write.written_node(make_workflow({"n": ensemble}, tmp_path).nodes["n"]) == ensemble
 
 
 # Learned retrieval
@@ -154,4 +154,4 @@ def test_words_are_each_taken_once_in_order() -> None:
 def test_a_recall_node_is_part_of_the_graph(tmp_path: Path) -> None:
     workflow = make_workflow({"look": node([]), "say": {"predict": "notes, q -> a"}}, tmp_path)
     assert list(workflow.graph.edges) == [("look", "say")]
-    assert enabled(workflow)["look"].max_calls == 0
+    assert workflow.enabled_nodes["look"].max_calls == 0

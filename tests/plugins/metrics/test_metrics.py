@@ -10,14 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import workbench.task.metric as metric_module
 from workbench.plugins import plugins
-from workbench.task import Example, Score, parse_call
+from workbench.task import Example, Score
 from workbench_metrics.numbers import last_number
 
 
 def score(call: str, given, wanted, **options) -> Score:
     """The score of a metric written as in a workflow file."""
-    name, args, named = parse_call(call)
+    name, args, named = metric_module.parse_call(call)
     metric = plugins().get("metrics", name)(*(args or ["x"]), **named, **options)
     found = metric(Example("1", {"x": wanted}), {"x": given}, None)
     assert isinstance(found, Score) and 0 <= found.value <= 1
@@ -50,7 +51,7 @@ def test_missing_fields_are_faults_that_are_named(name):
 
 
 def test_target_names_another_field():
-    name, args, options = parse_call("exact_match(answer, target=labels.text)")
+    name, args, options = metric_module.parse_call("exact_match(answer, target=labels.text)")
     metric = plugins().get("metrics", name)(*args, **options)
     assert metric(Example("1", {"labels": {"text": "b"}, "answer": "c"}), {"answer": "b"}, None) == Score(1.0)
 

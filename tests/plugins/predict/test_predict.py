@@ -10,7 +10,6 @@ from tests.helpers.scripted import make_workflow, run_node
 
 from workbench.errors import LMError
 from workbench.lm import Request, Response
-from workbench.workflow import enabled
 
 YESNO = {"predict": "text -> label: Literal['yes', 'no']"}
 
@@ -125,7 +124,7 @@ def test_reasoning_is_asked_for_first_and_given_as_a_field(tmp_path: Path) -> No
 )
 def test_short_typed_answers_get_few_tokens(node: dict[str, Any], tokens: int, tmp_path: Path) -> None:
     workflow = make_workflow({"n": {**YESNO, **node}}, tmp_path)
-    assert (enabled(workflow)["n"].settings["max_tokens"] or 512) == tokens  # type: ignore[attr-defined]
+    assert (workflow.enabled_nodes["n"].settings["max_tokens"] or 512) == tokens  # type: ignore[attr-defined]
 
 
 def test_a_node_may_have_a_language_model_of_its_own(tmp_path: Path) -> None:

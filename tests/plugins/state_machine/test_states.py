@@ -17,7 +17,7 @@ from workbench.errors import SpecError
 from workbench.lm import Request, Response
 from workbench.spec import check_spec, load_yaml, load_yaml_file
 from workbench.task import load_workflow
-from workbench.workflow import learnable_addresses, node_at, setting
+from workbench.workflow import learnable_addresses, node_at, setting_at
 
 TOOLS = """
 def look(name: str, shelf: str) -> dict:
@@ -215,7 +215,7 @@ def test_instructions_of_every_state_are_learnable_at_their_own_address(folder: 
         "nodes.n.instructions",
         *(f"nodes.n.states.{s}.instructions" for s in ("search", "check", "fix")),
     }
-    assert setting(workflow, address) == "SEARCH" and setting(workflow, "nodes.n.max_turns") == 10
+    assert setting_at(workflow, address) == "SEARCH" and setting_at(workflow, "nodes.n.max_turns") == 10
     changed = workflow.patched({address: "SEEK", "nodes.n.max_turns": 4})
     assert changed.diff(workflow)[1] == (address, "SEEK", "SEARCH")
     assert node_at(changed, address).config.instructions == "SEEK"
@@ -293,14 +293,14 @@ def test_faulty_machines_are_refused_with_line_column_and_a_suggestion(
     )
     assert text != FILE
     spec, source = check_spec(load_yaml(text, "w.yaml"))
-    with pytest.raises(SpecError) as caught:
-        load_workflow(spec, source, folder)
+    with pytest.raises(SpecError) as caught, source.locating():
+        load_workflow(spec, folder)
     assert f"w.yaml:{place}: " in str(caught.value) and words in str(caught.value), str(caught.value)
 
 
 def test_the_file_that_the_faults_are_planted_in_is_sound(folder: Path) -> None:
-    spec, source = check_spec(load_yaml(FILE, "w.yaml"))
-    assert load_workflow(spec, source, folder).nodes["n"]["kind"] == "states"
+    spec, _ = check_spec(load_yaml(FILE, "w.yaml"))
+    assert load_workflow(spec, folder).nodes["n"]["kind"] == "states"
 
 
 def test_the_schema_for_editors_knows_the_short_forms_too() -> None:

@@ -264,7 +264,7 @@ def test_the_command_takes_a_run_of_eval(tmp_path: Path, monkeypatch: pytest.Mon
         return scripts[-1]
 
     monkeypatch.setattr("workbench.lm.pool.make_lm", made)
-    monkeypatch.setattr("workbench_synthesize.settings.check_lms", lambda spec, source: None)
+    monkeypatch.setattr("workbench_synthesize.settings.check_lms", lambda spec: None)
     db, out = str(tmp_path / "a.db"), str(tmp_path / "rows.jsonl")
     done = CliRunner().invoke(cli, ["eval", str(earlier(tmp_path)), "--split", "train", "--db", db])
     name = re.search(r"kept as run (\w+)", done.output)

@@ -18,7 +18,7 @@ from tests.helpers.scripted import make_workflow, run_node
 
 from workbench.errors import SpecError
 from workbench.lm import Request
-from workbench.workflow import Span, enabled
+from workbench.workflow import Span
 from workbench_teams.dylan import importance
 from workbench_teams.selforg import contributions, edges, middle, shapley, vectors_of
 
@@ -137,7 +137,7 @@ def test_the_bound_on_calls_holds_and_the_dead_do_not_end_it(kind: str, tmp_path
     node = team(kind, **rest)
     said = says({"ann": "", "bob": ["b", "c", "d"], "cid": ["e", "f"], "dan": "g"}, ranker="1 2", rates={"all": "1"})
     outcome, script = run_node(node, {"question": "q"}, tmp_path, said)
-    bound = enabled(make_workflow({"n": node}, tmp_path))["n"].max_calls
+    bound = make_workflow({"n": node}, tmp_path).enabled_nodes["n"].max_calls
     assert outcome.failure is None and len(script.requests) <= bound
     silent, _ = run_node(node, {"question": "q2"}, tmp_path, says(dict.fromkeys(ROLES, "")))
     assert silent.failure == "members"
@@ -358,7 +358,7 @@ def test_a_team_is_found_talks_and_reports(tmp_path: Path) -> None:
     assert "(Python: writes and runs code)" in play.seen["map"][0]  # a colon hides nobody
     assert "report of g (py_dev, checker)" in play.seen["captain"][1]
     assert notes(outcome)["importance"] == {"py_dev": 1.0, "chemist": 0.0, "checker": 1.0}
-    assert len(script.requests) <= enabled(make_workflow({"n": CAPTAIN}, tmp_path))["n"].max_calls
+    assert len(script.requests) <= make_workflow({"n": CAPTAIN}, tmp_path).enabled_nodes["n"].max_calls
 
 
 def test_an_expert_is_written_where_none_fits_and_only_then(tmp_path: Path) -> None:
@@ -420,7 +420,7 @@ def test_every_loop_ends(tmp_path: Path) -> None:
     node = {**CAPTAIN, "turns": 4, "talk": 5, "size": 2}
     outcome, script = run_node(node, {"question": "q"}, tmp_path, play)
     assert outcome.failure == "steps"
-    assert len(script.requests) <= enabled(make_workflow({"n": node}, tmp_path))["n"].max_calls
+    assert len(script.requests) <= make_workflow({"n": node}, tmp_path).enabled_nodes["n"].max_calls
     assert len(play.seen["talk"]) == 3 * 5  # the last report would not be read
 
 

@@ -15,7 +15,7 @@ from workbench.errors import SpecError
 from workbench.lm import Request, Response
 from workbench.proof import Report
 from workbench.run import Options, optimize
-from workbench.workflow import EXCHANGE, enabled
+from workbench.workflow import EXCHANGE
 from workbench_memory.entry_log import Bank, Site
 from workbench_memory.optimizer import Memory, Plan, _Search
 
@@ -163,7 +163,7 @@ def test_a_demo_is_made_of_the_last_run_of_a_question_that_a_demo_asks_too(tmp_p
         tmp_path,
         lambda r: "answer: blue" if len(asked(r)) > 1 else 'call: look("b1")',
     )
-    made = enabled(make_workflow({"n": node}, tmp_path))["n"].demo(outcome.trace.spans[0])
+    made = make_workflow({"n": node}, tmp_path).enabled_nodes["n"].demo(outcome.trace.spans[0])
     assert made == {
         **DEMO,
         EXCHANGE: [{"role": "assistant", "content": 'call: look("b1")'}, {"role": "user", "content": "result: blue"}],

@@ -16,7 +16,7 @@ from workbench.runtime import Program, Runtime
 from workbench.spec import BudgetSpec, lm_spec
 from workbench.store import Store
 from workbench.task import Example
-from workbench.workflow import Workflow, check_nodes, learnable_addresses, node_tree
+from workbench.workflow import Workflow, learnable_addresses, node_tree
 
 
 class ScriptedLM:
@@ -56,12 +56,8 @@ def run(
     times: int = 1,
 ):
     """(outcome, scripted model) of the last of `times` runs, all under one journal."""
-
-    def fail(path: Any, message: str, hint: str | None) -> Exception:
-        return ValueError(f"{path}: {message} {hint}")
-
-    workflow = Workflow({"nodes": {name: node_tree(raw, fail) for name, raw in nodes.items()}}, folder)
-    check_nodes(workflow)
+    workflow = Workflow({"nodes": {name: node_tree(raw) for name, raw in nodes.items()}}, folder)
+    workflow.check()
     lm = ScriptedLM(say)
 
     async def course():

@@ -17,7 +17,7 @@ from workbench.runtime import Program, Runtime
 from workbench.spec import BudgetSpec, lm_spec
 from workbench.store import Store
 from workbench.task import Example
-from workbench.workflow import ExampleRun, enabled
+from workbench.workflow import ExampleRun
 from workbench_training.token_rows import rows_of
 
 NODE = {
@@ -108,11 +108,11 @@ def test_a_talk_without_end_ends_and_never_costs_more_than_was_said(tmp_path: Pa
         tmp_path, lambda request: "Hm." if plays_user(request) else f"say: again {len(request.messages)}"
     )
     assert outcome.failure == "steps" and len(script.requests) == 8
-    assert enabled(make_workflow({"n": NODE}, tmp_path))["n"].max_calls == 8
+    assert make_workflow({"n": NODE}, tmp_path).enabled_nodes["n"].max_calls == 8
 
 
 def test_what_the_user_knows_comes_from_the_row_and_a_model_must_play_it(tmp_path: Path) -> None:
-    assert enabled(make_workflow({"n": NODE}, tmp_path))["n"].inputs == ("wish", "home")
+    assert make_workflow({"n": NODE}, tmp_path).enabled_nodes["n"].inputs == ("wish", "home")
     with pytest.raises(SpecError, match=r"(?s)needs a model that plays it.*roles: \{user:"):
         run_node(NODE, ROW, tmp_path, lambda request: "say: hello")
     outcome, _, _ = talk(tmp_path, lambda r: Response("", "refusal", 1, 0) if plays_user(r) else "say: hello")
@@ -151,7 +151,7 @@ def test_speech_and_farewell_are_told_from_words_that_look_like_them(tmp_path: P
     assert outcome.prediction == {"city": "Oslo"}
     assert script.requests[-1].messages[-1]["content"] == "I have ABANDONED that. Oslo."
     with pytest.raises(SpecError, match="no output may be named 'say'"):
-        enabled(make_workflow({"n": {**NODE, "agent": "wish -> say"}}, tmp_path))
+        _ = make_workflow({"n": {**NODE, "agent": "wish -> say"}}, tmp_path).enabled_nodes
 
 
 def test_an_inner_workflow_asks_for_the_model_that_plays_its_user(tmp_path: Path) -> None:

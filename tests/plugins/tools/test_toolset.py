@@ -12,7 +12,6 @@ from tests.helpers.scripted import make_workflow, run_node
 from workbench.errors import SpecError
 from workbench.kit.tools import Tool, described
 from workbench.lm import Request, Response
-from workbench.workflow import enabled
 from workbench_tools.agent import Agent
 from workbench_tools.toolset import Shown, ToolIndex, crossover, prompt_characters
 
@@ -46,7 +45,7 @@ def agent(folder: Path, count: int, **settings: Any) -> dict[str, Any]:
 
 
 def made(folder: Path, count: int, **settings: Any) -> Agent:
-    node = enabled(make_workflow({"n": agent(folder, count, **settings)}, folder))["n"]
+    node = make_workflow({"n": agent(folder, count, **settings)}, folder).enabled_nodes["n"]
     assert isinstance(node, Agent)
     return node
 
@@ -79,7 +78,7 @@ def test_measured_prompts_are_those_of_the_cost_model(tmp_path: Path, count: int
         _, script = run_node(node, {"question": "q"}, tmp_path, caller("tool01"))
         texts = [str(m["content"]) for r in script.requests for m in r.messages]
         counted.append(sum(len(t) for t in texts if t.startswith("registered") or "You can use tools" in t))
-    one = enabled(make_workflow({"n": {"agent": "question -> answer", "tools": tools}}, tmp_path))["n"]
+    one = make_workflow({"n": {"agent": "question -> answer", "tools": tools}}, tmp_path).enabled_nodes["n"]
     assert isinstance(one, Agent)
     fixed = len(one.system(Shown(one.tools, (), lazy=False)))
     assert tuple(counted) == prompt_characters(list(one.tools.values()), fixed)
@@ -93,9 +92,9 @@ def test_the_crossover_is_where_the_advice_turns(tmp_path: Path) -> None:
     assert 1 < count < 40
     assert prompt_characters(alike[:count], fixed)[1] < prompt_characters(alike[:count], fixed)[0]
     assert prompt_characters(alike[: count - 1], fixed)[1] >= prompt_characters(alike[: count - 1], fixed)[0]
-    assert "less" in some.advice()[0]
-    assert "more than showing all" in made(tmp_path, 2, register="lazy").advice()[0]
-    assert made(tmp_path, 2).advice() == []
+    assert "less" in some.warnings()[0]
+    assert "more than showing all" in made(tmp_path, 2, register="lazy").warnings()[0]
+    assert made(tmp_path, 2).warnings() == []
 
 
 def test_what_is_not_registered_is_refused_and_wrong_names_are_mended(tmp_path: Path) -> None:

@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 from tests.helpers.scripted import Script, make_workflow, run_rows
 
-from workbench.workflow import enabled
-
 ROW = {"text": "my bill\nis wrong", "why": "it names a bill", "label": "billing"}
 
 
@@ -24,7 +22,7 @@ def test_a_worked_example_is_what_the_node_asks_and_reads(tmp_path: Path, adapte
         "demos": [{"text": "t", "why": "w", "label": "other"}],
     }
     workflow = make_workflow({"sort": predict}, tmp_path)
-    chat = enabled(workflow)["sort"].worked(ROW)
+    chat = workflow.enabled_nodes["sort"].training_chat(ROW)
     assert chat is not None and chat[-1]["role"] == "assistant"
     script = Script(lambda request: chat[-1]["content"])
     outcome = run_rows(workflow, [ROW], script, tmp_path / "a.db")[0]
@@ -35,7 +33,7 @@ def test_a_worked_example_is_what_the_node_asks_and_reads(tmp_path: Path, adapte
 
 def test_where_an_output_has_no_label_there_is_no_worked_example(tmp_path: Path) -> None:
     nodes: dict[str, Any] = {"sort": {"predict": "text -> label", "reasoning": True}, "a": {"agent": "text -> label"}}
-    made = enabled(make_workflow(nodes, tmp_path))
-    assert made["sort"].worked({"text": "t", "label": "x"}) is None  # no reasoning
-    assert made["a"].worked({"text": "t", "label": "x"}) is None
-    assert made["sort"].worked({"text": "t", "reasoning": "r", "label": "x"}) is not None
+    made = make_workflow(nodes, tmp_path).enabled_nodes
+    assert made["sort"].training_chat({"text": "t", "label": "x"}) is None  # no reasoning
+    assert made["a"].training_chat({"text": "t", "label": "x"}) is None
+    assert made["sort"].training_chat({"text": "t", "reasoning": "r", "label": "x"}) is not None

@@ -1,0 +1,55 @@
+"""pydantic's complaints in our words: one for each place, and none of a union's members hides another place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from workbench.errors import SpecError
+from workbench.spec import Strict, spec_error
+
+
+class Server(Strict):
+    port: int
+    host: str
+
+
+class Settings(Strict):
+    server: str | Server = ""
+    names: list[str] | str = ""
+    size: int = 0
+    share: int | float = 0
+
+
+def complaints(**given: Any) -> list[SpecError]:
+    with pytest.raises(ValidationError) as caught:
+        Settings.model_validate(given)
+    error = spec_error(caught.value, Settings, ("outer",))
+    return [error, *error.more]
+
+
+def test_the_members_of_a_union_complain_once() -> None:
+    (error,) = complaints(server={"prot": 1})
+    assert error.message == "unknown key 'prot'" and error.path[:2] == ("outer", "server")
+    (error,) = complaints(share="half")
+    assert error.path == ("outer", "share") and error.message == "outer.share: must be a whole number, not 'half'"
+
+
+def test_places_complain_by_themselves() -> None:
+    found = complaints(server=3, size="x", names=[1, 2])
+    assert {error.path for error in found} == {
+        ("outer", "server"),
+        ("outer", "size"),
+        ("outer", "names", 0),
+        ("outer", "names", 1),
+        ("outer", "names"),
+    }
+
+
+def test_all_missing_keys_are_named() -> None:
+    with pytest.raises(ValidationError) as caught:
+        Server.model_validate({})
+    error = spec_error(caught.value, Server)
+    assert [one.message for one in (error, *error.more)] == ["'port' is missing", "'host' is missing"]
