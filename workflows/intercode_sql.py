@@ -1,25 +1,24 @@
 """Questions about databases: a tool that runs SQL, and a metric that compares what two queries give.
 
-Each call gets a database of its own, made from `dbs/NAME.sql`: nothing that a statement does can outlive it.
+Each call gets a database of its own, made from `dbs/NAME.sql`, in a process that can reach nothing: what a statement
+does ends with it.
 """
 
 from __future__ import annotations
 
 import re
-import sqlite3
-import time
 from collections import Counter
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-SECONDS = 5.0
+from workbench.kit.sql import Database
+
 ROWS = 20  # so many rows are shown
 MOST = 100_000  # so many rows are compared
 HERE = Path(__file__).resolve().parent
 FOLDERS = (HERE / "data/intercode_sql/dbs", HERE.parent.parent / "shared/data/intercode_sql/dbs")
 
-_READS = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, 33}  # 33: SQLITE_RECURSIVE
 _SKIP = re.compile(r"(?:\s|--[^\n]*(?:\n|\Z)|/\*.*?(?:\*/|\Z)|\()+", re.DOTALL)
 _TOKEN = re.compile(r"--[^\n]*|/\*.*?(?:\*/|\Z)|'(?:[^']|'')*'|\"[^\"]*\"|`[^`]*`|\[[^\]]*\]|[()]|\w+", re.DOTALL)
 _MAIN = {"select", "values", "insert", "update", "delete", "replace"}
@@ -90,53 +89,33 @@ def same_rows(rows: list[tuple[Any, ...]], gold: list[tuple[Any, ...]], ordered:
 
 
 def query(statement: str, db: str) -> list[tuple[Any, ...]]:
-    """The rows of a query, at most 100,000 of them. Raises ValueError if it fails, writes, or takes over 5 seconds."""
-    connection = sqlite3.connect(":memory:")
-    try:
-        connection.deserialize(_database(db))
-        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 10_000_000)
-        connection.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in _READS else sqlite3.SQLITE_DENY)
-        end = time.monotonic() + SECONDS
-        connection.set_progress_handler(lambda: time.monotonic() > end, 10_000)
-        return connection.execute(statement).fetchmany(MOST)
-    except (sqlite3.Error, sqlite3.Warning, MemoryError) as error:
-        words = {"interrupted": f"it took more than {SECONDS:g} seconds", "not authorized": "only reading is allowed"}
-        raise ValueError(words.get(str(error), str(error) or type(error).__name__)) from None
-    finally:
-        connection.close()
+    """The rows of a query, at most 100,000 of them. Raises ValueError if it fails, writes, or takes too long."""
+    with Database.make(_script(db), reads=True) as database:
+        return database.run(statement, most=MOST)
 
 
 @lru_cache(maxsize=64)
-def _database(name: str) -> bytes:
-    """A database as SQLite writes it to a file. Raises ValueError for an unknown name."""
+def _script(name: str) -> str:
+    """The script that makes a database. Raises ValueError for an unknown name."""
     if not re.fullmatch(r"\w+", name):
         raise ValueError(f"there is no database {name!r}")
     path = next((p for folder in FOLDERS if (p := folder / f"{name}.sql").is_file()), None)
     if path is None:
         raise ValueError(f"there is no database {name!r}")
-    connection = sqlite3.connect(":memory:")
-    try:
-        connection.executescript(path.read_text(encoding="utf-8"))
-        return connection.serialize()
-    finally:
-        connection.close()
+    return path.read_text(encoding="utf-8")
 
 
 def _schema(statement: str, db: str) -> list[list[Any]]:
     """The tables, or the columns of the table that is named last: name, type, and whether it is in the key."""
-    connection = sqlite3.connect(":memory:")
-    try:
-        connection.deserialize(_database(db))
-        tables = [name for (name,) in connection.execute("select name from sqlite_master where type = 'table'")]
+    with Database.make(_script(db), reads=True) as database:
+        tables = [str(name) for (name,) in database.run("select name from sqlite_master where type = 'table'")]
         words = [w.lower() for w in re.findall(r"\w+", statement)]
         if words[:2] == ["show", "tables"]:
             return [[table] for table in tables]
         named = next((t for t in tables if t.lower() in words[1:]), None)
         if named is None:
             raise ValueError(f"no such table; tables: {', '.join(tables)}")
-        return [[row[1], row[2], bool(row[5])] for row in connection.execute(f'pragma table_info("{named}")')]
-    finally:
-        connection.close()
+        return [[name, kind, bool(key)] for name, kind, key in database.columns(named)]
 
 
 def _shown(value: Any) -> Any:

@@ -221,8 +221,8 @@ class Adas(Optimizer):
 def read_agent(text: str) -> tuple[str, str, str]:
     """(name, thought, source) of an answer. Without a code block the whole text counts as code."""
     block = re.search(r"```(?:python)?\s*\n(.*?)(?:```|\Z)", text, re.DOTALL)
-    name = re.search(r"(?im)^\W*name\W*:\s*(.+)$", text)
-    thought = re.search(r"(?im)^\W*thought\W*:\s*(.+)$", text)
+    name = re.search(r"(?im)^[^\w\n]*+name[^\w\n]*:\s*(.+)$", text)
+    thought = re.search(r"(?im)^[^\w\n]*+thought[^\w\n]*:\s*(.+)$", text)
     source = (block.group(1) if block else text).strip() + "\n"
     return (
         name.group(1).strip()[:80] if name else "unnamed",

@@ -13,6 +13,7 @@ from typing import Any
 
 from workbench.distribution import pip_install
 from workbench.errors import SpecError
+from workbench.kit.tools import schema_defaults
 from workbench.runtime import Sandbox, SandboxResult, open_sandbox
 from workbench.spec import refusal
 from workbench.task import Function
@@ -80,7 +81,8 @@ async def call_function(
     if function is None:
         return f"there is no tool '{name}'; tools: {', '.join(tools)}", None, True
     if function.policy is not None:
-        refused = refusal(function.name, *function.policy.verdict(function.name, arguments))
+        given = {**schema_defaults(function.parameters), **arguments}
+        refused = refusal(function.name, *function.policy.verdict(function.name, given))
         if refused is not None:
             return refused, None, True
     found: SandboxResult = await sandbox.call(function.source, function.name, arguments, timeout=function.timeout)

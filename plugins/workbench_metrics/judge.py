@@ -20,7 +20,7 @@ where N is a whole number from 0 (wrong) to {scale} (fully right)."""
 
 
 # The last one counts: the sentence before it may quote the answer.
-_GRADE = re.compile(r"(?i)\**\bscore\b\s*\**\s*[:=]\s*\**\s*(\d+(?:\.\d+)?)")
+_GRADE = re.compile(r"(?i)(?<!\*)\**+\bscore\b\s*+\**+\s*+[:=]\s*+\**+\s*+(\d+(?:\.\d+)?)")
 
 
 class Judge:

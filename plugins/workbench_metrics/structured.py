@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
+import string
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -98,9 +98,10 @@ def parsed(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     text = value.strip()
-    fence = re.fullmatch(r"```[a-zA-Z]*\s*(.*?)\s*```", text, flags=re.DOTALL)
+    if text.startswith("```") and text.endswith("```") and len(text) >= 6:
+        text = text[3:-3].lstrip(string.ascii_letters)
     try:
-        value = json.loads(fence[1] if fence else text)
+        value = json.loads(text)
         _check_depth(value)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None

@@ -28,7 +28,7 @@ def _refuse(name: str) -> Any:
 _DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_refuse)
 _TYPES = {"int": int, "float": _finite, "str": str, "json": _DECODER.decode}
 # Texts are skipped, so that the word NaN in one of them is not taken for the culprit.
-_NOT_FINITE = re.compile(r'"(?:[^"\\]|\\.)*"|(-?\b(?:NaN|Infinity)\b|-?\d[\d.]*[eE]\+?\d{3,})')
+_NOT_FINITE = re.compile(r'"(?:[^"\\]|\\.)*"|(-?\b(?:NaN|Infinity)\b|(?<![\d.])-?\d[\d.]*+[eE]\+?\d{3,})')
 
 
 def read_jsonl(location: str, options: Mapping[str, Any]) -> list[Row]:

@@ -51,6 +51,18 @@ ATTACKS = [
     Attack("new processes", _body("pid = os.fork()", "if not pid: os._exit(0)", "return pid")),
     Attack("other programs", _body("os.execv('/bin/sh', ['sh', '-c', 'exit 0'])")),
     Attack("signals to others", _body("os.kill(pid, 0)", "return True")),
+    Attack(
+        "signals by its own pipe",  # before Linux 6.12 the kernel sends them past Landlock
+        _body("import fcntl", "fcntl.fcntl(1, fcntl.F_SETOWN, pid)", "return fcntl.fcntl(1, fcntl.F_GETOWN) == pid"),
+    ),
+    Attack(
+        "signals by asynchronous output",
+        _body(
+            "import fcntl",
+            "fcntl.fcntl(1, fcntl.F_SETFL, fcntl.fcntl(1, fcntl.F_GETFL) | os.O_ASYNC)",
+            "return bool(fcntl.fcntl(1, fcntl.F_GETFL) & os.O_ASYNC)",
+        ),
+    ),
     Attack("signals to the parent", _body("os.kill(os.getppid() or 1, 9)", "return True")),
     Attack(
         "debugging others", _body("import ctypes", "libc = ctypes.CDLL(None)", "return libc.ptrace(16, pid, 0, 0) == 0")

@@ -32,9 +32,8 @@ def list_command(as_json: bool) -> None:
     if as_json:
         return echo_json(rows)
     for row in rows:
-        click.echo(
-            visible(f"{row['name']}: " + (f"level {row['level']}" if row["level"] else f"none: {row['reason']}"))
-        )
+        level = f"level {row['level']}" if row["level"] else "none"
+        click.echo(visible(f"{row['name']}: {level}" + (f" ({row['reason']})" if row["reason"] else "")))
 
 
 async def _measure(name: str) -> dict[str, Any]:
@@ -46,7 +45,7 @@ async def _measure(name: str) -> dict[str, Any]:
     except SandboxError as error:
         return {"name": name, "level": None, "reason": error.message}
     await sandbox.aclose()
-    return {"name": name, "level": sandbox.level, "reason": ""}
+    return {"name": name, "level": sandbox.level, "reason": getattr(sandbox, "reason", "")}
 
 
 @sandbox_command.command("install")

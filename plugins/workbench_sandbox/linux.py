@@ -19,12 +19,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import workbench.kit.confine
 from workbench.errors import SandboxError
 from workbench.runtime import SandboxResult
 from workbench_sandbox.attacks import self_test
 from workbench_sandbox.calls import LIMITS, Running
 
 HERE = Path(__file__).parent
+CONFINE = Path(workbench.kit.confine.__file__)
 AT_ONCE = 2 * (os.cpu_count() or 1)  # calls
 GRACE = 5.0  # seconds after a call's own timeout, before the zygote itself is given up
 
@@ -50,6 +52,7 @@ async def open_linux(levels: tuple[str, ...] = ("strong", "kernel", "limits-only
             await sandbox.aclose()
             raise
         if not missed:
+            sandbox.reason = "; ".join(reasons)
             return sandbox
         await sandbox.aclose()
         reasons.append(f"{level}: did not stop {', '.join(missed)}")
@@ -60,6 +63,7 @@ class LinuxSandbox:
     """One zygote; a fork of it for each call. Belongs to the event loop in which it was started."""
 
     name = "linux"
+    reason = ""  # why no stronger level was taken
 
     def __init__(self, level: str, **limits: int):
         self.level = level
@@ -88,6 +92,7 @@ class LinuxSandbox:
             config = {
                 **self.limits,
                 "readable": _readable(),
+                "confine": str(CONFINE),
                 "landlock": self.level != "limits-only",
                 "seccomp": self.level != "limits-only",
             }
@@ -199,18 +204,19 @@ class LinuxSandbox:
 def _python() -> list[str]:
     """The interpreter itself, not that of a virtual environment: only the standard library is to be there."""
     base = Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
-    return [str(base if base.exists() else sys.executable), "-P", "-s", "-S"]
+    return [str(base if base.exists() else sys.executable), "-P", "-s", "-S", "-B"]
 
 
 def _readable() -> list[str]:
     """Python's library and the shared ones that it loads."""
-    paths = [sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), f"{sys.base_prefix}/lib"]
+    base = {"base": sys.base_prefix, "platbase": sys.base_exec_prefix}  # not the virtual environment's packages
+    paths = [sysconfig.get_path(name, vars=base) for name in ("stdlib", "platstdlib")] + [f"{sys.base_prefix}/lib"]
     return list(dict.fromkeys([*filter(None, paths), "/usr/lib", "/lib", "/lib64", "/usr/share/zoneinfo", "/dev/null"]))
 
 
 def _bwrap() -> list[str]:
     """bubblewrap with namespaces of its own and a view of the system that holds Python and nothing else."""
-    binds = [x for p in ("/usr", sys.base_prefix, str(HERE)) for x in ("--ro-bind", p, p)]
+    binds = [x for p in ("/usr", sys.base_prefix, str(HERE), str(CONFINE)) for x in ("--ro-bind", p, p)]
     links = []
     for name in ("lib", "lib64", "bin"):
         if os.path.islink(f"/{name}"):
@@ -240,15 +246,15 @@ def _bwrap() -> list[str]:
         "--setenv",
         "LC_ALL",
         "C.UTF-8",
-        *binds,
+        "--size",
+        str(1 << 20),
+        "--tmpfs",
+        "/tmp",
+        *binds,  # after it: the package itself may lie below /tmp
         *links,
         "--proc",
         "/proc",
         "--dev",
         "/dev",
-        "--size",
-        str(1 << 20),
-        "--tmpfs",
-        "/tmp",
         "--",
     ]

@@ -1,6 +1,6 @@
 """The zygote: a warm interpreter inside the sandbox that forks a child for each call.
 
-    python -P -s -S zygote.py FD CONFIG
+    python -P -s -S -B zygote.py FD CONFIG
 
 It reads orders from the socket FD, one JSON object a packet: {"id", "timeout"} with three descriptors (the request, the
 answer, what is printed), or {"kill": id}; and tells of each child's end. Requests and answers pass it by: only the
@@ -13,7 +13,7 @@ its socket.
 from __future__ import annotations
 
 import gc
-import importlib
+import importlib.util
 import json
 import os
 import resource
@@ -22,25 +22,34 @@ import signal
 import socket
 import sys
 import time
+from types import ModuleType
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import confine
-import runner
 
-sys.path.pop(0)
+def _load(path: str) -> ModuleType:
+    """A module by its file: the sandbox sees neither of our packages."""
+    name = os.path.splitext(os.path.basename(path))[0]
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+CONFIG = json.loads(sys.argv[2])
+confine = _load(CONFIG["confine"])
+runner = _load(os.path.join(os.path.dirname(os.path.abspath(__file__)), "runner.py"))
 
 NOBODY = 65534
 
 
 def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
-    config = json.loads(sys.argv[2])
     _preload()
     if os.geteuid() == 0:
         _become_nobody()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the workbench's business
     control.sendall(b'{"ready": true}')
-    Zygote(control, config).serve()
+    Zygote(control, CONFIG).serve()
 
 
 def _become_nobody() -> None:
@@ -155,7 +164,7 @@ def _child(request_fd: int, answer: int, printed: int, timeout: float, config: d
     os.dup2(printed, 1)
     os.dup2(printed, 2)
     os.dup2(answer, 3)
-    os.closerange(4, 4096)
+    os.closerange(4, 1 + max(map(int, os.listdir("/proc/self/fd"))))  # the limit may have been lowered below them
     os.environ.clear()
     os.chdir("/")
     megabyte = 1 << 20

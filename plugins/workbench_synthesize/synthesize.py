@@ -24,7 +24,7 @@ from workbench.errors import BudgetSpent, LMError, NodeError, ServerDead, SpecEr
 from workbench.files import write_whole
 from workbench.hashing import digest
 from workbench.kit.proposer import read_objects
-from workbench.kit.tools import check_call
+from workbench.kit.tools import check_call, schema_defaults
 from workbench.ledger import Ledger
 from workbench.lm import LMPool
 from workbench.runtime import Runtime, make_request
@@ -311,8 +311,10 @@ class _Course:
 
     async def _allowed(self, call: Call) -> None:
         """Raises Refused for a call that would be refused at run time, too; nobody is here to be asked."""
+        api = self.apis[call["name"]]
+        defaults = api.tool.all_defaults if api.tool else schema_defaults(api.schema)
         try:
-            await check_call(self.policies, call["name"], call["arguments"], None, self.ledger.effect)
+            await check_call(self.policies, call["name"], call["arguments"], None, self.ledger.effect, defaults)
         except NodeError as error:
             raise Refused("policy", f"{dumps(call)}: {error}") from None
 

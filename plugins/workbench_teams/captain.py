@@ -211,7 +211,7 @@ class Captain(SignatureNode):
         review = await self._ask(
             [{"role": "system", "content": _REVIEW}, {"role": "user", "content": f"The task: {task}\n\n{said}"}], ctx
         )
-        doubt = re.search(r"(?im)^\s*check:\s*yes\b", review.text) and not again
+        doubt = re.search(r"(?im)^[ \t]*+check:\s*+yes\b", review.text) and not again
         advice = f"\nHave the group {name} check this once more before you answer." if doubt else ""
         return f"report of {name} ({', '.join(group.experts)}):\n{review.text.strip()}{advice}"
 

@@ -10,6 +10,8 @@ from typing import Any
 from workbench.kit.proposer import describe, outline, wrap_in_tags
 from workbench.workflow import NodeKind, Workflow
 
+_PART = re.compile(r"(?ims)^[^\w\n]*+(step|inputs):(.*?)(?=^[^\w\n]*+(?:step|inputs):|\Z)")
+
 
 def loss(nodes: Sequence[NodeKind], off: Sequence[NodeKind], evidence: str) -> list[dict[str, str]]:
     """Asks what is wrong with the final output. off: optional nodes that are switched off."""
@@ -28,7 +30,7 @@ def loss(nodes: Sequence[NodeKind], off: Sequence[NodeKind], evidence: str) -> l
 
 def enabled_by(text: str, names: Sequence[str]) -> str | None:
     """The step that an answer asks to switch on."""
-    found = re.findall(r"^\W*enable:\W*([\w-]+)", text, re.MULTILINE | re.IGNORECASE)
+    found = re.findall(r"^[^\w\n]*+enable:\W*([\w-]+)", text, re.MULTILINE | re.IGNORECASE)
     return next((name for name in reversed(found) if name in names), None)
 
 
@@ -90,10 +92,7 @@ def gradient(
 
 def read_gradient(text: str, *, asks_inputs: bool) -> Gradient:
     """Small models forget the form: an answer without it is about the step, and about its inputs, too."""
-    found = {
-        key.lower(): body
-        for key, body in re.findall(r"^\W*(step|inputs):(.*?)(?=^\W*(?:step|inputs):|\Z)", text, re.M | re.S | re.I)
-    }
+    found = {key.lower(): body for key, body in _PART.findall(text)}
     if not found:
         found = {"step": text, "inputs": text}
     parts = {key: body.strip() for key, body in found.items() if not re.fullmatch(r"(?is)\W*none\b.{0,3}", body)}
@@ -123,7 +122,7 @@ def tools(node: NodeKind, functions: Sequence[Mapping[str, Any]], evidence: str,
 
 def read_tools(text: str, functions: Sequence[Mapping[str, Any]]) -> dict[int, str]:
     """New descriptions by position."""
-    said = dict(re.findall(r"^\W*(\w+)\W*:[ \t]*(.+)$", text, re.MULTILINE))
+    said = dict(re.findall(r"^[^\w\n]*+(\w++)[^\w\n]*:[ \t]*(.+)$", text, re.MULTILINE))
     return {
         i: said[f["name"]].strip()[:1000]
         for i, f in enumerate(functions)

@@ -383,5 +383,5 @@ class Agent(SignatureNode):
         """A tool's result, journalled. Raises NodeError of the kind "tool" or "policy"."""
         if tool.name not in self.forged:
             return await call_tool(ctx, tool, arguments)
-        await check_policy(ctx, tool.name, arguments)
+        await check_policy(ctx, tool.name, arguments, tool.all_defaults)
         return await run_in_sandbox(ctx, tool, arguments)

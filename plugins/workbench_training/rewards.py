@@ -248,7 +248,8 @@ def parse_wanted_calls(value: Any) -> list[Mapping[str, Any]]:
 
 
 def _blocks(text: str) -> list[str]:
-    return re.findall(r"<tool_call>(.*?)</tool_call>", text, flags=re.DOTALL)
+    ended = text[: text.rfind("</tool_call>") + len("</tool_call>")] if "</tool_call>" in text else ""
+    return re.findall(r"<tool_call>(.*?)</tool_call>", ended, flags=re.DOTALL)
 
 
 def _counted(calls: Sequence[Mapping[str, Any]]) -> Counter[tuple[Any, str]]:

@@ -22,7 +22,7 @@ from workbench.kit.loose_json import find_balanced, load, read_literal, read_obj
 
 Call = dict[str, Any]  # name, arguments; of a native call its id, too
 Tools = Mapping[str, Sequence[str]]  # names of the arguments by the tool's name
-_STRICT = re.compile(r"(?im)^\s*call:\s*(\{.*\})\s*$")
+_STRICT = re.compile(r"(?im)^[ \t]*+call:\s*+(\{.*\})\s*$")
 _DECORATION = r"[ \t>*_`#-]*(?:\d+[.)][ \t]*)?"
 _MARK = re.compile(rf"(?im)^{_DECORATION}(?:tool[ _-]?|function[ _-]?)?call[*_`]*[ \t]*:[*_]*")
 _INLINE = re.compile(r"(?i)(?<=[ \t])call:")
@@ -30,7 +30,7 @@ _TAG = re.compile(r"(?i)<\|?(?:tool_call|function_call|tool_use|python_tag)\|?>|
 _ELEMENT = re.compile(r"(?i)<(?:function=|invoke name=)[\"']?([\w.-]+)[\"']?>")
 _PARAMETER = re.compile(r"(?is)<parameter(?:=| name=)[\"']?([\w.-]+)[\"']?>\n?(.*?)\n?</parameter>")
 _ACTION = re.compile(rf"(?im)^{_DECORATION}action[*_]*[ \t]*:[*_]*[ \t]*(\S.*)$")
-_ACTION_INPUT = re.compile(rf"(?im)\A\s*{_DECORATION}action[ _]input[*_]*[ \t]*:[*_]*")
+_ACTION_INPUT = re.compile(rf"(?im)\A(?:[ \t]*\n)*+{_DECORATION}action[ _]input[*_]*[ \t]*:[*_]*")
 _FENCE = re.compile(r"(?s)```([\w+-]*)\s*(.*?)(?:```|\Z)")
 _BARE = re.compile(r"(?m)^[ \t]*(?=[\[{])")
 _OPENING = re.compile(r"\s*(?:```[\w+-]*\s*|[`*_]+)?\s*")
@@ -159,7 +159,9 @@ def _elements(text: str, tools: Tools) -> _Found:
         name, rest = element.group(1), text[element.end() :]
         closing = re.search(r"(?i)</(?:function|invoke)>", rest)
         inside = rest[: closing.start()] if closing else rest
-        arguments: Any = {p.group(1): _value(p.group(2)) for p in _PARAMETER.finditer(inside)}
+        arguments: Any = {
+            p.group(1): _value(p.group(2)) for p in _PARAMETER.finditer(_through_last(inside, "</parameter>"))
+        }
         if inside.strip().startswith("{"):
             arguments, _, why = read_object(inside, inside.index("{"))
             if not isinstance(arguments, dict):
@@ -256,7 +258,7 @@ def _read_at(text: str, place: int, tools: Tools) -> tuple[Reading, int]:
         return (fault if name in tools else NOTHING), stop
     if name not in tools:
         return NOTHING, end
-    fence = re.compile(r"\s*```[\w+-]*[ \t]*\n(.*?)(?:\n```|\Z)", re.DOTALL).match(text, end)
+    fence = re.compile(r"\s*+```[\w+-]*[ \t]*\n(.*?)(?:\n```|\Z)", re.DOTALL).match(text, end)
     if fence and len(tools[name]) == 1:
         return Reading([{"name": name, "arguments": {tools[name][0]: fence.group(1)}}]), fence.end()
     line = text[end:].split("\n")[0]
@@ -380,6 +382,11 @@ def _expression(text: str, tools: Tools) -> Reading | None:
     if len(given) > len(known) or None in named or "None" in named:
         return None
     return Reading([{"name": name, "arguments": {**dict(zip(known, given, strict=False)), **named}}])
+
+
+def _through_last(text: str, end: str) -> str:
+    """A text up to its last `end`: what begins after it is never ended, and looking for that end takes long."""
+    return text[: text.rfind(end) + len(end)] if end in text else ""
 
 
 def _value(text: str) -> Any:

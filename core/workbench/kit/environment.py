@@ -56,6 +56,8 @@ class Environment(BaseModel):
 
     #: How actions are written, for the agent.
     help: ClassVar[str] = ""
+    #: Whether `calls` looks at the state. If so, each action opens the environment twice.
+    calls_need_state: ClassVar[bool] = False
 
     base: Path = Field(Path("."), exclude=True, description="folder of the workflow file; set by workbench")
     _state: Any = PrivateAttr(None)
@@ -86,6 +88,11 @@ class Environment(BaseModel):
         letters. Override it where an action can be written in several ways, or has arguments to tell apart."""
         words = action.split(maxsplit=1)
         return {"action": action.strip(), "verb": words[0].lower() if words else ""}
+
+    def calls(self, action: str) -> Sequence[Mapping[str, Any]]:
+        """The same as several tool calls, each of which must be allowed. Override it, with `calls_need_state`, where
+        what an action does cannot be told from its text alone."""
+        return [self.call(action)]
 
     def actions(self) -> Sequence[str] | None:
         """The actions possible here, as the agent writes them; None: too many to list."""
@@ -152,19 +159,34 @@ class Episode:
         """
         if position.done:
             raise ValueError("the episode is over; no action can follow")
-        await self.check(self.tool, environment_class(self.name, self.base).call(action))
+        for arguments in await self._calls(position, action):
+            await self.check(self.tool, arguments)
 
         def play(environment: Environment) -> dict[str, Any]:
-            if position.snapshot is None:
-                self._same(position, self._played(environment, position.actions))
-            else:
-                environment.reset(self.task)
-                environment.restore(position.snapshot)
+            self._go_to(environment, position)
             step = environment.step(action)
             observed = [position.key, action, step.observation, step.done]
             return _told(environment, step, observed, position.reward, position.score)
 
         return await self._run("step", (*position.actions, action), play)
+
+    async def _calls(self, position: Position, action: str) -> Sequence[Mapping[str, Any]]:
+        cls = environment_class(self.name, self.base)
+        if not cls.calls_need_state:
+            return [cls.call(action)]
+
+        def play(environment: Environment) -> dict[str, Any]:
+            self._go_to(environment, position)
+            return {"calls": list(environment.calls(action))}
+
+        return (await self._effect("calls", (*position.actions, action), play))["calls"]
+
+    def _go_to(self, environment: Environment, position: Position) -> None:
+        if position.snapshot is None:
+            self._same(position, self._played(environment, position.actions))
+        else:
+            environment.reset(self.task)
+            environment.restore(position.snapshot)
 
     async def replay(self, position: Position) -> Position:
         """Replay a position: reset, then all its actions. Raises NodeError if the state differs."""
@@ -195,6 +217,13 @@ class Episode:
     async def _run(
         self, what: str, actions: tuple[str, ...], play: Callable[[Environment], dict[str, Any]]
     ) -> Position:
+        found = await self._effect(what, actions, play)
+        hints = found.pop("hints")
+        return Position(actions=actions, hints=None if hints is None else tuple(hints), **found)
+
+    async def _effect(
+        self, what: str, actions: tuple[str, ...], play: Callable[[Environment], dict[str, Any]]
+    ) -> dict[str, Any]:
         def work() -> dict[str, Any]:
             environment = open_environment(self.name, self.settings, self.base)
             try:
@@ -216,8 +245,7 @@ class Episode:
         found = await self.effect("environment", content, run)
         if "failure" in found:
             raise NodeError("environment", found["failure"])
-        hints = found.pop("hints")
-        return Position(actions=actions, hints=None if hints is None else tuple(hints), **found)
+        return found
 
 
 def _told(

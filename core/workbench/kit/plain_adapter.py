@@ -226,8 +226,10 @@ def _structured(field: Field, text: str) -> tuple[Any, bool]:
 
 
 def _embedded(text: str) -> str | None:
-    found = re.search(r"[\[{].*[\]}]", text, flags=re.DOTALL)
-    return found.group() if found else None
+    """From the first bracket that opens to the last one that closes. No pattern: it would look at every pair."""
+    opens = min((place for mark in "[{" if (place := text.find(mark)) >= 0), default=-1)
+    closes = max(text.rfind("]"), text.rfind("}"))
+    return text[opens : closes + 1] if 0 <= opens < closes else None
 
 
 @lru_cache(maxsize=256)

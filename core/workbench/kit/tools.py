@@ -51,6 +51,12 @@ class Tool:
     call: Callable[[Mapping[str, Any]], Any]
     source: str = field(default="")
     is_async: bool = False
+    defaults: Mapping[str, Any] = field(default_factory=dict)  # of arguments, beside those that the schema names
+
+    @property
+    def all_defaults(self) -> dict[str, Any]:
+        """The value of each argument that may be left out, as far as it is known."""
+        return {**schema_defaults(self.schema), **self.defaults}
 
     async def __call__(self, arguments: Mapping[str, Any]) -> Any:
         """Call it. Python functions that are not coroutines run in a thread. Raises NodeError("tool")."""
@@ -70,12 +76,18 @@ class Tool:
             raise NodeError("tool", f"{self.name}: {type(error).__name__}: {error}") from error
 
 
+def schema_defaults(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The defaults that a JSON Schema of arguments names."""
+    properties = schema.get("properties", {})
+    return {name: p["default"] for name, p in properties.items() if isinstance(p, Mapping) and "default" in p}
+
+
 async def call_tool(ctx: Context, tool: Tool, arguments: Mapping[str, Any]) -> Any:
     """Call a tool, if the policy allows it. Results and failures are journalled.
 
     Raises NodeError of the kind "policy" or "tool".
     """
-    await check_policy(ctx, tool.name, arguments)
+    await check_policy(ctx, tool.name, arguments, tool.all_defaults)
     if tool.source == INTERPRETER:
         return await run_in_sandbox(ctx, Tool("run", "", tool.schema, tool.call, _INTERPRET), arguments)
 
@@ -100,11 +112,13 @@ async def run_in_sandbox(ctx: Context, tool: Tool, arguments: Mapping[str, Any])
     raise NodeError("tool", f"{tool.name}: {found['kind']}{line}: {found['message']}")
 
 
-async def check_policy(ctx: Context, tool: str, arguments: Mapping[str, Any]) -> None:
+async def check_policy(
+    ctx: Context, tool: str, arguments: Mapping[str, Any], defaults: Mapping[str, Any] | None = None
+) -> None:
     """Raises NodeError("policy") for a call that the workflow file refuses, or the file of an inner workflow that makes
     it, or that a person who is asked refuses."""
     runtime = ctx.program.runtime
-    await check_call((runtime.policy, *ctx.policies), tool, arguments, runtime.consent, ctx.effect)
+    await check_call((runtime.policy, *ctx.policies), tool, arguments, runtime.consent, ctx.effect, defaults)
 
 
 async def check_call(
@@ -113,13 +127,15 @@ async def check_call(
     arguments: Mapping[str, Any],
     consent: Callable[[str, Mapping[str, Any]], bool] | None,
     effect: Callable[[str, Any, Callable[[], Awaitable[bool]]], Awaitable[bool]],
+    defaults: Mapping[str, Any] | None = None,
 ) -> None:
     """Raises NodeError("policy") for a call that one of the policies refuses, or the person whom one of them wants
     asked.
 
-    consent: asks the person; None where nobody is there. effect: journals what the person said.
+    consent: asks the person; None where nobody is there. effect: journals what the person said. defaults: values of
+    arguments that are left out, which count for the rules like those that are given.
     """
-    verdict, why = strictest_verdict(policy.verdict(tool, arguments) for policy in policies)
+    verdict, why = strictest_verdict(policy.verdict(tool, {**(defaults or {}), **arguments}) for policy in policies)
     if verdict == "ask" and consent is not None:
 
         async def ask() -> bool:
@@ -166,7 +182,13 @@ def _python_tool(address: str, base: Path) -> Tool:
         return await coroutine
 
     doc, is_async = inspect.getdoc(function) or "", inspect.iscoroutinefunction(function)
-    return Tool(parse_address(address).name, doc, _schema(function), acall if is_async else call, address, is_async)
+    name, run = parse_address(address).name, acall if is_async else call
+    return Tool(name, doc, _schema(function), run, address, is_async, _defaults(function))
+
+
+def _defaults(function: Callable[..., Any]) -> dict[str, Any]:
+    parameters = inspect.signature(function).parameters.values()
+    return {p.name: p.default for p in parameters if p.default is not p.empty}
 
 
 def _schema(function: Callable[..., Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from workbench.spec.base import Strict
+from workbench.spec.likeness import from_json, may_equal, plain_texts, surely_equal
 from workbench.type_guards import is_dict, is_list
 
 Verdict = Literal["allow", "deny", "ask"]
@@ -49,15 +50,18 @@ class Condition(Strict):
         """Whether a value meets the condition.
 
         doubtful: what cannot be decided, such as whether a text is a number of at least 100, counts as met. So a rule
-        that denies cannot be evaded with a value of another type.
+        that denies cannot be evaded with another spelling or a value of another type.
         """
-        number = float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
-        unsure = doubtful and math.isnan(number)
+        alike = may_equal if doubtful else surely_equal
+        number = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+        unsure = doubtful and number != number  # not math.isnan, which a long integer overflows
         length = len(value) if isinstance(value, str) or is_list(value) or is_dict(value) else None
         texts = [value] if isinstance(value, str) else []
+        if doubtful:
+            texts = [found for text in texts for found in plain_texts(text)]
         return (
-            ("equals" not in self.model_fields_set or _equal(value, self.equals, doubtful))
-            and (self.one_of is None or any(_equal(value, one, doubtful) for one in self.one_of))
+            ("equals" not in self.model_fields_set or alike(value, self.equals))
+            and (self.one_of is None or any(alike(value, one) for one in self.one_of))
             and (
                 self.matches is None
                 or (doubtful and not texts)
@@ -67,14 +71,6 @@ class Condition(Strict):
             and (self.max is None or unsure or number <= self.max)
             and (self.max_length is None or (length <= self.max_length if length is not None else doubtful))
         )
-
-
-def _equal(value: Any, wanted: Any, doubtful: bool) -> bool:
-    """Whether two values are equal and of one type; if in doubt, equal as texts: then `5` and `"5"` are the same."""
-    if doubtful:
-        return str(value).strip() == str(wanted).strip()
-    alike = type(value) is type(wanted) or {type(value), type(wanted)} <= {int, float}
-    return alike and bool(value == wanted)
 
 
 class Rule(Strict):
@@ -110,8 +106,9 @@ class Rule(Strict):
             return False
         doubtful = self.allow is None
         for name, condition in self.when.items():
-            met = [condition.holds(value, doubtful=doubtful) for value in _arguments(arguments, name)]
-            if not met or not (any(met) if doubtful else all(met)):
+            values, sure = _arguments(arguments, name, doubtful)
+            met = [condition.holds(value, doubtful=doubtful) for value in values]
+            if not (any(met) or not sure if doubtful else met and all(met) and sure):
                 return False
         return True
 
@@ -170,12 +167,29 @@ def refusal(tool: str, verdict: Verdict, why: str) -> str | None:
     return f"{tool} is not allowed here{reason}" if verdict == "deny" else None
 
 
-def _arguments(arguments: Mapping[str, Any], name: str) -> list[Any]:
-    """The arguments that a name may mean: the one of that name, and, for a dotted name, one inside an object."""
-    found = [arguments[name]] if name in arguments else []
-    value: Any = dict(arguments)
+def _arguments(arguments: Mapping[str, Any], name: str, doubtful: bool) -> tuple[list[Any], bool]:
+    """The arguments that a name may mean, and whether there can be no others.
+
+    An argument of that name; for a dotted name also one inside an object, inside the objects of a list, and inside JSON
+    written as text. There can be others where the name leads through something that is none of these, and, for a rule
+    that allows, through anything but an object.
+    """
+    found, sure = ([arguments[name]] if name in arguments else []), True
+    if "." not in name:
+        return found, sure
+    values: list[Any] = [dict(arguments)]
     for part in name.split("."):
-        if not is_dict(value) or part not in value:
-            return found
-        value = value[part]
-    return found if "." not in name else [*found, value]
+        inner: list[Any] = []
+        for value in values:
+            parsed = from_json(value)
+            sure = sure and (parsed is None or is_dict(value) or (doubtful and (is_dict(parsed) or is_list(parsed))))
+            inner += [found[part] for found in _objects(parsed) if part in found]
+        values = inner
+    return [*found, *values], sure
+
+
+def _objects(value: object) -> list[dict[Any, Any]]:
+    """An object, or those in a list, however deep."""
+    if is_dict(value):
+        return [value]
+    return [found for item in value for found in _objects(from_json(item))] if is_list(value) else []

@@ -18,8 +18,7 @@ from typing import Any, Literal, Optional
 
 from workbench.errors import SpecError
 
-#: An arrow that stands in no quoted text.
-_ARROW = re.compile(r"""->(?=(?:[^'"]|'[^']*'|"[^"]*")*$)""")
+_QUOTED_OR_ARROW = re.compile(r"""'[^']*'|"[^"]*"|->""")
 _ELLIPSIS = ast.dump(ast.parse("...").body[0])
 _TYPES: dict[str, Any] = {"str": str, "int": int, "float": float, "bool": bool, "list": list, "dict": dict, "Any": Any}
 
@@ -51,10 +50,16 @@ class Signature:
     outputs: tuple[Field, ...]
 
 
+def _sides(text: str) -> list[str]:
+    """A text split at the arrows that stand in no quoted text."""
+    arrows = [found.start() for found in _QUOTED_OR_ARROW.finditer(text) if found.group() == "->"]
+    return [text[a:b] for a, b in zip([0, *(a + 2 for a in arrows)], [*arrows, len(text)], strict=True)]
+
+
 @lru_cache(maxsize=1024)
 def parse_signature(text: str) -> Signature:
     """Read a signature. Raises SpecError that says what to write instead."""
-    sides = _ARROW.split(text)
+    sides = _sides(text)
     if len(sides) != 2:  # e.g. a quote that never ends
         sides = text.split("->")
     if len(sides) != 2:
@@ -85,7 +90,7 @@ def with_inputs(text: str, *, add: Iterable[str] = (), drop: Collection[str] = (
 def written_fields(text: str) -> tuple[list[str], list[str]]:
     """Inputs and outputs of a signature as written, e.g. `label: Literal['a', 'b']`. Raises SpecError."""
     parse_signature(text)  # raises if anything is wrong
-    sides = _ARROW.split(text)
+    sides = _sides(text)
     found: list[list[str]] = []
     for side in sides if len(sides) == 2 else text.split("->"):
         function = ast.parse(f"def f({side.strip()}): ...").body[0]

@@ -170,3 +170,4 @@ def test_functions_whose_work_is_a_product_of_lengths_are_bounded_and_mean_the_s
     ):
         assert str(plain.execute(f"select {what}").fetchone()) in game.step(f"select {what}").observation, what
     assert "error" in game.step(f"select 'a' like '{'%a' * 1000}'").observation.lower()
+    game.close()

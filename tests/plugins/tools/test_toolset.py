@@ -95,8 +95,8 @@ def test_the_crossover_is_where_the_advice_turns(tmp_path: Path) -> None:
         count_prompt_characters(alike[: count - 1], fixed)[1] >= count_prompt_characters(alike[: count - 1], fixed)[0]
     )
     assert "less" in some.warnings()[0]
-    assert "more than showing all" in made(tmp_path, 2, register="lazy").advice()[0]
-    assert made(tmp_path, 2).advice() == []
+    assert "more than showing all" in made(tmp_path, 2, register="lazy").warnings()[0]
+    assert made(tmp_path, 2).warnings() == []
 
 
 def test_what_is_not_registered_is_refused_and_wrong_names_are_mended(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """Landlock and seccomp by system calls: what a process gives up for good, and its children with it.
 
-It runs inside the sandbox, in an interpreter that has only the standard library. Sources: landlock(7), seccomp(2), and
-Linux's tables of system calls for x86_64 and aarch64.
+It runs in processes that hold untrusted code: the sandbox's children and the one that runs SQL. They load this file by
+its path, in an interpreter that has only the standard library. Sources: landlock(7), seccomp(2), and Linux's tables of
+system calls for x86_64 and aarch64.
 """
 
 from __future__ import annotations
@@ -181,22 +182,46 @@ def landlock(readable: list[str]) -> bool:
         os.close(ruleset)
 
 
+#: What fcntl may do: copy a descriptor, and read or set its flags. It may not name who is sent a signal (F_SETOWN) or
+#: which (F_SETSIG): before Linux 6.12 Landlock does not stop a signal that the kernel sends on a file's behalf.
+_FCNTL = {"F_DUPFD": 0, "F_GETFD": 1, "F_SETFD": 2, "F_GETFL": 3, "F_DUPFD_CLOEXEC": 1030}
+_F_SETFL, _O_ASYNC = 4, 0x2000
+
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _GIVE = 0x20, 0x15, 0x35, 0x45, 0x06
+_ALLOW, _DENY, _KILL = 0x7FFF0000, 0x00050001, 0x80000000
+_NUMBER, _ARCHITECTURE, _SECOND, _THIRD = 0, 4, 24, 32  # offsets in seccomp_data; of arguments the lower half
+
+_Instruction = tuple[int, int, int, int]  # code, jump if true, jump if false, operand
+
+
 def seccomp() -> bool:
     """Deny every system call that is not in the list above, with the error "not permitted". False if not available."""
     found = _ALLOWED.get(platform.machine())
     if found is None:
         return False
-    architecture, calls = found
-    load, equal, give, at_least = 0x20, 0x15, 0x06, 0x35
-    allow, deny, kill = 0x7FFF0000, 0x00050001, 0x80000000
-    numbers = sorted(set(calls.values()))
-    program = [(load, 0, 0, 4), (equal, 1, 0, architecture), (give, 0, 0, kill), (load, 0, 0, 0)]
-    program += [(at_least, 0, 1, 0x40000000), (give, 0, 0, kill)]  # the x32 numbers of x86_64
-    for i, number in enumerate(numbers):
-        program.append((equal, len(numbers) - i, 0, number))
-    program += [(give, 0, 0, deny), (give, 0, 0, allow)]
+    program = seccomp_program(*found)
     code = b"".join(struct.pack("HBBI", *line) for line in program)
     buffer = ctypes.create_string_buffer(code)
     header = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(program), ctypes.addressof(buffer)))
     _libc.prctl(_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     return _libc.prctl(_SET_SECCOMP, _FILTER, header, 0, 0) == 0
+
+
+def seccomp_program(architecture: int, calls: dict[str, int]) -> list[_Instruction]:
+    """The filter as a classic BPF program: a call of another architecture kills, one that is not listed is denied."""
+    numbers = sorted(set(calls.values()) - {calls["fcntl"]})
+    program = [(_LOAD, 0, 0, _ARCHITECTURE), (_EQUAL, 1, 0, architecture), (_GIVE, 0, 0, _KILL)]
+    program += [(_LOAD, 0, 0, _NUMBER)]
+    program += [(_AT_LEAST, 0, 1, 0x40000000), (_GIVE, 0, 0, _KILL)]  # the x32 numbers of x86_64
+    fcntl = _fcntl_rules()
+    program += [(_EQUAL, 0, len(fcntl), calls["fcntl"]), *fcntl]
+    program += [(_EQUAL, len(numbers) - i, 0, number) for i, number in enumerate(numbers)]
+    return [*program, (_GIVE, 0, 0, _DENY), (_GIVE, 0, 0, _ALLOW)]
+
+
+def _fcntl_rules() -> list[_Instruction]:
+    commands = sorted(_FCNTL.values())
+    rules = [(_LOAD, 0, 0, _SECOND), (_EQUAL, 0, 3, _F_SETFL)]
+    rules += [(_LOAD, 0, 0, _THIRD), (_ANY_BIT, len(commands) + 1, 0, _O_ASYNC), (_GIVE, 0, 0, _ALLOW)]
+    rules += [(_EQUAL, len(commands) - i, 0, command) for i, command in enumerate(commands)]
+    return [*rules, (_GIVE, 0, 0, _DENY), (_GIVE, 0, 0, _ALLOW)]

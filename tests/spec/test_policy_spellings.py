@@ -1,0 +1,136 @@
+"""No spelling of a denied value passes: cases of a security review, and spellings that hypothesis makes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.helpers.policies import policy
+
+
+def verdict(condition: Any, value: Any, *, name: str = "it", kind: str = "deny") -> str:
+    rules = {"rules": [{kind: "pay", "when": {name: condition}}], "default": "deny" if kind == "allow" else "allow"}
+    return policy(rules).verdict("pay", value if isinstance(value, dict) and name != "it" else {"it": value})[0]
+
+
+@pytest.mark.parametrize(
+    ("condition", "value"),
+    [
+        (5, 5.0),
+        (5, "5.0"),
+        (5, "5e0"),
+        (5, " 5 "),
+        (5, "0x5"),
+        (5, "５"),
+        (5, "five"),  # a tool may read words
+        (5, [5]),
+        ({"one_of": [100]}, 100.0),
+        ({"one_of": [100]}, "1_00"),
+        (True, "true"),
+        (True, 1),
+        (True, "Yes"),
+        (False, "0"),
+        ("true", True),
+        ("5", 5.0),
+        ("admin", ["admin"]),
+        ("admin", "ADMIN"),
+        ("admin", "\u200badmin"),
+        ("admin", "ａｄｍｉｎ"),
+        ("admin", '"admin"'),
+        (None, "null"),
+        (None, ""),
+        ("null", None),
+        ([1, 2], "[1, 2.0]"),
+        ({"equals": {"a": 1}}, '{"a": "1"}'),
+        ({"matches": "rm .*"}, "r\u200bm -rf"),
+        pytest.param({"min": 100}, 10**400, id="huge"),
+        pytest.param({"max": 100}, -(10**400), id="hugely negative"),
+    ],
+)
+def test_another_spelling_of_a_denied_value_is_denied(condition: Any, value: Any) -> None:
+    assert verdict(condition, value) == "deny"
+
+
+@pytest.mark.parametrize(
+    ("condition", "value"),
+    [
+        (5, 5.5),
+        (5, "6"),
+        (5, 6),
+        ("admin", "guest"),
+        ("admin", 5),
+        ("5", 6),
+        (True, False),
+        (True, "no"),
+        (None, "x"),
+        (None, 0),
+        ([1, 2], [1, 3]),
+        pytest.param({"max": 100}, 10**400, id="huge"),
+        ({"matches": "rm .*"}, "ls"),
+    ],
+)
+def test_what_is_surely_another_value_is_not_denied(condition: Any, value: Any) -> None:
+    assert verdict(condition, value) == "allow"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"opts": {"to": "evil"}},
+        {"opts": json.dumps({"to": "evil"})},
+        {"opts": [{"to": "ann"}, {"to": "evil"}]},
+        {"opts": json.dumps([{"to": "evil"}])},
+        {"opts": [json.dumps({"to": "EVIL"})]},
+        {"opts": "to=evil"},
+        {"opts": 7},
+        {"opts.to": "evil"},
+    ],
+)
+def test_a_nested_argument_is_found_in_texts_and_lists_and_doubt_denies(arguments: dict[str, Any]) -> None:
+    assert verdict("evil", arguments, name="opts.to") == "deny"
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"opts": {"to": "ann"}}, {"opts": {}}, {"opts": None}, {}, {"opts": json.dumps({"to": "ann"})}]
+)
+def test_a_nested_argument_that_is_another_or_not_there_is_not_denied(arguments: dict[str, Any]) -> None:
+    assert verdict("evil", arguments, name="opts.to") == "allow"
+
+
+@pytest.mark.parametrize("opts", ['{"to": "ann"}', [{"to": "ann"}], "ann", 1])
+def test_a_permission_is_given_for_an_object_alone(opts: Any) -> None:
+    assert verdict("ann", {"opts": opts}, name="opts.to", kind="allow") == "deny"
+    assert verdict("ann", {"opts": {"to": "ann"}}, name="opts.to", kind="allow") == "allow"
+
+
+scalars = st.integers(-(10**6), 10**6) | st.booleans() | st.text("abcXYZ019", min_size=1, max_size=6) | st.none()
+
+
+def spellings(value: Any) -> st.SearchStrategy[Any]:
+    texts = st.sampled_from(
+        [str(value), f" {value} ", str(value).upper(), str(value).lower(), f'"{value}"', f"{value}\u200d"]
+    )
+    ways = [texts, st.just([value]), st.just({"v": value}), st.just(value)]
+    if isinstance(value, int):
+        ways.append(st.sampled_from([float(value), f"{value}.0", f"{value}e0", f"{value}.000", hex(value)]))
+    if isinstance(value, bool):
+        ways.append(st.sampled_from([int(value), str(int(value)), json.dumps(value)]))
+    if value is None:
+        ways = [st.sampled_from([None, "null", "None", "", " NULL ", [None]])]
+    return st.one_of(ways)
+
+
+@given(st.data(), scalars)
+def test_no_spelling_passes_a_deny(data: st.DataObject, wanted: Any) -> None:
+    spelled = data.draw(spellings(wanted))
+    assert verdict({"equals": wanted}, spelled) == "deny"
+    assert verdict({"one_of": ["zzz", wanted]}, spelled) == "deny"
+
+
+@given(scalars, scalars)
+def test_a_permission_is_never_given_by_another_spelling(wanted: Any, value: Any) -> None:
+    allowed = verdict({"equals": wanted}, value, kind="allow") == "allow"
+    assert allowed == (type(wanted) is type(value) and wanted == value)

@@ -1,0 +1,109 @@
+"""A long answer of a model holds the event loop for no more than a moment, whatever it is made of.
+
+While an answer is read nothing else happens: no deadline, no Ctrl-C. Each of these took minutes to hours by a pattern
+whose work grew with the square of the length.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+import workbench.kit.plain_adapter as plain
+from workbench.errors import NodeError, SpecError
+from workbench.kit.call_parser import read_text
+from workbench.kit.proposer import read_prompt
+from workbench.workflow import parse_signature
+from workbench_adas.optimizer import read_agent
+from workbench_memory.prompts import read_insights
+from workbench_metrics.judge import _GRADE
+from workbench_metrics.structured import parsed
+from workbench_textgrad.prompts import enabled_by, read_gradient, read_tools
+from workbench_training.rewards import _blocks
+
+SIZE = 60_000
+#: What an answer repeats. Each is tried alone, after a beginning and before an end.
+UNITS = [
+    *(
+        "[",
+        "{",
+        "(",
+        "]",
+        "\n",
+        " ",
+        "\t",
+        " \n",
+        "*",
+        "_",
+        "-",
+        "#",
+        ">",
+        "`",
+        "```",
+        "```\n",
+        "\\",
+        '"',
+        "'",
+        ":",
+        ".",
+        ",",
+    ),
+    *(
+        "a",
+        "1",
+        "1,",
+        "1.",
+        "a ",
+        "a\n",
+        "name",
+        "name:",
+        "name\n",
+        "step:\n",
+        "inputs:\n",
+        "enable:\n",
+        "score",
+        "score:",
+    ),
+    *("call:", "call: {", "call:\n", "action:", "action: a\n", "<think>", "<prompt>", "<tool_call>", "<parameter=a>"),
+    *("<function=look>", "{'", '{"', "[1,", "say:", "look(", "look[", "```python\n", "-> ", "label:", "label:\n"),
+]
+ENDS = [("", ""), ("x", "!"), ("```json\n", "\n```"), ("\n", "}"), ("call: ", "]"), ("score", "x")]
+TOOLS = {"look": ["where"], "pay": ["to", "amount"]}
+
+
+def _field(kind: str) -> Callable[[str], Any]:
+    signature = parse_signature(f"text -> label: {kind}")
+    return lambda text: plain.parse(signature, text)
+
+
+READERS: dict[str, Callable[[str], Any]] = {
+    **{kind: _field(kind) for kind in ("str", "int", "float", "bool", "list[str]", "dict", "Literal['a', 'b']")},
+    "two fields": lambda text: plain.parse(parse_signature("text -> label, other"), text),
+    "calls": lambda text: read_text(text, TOOLS, ["label"], False),
+    "cut calls": lambda text: read_text(text, TOOLS, ["label"], True),
+    "prompt": read_prompt,
+    "adas": read_agent,
+    "insights": lambda text: read_insights(text, 5),
+    "grade": _GRADE.findall,
+    "json": parsed,
+    "gradient": lambda text: read_gradient(text, asks_inputs=True),
+    "enabled": lambda text: enabled_by(text, ["a"]),
+    "tools": lambda text: read_tools(text, [{"name": "look"}]),
+    "blocks": _blocks,
+    "signature": parse_signature,
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_long_answer_is_read_in_a_moment(name: str) -> None:
+    for unit in UNITS:
+        for begin, end in ENDS:
+            text = begin + unit * (SIZE // len(unit)) + end
+            begun = time.process_time()
+            with suppress(NodeError, SpecError, ValueError):
+                READERS[name](text)
+            assert time.process_time() - begun < 3, (name, unit, begin, end)
