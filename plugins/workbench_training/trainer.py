@@ -293,7 +293,7 @@ class Trainer:
             if known is None:
                 return
             if not all(map(is_digest, known.values())):
-                raise StoreError(f"the record {self.folder} names weights that workbench did not write; start a new run")
+                raise StoreError(f"the record {self.folder} names weights that are not its own; start a new run")
             folders = {name: self.weights / folder for name, folder in known.items()}
             if gone := [folder for folder in folders.values() if not folder.exists()]:
                 raise StoreError(f"the weights {gone[0]} of this run are gone; start a new run")

@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 from workbench.errors import NodeError, PluginError, SpecError, suggest
 from workbench.hashing import digest
 from workbench.plugins import plugins
-from workbench.user_code import PREFIX, load_user_code, parse_address
+from workbench.user_code import PREFIX, check_user_code_allowed, load_user_code, parse_address
 
 #: ctx.effect: (kind, content, run) -> JSON, once for each place in an example.
 Effect = Callable[[str, Any, Callable[[], Awaitable[Any]]], Awaitable[Any]]
@@ -290,6 +290,7 @@ def environment_class(name: str, base: Path) -> type[Environment]:
 
 def open_environment(name: str, settings: Mapping[str, Any], base: Path) -> Environment:
     """A new environment. Raises SpecError for settings that it does not take."""
+    check_user_code_allowed(name)  # e.g. a `gym` environment imports the module that its settings name
     cls = environment_class(name, base)
     try:
         return cls(**{**settings, "base": base})

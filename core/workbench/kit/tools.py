@@ -27,7 +27,7 @@ from workbench.kit.mcp import McpCall
 from workbench.lm import Response
 from workbench.runtime import Context
 from workbench.spec import PolicySpec, refusal, strictest_verdict
-from workbench.user_code import PREFIX, load_user_code, parse_address
+from workbench.user_code import PREFIX, code_is_outlined, load_user_code, parse_address
 
 INTERPRETER = "sandbox:python"
 _INTERPRET = """
@@ -147,9 +147,18 @@ async def check_call(
         raise NodeError("policy", refused)
 
 
-@lru_cache(maxsize=512)
 def load_tool(address: str, base: Path) -> Tool:
-    """The tool at an address. Raises SpecError that says what to write instead."""
+    """The tool at an address. Raises SpecError that says what to write instead.
+
+    Where code is only outlined (`workbench.user_code`), a Python tool has its name alone, and no arguments.
+    """
+    if code_is_outlined() and address.startswith(PREFIX):
+        return Tool(parse_address(address).name, "", {}, _outside, address)
+    return _load_tool(address, base)
+
+
+@lru_cache(maxsize=512)
+def _load_tool(address: str, base: Path) -> Tool:
     if address.startswith(PREFIX):
         return _python_tool(address, base)
     if address == INTERPRETER:
@@ -168,7 +177,7 @@ def load_tool(address: str, base: Path) -> Tool:
 
 
 def _outside(arguments: Mapping[str, Any]) -> Any:
-    raise AssertionError("code of a model runs in the sandbox alone")
+    raise AssertionError("code of a model runs in the sandbox alone, and an outline is not called")
 
 
 def _python_tool(address: str, base: Path) -> Tool:

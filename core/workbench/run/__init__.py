@@ -10,6 +10,7 @@ from workbench.run.history import (
     call_texts,
     candidate_workflow,
     candidates,
+    draw_winner,
     export_candidate,
     lineage,
     status_of,
@@ -18,6 +19,7 @@ from workbench.run.history import (
 from workbench.run.preflight import wrong_in_file
 from workbench.run.session import Options
 from workbench.run.start import find_obstacles, optimize, prepare, prepare_stored, resume
+from workbench.run.stored_forms import read_report
 from workbench.run.stored_scores import train_scores
 
 __all__ = [
@@ -34,7 +36,9 @@ __all__ = [
     "call_texts",
     "candidate_workflow",
     "candidates",
+    "draw_winner",
     "export_candidate",
+    "read_report",
     "lineage",
     "status_of",
     "worst_rows",

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,9 @@ from workbench.plugins import plugins
 from workbench.proof import Report
 from workbench.run.preflight import check_optimizers, lm_warnings
 from workbench.run.session import Listener, Options, Session
+from workbench.run.stored_forms import read_options
 from workbench.spec import (
+    Inherited,
     Source,
     Spec,
     apply_overrides,
@@ -35,7 +36,8 @@ from workbench.spec import (
 )
 from workbench.store import IN_MEMORY, Candidates, RunRecord, Store, add_run, dumps
 from workbench.study import Optimizer
-from workbench.task import Task, check_search, load_task, section_loaders
+from workbench.task import Task, check_search, expand_references, load_task, section_loaders
+from workbench.user_code import without_user_code
 
 
 def optimize(
@@ -115,8 +117,8 @@ def resume(
         row = store.find_run(run)
         if row["file"] is None:
             raise StoreError(f"run {row['run']} ({row['status']}) is none of workbench optimize; it cannot be resumed")
-        stored = json.loads(row["options"])
-        sets = [*((a, v) for a, v in stored["sets"]), *options.sets]
+        stored = read_options(row)
+        sets = [*stored["sets"], *options.sets]
         keep = stored.get("keep_unproved", False) or options.keep_unproved
         sandbox = replace(options.sandbox, name=options.sandbox.name or stored.get("sandbox"))
         merged = Options(sets, options.out or stored["out"], keep, sandbox)
@@ -218,16 +220,50 @@ def _wrong_elsewhere(source: Source, error: SpecError, base: Path) -> list[SpecE
 def _stored(
     row: Any, sets: Sequence[tuple[str, Any]], outside: Sequence[tuple[str, Any]] | None
 ) -> tuple[Spec, Source, Task, list[tuple[str, Optimizer]]]:
-    file = row["file"] or json.loads(row["options"]).get("of")  # of `workbench eval`, which nothing resumes
-    if file is None:
-        raise StoreError(f"run {row['run']} ({row['status']}) is of no workflow file")
+    file = _file_of(row, read_options(row))
     return _prepare(load_yaml(row["spec"], file), Path(file).parent, sets, outside)
 
 
+def _file_of(row: Any, stored: Mapping[str, Any]) -> str:
+    file = row["file"] or stored["of"]  # the latter of `workbench eval`, which nothing resumes
+    if file is None:
+        raise StoreError(f"run {row['run']} ({row['status']}) is of no workflow file")
+    return file
+
+
 def prepare_stored(row: Any) -> Task:
-    """The task of a stored run, with the file, flags and outer settings that it started with."""
-    stored = json.loads(row["options"])
-    return _stored(row, [(a, v) for a, v in stored.get("sets", ())], stored.get("outside"))[2]
+    """The task of a stored run, with the file, flags and outer settings that it started with. Loads the code that the
+    file names."""
+    stored = read_options(row)
+    return _stored(row, stored["sets"], stored["outside"])[2]
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """The workflow file of a stored run as it started: read, and nothing of what it names."""
+
+    spec: Spec
+    source: Source
+    base: Path
+
+
+def read_stored_file(row: Any) -> StoredFile:
+    """The workflow file of a stored run, with its flags and outer settings, without running any code.
+
+    Raises:
+        StoreError: the run is of no workflow file.
+        SpecError: the file cannot be read, or refers to another that cannot.
+        CodeRefused: it takes functions of a file that only its code can tell.
+    """
+    stored = read_options(row)
+    file = _file_of(row, stored)
+    source = load_yaml(row["spec"], file)
+    spec, source = check_spec(apply_overrides(source, stored["sets"], stored["outside"]))
+    base, inherited = Path(file).parent, list[Inherited]()
+    with without_user_code():
+        for raw in spec.nodes.values():
+            expand_references(raw, base, (), inherited)
+    return StoredFile(spec.model_copy(update={"policy": spec.policy.inherit(inherited)}), source, base)
 
 
 def load_optimizers(spec: Spec, source: Source) -> list[tuple[str, Optimizer]]:

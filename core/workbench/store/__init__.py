@@ -4,6 +4,7 @@ This room knows no budget and no optimizer.
 """
 
 from workbench.store.candidates import Candidates, read_trees, read_val_scores
+from workbench.store.content import check_sum, parse_json
 from workbench.store.database import IN_MEMORY, TABLES, Store, dumps, now
 from workbench.store.evaluations import Evaluations, ResultRow
 from workbench.store.journal import Journal
@@ -26,6 +27,8 @@ __all__ = [
     "Evaluations",
     "ResultRow",
     "SealedTests",
+    "check_sum",
+    "parse_json",
     "dumps",
     "now",
     "TABLES",

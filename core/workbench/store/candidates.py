@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from dataclasses import dataclass
 from typing import Any
 
+from workbench.store.content import check_tree, parse_json
 from workbench.store.database import Store
 
 
@@ -46,11 +46,14 @@ class Candidates:
     def find_tree(self, hash_: str | None) -> dict[str, Any] | None:
         """The tree of a candidate by (a beginning of) its hash; None asks for the first one."""
         if hash_ is None:
-            row = self.store.row("select tree from candidates where run_id = ? order by seq limit 1", self.run_id)
+            row = self.store.row("select * from candidates where run_id = ? order by seq limit 1", self.run_id)
         else:
-            sql = "select tree from candidates where run_id = ? and hash like ? || '%' order by seq"
+            sql = "select * from candidates where run_id = ? and hash like ? || '%' order by seq"
             row = self.store.row(sql, self.run_id, hash_)
-        return None if row is None else json.loads(row["tree"])
+        if row is None:
+            return None
+        place = f"the workflow {row['hash'][:16]} of {self.store.path} (table candidates)"
+        return check_tree(parse_json(row["tree"], place, dict), place)
 
     def read_all(self) -> list[sqlite3.Row]:
         """Every candidate in order, with its score on val (None if it was never evaluated to the end)."""

@@ -9,7 +9,6 @@ database.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import itertools
 import json
 import os
@@ -22,6 +21,7 @@ from typing import Any, TypeVar
 
 from workbench.errors import StoreError
 from workbench.store.background_sync import BackgroundSync
+from workbench.store.content import text_key
 from workbench.store.schema import SCHEMA_VERSION, make_migrations
 
 T = TypeVar("T")
@@ -219,7 +219,7 @@ class Store:
 
     def text(self, text: str) -> str:
         """Keep a large text once; returns its hash. The row joins the next batch."""
-        key = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+        key = text_key(text)
         if key not in self._known_texts:
             if len(self._known_texts) >= 4096:  # a bound on memory
                 self._known_texts.clear()

@@ -249,6 +249,7 @@ def test_killed_by_a_signal_between_epochs(tmp_path: Path, steps: list[int]) -> 
 def test_a_strangers_record_moves_nothing_and_is_dropped(tmp_path: Path, offered: Any) -> None:
     needs_torch()
     import torch
+
     from workbench_training.policy import write_checkpoint
     from workbench_training.resume_record import TrainingRecord
 
@@ -267,6 +268,7 @@ def test_a_strangers_record_moves_nothing_and_is_dropped(tmp_path: Path, offered
 def test_a_record_of_another_form_is_dropped(tmp_path: Path, state: Any) -> None:
     needs_torch()
     import torch
+
     from workbench_training.policy import write_checkpoint
     from workbench_training.resume_record import TrainingRecord
 
