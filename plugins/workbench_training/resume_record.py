@@ -48,7 +48,7 @@ class TrainingRecord:
     def _clear(self) -> None:
         self.epochs, self.updates = 0, 0
         self._keys: list[str] = []  # by round: what was learned from
-        self._offered: dict[str, tuple[str, Mapping[str, int]]] = {}  # by epoch: the folder, and the sizes of its files
+        self._offered: dict[str, tuple[str, dict[str, int]]] = {}  # by epoch: the folder, and the sizes of its files
         self._tensors: Mapping[str, Weights] = {}
 
     def drop(self) -> None:

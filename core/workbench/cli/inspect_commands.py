@@ -16,9 +16,9 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
 
 
 def _store(db: str) -> Any:
-    from workbench.store import Store
+    from workbench.store import ReadOnlyStore
 
-    return Store(db, create=False)
+    return ReadOnlyStore(db)
 
 
 @click.command("runs")
@@ -26,8 +26,8 @@ def _store(db: str) -> Any:
 @_JSON
 def runs_command(db: str, as_json: bool) -> None:
     """List the runs, newest first."""
-    from workbench.run import read_report, status_of
-    from workbench.store import list_runs
+    from workbench.run import status_of
+    from workbench.store import list_runs, read_report
 
     store = _store(db)
     rows = []
@@ -71,7 +71,8 @@ def show_command(run: str, failures: bool, calls: int, tree: bool, mermaid: bool
 
     With --mermaid, RUN may also be a workflow file.
     """
-    from workbench.run import call_texts, candidates, lineage, read_report, status_of, worst_rows
+    from workbench.run import call_texts, candidates, lineage, status_of, worst_rows
+    from workbench.store import read_report
     from workbench.text import short
 
     if mermaid:
@@ -139,7 +140,8 @@ def _drawing(run: str, db: str) -> str:
 @_JSON
 def diff_command(run: str, candidate: str | None, db: str, as_json: bool) -> None:
     """What a candidate (default: the winner) changes in the starting workflow."""
-    from workbench.run import candidate_workflow, read_report
+    from workbench.run import candidate_workflow
+    from workbench.store import read_report
 
     store = _store(db)
     row = store.find_run(run)
@@ -179,7 +181,7 @@ def _lines(value: Any) -> list[str]:
 @_JSON
 def compare_command(runs: tuple[str, ...], db: str, as_json: bool) -> None:
     """Runs side by side: scores on the sealed test, gain, and bill."""
-    from workbench.run import read_report
+    from workbench.store import read_report
 
     store = _store(db)
     rows = []

@@ -19,7 +19,6 @@ from workbench.run.history import (
 from workbench.run.preflight import wrong_in_file
 from workbench.run.session import Options
 from workbench.run.start import find_obstacles, optimize, prepare, prepare_stored, resume
-from workbench.run.stored_forms import read_report
 from workbench.run.stored_scores import train_scores
 
 __all__ = [
@@ -38,7 +37,6 @@ __all__ = [
     "candidates",
     "draw_winner",
     "export_candidate",
-    "read_report",
     "lineage",
     "status_of",
     "worst_rows",

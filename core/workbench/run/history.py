@@ -13,9 +13,8 @@ from workbench.errors import PluginError, SpecError, StoreError
 from workbench.files import write_whole
 from workbench.plugins import plugins
 from workbench.run.start import prepare_stored, read_stored_file
-from workbench.run.stored_forms import read_report
 from workbench.spec import Spec
-from workbench.store import Candidates, Evaluations, Journal, RunLock, Store
+from workbench.store import Candidates, Evaluations, Journal, RunLock, Store, read_report
 from workbench.task import dump_yaml, file_tree, kept_search, load_data
 from workbench.user_code import CodeRefused, without_user_code
 from workbench.workflow import Workflow, mermaid

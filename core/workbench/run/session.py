@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import BudgetSpent, Interrupted, LMError, PluginError, ServerDead, WorkbenchError, merge_errors
+from workbench.files import file_digest
 from workbench.ledger import CallInfo, Ledger
 from workbench.lm import LMPool
 from workbench.plugins import plugins
@@ -374,7 +375,7 @@ class Session:
                 f"{self.run} --db {self.store.path} --out FILE"
             )
             return None
-        self.record.add_artifact(str(out.resolve()), workflow.hash)
+        self.record.add_artifact(str(out.resolve()), workflow.hash, file_digest(out))
         return str(out)
 
     def _catch_signals(self, course: asyncio.Task[Any]) -> None:

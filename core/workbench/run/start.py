@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,13 +16,12 @@ from pydantic import ValidationError
 from workbench._version import __version__
 from workbench.concurrency import run_in_loop
 from workbench.errors import PluginError, SpecError, StoreError, WorkbenchError, collect_errors, merge_errors
-from workbench.files import check_writable
+from workbench.files import check_writable, file_digest
 from workbench.lm import LMPool
 from workbench.plugins import plugins
 from workbench.proof import Report
 from workbench.run.preflight import check_optimizers, lm_warnings
 from workbench.run.session import Listener, Options, Session
-from workbench.run.stored_forms import read_options
 from workbench.spec import (
     Inherited,
     Source,
@@ -34,7 +34,7 @@ from workbench.spec import (
     outer_settings,
     spec_error,
 )
-from workbench.store import IN_MEMORY, Candidates, RunRecord, Store, add_run, dumps
+from workbench.store import IN_MEMORY, Candidates, RunRecord, Store, add_run, dumps, read_options
 from workbench.study import Optimizer
 from workbench.task import Task, check_search, expand_references, load_task, section_loaders
 from workbench.user_code import without_user_code
@@ -122,6 +122,8 @@ def resume(
         keep = stored.get("keep_unproved", False) or options.keep_unproved
         sandbox = replace(options.sandbox, name=options.sandbox.name or stored.get("sandbox"))
         merged = Options(sets, options.out or stored["out"], keep, sandbox)
+        if options.out is None:
+            _check_stored_out(RunRecord(store, row["id"]), row["run"], merged)
         check_writable(merged.path)
         _, _, task, named = _stored(row, sets, stored.get("outside"))
         if row["status"] == "finished" and options.sets:
@@ -141,6 +143,24 @@ def resume(
         return run_in_loop(session.go())
     finally:
         store.close()
+
+
+def _check_stored_out(record: RunRecord, run: str, options: Options) -> None:
+    """Raise StoreError where the result would go to a place that nobody named here: outside this folder and that of
+    the database, or on a file that the run did not write. The database may be a stranger's."""
+    folders = (Path.cwd().resolve(), record.store.path.resolve().parent)
+    for out in (options.path, options.unproved_path):
+        where = out.resolve()
+        if not any(where.is_relative_to(folder) for folder in folders):
+            raise StoreError(
+                f"run {run} would write its result to {where}, outside this folder and that of the database; if you "
+                f"want that, add --out {shlex.quote(str(where))}, or name another file"
+            )
+        if where.exists() and not (where.is_file() and record.has_written(str(where), file_digest(where))):
+            raise StoreError(
+                f"run {run} would write its result over {where}, which it did not write; if you want that, add "
+                f"--out {shlex.quote(str(options.path))}, or name another file"
+            )
 
 
 def prepare(

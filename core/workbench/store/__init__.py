@@ -4,17 +4,17 @@ This room knows no budget and no optimizer.
 """
 
 from workbench.store.candidates import Candidates, read_trees, read_val_scores
-from workbench.store.content import check_sum, parse_json
+from workbench.store.content import read_options, read_report
 from workbench.store.database import IN_MEMORY, TABLES, Store, dumps, now
-from workbench.store.evaluations import Evaluations, ResultRow
+from workbench.store.evaluations import Evaluations, ResultRow, SealedTests
 from workbench.store.journal import Journal
-from workbench.store.run_lock import RunLock
-from workbench.store.runs import RunRecord, add_run, find_started_run, list_runs
+from workbench.store.read_only import ReadOnlyStore
+from workbench.store.runs import RunLock, RunRecord, add_run, find_started_run, list_runs
 from workbench.store.schema import M001_INITIAL
-from workbench.store.sealed_tests import SealedTests
 
 __all__ = [
     "Store",
+    "ReadOnlyStore",
     "RunLock",
     "Journal",
     "RunRecord",
@@ -27,8 +27,8 @@ __all__ = [
     "Evaluations",
     "ResultRow",
     "SealedTests",
-    "check_sum",
-    "parse_json",
+    "read_options",
+    "read_report",
     "dumps",
     "now",
     "TABLES",

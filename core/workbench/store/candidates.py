@@ -6,8 +6,11 @@ import sqlite3
 from dataclasses import dataclass
 from typing import Any
 
-from workbench.store.content import check_tree, parse_json
+from workbench.store.content import check_sum, check_tree, checksum, parse_json
 from workbench.store.database import Store
+
+#: What the checksum of a candidate covers.
+_SUMMED = ("hash", "seq", "parent", "optimizer", "note", "patch", "tree")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,16 +24,12 @@ class Candidates:
         self, hash_: str, seq: int, parent: str | None, optimizer: str, note: str, patch: str | None, tree: str
     ) -> None:
         """Queue a candidate; one that is there already stays as it is."""
+        values = (hash_, seq, parent, optimizer, note, patch, tree)
         self.store.write(
-            "insert or ignore into candidates values (?, ?, ?, ?, ?, ?, ?, ?)",
+            "insert or ignore into candidates values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             self.run_id,
-            hash_,
-            seq,
-            parent,
-            optimizer,
-            note,
-            patch,
-            tree,
+            *values,
+            checksum(*values),
         )
 
     def count(self) -> int:
@@ -53,6 +52,7 @@ class Candidates:
         if row is None:
             return None
         place = f"the workflow {row['hash'][:16]} of {self.store.path} (table candidates)"
+        check_sum(row, place, *(row[name] for name in _SUMMED))
         return check_tree(parse_json(row["tree"], place, dict), place)
 
     def read_all(self) -> list[sqlite3.Row]:
