@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from click.testing import CliRunner, Result
 from tests.helpers.stored_runs import restore
 
 from workbench.cli import cli
-from workbench.errors import SpecError
+from workbench.errors import SpecError, StoreError
 from workbench.user_code import CodeRefused, load_user_code, without_user_code
 
 PAYLOAD = "open('RAN', 'w').close()\ndef add(numbers: list[int]) -> int:\n    return sum(numbers)\nscore = add\n"
@@ -120,3 +122,67 @@ def test_an_environment_is_not_opened(evil: Path) -> None:
 
     with without_user_code(), pytest.raises(CodeRefused):
         open_environment("gym", {"id": "adding:World-v0"}, evil)
+
+
+# What resume writes
+
+
+@pytest.mark.parametrize("keep", ["precious.rc", "optimized.unproved.yaml"])
+def test_resume_writes_over_nothing_that_the_run_did_not_write(evil: Path, keep: str) -> None:
+    (evil / keep).write_text("precious")
+    out = keep if keep.endswith("rc") else "optimized.yaml"
+    change(evil, "update runs set options = json_set(options, '$.out', ?)", out)
+    change(evil, "update artifacts set path = ?", str(evil / keep))
+    refused = invoke("resume")
+    assert isinstance(refused.exception, StoreError)
+    assert f"over {evil / keep}, which it did not write" in str(refused.exception)
+    assert f"--out {out}" in str(refused.exception)
+    assert (evil / keep).read_text() == "precious" and not (evil / "RAN").exists()
+
+
+@pytest.mark.parametrize("out", ["../stolen.yaml", "/etc/workbench-stolen.yaml", "sub/../../stolen.yaml"])
+def test_resume_writes_nowhere_else(evil: Path, out: str) -> None:
+    change(evil, "update runs set options = json_set(options, '$.out', ?)", out)
+    refused = invoke("resume")
+    assert isinstance(refused.exception, StoreError) and "outside this folder" in str(refused.exception)
+    assert "--out " in str(refused.exception) and not (evil / "RAN").exists()
+
+
+def test_resume_does_not_follow_a_link_out_of_the_folder(evil: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    (evil / "out.yaml").symlink_to(tmp_path_factory.mktemp("elsewhere") / "new.yaml")
+    change(evil, "update runs set options = json_set(options, '$.out', 'out.yaml')")
+    assert "outside this folder" in str(invoke("resume").exception)
+
+
+def test_resume_writes_again_what_the_run_wrote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.helpers.stored_runs import StoredLM, write
+
+    from workbench.run import Options, optimize, resume
+
+    monkeypatch.chdir(tmp_path)
+    optimize(write("bootstrap", tmp_path), options=Options(out="best.yaml"), database="run.db", pool=StoredLM())
+    assert resume("last", database="run.db", pool=StoredLM(dead=True)).status == "finished"
+    (tmp_path / "best.yaml").write_text((tmp_path / "best.yaml").read_text() + "# mine\n")
+    with pytest.raises(StoreError, match="which it did not write"):
+        resume("last", database="run.db", pool=StoredLM(dead=True))
+    named = Options(out="best.yaml")
+    assert resume("last", database="run.db", pool=StoredLM(dead=True), options=named).status == "finished"
+
+
+def test_new_files_are_private_and_others_keep_their_mode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.helpers.stored_runs import StoredLM, write
+
+    from workbench.run import Options, optimize
+
+    monkeypatch.chdir(tmp_path)
+    before = os.umask(0)
+    try:
+        (tmp_path / "kept.yaml").write_text("")
+        (tmp_path / "kept.yaml").chmod(0o664)
+        file = write("bootstrap", tmp_path)
+        for out in ("new.yaml", "kept.yaml"):
+            optimize(file, options=Options(out=out), database=tmp_path / "made.db", pool=StoredLM())
+    finally:
+        os.umask(before)
+    modes = {name: stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("made.db", "new.yaml", "kept.yaml")}
+    assert modes == {"made.db": 0o600, "new.yaml": 0o600, "kept.yaml": 0o664}

@@ -18,7 +18,9 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
 def _store(db: str) -> Any:
     from workbench.store import ReadOnlyStore
 
-    return ReadOnlyStore(db)
+    store = ReadOnlyStore(db)
+    click.get_current_context().call_on_close(store.close)
+    return store
 
 
 @click.command("runs")

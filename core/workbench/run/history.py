@@ -29,7 +29,7 @@ def status_of(store: Store, row: Any) -> str:
 
 def candidates(store: Store, run_id: int) -> list[dict[str, Any]]:
     """Every candidate with its score on val (None if it was never evaluated to the end)."""
-    return [dict(row) for row in Candidates(store, run_id).read_all()]
+    return Candidates(store, run_id).read_all()
 
 
 def lineage(found: Sequence[Mapping[str, Any]]) -> list[tuple[int, Mapping[str, Any]]]:

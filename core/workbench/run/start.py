@@ -34,7 +34,7 @@ from workbench.spec import (
     outer_settings,
     spec_error,
 )
-from workbench.store import IN_MEMORY, Candidates, RunRecord, Store, add_run, dumps, read_options
+from workbench.store import IN_MEMORY, Candidates, RunRecord, Store, add_run, dumps, read_options, read_spec
 from workbench.study import Optimizer
 from workbench.task import Task, check_search, expand_references, load_task, section_loaders
 from workbench.user_code import without_user_code
@@ -241,7 +241,7 @@ def _stored(
     row: Any, sets: Sequence[tuple[str, Any]], outside: Sequence[tuple[str, Any]] | None
 ) -> tuple[Spec, Source, Task, list[tuple[str, Optimizer]]]:
     file = _file_of(row, read_options(row))
-    return _prepare(load_yaml(row["spec"], file), Path(file).parent, sets, outside)
+    return _prepare(load_yaml(read_spec(row), file), Path(file).parent, sets, outside)
 
 
 def _file_of(row: Any, stored: Mapping[str, Any]) -> str:
@@ -277,7 +277,7 @@ def read_stored_file(row: Any) -> StoredFile:
     """
     stored = read_options(row)
     file = _file_of(row, stored)
-    source = load_yaml(row["spec"], file)
+    source = load_yaml(read_spec(row), file)
     spec, source = check_spec(apply_overrides(source, stored["sets"], stored["outside"]))
     base, inherited = Path(file).parent, list[Inherited]()
     with without_user_code():

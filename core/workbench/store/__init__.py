@@ -4,7 +4,7 @@ This room knows no budget and no optimizer.
 """
 
 from workbench.store.candidates import Candidates, read_trees, read_val_scores
-from workbench.store.content import read_options, read_report
+from workbench.store.content import read_options, read_report, read_spec
 from workbench.store.database import IN_MEMORY, TABLES, Store, dumps, now
 from workbench.store.evaluations import Evaluations, ResultRow, SealedTests
 from workbench.store.journal import Journal
@@ -29,6 +29,7 @@ __all__ = [
     "SealedTests",
     "read_options",
     "read_report",
+    "read_spec",
     "dumps",
     "now",
     "TABLES",

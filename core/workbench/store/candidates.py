@@ -51,18 +51,29 @@ class Candidates:
             row = self.store.row(sql, self.run_id, hash_)
         if row is None:
             return None
-        place = f"the workflow {row['hash'][:16]} of {self.store.path} (table candidates)"
-        check_sum(row, place, *(row[name] for name in _SUMMED))
+        place = self._check(row)
         return check_tree(parse_json(row["tree"], place, dict), place)
 
-    def read_all(self) -> list[sqlite3.Row]:
-        """Every candidate in order, with its score on val (None if it was never evaluated to the end)."""
+    def read_all(self) -> list[dict[str, Any]]:
+        """Every candidate in order, with its score on val (None if it was never evaluated to the end). Raises
+        StoreError for a damaged one."""
         sql = (
-            "select c.hash, c.parent, c.optimizer, c.note, e.score as val, e.failed, e.objectives from candidates c "
+            "select c.*, e.score as val, e.failed, e.objectives from candidates c "
             "left join evaluations e on e.run_id = c.run_id and e.candidate = c.hash and e.split = 'val' "
             "and e.complete = 1 and e.replica = 0 where c.run_id = ? order by c.seq"
         )
-        return list(self.store.rows(sql, self.run_id))
+        shown = ("hash", "parent", "optimizer", "note", "val", "failed", "objectives")
+        found: list[dict[str, Any]] = []
+        for row in self.store.rows(sql, self.run_id):
+            self._check(row)
+            found.append({name: row[name] for name in shown})
+        return found
+
+    def _check(self, row: sqlite3.Row) -> str:
+        """Raise StoreError if a candidate is not what was written. Returns its place, for other errors."""
+        place = f"the workflow {row['hash'][:16]} of {self.store.path} (table candidates)"
+        check_sum(row, place, *(row[name] for name in _SUMMED))
+        return place
 
 
 def read_trees(store: Store) -> list[str]:

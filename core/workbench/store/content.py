@@ -29,10 +29,10 @@ def text_key(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 
-def check_sum(row: sqlite3.Row, place: str, *parts: object) -> None:
+def check_sum(row: sqlite3.Row, place: str, *parts: object, column: str = "checksum") -> None:
     """Raise StoreError if the parts are not those of which the row's checksum was made. Rows that were written before
     there were checksums have none. place: names the table and the row."""
-    stored = row["checksum"] if "checksum" in row.keys() else None  # noqa: SIM118  # of a sqlite3.Row
+    stored = row[column] if column in row.keys() else None  # noqa: SIM118  # of a sqlite3.Row
     if stored is not None and stored != checksum(*parts):
         raise StoreError(f"{place} is damaged: its content does not match its checksum; use a copy of the database")
 
@@ -124,6 +124,18 @@ def read_report(row: Any) -> dict[str, Any] | None:
     report = parse_json(row["report"], place, dict)
     _check(report, _REPORT, place)
     return report
+
+
+def spec_checksum(run: str, name: str, file: str | None, spec: str) -> str:
+    """The checksum of what a run was started with and keeps."""
+    return checksum(run, name, file, spec)
+
+
+def read_spec(row: Any) -> str:
+    """The workflow file that a stored run was started with, as text. Raises StoreError if it is damaged."""
+    kept = (row["run"], row["name"], row["file"], row["spec"])
+    check_sum(row, f"the workflow file of run {row['run']} (table runs)", *kept, column="spec_checksum")
+    return row["spec"]
 
 
 def read_options(row: Any) -> dict[str, Any]:

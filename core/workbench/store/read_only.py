@@ -95,7 +95,7 @@ class ReadOnlyStore(Store):
         try:
             for row in self._reader.execute(sql, values):
                 number += 1
-                self._check_row(row, table, number)
+                self._check_row(row, table, number, "left join" in sql)
                 yield row
             if self._seen is not None and self._seen != self._stamp():
                 raise StoreError(f"{self.path} was written while it was read; look once more")
@@ -107,16 +107,20 @@ class ReadOnlyStore(Store):
     def row(self, sql: str, *values: Any) -> sqlite3.Row | None:
         return next(self.rows(sql, *values), None)
 
-    def _check_row(self, row: sqlite3.Row, table: str, number: int) -> None:
+    def _check_row(self, row: sqlite3.Row, table: str, number: int, joined: bool) -> None:
+        """joined: a row that has no other half has nothing in its columns."""
         known = column_types()
         for name, value in zip(row.keys(), row, strict=True):
             kind, empty = known.get(name, ("", True))
-            if kind and not (isinstance(value, _TYPES[kind]) or (value is None and empty)):
+            if kind and not (isinstance(value, _TYPES[kind]) or (value is None and (empty or joined))):
                 what = "nothing" if value is None else f"a {type(value).__name__}"
                 raise StoreError(
                     f"{self.path} is damaged: table {table}, row {number} of this look has {what} in the column "
                     f"{name}, which holds {kind}; use a copy of the database"
                 )
+
+        if "run" in row.keys() and not re.fullmatch(r"[\w-]{1,64}", row["run"]):  # noqa: SIM118  # files are named by it
+            raise StoreError(f"{self.path} is damaged: table {table}, row {number} of this look names no run")
 
     def write(self, sql: str, *values: Any) -> NoReturn:
         """Refused."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench.errors import StoreError
-from workbench.store.content import checksum, parse_json
+from workbench.store.content import checksum, parse_json, spec_checksum
 from workbench.store.database import Store, dumps, now
 
 
@@ -30,8 +30,8 @@ def add_run(
 ) -> int:
     """Add a run that starts now; returns its number."""
     cursor = store.execute(
-        "insert into runs (run, name, status, started, file, spec, options, data_hash, seed, host, pid, version) "
-        "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "insert into runs (run, name, status, started, file, spec, options, data_hash, seed, host, pid, version, "
+        "spec_checksum) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         run,
         name,
         status,
@@ -44,6 +44,7 @@ def add_run(
         host,
         pid,
         version,
+        spec_checksum(run, name, file, spec),
     )
     assert cursor.lastrowid is not None
     return cursor.lastrowid

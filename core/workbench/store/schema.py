@@ -58,6 +58,7 @@ create index sealed_test_rows_row on sealed_test_rows(row);
 #: Rows that were written before have none. `content`: SHA-256 of the file.
 _M003_CHECKSUMS = """
 alter table runs add column checksum text;
+alter table runs add column spec_checksum text;
 alter table candidates add column checksum text;
 alter table calls add column checksum text;
 alter table artifacts add column content text;
