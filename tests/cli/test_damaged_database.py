@@ -73,8 +73,8 @@ def refused(path: Path, *words: str) -> str:
 def checked(shown: str) -> list[str]:
     """What `show` prints of report and tree: without its first line, and without the scores beside the tree."""
     report, _, rest = shown.partition("candidates:\n")
-    tree = re.sub(r"  val \S+  ", "", rest.split("\n  test:")[0])
-    return [*report.split("\n")[1:], *tree.split("\n")]
+    tree = re.findall(r"^ +[0-9a-f]{8} .*", rest, re.M)
+    return [*report.split("\n")[1:], *(re.sub(r" val \S+ ", "", line) for line in tree)]
 
 
 def test_flipped_bits_never_change_what_is_shown_as_paid_for(database: Path) -> None:
@@ -281,14 +281,14 @@ def test_a_read_only_database_can_be_looked_at(database: Path) -> None:
 def unfinished(database: Path) -> Iterator[Path]:
     """A database whose writer lives, and has written what is in the WAL alone."""
     store = Store(database)
-    store.execute("update runs set name = 'in the log'")
+    store.execute("update runs set status = 'in the log'")
     yield database
     store.close()
 
 
 def test_a_living_writer_is_read_beside(unfinished: Path) -> None:
     before = {p.name: p.read_bytes() for p in unfinished.parent.iterdir() if not p.name.endswith("-shm")}
-    assert "of in the log:" in str(look(unfinished, "show"))
+    assert ": in the log," in str(look(unfinished, "show"))
     assert {p.name: p.read_bytes() for p in unfinished.parent.iterdir() if not p.name.endswith("-shm")} == before
 
 
@@ -298,7 +298,7 @@ def test_what_a_killed_writer_left_is_read_and_left(unfinished: Path, tmp_path: 
     for end in ("", "-wal"):
         shutil.copyfile(f"{unfinished}{end}", folder / f"run.db{end}")
     before = listing(folder)
-    assert "of in the log:" in str(look(folder / "run.db", "show"))
+    assert ": in the log," in str(look(folder / "run.db", "show"))
     assert listing(folder) == before
 
 

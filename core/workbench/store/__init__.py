@@ -10,7 +10,7 @@ from workbench.store.evaluations import Evaluations, ResultRow, SealedTests
 from workbench.store.journal import Journal
 from workbench.store.read_only import ReadOnlyStore
 from workbench.store.runs import RunLock, RunRecord, add_run, find_started_run, list_runs
-from workbench.store.schema import M001_INITIAL
+from workbench.store.schema import SCHEMA
 
 __all__ = [
     "Store",
@@ -34,5 +34,5 @@ __all__ = [
     "now",
     "TABLES",
     "IN_MEMORY",
-    "M001_INITIAL",
+    "SCHEMA",
 ]

@@ -77,7 +77,7 @@ class Store:
                 self._prepare()
             self.conn.execute("pragma busy_timeout=0")  # SQLite's own waiting would block the event loop
             self._reader = self._connect()
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, UnicodeError) as error:  # the last: SQLite quotes what is damaged
             raise StoreError(f"cannot use the run database {self.path}: {error}{_advice(error)}") from error
 
     def _connect(self) -> sqlite3.Connection:

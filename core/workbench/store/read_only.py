@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 from urllib.parse import quote
 
 from workbench.errors import StoreError
+from workbench.store.content import read_spec
 from workbench.store.database import Store
 from workbench.store.schema import check_layout, column_types
 
@@ -45,7 +46,7 @@ class ReadOnlyStore(Store):
         try:
             self._reader = self.conn = self._open()
             self._prepare_reader()
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, UnicodeError) as error:  # the last: SQLite quotes what is damaged
             self.close()
             raise StoreError(f"cannot use the run database {self.path}: {_said(error)}") from error
         except StoreError:
@@ -99,7 +100,7 @@ class ReadOnlyStore(Store):
                 yield row
             if self._seen is not None and self._seen != self._stamp():
                 raise StoreError(f"{self.path} was written while it was read; look once more")
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, UnicodeError) as error:  # the last: SQLite quotes what is damaged
             raise StoreError(
                 f"{self.path}, table {table}, row {number + 1} of this look cannot be read: {_said(error)}"
             ) from None
@@ -121,6 +122,8 @@ class ReadOnlyStore(Store):
 
         if "run" in row.keys() and not re.fullmatch(r"[\w-]{1,64}", row["run"]):  # noqa: SIM118  # files are named by it
             raise StoreError(f"{self.path} is damaged: table {table}, row {number} of this look names no run")
+        if "spec_checksum" in row.keys():  # noqa: SIM118
+            read_spec(row)
 
     def write(self, sql: str, *values: Any) -> NoReturn:
         """Refused."""
@@ -149,8 +152,8 @@ def _said(error: Exception) -> str:
     words = str(error)
     if "interrupted" in words:
         return f"it took more than {PATIENCE:g} seconds"
-    if "decode" in words:
+    if isinstance(error, UnicodeError) or "decode" in words:
         return "a text is not UTF-8"
     if "too big" in words:
         return f"it has a text of more than {LONGEST / 1e6:g} MB"
-    return words[:300]
+    return " ".join(words.split())[:300]

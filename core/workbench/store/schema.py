@@ -64,6 +64,8 @@ alter table calls add column checksum text;
 alter table artifacts add column content text;
 """
 _VERSIONS = (M001_INITIAL, _M002_SEALED_TESTS, _M003_CHECKSUMS)
+#: The statements that make a database of today.
+SCHEMA = "".join(_VERSIONS)
 
 #: The table of the library that applies migrations, and SQLite's own.
 _BESIDE = {"_sqlite_migrations", "sqlite_sequence", "sqlite_stat1"}
