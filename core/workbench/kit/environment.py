@@ -10,7 +10,6 @@ with it is one of search with resets, and no score of an agent that has a single
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -20,6 +19,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
+from workbench.concurrency import run_in_thread
 from workbench.errors import NodeError, PluginError, SpecError, suggest
 from workbench.hashing import digest
 from workbench.plugins import plugins
@@ -138,14 +138,23 @@ class Episode:
     the last part) with the arguments that `Environment.call` gives; usually `partial(check_policy, ctx)`. Actions that
     are only tried out are checked, too.
 
+    timeout: seconds for one step, with what leads up to it.
+
     Faults of the environment are raised as NodeError("environment"), and journalled, too.
     """
 
     def __init__(
-        self, name: str, settings: Mapping[str, Any], base: Path, task: Mapping[str, Any], effect: Effect, check: Check
+        self,
+        name: str,
+        settings: Mapping[str, Any],
+        base: Path,
+        task: Mapping[str, Any],
+        effect: Effect,
+        check: Check,
+        timeout: float = 300.0,
     ):
         self.name, self.settings, self.base, self.task, self.effect = name, dict(settings), base, dict(task), effect
-        self.check, self.tool = check, tool_name(name)
+        self.check, self.tool, self.timeout = check, tool_name(name), timeout
 
     async def start(self) -> Position:
         """The position after a reset."""
@@ -233,11 +242,13 @@ class Episode:
 
         async def run() -> dict[str, Any]:
             try:
-                return await asyncio.to_thread(work)
+                return await run_in_thread(work, self.timeout)
             except SpecError:
                 raise
             except NodeError as error:
                 return {"failure": str(error)}
+            except TimeoutError as error:
+                return {"failure": f"{self.name}: {str(error) or f'no result within {self.timeout:g} s'}"}
             except Exception as error:
                 return {"failure": f"{self.name}: {type(error).__name__}: {error}"}
 

@@ -20,6 +20,7 @@ from workbench.proof import Report, build_report, record_test, sealed_row_keys
 from workbench.run.cost_estimate import budget_warnings
 from workbench.run.preflight import lms_not_ready, lms_of, optimizers_not_ready, wrong_in_file
 from workbench.run.proof_budget import reserve_for_proof
+from workbench.run.signals import catch_signals
 from workbench.run.stored_scores import TrainRows, store_evaluation
 from workbench.runtime import Runtime, SandboxChoice
 from workbench.store import Candidates, Evaluations, RunLock, RunRecord, Store, dumps
@@ -98,6 +99,7 @@ class Session:
             pool or LMPool(),
             task.spec.policy,
             sandbox_choice=options.sandbox,
+            timeout=task.spec.timeout,
         )
         self.evaluator = Evaluator(self.runtime, task.metric, task.spec.concurrency, source=task.source)
         self.progress = Progress(
@@ -119,7 +121,7 @@ class Session:
             )
             course = asyncio.current_task()
             assert course is not None
-            self._catch_signals(course)
+            restore_signals = catch_signals(course, self._stop, f"workbench resume {self.run} --db {self.store.path}")
             try:
                 with self.task.dataset.test.sealed():
                     found = [] if self.ledger.resumed else await self.find_obstacles()
@@ -138,6 +140,7 @@ class Session:
                 # A second signal may cancel the closing: the report is written all the same.
                 with suppress(asyncio.CancelledError):
                     await self.runtime.aclose()
+                restore_signals()
             self._finish(report)
             self.ledger.close()
             return report
@@ -359,6 +362,14 @@ class Session:
         self._tell("run_finished", report=report)
         self.store.flush()
 
+    def _stop(self) -> bool:
+        """Send nothing new from now on. False if that was the case already."""
+        if self.ledger.stopping is not None:
+            return False
+        self.ledger.stopping = Interrupted("interrupted")
+        self._tell("stopping")
+        return True
+
     def _write(self, report: Report, workflow: Workflow, out: Path) -> str | None:
         """Write a result file. Returns its path; None, with a warning in the report, if it cannot be written."""
         head = report.headline()
@@ -376,21 +387,3 @@ class Session:
             return None
         self.record.add_artifact(str(out.resolve()), workflow.hash)
         return str(out)
-
-    def _catch_signals(self, course: asyncio.Task[Any]) -> None:
-        """First signal: send nothing new, and await calls in flight for at most 10 s. Second signal: stop now."""
-        import signal
-
-        loop = asyncio.get_running_loop()
-
-        def stop() -> None:
-            if self.ledger.stopping is not None:
-                course.cancel()
-                return
-            self.ledger.stopping = Interrupted("interrupted")
-            self._tell("stopping")
-            loop.call_later(10, course.cancel)
-
-        for name in ("SIGINT", "SIGTERM"):
-            with suppress(NotImplementedError, RuntimeError, ValueError):
-                loop.add_signal_handler(getattr(signal, name), stop)
