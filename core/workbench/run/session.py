@@ -20,9 +20,9 @@ from workbench.proof import Report, build_report, record_test, sealed_row_keys
 from workbench.run.cost_estimate import budget_warnings
 from workbench.run.preflight import lms_not_ready, lms_of, optimizers_not_ready, wrong_in_file
 from workbench.run.proof_budget import reserve_for_proof
-from workbench.run.signals import catch_signals
 from workbench.run.stored_scores import TrainRows, store_evaluation
 from workbench.runtime import Runtime, SandboxChoice
+from workbench.signals import catch_signals
 from workbench.store import Candidates, Evaluations, RunLock, RunRecord, Store, dumps
 from workbench.study import Evaluation, Evaluator, Optimizer, Progress, Result, Study, pick, unanswered_error
 from workbench.task import Example, Task, write_workflow
@@ -109,6 +109,7 @@ class Session:
             on_rows=TrainRows(store, run_id, task.dataset.train).record,
         )
         self._candidates: set[str] = set()
+        self._set_aside = set(plugins().set_aside)
         self._watched = bool(plugins().manager.hook.call_settled.get_hookimpls())
         self._saved_seconds = 0.0
 
@@ -319,7 +320,13 @@ class Session:
     ) -> Report:
         best = self.progress.best
         winner = winner or (best.workflow if best is not None else self.task.workflow)
-        warnings = [*self.task.dataset.warnings, *self._not_reached(), *self.evaluator.faults.lines()]
+        broken = {name: why for name, why in plugins().set_aside.items() if name not in self._set_aside}
+        warnings = [
+            *self.task.dataset.warnings,
+            *self._not_reached(),
+            *self.evaluator.faults.lines(),
+            *(f"plugin '{name}' was set aside during the run: {why}" for name, why in broken.items()),
+        ]
         return build_report(
             run=self.run,
             status=status,
