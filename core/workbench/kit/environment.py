@@ -56,8 +56,6 @@ class Environment(BaseModel):
 
     #: How actions are written, for the agent.
     help: ClassVar[str] = ""
-    #: Whether `calls` looks at the state. If so, each action opens the environment twice.
-    calls_need_state: ClassVar[bool] = False
 
     base: Path = Field(Path("."), exclude=True, description="folder of the workflow file; set by workbench")
     _state: Any = PrivateAttr(None)
@@ -90,8 +88,8 @@ class Environment(BaseModel):
         return {"action": action.strip(), "verb": words[0].lower() if words else ""}
 
     def calls(self, action: str) -> Sequence[Mapping[str, Any]]:
-        """The same as several tool calls, each of which must be allowed. Override it, with `calls_need_state`, where
-        what an action does cannot be told from its text alone."""
+        """The same as several tool calls, each of which must be allowed. Override it where the effect of an action does
+        not follow from its text alone: each action then opens the environment a second time."""
         return [self.call(action)]
 
     def actions(self) -> Sequence[str] | None:
@@ -181,7 +179,7 @@ class Episode:
 
     async def _calls(self, position: Position, action: str) -> Sequence[Mapping[str, Any]]:
         cls = environment_class(self.name, self.base)
-        if not cls.calls_need_state:
+        if cls.calls is Environment.calls:
             return [cls.call(action)]
 
         def play(environment: Environment) -> dict[str, Any]:

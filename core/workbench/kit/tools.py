@@ -139,7 +139,10 @@ async def check_call(
     consent: asks the person; None where nobody is there. effect: journals what the person said. defaults: values of
     arguments that are left out, which count for the rules like those that are given.
     """
-    verdict, why = strictest_verdict(policy.verdict(tool, {**(defaults or {}), **arguments}) for policy in policies)
+    try:
+        verdict, why = strictest_verdict(policy.verdict(tool, {**(defaults or {}), **arguments}) for policy in policies)
+    except RecursionError:
+        raise NodeError("policy", f"the arguments of {tool} are nested too deeply to be checked") from None
     if verdict == "ask" and consent is not None:
 
         async def ask() -> bool:
