@@ -307,6 +307,7 @@ CONTENTS: dict[str, list[tuple[str, str]]] = {
     ],
     "Explanation": [
         ("the proof", "docs/explanation/proof.md"),
+        ("security", "docs/security.md"),
         ("budget and journal", "docs/explanation/budget-and-journal.md"),
         ("architecture", "docs/explanation/architecture.md"),
         ("words", "docs/explanation/words.md"),

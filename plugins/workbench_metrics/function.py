@@ -28,6 +28,8 @@ class FunctionMetric:
     coroutine function.
     """
 
+    user_code = True
+
     def __init__(self, function: Callable[..., Any], address: str):
         self.function, self.address = function, address
         try:

@@ -82,7 +82,8 @@ class TreeSearch(NodeKind):
         ctx.span.agent = self.name
         task = {name: inputs[source] for name, source in self.config.task.items()}
         c = self.config
-        episode = Episode(c.environment, c.settings, self.base, task, ctx.effect, partial(check_policy, ctx))
+        timeout = ctx.program.runtime.timeout
+        episode = Episode(c.environment, c.settings, self.base, task, ctx.effect, partial(check_policy, ctx), timeout)
         path = [await episode.start()]
         walk = _Walk(self, inputs, ctx, episode, path)
         try:

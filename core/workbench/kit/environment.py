@@ -10,7 +10,6 @@ with it is one of search with resets, and no score of an agent that has a single
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -20,6 +19,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
+from workbench.concurrency import run_in_thread
 from workbench.errors import NodeError, PluginError, SpecError, suggest
 from workbench.hashing import digest
 from workbench.plugins import plugins
@@ -56,8 +56,6 @@ class Environment(BaseModel):
 
     #: How actions are written, for the agent.
     help: ClassVar[str] = ""
-    #: Whether `calls` looks at the state. If so, each action opens the environment twice.
-    calls_need_state: ClassVar[bool] = False
 
     base: Path = Field(Path("."), exclude=True, description="folder of the workflow file; set by workbench")
     _state: Any = PrivateAttr(None)
@@ -90,8 +88,8 @@ class Environment(BaseModel):
         return {"action": action.strip(), "verb": words[0].lower() if words else ""}
 
     def calls(self, action: str) -> Sequence[Mapping[str, Any]]:
-        """The same as several tool calls, each of which must be allowed. Override it, with `calls_need_state`, where
-        what an action does cannot be told from its text alone."""
+        """The same as several tool calls, each of which must be allowed. Override it where the effect of an action does
+        not follow from its text alone: each action then opens the environment a second time."""
         return [self.call(action)]
 
     def actions(self) -> Sequence[str] | None:
@@ -138,14 +136,23 @@ class Episode:
     the last part) with the arguments that `Environment.call` gives; usually `partial(check_policy, ctx)`. Actions that
     are only tried out are checked, too.
 
+    timeout: seconds for one step, with what leads up to it.
+
     Faults of the environment are raised as NodeError("environment"), and journalled, too.
     """
 
     def __init__(
-        self, name: str, settings: Mapping[str, Any], base: Path, task: Mapping[str, Any], effect: Effect, check: Check
+        self,
+        name: str,
+        settings: Mapping[str, Any],
+        base: Path,
+        task: Mapping[str, Any],
+        effect: Effect,
+        check: Check,
+        timeout: float = 300.0,
     ):
         self.name, self.settings, self.base, self.task, self.effect = name, dict(settings), base, dict(task), effect
-        self.check, self.tool = check, tool_name(name)
+        self.check, self.tool, self.timeout = check, tool_name(name), timeout
 
     async def start(self) -> Position:
         """The position after a reset."""
@@ -172,7 +179,7 @@ class Episode:
 
     async def _calls(self, position: Position, action: str) -> Sequence[Mapping[str, Any]]:
         cls = environment_class(self.name, self.base)
-        if not cls.calls_need_state:
+        if cls.calls is Environment.calls:
             return [cls.call(action)]
 
         def play(environment: Environment) -> dict[str, Any]:
@@ -233,11 +240,13 @@ class Episode:
 
         async def run() -> dict[str, Any]:
             try:
-                return await asyncio.to_thread(work)
+                return await run_in_thread(work, self.timeout)
             except SpecError:
                 raise
             except NodeError as error:
                 return {"failure": str(error)}
+            except TimeoutError as error:
+                return {"failure": f"{self.name}: {str(error) or f'no result within {self.timeout:g} s'}"}
             except Exception as error:
                 return {"failure": f"{self.name}: {type(error).__name__}: {error}"}
 

@@ -7,9 +7,8 @@ confine.py), opens a database in memory, and answers requests (see `SqlSession`)
 that breaks SQLite breaks its own child, and what it left in memory meets no other session.
 
 What a statement may do is a list: actions of SQLite's authorizer, functions by name, steps, lengths of values, pages.
-Time stands still and nothing is random, so that the same statements always give the same.
-
-Needs the standard library alone; `workbench.kit.sql` is the other side.
+Time stands still and nothing is random, so that the same statements always give the same. `workbench.kit.sql` is the
+other side.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ import struct
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
-from functools import partial
+from functools import lru_cache, partial
 from itertools import islice
 from types import ModuleType
 from typing import Any
@@ -65,6 +64,7 @@ WRITES = {
     32: "savepoint",
 }
 _READ, _FUNCTION, _PRAGMA = 20, 31, 19
+SCHEMA_TABLES = frozenset({"sqlite_master", "sqlite_schema", "sqlite_temp_master", "sqlite_temp_schema"})
 VIRTUAL = frozenset({"dbstat", "sqlite_dbpage", "sqlite_dbdata", "sqlite_dbptr", "sqlite_stmt", "fts3tokenize"})
 
 #: Functions that a statement may use. Not among them: fts3_tokenizer, which takes and gives pointers; load_extension;
@@ -86,7 +86,7 @@ FUNCTIONS = frozenset(
 
 
 class SqlSession:
-    """One database in memory, and the requests about it: a JSON object each, answered by one, with `error` if it fails.
+    """One database in memory, and requests about it: JSON objects, each answered by one, with `error` if it fails.
 
     {"do": "make"}, then a script: the database that it makes, as bytes. {"do": "open", "reads": bool}, then such bytes.
     {"do": "run", "statement": ...}: its rows and how many were ever changed. {"do": "verbs", "statement": ...}: what it
@@ -133,10 +133,18 @@ class SqlSession:
         with self._held(WORK), suppress(sqlite3.Error, sqlite3.Warning):
             with closing(self.database.execute(f"explain {bare(statement)}")) as steps:
                 deletes = any(step[1] == "Delete" for step in steps)
-            deletes = deletes and "update" not in self.verbs  # which rewrites rows so
-            if "insert" in self.verbs and (deletes or re.search(r"(?i)\breplace\b(?!\s*\()", statement)):
+            if self.verbs & {"insert", "update"} and self._may_replace(statement, deletes):
                 self.verbs.add("delete")  # REPLACE takes rows away that are in its way
         return {"verbs": sorted(self.verbs)}, None
+
+    def _may_replace(self, statement: str, deletes: bool) -> bool:
+        """Whether a conflict may delete rows: by the statement, or by a constraint of a table. deletes: whether the
+        program of the statement deletes; an update does so to write a row again."""
+        replace = re.compile(r"(?i)\breplace\b(?!\s*\()")
+        if replace.search(statement) or (deletes and "update" not in self.verbs):
+            return True
+        schema = self.database.execute("select sql from sqlite_master where sql is not null").fetchall()
+        return any(replace.search(sql) for (sql,) in schema)
 
     def do_columns(self, table: str) -> tuple[dict[str, Any], None]:
         rows = self.database.execute("select name, type, pk from pragma_table_info(?)", (table,)).fetchall()
@@ -164,7 +172,7 @@ class SqlSession:
             return sqlite3.SQLITE_DENY
         if action not in self.allowed or (action == _READ and first in VIRTUAL):
             return sqlite3.SQLITE_DENY
-        if (verb := self.allowed[action]) and not str(first).startswith("sqlite_"):  # that is its own bookkeeping
+        if (verb := self.allowed[action]) and first not in SCHEMA_TABLES:  # their rows change with every table
             self.verbs.add(verb)
         return sqlite3.SQLITE_OK
 
@@ -270,8 +278,12 @@ def _at(name: str, before: int, *values: Any) -> Any:
     """What a function of time gives, with NOW in place of the present, written or left out."""
     values = values if len(values) > before else (*values, "now")
     values = tuple(NOW if isinstance(v, str) and v.lower() == "now" else v for v in values)
-    with closing(sqlite3.connect(":memory:")) as plain:
-        return plain.execute(f"select {name}({', '.join('?' * len(values))})", values).fetchone()[0]
+    return _plain().execute(f"select {name}({', '.join('?' * len(values))})", values).fetchone()[0]
+
+
+@lru_cache(maxsize=1)
+def _plain() -> sqlite3.Connection:
+    return sqlite3.connect(":memory:")
 
 
 def _instr(text: Any, part: Any) -> int | None:
@@ -286,11 +298,9 @@ def _replace(text: Any, old: Any, new: Any) -> Any:
     if text is None or old is None or new is None:
         return None
     text, old, new = _as_text(text), _as_text(old), _as_text(new)
-    if not old:
-        return text
-    if len(text) + text.count(old) * len(new) > VALUE:
+    if old and len(text) + text.count(old) * len(new) > VALUE:
         raise ValueError("string or blob too big")
-    return text.replace(old, new)
+    return text.replace(old, new) if old else text
 
 
 def _trim(ends: tuple[bool, bool], text: Any, characters: Any = " ") -> str | None:
@@ -340,8 +350,8 @@ def _exactly(fd: int, size: int) -> bytes | None:
 def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     confine = _load(sys.argv[2])
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the workbench's business
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no child is waited for
+    for number in (signal.SIGINT, signal.SIGCHLD):  # Ctrl-C is the workbench's business, and no child is waited for
+        signal.signal(number, signal.SIG_IGN)
     with closing(with_own_functions(sqlite3.connect(":memory:"))) as warm:  # SQLite and codecs are ready in every child
         list(warm.iterdump())
         warm.execute("select date('now'), random()").fetchone()

@@ -17,10 +17,11 @@ import shlex
 import typing
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
+from workbench.concurrency import run_in_thread
 from workbench.errors import NodeError, SpecError
 from workbench.kit.call_parser import Reading, correction, read_text
 from workbench.kit.mcp import McpCall
@@ -58,7 +59,7 @@ class Tool:
         """The value of each argument that may be left out, as far as it is known."""
         return {**schema_defaults(self.schema), **self.defaults}
 
-    async def __call__(self, arguments: Mapping[str, Any]) -> Any:
+    async def __call__(self, arguments: Mapping[str, Any], timeout: float = 300.0) -> Any:
         """Call it. Python functions that are not coroutines run in a thread. Raises NodeError("tool")."""
         unknown = set(arguments) - set(self.schema.get("properties", arguments))
         if unknown:
@@ -68,10 +69,13 @@ class Tool:
             raise NodeError("tool", f"{self.name} needs the argument '{sorted(missing)[0]}'")
         try:
             if self.is_async:
-                return await self.call(arguments)
-            return await asyncio.to_thread(self.call, arguments)
+                async with asyncio.timeout(timeout):
+                    return await self.call(arguments)
+            return await run_in_thread(partial(self.call, arguments), timeout)
         except NodeError:
             raise
+        except TimeoutError as error:
+            raise NodeError("tool", f"{self.name}: {str(error) or f'no result within {timeout:g} s'}") from error
         except Exception as error:
             raise NodeError("tool", f"{self.name}: {type(error).__name__}: {error}") from error
 
@@ -93,7 +97,7 @@ async def call_tool(ctx: Context, tool: Tool, arguments: Mapping[str, Any]) -> A
 
     async def run() -> dict[str, Any]:
         try:
-            return {"value": await tool(arguments)}
+            return {"value": await tool(arguments, ctx.program.runtime.timeout)}
         except NodeError as error:
             return {"error": str(error)}
 
@@ -135,7 +139,10 @@ async def check_call(
     consent: asks the person; None where nobody is there. effect: journals what the person said. defaults: values of
     arguments that are left out, which count for the rules like those that are given.
     """
-    verdict, why = strictest_verdict(policy.verdict(tool, {**(defaults or {}), **arguments}) for policy in policies)
+    try:
+        verdict, why = strictest_verdict(policy.verdict(tool, {**(defaults or {}), **arguments}) for policy in policies)
+    except RecursionError:
+        raise NodeError("policy", f"the arguments of {tool} are nested too deeply to be checked") from None
     if verdict == "ask" and consent is not None:
 
         async def ask() -> bool:

@@ -67,8 +67,26 @@ _VERSIONS = (M001_INITIAL, _M002_SEALED_TESTS, _M003_CHECKSUMS)
 #: The statements that make a database of today.
 SCHEMA = "".join(_VERSIONS)
 
-#: The table of the library that applies migrations, and SQLite's own.
-_BESIDE = {"_sqlite_migrations", "sqlite_sequence", "sqlite_stat1"}
+#: The table of the library that applies migrations, SQLite's own, and those of Optuna, which keeps its studies here. We
+#: read none of them ourselves.
+_BESIDE = {
+    "_sqlite_migrations",
+    "sqlite_sequence",
+    "sqlite_stat1",
+    "studies",
+    "study_directions",
+    "study_system_attributes",
+    "study_user_attributes",
+    "trial_heartbeats",
+    "trial_intermediate_values",
+    "trial_params",
+    "trial_system_attributes",
+    "trial_user_attributes",
+    "trial_values",
+    "trials",
+    "version_info",
+    "alembic_version",
+}
 
 
 def make_tables(conn: sqlite3.Connection, version: int) -> None:
