@@ -306,7 +306,7 @@ COMMANDS = {
     "no database": (["show", "last"], "no run database", "--db"),
     "input missing": (["run", "good.yaml", "--input", "txt=3"], "'text' is missing", "--input text="),
     "example out of range": (["run", "good.yaml", "--example", "99"], "rows 0 to 2", None),
-    "bad name of a plugin": (["plugin", "new", "1st"], "cannot name a plugin", "Use letters"),
+    "bad name of a plugin": (["plugin", "new", "1st"], "is not a valid plugin name", "Use letters"),
 }
 
 

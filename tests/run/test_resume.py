@@ -20,7 +20,7 @@ def test_a_finished_run_keeps_its_proof(tmp_path: Path) -> None:
     """Resumed with a smaller budget it would lose the proof that it has."""
     report, lm = plant(tmp_path, lambda r: 0.3, {"random": {"trials": 2}}, calls=400)
     assert report.status == "finished"
-    with pytest.raises(StoreError, match="is finished, its proof is done"):
+    with pytest.raises(StoreError, match="is finished and proved"):
         resume("last", database=tmp_path / "run.db", options=Options([("budget.calls", 60)]), pool=lm)
     again = resume("last", database=tmp_path / "run.db", pool=lm)
     assert again.as_dict()["gain"] == report.as_dict()["gain"]

@@ -1,4 +1,4 @@
-"""Reads stored runs: status, candidates, failures, calls; exports candidates."""
+"""Queries on stored runs: status, candidates, failures, calls; and the export of candidates."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from workbench.workflow import Workflow
 
 
 def status_of(store: Store, row: Any) -> str:
-    """A run's status; "killed" if it is stored as running, and no process of this machine holds its lock."""
+    """A run's status; "killed" if it is stored as running on this machine, and no process holds its lock."""
     if row["status"] == "running" and row["host"] == os.uname().nodename and not RunLock(store, row["run"]).held():
         return "killed"
     return row["status"]
 
 
 def candidates(store: Store, run_id: int) -> list[dict[str, Any]]:
-    """Every candidate with its score on val (None if it was never evaluated to the end)."""
+    """Every candidate with its score on val (None if no evaluation of it was finished)."""
     return [dict(row) for row in Candidates(store, run_id).read_all()]
 
 
 def lineage(found: Sequence[Mapping[str, Any]]) -> list[tuple[int, Mapping[str, Any]]]:
-    """(depth, candidate) of all candidates, each after its parent."""
+    """All candidates as (depth, candidate), each after its parent."""
     children: dict[Any, list[Mapping[str, Any]]] = {}
     hashes = {c["hash"] for c in found}
     for c in found:
@@ -45,7 +45,7 @@ def lineage(found: Sequence[Mapping[str, Any]]) -> list[tuple[int, Mapping[str, 
 
 
 def candidate_workflow(store: Store, run_id: int, hash_: str | None) -> Workflow | None:
-    """A candidate by its hash or a prefix of it; None: the first one, the baseline."""
+    """The candidate with this hash or prefix of a hash (None: the baseline). Returns None if there is none."""
     tree = Candidates(store, run_id).find_tree(hash_)
     return None if tree is None else Workflow(tree)
 
@@ -84,14 +84,18 @@ def call_texts(store: Store, run_id: int, n: int) -> list[dict[str, Any]]:
 
 
 def export_candidate(store: Store, run: str, candidate: str | None, form: str, out: Path | None) -> str | None:
-    """Export a candidate as YAML, or through an exporter plugin. Raises StoreError.
+    """Export a candidate as YAML, or through an exporter plugin. Returns YAML text if `out` is None, else None.
 
     Args:
         store: the run database.
         run: name of the run, or a prefix of it.
         candidate: its hash or a prefix of it; None: the winner.
         form: `yaml`, or the name of an exporter.
-        out: file or folder to write. None returns YAML as text.
+        out: file or folder to write.
+
+    Raises:
+        StoreError: there is no such run or candidate, or `out` cannot be written.
+        PluginError: there is no such exporter.
     """
     row = store.find_run(run)
     report = json.loads(row["report"]) if row["report"] else None
@@ -108,20 +112,20 @@ def export_candidate(store: Store, run: str, candidate: str | None, form: str, o
         try:
             write_whole(out, text)
         except OSError as error:
-            raise StoreError(f"{out} cannot be written: {error}") from None
+            raise StoreError(f"{out} cannot be written: {error}; choose another path with --out") from None
         return None
     exporter = plugins().get("exporters", form)
     there = {folder for folder in ((out, *out.parents) if out else ()) if folder.exists()}
     try:
         exporter(workflow, out, **({"task": task} if getattr(exporter, "needs_task", False) else {}))
     except BaseException:
-        _leave_no_empty_folder(out, there)
+        _remove_empty_folders(out, there)
         raise
     return None
 
 
-def _leave_no_empty_folder(out: Path | None, there: Collection[Path]) -> None:
-    """Remove empty folders that an export created."""
+def _remove_empty_folders(out: Path | None, there: Collection[Path]) -> None:
+    """Remove the empty folders that a failed export created. there: folders that existed before."""
     for folder in (out, *out.parents) if out else ():
         if folder in there or not folder.is_dir() or any(folder.iterdir()):
             return

@@ -114,7 +114,7 @@ def resume(
     try:
         row = store.find_run(run)
         if row["file"] is None:
-            raise StoreError(f"run {row['run']} ({row['status']}) is none of workbench optimize; it cannot be resumed")
+            raise StoreError(f"run {row['run']} ({row['status']}) cannot be resumed: it is not a run of optimize")
         stored = json.loads(row["options"])
         sets = [*((a, v) for a, v in stored["sets"]), *options.sets]
         keep = stored.get("keep_unproved", False) or options.keep_unproved
@@ -123,7 +123,7 @@ def resume(
         check_writable(merged.path)
         _, _, task, named = _stored(row, sets, stored.get("outside"))
         if row["status"] == "finished" and options.sets:
-            raise StoreError(f"run {row['run']} is finished, its proof is done; start a new run with other settings")
+            raise StoreError(f"run {row['run']} is finished and proved; start a new run with the other settings")
         if task.data_hash != row["data_hash"]:
             raise StoreError(f"the data of run {row['run']} have changed since it started; start a new run")
         same = Candidates(store, row["id"]).find_baseline() in (None, task.workflow.hash)
@@ -132,7 +132,7 @@ def resume(
             raise StoreError(
                 f"a file that the workflow of run {row['run']} refers to has changed since it started; start a new run"
             )
-        if options.sets:  # they hold for whoever goes on after a further kill
+        if options.sets:  # a later resume uses them, too
             RunRecord(store, row["id"]).replace_options(dumps({**stored, "sets": sets}))
         steps = list(optimizers) if optimizers is not None else named
         session = Session(store, row["id"], row["run"], task, steps, merged, listener, row["seconds"], pool)
@@ -144,14 +144,17 @@ def resume(
 def prepare(
     path: str | Path, sets: Sequence[tuple[str, Any]] = ()
 ) -> tuple[Spec, Source, Task, list[tuple[str, Optimizer]]]:
-    """Read and check everything about a workflow file, without calling any model. Raises SpecError."""
+    """Read and check everything about a workflow file, without calling a model: (spec, source, task, optimizers).
+
+    sets: changed settings of the file, as (address, value). Raises SpecError.
+    """
     base = Path(path).resolve().parent
     _, source = _checked(load_yaml_file(path), base)
     return _prepare(source, base, sets)
 
 
 def find_obstacles(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> list[WorkbenchError]:
-    """What would stop a run of a valid file if it began here and now. No model is called, no file is written."""
+    """The errors that a run of a valid file would end with here and now. Calls no model and writes no file."""
 
     async def course() -> list[WorkbenchError]:
         session = Session(store, 0, "", task, list(optimizers), Options(), None)
@@ -175,7 +178,7 @@ def _prepare(
     def made() -> Task:
         task = load_task(spec, source, base)
         check_search(task)
-        data = task.dataset  # whose warnings are shown wherever the file is used
+        data = task.dataset  # its warnings are shown wherever the file is used
         return replace(task, dataset=replace(data, warnings=(*data.warnings, *lm_warnings(task))))
 
     with source.locating():
@@ -201,14 +204,14 @@ def _wrong_elsewhere(source: Source, error: SpecError, base: Path) -> list[SpecE
         return []
     broken = {one.path[0] for one in (error, *error.more) if one.path} | (_STAND_INS.keys() - source.value.keys())
     if "roles" in broken:
-        broken.add("nodes")  # they may ask a role
+        broken.add("nodes")  # they may refer to a role
     whole = {key: value for key, value in source.value.items() if key not in broken}
     try:
         spec = Spec.model_validate({**_STAND_INS, **whole})
         jobs = {**section_loaders(spec, base, []), "optimize": lambda: load_optimizers(spec, source)}
         with source.locating():
             collect_errors(job for key, job in jobs.items() if key not in broken)
-    except ValidationError:  # of sections together, e.g. `pick` without `objectives`
+    except ValidationError:  # from sections in combination, e.g. `pick` without `objectives`
         return []
     except SpecError as more:
         return [more]
@@ -218,9 +221,11 @@ def _wrong_elsewhere(source: Source, error: SpecError, base: Path) -> list[SpecE
 def _stored(
     row: Any, sets: Sequence[tuple[str, Any]], outside: Sequence[tuple[str, Any]] | None
 ) -> tuple[Spec, Source, Task, list[tuple[str, Optimizer]]]:
-    file = row["file"] or json.loads(row["options"]).get("of")  # of `workbench eval`, which nothing resumes
+    file = row["file"] or json.loads(row["options"]).get(
+        "of"
+    )  # `workbench eval` stores the file here, since its runs cannot be resumed
     if file is None:
-        raise StoreError(f"run {row['run']} ({row['status']}) is of no workflow file")
+        raise StoreError(f"run {row['run']} ({row['status']}) has no workflow file; name a run of optimize or eval")
     return _prepare(load_yaml(row["spec"], file), Path(file).parent, sets, outside)
 
 
