@@ -90,7 +90,7 @@ def load_failed(settings: Failures, base: Path, database: str, names: Sequence[s
         for example in _train_alone(task)
         if example.id in scores
     ]
-    rows = [_failed(example, calls, looks, task.inputs, names) for example, calls, looks in seen if min(looks) < 1]
+    rows = [_failed(row, calls, attempts, task.inputs, names) for row, calls, attempts in seen if min(attempts) < 1]
     if not rows:
         raise SpecError(
             f"run {run} failed none of the {len(seen)} train rows that it tried and that val and test do not have",
@@ -109,8 +109,8 @@ def _train_alone(task: Task) -> list[Example]:
 def _tool_weight(name: str, seen: Sequence[tuple[Example, Any, Sequence[float]]], floor: float) -> float:
     """The mean over a tool's rows, of which those that were always solved count nothing; at least the floor."""
     own = [
-        frontier_weight(sum(looks), len(looks)) if min(looks) < 1 else 0.0
-        for _, calls, looks in seen
+        frontier_weight(sum(attempts), len(attempts)) if min(attempts) < 1 else 0.0
+        for _, calls, attempts in seen
         if name in _names(calls)
     ]
     return floor + (1.0 - floor) * (sum(own) / len(own) if own else 0.0)
@@ -137,7 +137,7 @@ def _names(calls: Sequence[Any] | None) -> frozenset[str]:
 
 
 def _failed(
-    example: Example, calls: list[Any] | None, looks: Sequence[float], inputs: Sequence[str], known: Sequence[str]
+    example: Example, calls: list[Any] | None, attempts: Sequence[float], inputs: Sequence[str], known: Sequence[str]
 ) -> FailedRow:
     fields = {k: v for k, v in example.fields.items() if k not in _LEFT_OUT}
     asked = [example[name] for name in inputs if name in example and name not in _LEFT_OUT]
@@ -148,7 +148,7 @@ def _failed(
         question,
         _names(calls) & set(known),
         None if calls is None else len(calls),
-        max(frontier_weight(sum(looks), len(looks)), 1e-3),
+        max(frontier_weight(sum(attempts), len(attempts)), 1e-3),
     )
 
 

@@ -209,7 +209,7 @@ def test_a_name_alone_that_leads_to_another_server_is_told(tmp_path: Path) -> No
     lm = {"model": "openai/one", "api_base": SERVER}
     names = ["openai/one", {"model": "openai/two", "api_base": SERVER}, "bundled/nano"]
     _, _, task, _ = prepare(task_file(tmp_path, lm=lm, search={"nodes.sort.lm": names}))
-    (warning,) = (w for w in task.dataset.warnings if "name alone" in w)
+    (warning,) = (w for w in task.dataset.warnings if "name only" in w)
     assert "openai/one" in warning and f"{{model: openai/one, api_base: {SERVER}}}" in warning
 
 

@@ -110,7 +110,7 @@ def test_a_killed_run_is_not_running(tmp_path: Path) -> None:
         assert "running" in CliRunner().invoke(cli, ["runs", "--db", str(tmp_path / "run.db")]).output
     store.close()
     shown = CliRunner().invoke(cli, ["show", "--db", str(tmp_path / "run.db")]).output
-    assert "workbench resume" in shown and "It ended before" in shown
+    assert "workbench resume" in shown and "It ended once before" in shown
 
 
 def test_a_python_metric_that_changed_is_no_basis_to_go_on(tmp_path: Path) -> None:

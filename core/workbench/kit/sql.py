@@ -1,10 +1,10 @@
-"""SQL that nobody trusts, run in a process of its own: statements of a language model, scripts from rows of data.
+"""Untrusted SQL in a process of its own: statements of a language model, scripts from rows of data.
 
     with Database.make("create table t (a); insert into t values (1)") as database:
         database.run("select * from t")
 
-Each `Database` is a child process without files, network or rights, which sql_process.py describes. What comes from it
-is read as data. Needs Unix. A process that may only read serves several databases of the same script in turn.
+Each `Database` is a child process without files, network or rights; see sql_process.py. Its output is treated as data.
+Needs Unix. A read-only process is reused for further databases of the same script.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from workbench.errors import SandboxError
 from workbench.kit import sql_process
 from workbench.kit.sql_process import bare as bare
 
-REUSES = 200  # times that a process which only reads is used
-IDLE = 8  # such processes that wait for their next use
-ROWS = 10_000  # of a result, unless more are asked for
-_LARGEST = 1 << 28  # bytes of a message that is read
+REUSES = 200  # uses of a read-only process
+IDLE = 8  # idle read-only processes kept
+ROWS = 10_000  # default limit on the rows of a result
+_LARGEST = 1 << 28  # bytes of a message
 _START = 30.0  # seconds
 
 
 class Database:
-    """A database in memory. Methods raise ValueError, in words for a model, where SQLite or its limits refuse.
+    """A database in memory. If SQLite or its limits refuse, methods raise ValueError, worded for a model.
 
-    reads: whether statements may only read. Close it, or use `with`. Threads: one at a time.
+    reads: whether statements may only read. Close it, or use `with`. Only one thread at a time may use it.
     """
 
     def __init__(self, image: bytes | None = None, *, reads: bool = False):
@@ -52,7 +52,7 @@ class Database:
 
     @classmethod
     def make(cls, script: str, *, reads: bool = False) -> Database:
-        """A new database as a script of statements makes it. Its `pragma` statements do nothing. Raises ValueError."""
+        """A new database, made by a script of statements. `pragma` statements have no effect. Raises ValueError."""
         with _idle_lock:
             waiting = next((d for d in _idle if d.script == script), None) if reads else None
             if waiting is not None:
@@ -64,18 +64,18 @@ class Database:
         return database
 
     def run(self, statement: str, *, most: int = ROWS) -> list[tuple[Any, ...]]:
-        """The rows of one statement, at most so many."""
+        """Run one statement and return at most `most` rows."""
         answer = self._ask({"do": "run", "statement": statement, "most": most})
         self.changes = int(answer["changes"])
         return [tuple(_from_json(value) for value in row) for row in answer["rows"]]
 
     def verbs(self, statement: str) -> list[str]:
-        """What a statement would do, by SQLite's own account: select, insert, update, delete, create, drop, alter, ...;
-        nothing for one that fails."""
+        """The actions of a statement according to SQLite: select, insert, update, delete, create, drop, alter, ...; an
+        empty list for a statement that fails."""
         return [str(verb) for verb in self._ask({"do": "verbs", "statement": statement})["verbs"]]
 
     def columns(self, table: str) -> list[tuple[str, str, int]]:
-        """Name, declared type and place in the primary key (0: not in it) of each column."""
+        """(name, declared type, position in the primary key; 0: not in it) of each column."""
         rows = self._ask({"do": "columns", "table": table})["columns"]
         return [(str(name), str(kind), int(key)) for name, kind, key in rows]
 
@@ -123,7 +123,7 @@ _idle_lock = threading.Lock()
 
 @lru_cache(maxsize=64)
 def make_image(script: str) -> bytes:
-    """The database that a script makes, in SQLite's file format. Raises ValueError where the script fails."""
+    """The database that a script makes, in SQLite's file format. Raises ValueError if the script fails."""
     with Database() as database:
         database._ask({"do": "make"}, script.encode("utf-8", "replace"))
         try:
@@ -137,7 +137,7 @@ def _from_json(value: Any) -> Any:
 
 
 class _Zygote:
-    """The process that forks a child for each session. Started at the first one, for the life of this process."""
+    """The process that forks a child for each session. It starts with the first session and ends with this process."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -174,7 +174,9 @@ class _Zygote:
             )
         ours.settimeout(_START)
         if ours.recv(1) != b"r":
-            raise SandboxError("the process for SQL cannot be started", hint=f"Try {' '.join(command[:-3])} yourself.")
+            raise SandboxError(
+                "the process for SQL cannot be started", hint=f"Run {' '.join(command[:-3])} to see its error."
+            )
         ours.settimeout(None)
         self.control, self.owner = ours, os.getpid()
         atexit.register(self.stop)
@@ -196,5 +198,5 @@ if hasattr(os, "register_at_fork"):
 
 def _open_session() -> socket.socket:
     if not hasattr(os, "fork"):
-        raise SandboxError("SQL of models and rows needs a Unix system", hint="Use Linux, macOS or WSL.")
+        raise SandboxError("SQL from models and rows needs a Unix system", hint="Use Linux, macOS or WSL.")
     return _zygote.session()
