@@ -1,8 +1,7 @@
 """A SQLite database that statements may change; every episode begins with a fresh copy.
 
-Scripts and statements run in a confined process of their own (`workbench.kit.sql`).
-
-For questions that only read, workflows/intercode_sql.py has a tool that runs queries, and its own metric.
+Scripts and statements run in a separate, confined process (`workbench.kit.sql`). For read-only questions,
+workflows/intercode_sql.py has a tool that runs queries, and its own metric.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ class Sql(Environment):
     """A database that SQL statements read and change. `submit` ends the episode.
 
     Task: `db`, the name of a script NAME.sql in `folder`, or `schema`, the script itself; and `gold_sql`. If that is a
-    query, the last query must return its rows (in any order, unless it orders); if not, the database must end as it
-    would after that statement.
+    query, the agent's last query must return the same rows (in any order, unless it has one); else the database must
+    end in the state after that statement.
     """
 
     calls_need_state: ClassVar[bool] = True
     help: ClassVar[str] = "one SQL statement, or submit to hand in what the last query gave and how the database is"
 
-    folder: str = Field(".", description="where the scripts of databases are, relative to the workflow file")
-    rows: int = Field(20, ge=1, le=1000, description="so many rows of a result are shown")
+    folder: str = Field(".", description="folder of the database scripts, relative to the workflow file")
+    rows: int = Field(20, ge=1, le=1000, description="rows of a result shown")
     limit: int = Field(20, ge=1, le=1000, description="statements at most")
     chars: int = Field(4000, ge=100, le=100_000, description="characters of an observation at most")
     _script: str = PrivateAttr("")
@@ -39,7 +38,7 @@ class Sql(Environment):
     def reset(self, task: Mapping[str, Any]) -> str:
         self._script, self._gold = self._source(task), str(task.get("gold_sql") or "").strip()
         if not self._gold:
-            raise ValueError("the field 'gold_sql' must hold the statement whose result or effect is wanted")
+            raise ValueError("the field 'gold_sql' must hold the statement with the wanted result or effect")
         self.state = {"changes": [], "last": None, "steps": 0}
         self._open([])
         tables = self._db.run("select name, sql from sqlite_master where type = 'table' order by name")
@@ -70,7 +69,7 @@ class Sql(Environment):
         try:
             found = self._db.run(statement)
         except ValueError as error:
-            self._open(state["changes"])  # it may have changed something, or taken a transaction back
+            self._open(state["changes"])  # it may have changed something, or rolled a transaction back
             return Step(self._cut(f"error: {error}"), over)
         changed = self._db.changes - before
         if changed or not _reads(statement):
@@ -81,8 +80,8 @@ class Sql(Environment):
         return Step(self._cut("\n".join(map(repr, found[: self.rows]))) + more or "no rows", over)
 
     def calls(self, action: str) -> Sequence[Mapping[str, Any]]:
-        """A call for each thing that the statement would do by SQLite's own account: `with a as (...) delete from t`
-        is a `delete`, and a `select` if it reads. The first word of one that fails."""
+        """A call for each action of the statement according to SQLite: `with a as (...) delete from t` is a `delete`,
+        and a `select` if it reads. For a statement that fails, its first word."""
         statement = bare(_statement(action))
         first = (re.findall(r"\A\w+", statement) or [""])[0].lower()
         verbs = [] if first in ("submit", "explain") else self._db.verbs(statement)
@@ -92,17 +91,19 @@ class Sql(Environment):
         return text if len(text) <= self.chars else text[: self.chars - 1] + "…"
 
     def score(self) -> float:
-        """1 if the last query gives what the gold query gives, or the database is as the gold statement makes it."""
+        """1 if the last query returns the rows of the gold query, or the database equals that of the gold statement."""
         if not _reads(self._gold):
             with Database.make(self._script) as wanted:
                 wanted.run(self._gold)
                 return float(wanted.digest() == self._db.digest())
         if self.state["last"] is None:
             return 0.0
-        with Database.make(self._script) as fresh:  # as it was given: emptying the tables must not make all equal
+        with Database.make(
+            self._script
+        ) as fresh:  # the original state: emptying the tables must not make all results equal
             try:
                 found = fresh.run(self.state["last"])
-            except ValueError:  # it reads what an earlier statement made
+            except ValueError:  # it depends on an earlier statement
                 return 0.0
             gold = fresh.run(self._gold)
         ordered = re.search(r"(?i)\border\s+by\b", self._gold) is not None
@@ -129,7 +130,7 @@ class Sql(Environment):
 
 
 def _statement(action: str) -> str:
-    """The statement without a fence around it, and without a semicolon."""
+    """The statement in an action, without code fence and semicolon."""
     fenced = re.search(r"```[\w-]*\n(.*?)(?:```|\Z)", action, re.DOTALL)
     return (fenced.group(1) if fenced else action).strip().rstrip(";").strip()
 
