@@ -35,7 +35,7 @@ class Failures(Strict):
         0.1,
         gt=0,
         le=1,
-        description="least weight of a tool in requests; 1 is the weight of a tool whose rows are solved half of the time",
+        description="least weight of a tool in requests; a tool whose rows are solved half of the time has weight 1",
     )
 
 

@@ -201,7 +201,7 @@ class TrainingOptimizer(Optimizer):
             rank=rank,
             adapters=len(roles),
         )
-        study.log(f"starting a server, which prints to {server.log}")
+        study.log(f"starting a server; its log is {server.log}")
         try:
             await server.start()
         except BaseException:

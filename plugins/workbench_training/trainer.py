@@ -109,7 +109,7 @@ class Trainer:
         self.folder, self.weights, self.at, self.rate, self.log = folder, weights, at, rate, log
         self.state, self.seed, self.rng = State(), seed, random.Random(f"{seed}: order")
         self.best_weights: dict[str, Weights] = {}
-        self.log: list[dict[str, float]] = []
+        self.history: list[dict[str, float]] = []
         self._offered: set[int] = set()  # by this process
 
     async def train(self) -> None:
@@ -131,7 +131,7 @@ class Trainer:
             self.state.step = step + 1
             if computed:
                 figures = await asyncio.to_thread(self._learn, groups, step)
-                self.log.append(figures)
+                self.history.append(figures)
                 silent = f"{figures['silent']:.0%} of the groups without differences"
                 self.log(f"step {step + 1}: reward {figures['reward']:.3f}, {silent}", **figures)
                 skipped = sum(value for key, value in figures.items() if key.rpartition(".")[2] == "skipped")

@@ -233,7 +233,7 @@ def test_objects_are_found_in_prose() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"apis": None, "tools": []}, "no tool is named"),
+        ({"apis": None, "tools": []}, "no tools are given"),
         ({"apis": "none.json"}, "cannot read"),
         ({"row": 3}, "unknown key 'row'"),
     ],
@@ -301,7 +301,7 @@ def test_the_rows_are_data_of_a_workflow(tmp_path: Path) -> None:
             "'sub': parameters.a has the unknown type 'strnig'",
         ),
         ('{"add": {"source": "def plus(a): return a"}}', (1, 2), "'add': its source defines no function of that name"),
-        ('{"add": {"source": "def add(a) return a"}}', (1, 2), "'add': its source is no Python"),
+        ('{"add": {"source": "def add(a) return a"}}', (1, 2), "'add': its source is not valid Python"),
     ],
 )
 def test_wrong_descriptions_of_tools_are_refused_at_their_place(
