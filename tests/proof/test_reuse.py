@@ -39,7 +39,7 @@ def test_each_test_of_a_change_on_the_same_rows_is_a_look(tmp_path: Path) -> Non
     assert second.proof is not None and second.proof.alpha == 0.025
     third = again(("rounds", 2))
     assert third.earlier_tests == [first.run, second.run] == third.as_dict()[
-        "earlier_tests"
+        "looks"
     ] and "p must be below 0.017" in warned(third)
 
     unchanged = again(("search", {"nodes.sort.instructions": ["Plain."]}))

@@ -104,7 +104,7 @@ class Report:
             "error": self.error,
             "sandbox": self.sandbox,
             "untried": self.untried,
-            "earlier_tests": self.earlier_tests,
+            "looks": self.earlier_tests,  # the key of stored reports
             "saving": saving,
             "unproved": self.unproved,
         }

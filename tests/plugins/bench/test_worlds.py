@@ -364,7 +364,7 @@ def test_what_measured_nothing_is_marked_in_table_json_and_plot(tmp_path: Path) 
     table = CliRunner().invoke(cli, [*flags, "--plot", str(tmp_path / "plot.svg")])
     (line,) = [line for line in table.stdout.splitlines() if line.startswith("grpo")]
     assert line.endswith("nothing was measured") and "0." not in line
-    assert "; its last event: nothing to train: the weights of openai/simulated are not here." in table.stdout
+    assert "; its last event: nothing to train: the weights of openai/simulated are not local." in table.stdout
     results = json.loads(CliRunner().invoke(cli, [*flags, "--json"]).stdout)["results"]
     assert results["grpo"]["measured"] == 0 and results["grpo"]["score"] is results["grpo"]["regret"] is None
     assert "vs_random" not in results["grpo"] and results["random"]["measured"] == 2

@@ -122,7 +122,7 @@ class Misremembered(TextSource):
 
 def test_drawing_and_training_apart_is_an_alarm(tmp_path: Path) -> None:
     made = bandit(tmp_path, sevens, steps=3, world=Misremembered, course={"on_alarm": "stop"})
-    assert [text.split(":")[0] for text in told(made, "drawing and training differ by 0.2")] == ["alarm at step 2"]
+    assert [text.split(":")[0] for text in told(made, "sampling and training differ by 0.2")] == ["alarm at step 2"]
     assert len(made.history) == 2 and made.history[0]["off_policy_gap"] < 1e-3
 
 
