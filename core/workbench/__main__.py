@@ -1,4 +1,4 @@
-"""`python -m workbench`: the same as the command `workbench`, and what torchrun and accelerate start."""
+"""`python -m workbench`: the same as the command `workbench`. torchrun and accelerate start it."""
 
 from workbench.cli import main
 

@@ -13,9 +13,9 @@ import click
 
 from workbench_bench.sizes import LEAST_BUDGET, PROOF, ROWS
 
-#: What every optimizer is compared with, at the same calls on the same seeds.
+#: The reference for every optimizer, with the same calls and seeds.
 REFERENCE = "random"
-#: As many candidates as anybody tries: with its default it would end early where candidates share their requests.
+#: Enough candidates for any budget: with its default it would end early if candidates share requests.
 REFERENCE_RUN = {REFERENCE: {"trials": 200}}
 
 
@@ -24,7 +24,7 @@ def _split(ctx: click.Context, param: click.Parameter, value: str) -> list[str]:
 
 
 def _optimizers(ctx: click.Context, param: click.Parameter, value: str) -> dict[str, Any]:
-    """Optimizers as they stand in a workflow file, by what they are called in the table."""
+    """Optimizers as in a workflow file, by their names in the table."""
     import yaml
 
     from workbench.errors import SpecError
@@ -64,8 +64,8 @@ def _optimizers(ctx: click.Context, param: click.Parameter, value: str) -> dict[
     default="optuna,bootstrap",
     callback=_optimizers,
     show_default=True,
-    help="Optimizers by name, or with parameters: 'optuna,{optuna: {sampler: qmc}}'. Random search is run with "
-    "them, as what they are compared with.",
+    help="Optimizers by name, or with parameters: 'optuna,{optuna: {sampler: qmc}}'. Random search is always added "
+    "as the reference.",
 )
 @click.option(
     "--budget",
@@ -73,18 +73,19 @@ def _optimizers(ctx: click.Context, param: click.Parameter, value: str) -> dict[
     default="200,400,800",
     callback=_split,
     show_default=True,
-    help=f"Calls that a run may spend: {PROOF} are the proof's, {ROWS['val']} the baseline's.",
+    help=f"Calls per run, of which the proof takes {PROOF} and the baseline {ROWS['val']}.",
 )
-@click.option("--seeds", type=click.IntRange(2, 1000), default=5, show_default=True, help="Runs of each.")
-@click.option("--jobs", type=click.IntRange(1, 256), default=os.cpu_count() or 1, help="Runs at once. [default: cores]")
-@click.option("--plot", type=click.Path(path_type=Path), help="Draw regret against calls into a file (.svg, .png).")
+@click.option("--seeds", type=click.IntRange(2, 1000), default=5, show_default=True, help="Runs of each optimizer.")
+@click.option(
+    "--jobs", type=click.IntRange(1, 256), default=os.cpu_count() or 1, help="Concurrent runs. [default: cores]"
+)
+@click.option("--plot", type=click.Path(path_type=Path), help="Plot regret against calls to a file (.svg, .png).")
 @click.option(
     "--keep",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="A file that keeps each run's result, and "
-    "from which runs that it has are taken: a bench that was stopped goes on.",
+    help="File for the result of each run. Runs that it holds are not repeated, so an interrupted bench continues.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each world and budget instead.")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON per world and budget instead.")
 def bench_command(
     worlds: list[str],
     optimizers: dict[str, Any],
@@ -95,10 +96,10 @@ def bench_command(
     keep: Path | None,
     as_json: bool,
 ) -> None:
-    """Compare optimizers in planted worlds. No language model is involved: a formula answers, so the best is known.
+    """Compare optimizers in planted worlds. No model is called: a formula answers, so the best accuracy is known.
 
-    Regret is the distance of the winner's true accuracy to the best one; less is better. "Against random" is the mean
-    difference of accuracies to random search on the same seeds, with its 95% interval.
+    Regret is the best accuracy minus the winner's true accuracy; less is better. "Against random" is the mean
+    difference in accuracy to random search on the same seeds, with its 95% interval.
     """
     from workbench.errors import SpecError, suggest
     from workbench_bench.worlds import WORLDS
@@ -111,7 +112,7 @@ def bench_command(
     for budget in budgets:
         if not budget.isdigit() or int(budget) < LEAST_BUDGET:
             raise SpecError(
-                f"'{budget}' is no budget: proof and baseline alone take {LEAST_BUDGET} calls",
+                f"'{budget}' is not a sufficient budget: proof and baseline alone take {LEAST_BUDGET} calls",
                 hint="Write e.g. --budget 200,400.",
             )
     if plot is not None:
@@ -136,7 +137,7 @@ def _rows(
     keep: Path | None,
     as_json: bool,
 ) -> list[dict[str, Any]]:
-    """One row for each world, budget and optimizer, told as soon as its world and budget are done."""
+    """One row for each world, budget and optimizer. Each group is printed as soon as its world and budget are done."""
     from workbench_bench.run_world import run_many
 
     rows: list[dict[str, Any]] = []
@@ -156,12 +157,12 @@ def _rows(
 
 def _row(world: str, optimizer: str, budget: int, runs: Sequence[Any], reference: Sequence[Any]) -> dict[str, Any]:
     from workbench.proof import paired_proof
-    from workbench_bench.run_world import mean_and_interval
+    from workbench_bench.run_world import compute_mean_and_interval
 
     measured = [r for r in runs if r.measured]
-    score, (low, high) = mean_and_interval([r.accuracy for r in measured or runs])
-    regret, (least, most) = mean_and_interval([r.best - r.accuracy for r in measured or runs])
-    low, least = max(0.0, low), max(0.0, least)  # with few seeds Student's t reaches beyond what there can be
+    score, (low, high) = compute_mean_and_interval([r.accuracy for r in measured or runs])
+    regret, (least, most) = compute_mean_and_interval([r.best - r.accuracy for r in measured or runs])
+    low, least = max(0.0, low), max(0.0, least)  # with few seeds, Student's t exceeds the possible range
     high, most = min(1.0, high), min(1.0, most)
     row: dict[str, Any] = {
         "world": world,
@@ -177,7 +178,7 @@ def _row(world: str, optimizer: str, budget: int, runs: Sequence[Any], reference
         "untried": sorted({r.untried for r in runs if r.untried}),
     }
     if not measured:
-        row |= {"score": None, "regret": None}  # those of the baseline would pass for the optimizer's
+        row |= {"score": None, "regret": None}  # figures of the baseline are not the optimizer's
     pairs = [(a.accuracy, b.accuracy) for a, b in zip(reference, runs, strict=True) if a.measured and b.measured]
     if len(pairs) > 1 and optimizer != REFERENCE:
         proof = paired_proof([a for a, _ in pairs], [b for _, b in pairs])

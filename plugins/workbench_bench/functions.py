@@ -18,7 +18,7 @@ from workbench.workflow import Workflow
 
 TOPICS = 8
 LABELS = "abcd"
-#: The probability of a right label, by what the function gave that was called.
+#: The probability of a right label, by the result of the called function.
 RIGHT, NOTHING_CALLED, FAILED, UNCLEAR, MISLED, NO_ANSWER = 0.9, 0.3, 0.2, 0.15, 0.1, 0.0
 #: An agent has one call of a function and one answer.
 STEPS = 2
@@ -33,7 +33,7 @@ _BODIES = {
     "lying": "    return letter",
     "endless": "    while True:\n        pass",
 }
-#: What an agent gets from a function of a kind. lying and endless ones do not pass their own test.
+#: An agent's result from a function of each kind. Lying and endless functions fail their own test.
 WORTH = {
     "right": RIGHT,
     "wrong": MISLED,
@@ -43,15 +43,15 @@ WORTH = {
     "lying": RIGHT,
     "endless": FAILED,
 }
-#: How often the proposer writes which kind when it sees a failure; blindly drawn, half as many are right.
+#: Probabilities of the kinds that the proposer writes after a failure; without evidence, half as many are right.
 SHARES = {"right": 0.5, "wrong": 0.15, "memorised": 0.1, "slow": 0.1, "meddling": 0.05, "lying": 0.08, "endless": 0.02}
 BLIND = {**SHARES, "right": 0.25, "wrong": 0.4, "lying": 0.0, "endless": 0.0, "memorised": 0.2, "slow": 0.1}
 
 NODES = {"sort": {"agent": f"text -> label: Literal{list(LABELS)}", "instructions": "Label it.", "max_steps": STEPS}}
 
 
-def function(topic: int, kind: str) -> dict[str, Any]:
-    """A function as it stands in a workflow, its own test included."""
+def make_function(topic: int, kind: str) -> dict[str, Any]:
+    """A function in the form of a workflow file, with its own test."""
     name = "any_topic" if kind == "meddling" else f"topic{topic}_label"
     example = f"new topic{topic}: a c-thing"
     result = {
@@ -74,30 +74,30 @@ def function(topic: int, kind: str) -> dict[str, Any]:
     }
 
 
-#: (topic, kind) by source: how a winner's functions are known. The one for any topic has topic -1. One that lies about
-#: its own test is right otherwise.
+#: (topic, kind) by source, to recognise a winner's functions. The function for any topic has topic -1. A lying function
+#: is right except about its own test.
 _KNOWN = {
-    function(t, kind)["source"]: (-1 if kind == "meddling" else t, kind)
+    make_function(t, kind)["source"]: (-1 if kind == "meddling" else t, kind)
     for t in range(TOPICS)
     for kind in reversed(WORTH)
 }
 
 
-def drawn_kind(shares: Mapping[str, float], rng: random.Random) -> str:
+def draw_kind(shares: Mapping[str, float], rng: random.Random) -> str:
     return rng.choices(list(shares), list(shares.values()))[0]
 
 
-def sets(count: int) -> list[list[dict[str, Any]]]:
-    """What the proposer might write without evidence: a function for every other topic, one in four of them right."""
+def make_sets(count: int) -> list[list[dict[str, Any]]]:
+    """Sets that a proposer might write without evidence: a function for every other topic, a quarter of them right."""
     rng, made = random.Random("sets of functions"), list[list[dict[str, Any]]]()
     for _ in range(count):
-        functions = [function(t, drawn_kind(BLIND, rng)) for t in range(TOPICS) if rng.random() < 0.5]
+        functions = [make_function(t, draw_kind(BLIND, rng)) for t in range(TOPICS) if rng.random() < 0.5]
         made.append(list({f["name"]: f for f in functions}.values()))
     return [[], *made]
 
 
-def worth(functions: Sequence[Mapping[str, Any]]) -> float | None:
-    """The accuracy of an agent with these functions; None if one of them is not of this world."""
+def score_functions(functions: Sequence[Mapping[str, Any]]) -> float | None:
+    """The accuracy of an agent with these functions; None if one is unknown to this world."""
     found = [_KNOWN.get(f["source"]) for f in functions]
     if None in found:
         return None
@@ -108,8 +108,8 @@ def worth(functions: Sequence[Mapping[str, Any]]) -> float | None:
     return sum(scores) / TOPICS
 
 
-def truth(workflow: Workflow) -> float | None:
-    """The accuracy of a workflow that is one agent as at the start, with functions; None for another one."""
+def score_workflow(workflow: Workflow) -> float | None:
+    """The accuracy of a workflow that is the starting agent with functions; None for any other workflow."""
 
     node = workflow.nodes.get("sort", {})
     same = {"kind", "signature", "instructions", "max_steps", "functions", "demos"}
@@ -120,11 +120,11 @@ def truth(workflow: Workflow) -> float | None:
         or node["max_steps"] != STEPS
     ):
         return None
-    return worth(node.get("functions", []))
+    return score_functions(node.get("functions", []))
 
 
 def speak(request: Request) -> str | None:
-    """The agent's call of a function; None where it answers."""
+    """The agent's call of a function; None if it answers."""
     question = str(request.messages[-1]["content"])
     if question.startswith("result: ask again"):
         question = question.removeprefix("result: ")
@@ -138,27 +138,27 @@ def speak(request: Request) -> str | None:
     return None
 
 
-def skill(request: Request) -> float:
-    """The probability of a right label, by what was called and what it gave."""
+def compute_skill(request: Request) -> float:
+    """The probability of a right label, given the called function and its result."""
     last = str(request.messages[-1]["content"])
     if last.startswith("error: "):
         return FAILED
     if not last.startswith("result: "):
         return NOTHING_CALLED
     said = last.removeprefix("result: ")
-    asked = re.search(r" ([abcd])-thing", asked_in(request))
+    asked = re.search(r" ([abcd])-thing", find_question(request))
     return UNCLEAR if said not in tuple(LABELS) else RIGHT if asked and said == asked.group(1) else MISLED
 
 
-def asked_in(request: Request) -> str:
-    """The question of a conversation, which is not its last message once a function was called."""
+def find_question(request: Request) -> str:
+    """The question of a conversation; after a function call, it is not the last message."""
     texts = [str(m["content"]) for m in request.messages if m["role"] == "user"]
     return next((t for t in reversed(texts) if not t.startswith(("result: ", "error: "))), "")
 
 
 def propose(text: str, rng: random.Random) -> str:
-    """An edit, as `forge` asks for one: for a topic on which a row failed without a function being called a new one,
-    for a function that gave a failing row a wrong result another one in its place. Ends where it sees neither."""
+    """An edit in the form that `forge` requests. For a topic with a failure and no call, it adds a function; a function
+    that gave a wrong result to a failed row is revised. Otherwise it terminates."""
     there = set(re.findall(r"(?m)^### (\w+):", text))
     edits: list[tuple[str, int, str]] = []
     for line in re.findall(r"(?m)^- score 0\.[0-4]\d; task: .*$", text):
@@ -179,8 +179,8 @@ def propose(text: str, rng: random.Random) -> str:
     action, topic, name = rng.choice(edits)
     if action == "remove":
         return json.dumps({"action": action, "name": name})
-    kind = drawn_kind(SHARES, rng)
-    made = function(topic, kind)
+    kind = draw_kind(SHARES, rng)
+    made = make_function(topic, kind)
     if kind == "meddling" and (action == "revise" or made["name"] in there):
-        made = function(topic, "wrong")
+        made = make_function(topic, "wrong")
     return json.dumps({"action": action, **made})

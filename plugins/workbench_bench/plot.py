@@ -11,15 +11,14 @@ from workbench.errors import PluginError, SpecError
 
 
 def check_plot(path: Path) -> None:
-    """Before any run is made: raises PluginError that names the extra, and SpecError for a file that cannot be
-    drawn."""
+    """Raise PluginError if matplotlib is missing, and SpecError for a file that cannot be written."""
     try:
         from matplotlib.backend_bases import FigureCanvasBase
     except ImportError:
         raise PluginError(f"--plot needs matplotlib: {pip_install('plot')}") from None
     known = FigureCanvasBase.get_supported_filetypes()
     if path.suffix.removeprefix(".") not in known:
-        raise SpecError(f"--plot: '{path.name}' has no ending of a picture", hint=f"Known: {', '.join(sorted(known))}.")
+        raise SpecError(f"--plot: '{path.name}' is not an image file name", hint=f"Known: {', '.join(sorted(known))}.")
     if not path.absolute().parent.is_dir():
         raise SpecError(f"--plot: there is no folder {path.absolute().parent}", hint="Make it first.")
 
@@ -30,8 +29,8 @@ def _label(rows: Sequence[dict[str, Any]], name: str) -> str:
 
 
 def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
-    """rows: those of `workbench bench`. Lines are means over seeds, bars their 95% intervals; what measured nothing is
-    named as such, and has no line."""
+    """Draw the rows of `workbench bench`. Lines are means over seeds, bars their 95% intervals; optimizers without a
+    measurement are named without a line."""
     import matplotlib
 
     matplotlib.use("agg")

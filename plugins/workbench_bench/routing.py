@@ -24,7 +24,7 @@ SKILLS = (0.9, 0.7, 0.5, 0.3)
 #: US dollars of a call, by the model's name.
 PRICES = {"openai/sim-small": 0.0001, "openai/sim-medium": 0.0002, "openai/sim-large": 0.0005, "openai/sim-huge": 0.001}
 MODELS = tuple(PRICES)
-#: A ceiling that rules the best route out: this share of what that costs.
+#: A ceiling that excludes the best route: this share of its cost.
 TIGHT = 0.6
 _SIGNATURE = "text -> label: Literal['a', 'b', 'c', 'd']"
 
@@ -39,30 +39,30 @@ Route = Mapping[str, str]  # a model for each kind
 
 
 @lru_cache(maxsize=256)
-def table(seed: int) -> Mapping[tuple[str, str], float]:
+def make_table(seed: int) -> Mapping[tuple[str, str], float]:
     """The skill of each (model, kind)."""
     draw = random.Random(f"routing:{seed}")
     return {(m, kind): s for kind in KINDS for m, s in zip(MODELS, draw.sample(SKILLS, len(SKILLS)), strict=True)}
 
 
-def worth(route: Route, seed: int) -> float:
-    """The accuracy of a route where all kinds are equally frequent."""
-    return sum(table(seed)[route[kind], kind] for kind in KINDS) / len(KINDS)
+def score_route(route: Route, seed: int) -> float:
+    """The accuracy of a route, with all kinds equally frequent."""
+    return sum(make_table(seed)[route[kind], kind] for kind in KINDS) / len(KINDS)
 
 
-def cost(route: Route) -> float:
-    """US dollars for a row, on average."""
+def compute_cost(route: Route) -> float:
+    """The mean cost of a row in US dollars."""
     return sum(PRICES[route[kind]] for kind in KINDS) / len(KINDS)
 
 
-def best_route(seed: int, most: float = math.inf) -> dict[str, str]:
-    """The most accurate route that costs at most so many US dollars a row."""
-    found: dict[int, tuple[float, dict[str, str]]] = {0: (0.0, {})}  # by what it costs, in units of the lowest price
+def find_best_route(seed: int, most: float = math.inf) -> dict[str, str]:
+    """The most accurate route that costs at most `most` US dollars per row."""
+    found: dict[int, tuple[float, dict[str, str]]] = {0: (0.0, {})}  # by cost, in units of the lowest price
     unit = PRICES[MODELS[0]]
     for kind in KINDS:
         longer: dict[int, tuple[float, dict[str, str]]] = {}
         for (spent, (score, route)), model in itertools.product(found.items(), MODELS):
-            total, better = spent + round(PRICES[model] / unit), score + table(seed)[model, kind]
+            total, better = spent + round(PRICES[model] / unit), score + make_table(seed)[model, kind]
             if better > longer.get(total, (-1.0, {}))[0]:
                 longer[total] = better, {**route, kind: model}
         found = longer
@@ -71,25 +71,25 @@ def best_route(seed: int, most: float = math.inf) -> dict[str, str]:
 
 
 @lru_cache(maxsize=256)
-def ceiling(seed: int) -> tuple[float, float]:
-    """(US dollars for a row at most, the best accuracy of a route that costs no more)."""
-    most = max(TIGHT * cost(best_route(seed)), PRICES[MODELS[0]])
-    return most, worth(best_route(seed, most), seed)
+def find_ceiling(seed: int) -> tuple[float, float]:
+    """(maximum US dollars per row, the best accuracy of a route within it)."""
+    most = max(TIGHT * compute_cost(find_best_route(seed)), PRICES[MODELS[0]])
+    return most, score_route(find_best_route(seed, most), seed)
 
 
-def row(fields: Mapping[str, Any], number: int) -> dict[str, Any]:
-    """A row with its kind: of each eight in a row every kind is one."""
+def add_kind(fields: Mapping[str, Any], number: int) -> dict[str, Any]:
+    """A row with its kind; any eight consecutive rows have eight kinds."""
     kind = KINDS[(number + number // len(KINDS)) % len(KINDS)]
     return {**fields, "text": f"{kind} {fields['text']}", "kind": kind}
 
 
-def skill(request: Request, model: str, seed: int) -> float:
+def compute_skill(request: Request, model: str, seed: int) -> float:
     kind = re.search(rf"\b({'|'.join(KINDS)})\b", str(request.messages[-1]["content"]))
-    return table(seed)[model, kind.group(1)] if kind else min(SKILLS)
+    return make_table(seed)[model, kind.group(1)] if kind else min(SKILLS)
 
 
-def route_of(workflow: Workflow) -> dict[str, str] | None:
-    """The route of a workflow of the space; None for another one."""
+def read_route(workflow: Workflow) -> dict[str, str] | None:
+    """The route of a workflow in the search space; None for any other workflow."""
     node = workflow.nodes.get("sort", {})
     if len(workflow.nodes) > 1 or node.get("kind") != "branch" or set(node.get("cases", ())) != set(KINDS):
         return None

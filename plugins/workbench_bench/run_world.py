@@ -1,4 +1,4 @@
-"""Runs an optimizer in a world with the real runtime, ledger and proof; only the language model is a formula."""
+"""Runs an optimizer in a world with the real runtime, ledger and proof; only the language model is simulated."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from workbench.lm import LMPool, Request, Response
 from workbench.run import Options, optimize
 from workbench.study import Evaluation
 from workbench.workflow import Workflow
-from workbench_bench.functions import asked_in
+from workbench_bench.functions import find_question
 from workbench_bench.sizes import ROWS
-from workbench_bench.worlds import PLAIN, TOPICS, WORLDS, World, proposer
+from workbench_bench.worlds import PLAIN, TOPICS, WORLDS, World, answer_as_proposer
 
 LABELS = ("a", "b", "c", "d")
 
 
 class SimulatedLM:
-    """What both simulated language models share: no model, no price."""
+    """Base of both simulated language models: a formula, without a price by default."""
 
     concurrency = 8
 
@@ -36,7 +36,7 @@ class SimulatedLM:
         self.source = f"{world.name} {name}".strip()
 
     def draw(self, request: Request) -> random.Random:
-        """Chance that depends on the request alone, so that the same request always gets the same answer."""
+        """A generator seeded by the request, so that the same request always gets the same answer."""
         return random.Random(hashlib.sha256(request.key(self.source).encode()).digest())
 
     def price(self, prompt_tokens: int, completion_tokens: int) -> float:
@@ -47,8 +47,8 @@ class SimulatedLM:
 
 
 class SimulatedTaskLM(SimulatedLM):
-    """An answer is right if a number made of the request's hash lies below the skill, so every candidate has a noise
-    of its own."""
+    """Answers correctly if a number made from the request's hash is below the skill; so each candidate's noise is its
+    own."""
 
     async def complete(self, request: Request) -> Response:
         said = self.world.speak(request)
@@ -56,7 +56,7 @@ class SimulatedTaskLM(SimulatedLM):
             return Response(said, "stop", _tokens(request), 1, self.usd)
         question = str(request.messages[-1]["content"])
         if question.startswith(("result: ", "error: ")):
-            question = asked_in(request)
+            question = find_question(request)
         right = next((i for i, c in enumerate(LABELS) if f" {c}-thing" in question), 0)
         draw = self.draw(request)
         if draw.random() >= self.world.skill(request):
@@ -65,10 +65,10 @@ class SimulatedTaskLM(SimulatedLM):
 
 
 class SimulatedProposerLM(SimulatedLM):
-    """Writes instructions and advice as `worlds.proposer` says."""
+    """Writes instructions and advice with `worlds.answer_as_proposer`."""
 
     async def complete(self, request: Request) -> Response:
-        text = proposer(self.world, request, self.draw(request))
+        text = answer_as_proposer(self.world, request, self.draw(request))
         return Response(text, "stop", _tokens(request), len(text) // 4, 0.0)
 
 
@@ -90,10 +90,10 @@ class SimulatedPool(LMPool):
 
 @dataclass(frozen=True)
 class Result:
-    """One run: the winner's true accuracy, what it spent, and whether a gain was claimed.
+    """One run: the winner's true accuracy, the calls spent, and whether a gain was claimed.
 
     proposer: calls, prompt_tokens and largest_prompt of the proposer. best: the highest accuracy in this seed's world.
-    untried: why there was no candidate but the baseline, where there was none.
+    untried: why the baseline was the only candidate, if so.
     """
 
     accuracy: float
@@ -106,13 +106,20 @@ class Result:
 
     @property
     def measured(self) -> bool:
-        """Whether this says anything of the optimizer."""
+        """Whether the run says anything about the optimizer."""
         return self.error is None and self.untried is None
 
 
 def run_world(world: World, optimizer: Any, *, calls: int, seed: int, rows: Mapping[str, int] = ROWS) -> Result:
-    """optimizer: as in a workflow file, e.g. "random" or {"optuna": {"sampler": "qmc"}}. rows: how many of each
-    split."""
+    """Run an optimizer in a world. Errors of the run are returned in the result.
+
+    Args:
+        world: the world.
+        optimizer: as in a workflow file, e.g. "random" or {"optuna": {"sampler": "qmc"}}.
+        calls: the budget.
+        seed: of the run, and of seeded worlds.
+        rows: number of rows by split.
+    """
     world = world.planted(seed)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -143,8 +150,8 @@ def run_world(world: World, optimizer: Any, *, calls: int, seed: int, rows: Mapp
         paid = report.spent["by_role"].get("proposer", {})
         kept = {name: paid.get(name, 0) for name in ("calls", "prompt_tokens", "largest_prompt")}
         winner = max(cheap, key=lambda e: e.score).workflow if cheap else report.winner
-        reached = accuracy(world, winner, seed)
-        untried = "; it told: ".join([report.untried, *told[-1:]]) if report.untried else None
+        reached = compute_accuracy(world, winner, seed)
+        untried = "; its last event: ".join([report.untried, *told[-1:]]) if report.untried else None
         return Result(reached, report.spent["calls"], report.gain_shown, None, kept, world.best, untried)
 
 
@@ -177,7 +184,7 @@ def _write(folder: Path, world: World, optimizer: Any, calls: int, seed: int, si
     return file
 
 
-def accuracy(world: World, winner: Workflow, seed: int) -> float:
+def compute_accuracy(world: World, winner: Workflow, seed: int) -> float:
     """The winner's accuracy by the formula, over fresh questions on all topics."""
 
     known = world.truth(winner)
@@ -195,7 +202,8 @@ def accuracy(world: World, winner: Workflow, seed: int) -> float:
 
 
 def measure_accuracy(world: World, workflow: Workflow, rows: Sequence[Mapping[str, Any]], repeats: int = 32) -> float:
-    """The share of right answers of a workflow of several requests, of which no formula tells: each row many times."""
+    """The share of right answers of a workflow, measured by running each row many times. For workflows of several
+    requests, whose accuracy no formula gives."""
     from workbench.ledger import Ledger
     from workbench.runtime import Program, Runtime
     from workbench.spec import BudgetSpec, lm_spec
@@ -227,9 +235,9 @@ def measure_accuracy(world: World, workflow: Workflow, rows: Sequence[Mapping[st
 
 
 def run_many(jobs: Sequence[tuple[str, Any, int, int]], processes: int = 1, keep: Path | None = None) -> list[Result]:
-    """(world, optimizer, calls, seed) each, in their order; a run depends on nothing but these four.
+    """Run jobs (world, optimizer, calls, seed) and return their results in order. A run depends only on these four.
 
-    keep: a file of JSON lines that each result is added to, and that those it has already are taken from.
+    keep: a file of JSON lines. Each result is appended to it, and stored ones are not computed again.
     """
     known = _kept(keep)
     left = [job for job in dict.fromkeys(map(_named, jobs)) if job not in known]
@@ -237,7 +245,7 @@ def run_many(jobs: Sequence[tuple[str, Any, int, int]], processes: int = 1, keep
 
     def settle(name: str, result: Result) -> None:
         known[name] = result
-        if keep is not None and result.error is None:  # what failed or was stopped is run again
+        if keep is not None and result.error is None:  # failed and stopped runs are repeated
             with keep.open("a+b") as raw:  # a kill may have left half a line
                 raw.seek(max(0, raw.seek(0, 2) - 1))
                 cut = raw.read() not in (b"", b"\n")
@@ -262,15 +270,13 @@ def _named(job: tuple[str, Any, int, int]) -> str:
 
 
 def _kept(file: Path | None) -> dict[str, Result]:
-    """Results by job; a last line that was cut by a kill is left out. Raises SpecError for a file of something else."""
+    """Results by job, without a last line truncated by a kill. Raises SpecError for a file with other content."""
     known: dict[str, Result] = {}
     lines = (
         file.read_text(encoding="utf-8", errors="replace").splitlines() if file is not None and file.exists() else []
     )
     if lines and not lines[0].startswith('{"job": '):
-        raise SpecError(
-            f"{file} holds no results of a bench, which would be added to it", hint="Name another with --keep."
-        )
+        raise SpecError(f"{file} exists and holds no results of workbench bench", hint="Name another file with --keep.")
     for line in lines:
         try:
             row = json.loads(line)
@@ -285,8 +291,8 @@ def _run_job(job: tuple[str, Any, int, int]) -> Result:
     return run_world(WORLDS[world], optimizer, calls=calls, seed=seed)
 
 
-def mean_and_interval(values: Sequence[float]) -> tuple[float, tuple[float, float]]:
-    """The mean with its 95% interval (Student's t); of a single value nothing is known."""
+def compute_mean_and_interval(values: Sequence[float]) -> tuple[float, tuple[float, float]]:
+    """The mean with its 95% interval (Student's t); for a single value, the interval is infinite."""
     from scipy.stats import t
 
     mean, n = statistics.mean(values), len(values)

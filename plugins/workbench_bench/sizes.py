@@ -1,4 +1,4 @@
-"""How many rows a world has, and so what a run in it takes at least."""
+"""The number of rows of a world, and the least budget of a run that follows from it."""
 
 ROWS = {"train": 48, "val": 40, "test": 60}
 #: Calls of baseline and winner on test.

@@ -1,8 +1,8 @@
-"""Worlds of structure: which steps precede the answer, of which sort, and how the answer is asked for.
+"""Worlds of structure: which steps precede the answer, of which kind, and how the answer is requested.
 
-Each of three steps writes a word that the answer reads. The answer's skill is the sum of what each word and wording is
-worth, and of what pairs are worth together. Every step can be left out. All of it is drawn from the seed, so each seed
-is a new problem; the worst of the 256 structures has an accuracy of 0.25 and the best one 0.9.
+Each of three steps writes a word that the answer reads. The answer's skill is a sum of the effects of each word and
+wording, and of pairs of them. Every step can be left out. All effects are drawn from the seed, so each seed is a new
+problem; the worst of the 256 structures has an accuracy of 0.25 and the best 0.9.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from workbench.workflow import Workflow
 
 WORST, BEST = 0.25, 0.9
 NOTHING = "nothing"
-#: The words that each step may write; the first is the one of the workflow at the start.
+#: The words that each step may write; the starting workflow uses the first.
 STEPS = {
     "plan": ("outline", "goals", "order"),
     "recall": ("facts", "cases", "rules"),
@@ -49,12 +49,12 @@ SEARCH = {
 _PLACES = {**{name: (*words, NOTHING) for name, words in STEPS.items()}, "style": STYLES}
 
 
-def structures() -> list[dict[str, str]]:
-    """All 256: a word or nothing by the step's name, and the style."""
+def list_structures() -> list[dict[str, str]]:
+    """All 256 structures: a word or nothing for each step, and the style."""
     return [dict(zip(_PLACES, picked, strict=True)) for picked in itertools.product(*_PLACES.values())]
 
 
-def worth(structure: Structure, seed: int) -> float:
+def score_structure(structure: Structure, seed: int) -> float:
     """The accuracy of a structure."""
     return _table(seed)[tuple(structure[name] for name in _PLACES)]
 
@@ -67,7 +67,7 @@ def _table(seed: int) -> dict[tuple[str, ...], float]:
         frozenset([one, two]): draw.gauss(0, 0.5) for one, two in itertools.combinations(alone, 2) if one[0] != two[0]
     }
     raw = {}
-    for structure in structures():
+    for structure in list_structures():
         parts = list(structure.items())
         pairs = sum(together[frozenset(pair)] for pair in itertools.combinations(parts, 2))
         raw[tuple(structure.values())] = sum(alone[part] for part in parts) + pairs
@@ -75,25 +75,25 @@ def _table(seed: int) -> dict[tuple[str, ...], float]:
     return {key: WORST + (BEST - WORST) * (value - low) / (high - low) for key, value in raw.items()}
 
 
-def skill(request: Request, seed: int) -> float:
-    """The probability of a right label, by what the request shows."""
+def compute_skill(request: Request, seed: int) -> float:
+    """The probability of a right label for a request."""
     question, first = str(request.messages[-1]["content"]), request.messages[0]
     told = str(first["content"]).split("\n")[0] if first["role"] == "system" else ""
     structure = {"style": told if told in STYLES else STYLES[0]}
     for name, words in STEPS.items():
         shown = re.search(rf"(?m)^{name}: (\w+)$", question)
         structure[name] = shown.group(1) if shown and shown.group(1) in words else NOTHING
-    return worth(structure, seed)
+    return score_structure(structure, seed)
 
 
 def speak(request: Request) -> str | None:
-    """The word that a step writes; None where a label is asked for."""
+    """The word that a step writes; None for a request for a label."""
     told = re.search(r"Write down (\w+)\.", str(request.messages[0]["content"]))
     return told.group(1) if told else None
 
 
-def structure_of(workflow: Workflow) -> dict[str, str] | None:
-    """The structure of a workflow of the space; None for another one, whose accuracy no table tells."""
+def read_structure(workflow: Workflow) -> dict[str, str] | None:
+    """The structure of a workflow in the search space; None for any other workflow."""
 
     nodes = workflow.enabled_nodes
     if set(nodes) - set(NODES) or any(workflow.nodes[n]["kind"] != "predict" for n in nodes):

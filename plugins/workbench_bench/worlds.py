@@ -1,7 +1,7 @@
-"""The planted worlds: in each one a formula gives the probability that a request is answered correctly.
+"""The planted worlds. In each, a formula gives the probability of a right answer to a request.
 
 So the best workflow is known, and a winner has a true accuracy without test noise. All worlds label short texts on one
-of eight topics; they differ in what pays. Each has a simulated proposer, see `proposer`.
+of eight topics; they differ in which changes help. Each has a simulated proposer, see `answer_as_proposer`.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ INSTRUCTIONS = [
 WORDS = ("colour", "weight", "sound", "origin", "shape", "price", "age", "use")
 
 
-def demos_of(request: Request) -> list[str]:
-    """The inputs of the examples that a request shows."""
+def find_demos(request: Request) -> list[str]:
+    """The inputs of the examples in a request."""
     return [str(m["content"]) for m in request.messages if m["role"] == "user"][:-1]
 
 
-def topic_of(text: str) -> str:
+def find_topic(text: str) -> str:
     found = re.search(r"topic\d+", text)
     return found.group() if found else ""
 
 
-def instruction_of(request: Request) -> str:
+def find_instruction(request: Request) -> str:
     first = request.messages[0]
     return str(first["content"]).split("\n")[0] if first["role"] == "system" else ""
 
 
-def rules_in(text: str) -> dict[int, str]:
-    """The rules that an instruction holds, by topic; of two on one topic the later one counts."""
+def read_rules(text: str) -> dict[int, str]:
+    """The rules in an instruction, by topic; of two on one topic, the later one counts."""
     return {int(t): word for t, word in re.findall(r"For topic(\d+) go by the (\w+)\.", text)}
 
 
-def with_rules(rules: Mapping[int, str]) -> str:
+def write_rules(rules: Mapping[int, str]) -> str:
     return " ".join([PLAIN, *(f"For topic{t} go by the {word}." for t, word in sorted(rules.items()))])
 
 
@@ -61,13 +61,18 @@ def with_rules(rules: Mapping[int, str]) -> str:
 class World:
     """A planted problem.
 
-    skill: the probability of a right answer to a request. best: the highest accuracy that any workflow of the search
-    space has. null: nothing helps, so nothing may be claimed. ruled: what pays are rules for topics, and the
-    simulated proposer writes such rules. nodes: the workflow at the start, if not one step. seeded: the world is
-    another one for each seed. speak: what is answered where no label is asked for. truth: the accuracy of a workflow,
-    if the skill of one request does not tell. row: a row of data with what this world adds, by its number. lms: skill
-    and price of a call of further language models, by name. ceiling: US dollars for a row at most; what counts is then
-    the candidate with the best score on val that costs no more there.
+    Args:
+        skill: the probability of a right answer to a request.
+        best: the highest accuracy of any workflow in the search space.
+        null: nothing helps, so no gain may be claimed.
+        ruled: rules for topics help, and the simulated proposer writes such rules.
+        nodes: the starting workflow, if it is not a single step.
+        seeded: each seed is another world.
+        speak: the answer to a request that does not ask for a label.
+        truth: the accuracy of a workflow, if the skill of single requests does not determine it.
+        row: adds this world's fields to a row of data, by its number.
+        lms: skill and price per call of further language models, by name.
+        ceiling: maximum US dollars per row; the result is then the candidate with the best score on val within it.
     """
 
     name: str
@@ -86,25 +91,25 @@ class World:
     ceiling: float | None = None
 
     def planted(self, seed: int) -> World:
-        """The world of a seed."""
+        """The world for a seed."""
         return self.seeded(self, seed) if self.seeded else self
 
 
 def _facets(request: Request) -> float:
-    gain = {INSTRUCTIONS[3]: 0.2, INSTRUCTIONS[2]: 0.1, INSTRUCTIONS[6]: 0.12}.get(instruction_of(request), 0.0)
-    return 0.3 + gain + 0.04 * min(len(demos_of(request)), 8)
+    gain = {INSTRUCTIONS[3]: 0.2, INSTRUCTIONS[2]: 0.1, INSTRUCTIONS[6]: 0.12}.get(find_instruction(request), 0.0)
+    return 0.3 + gain + 0.04 * min(len(find_demos(request)), 8)
 
 
 def _retrieval(request: Request) -> float:
-    """Only examples on the topic of the question help: three of them are enough."""
-    wanted = topic_of(str(request.messages[-1]["content"]))
-    return 0.3 + 0.2 * min(3, sum(topic_of(d) == wanted for d in demos_of(request)))
+    """Only examples on the question's topic help; three are enough."""
+    wanted = find_topic(str(request.messages[-1]["content"]))
+    return 0.3 + 0.2 * min(3, sum(find_topic(d) == wanted for d in find_demos(request)))
 
 
 def _deceptive(request: Request) -> float:
-    """Examples help, and the good instruction helps only without them: the greedy first step leads away from it."""
-    demos = min(len(demos_of(request)), 8)
-    if instruction_of(request) == INSTRUCTIONS[5]:
+    """Examples help; the best instruction helps only without them, so a greedy first step leads away from it."""
+    demos = min(len(find_demos(request)), 8)
+    if find_instruction(request) == INSTRUCTIONS[5]:
         return 0.9 - 0.1 * min(demos, 6)
     return 0.4 + 0.025 * demos
 
@@ -116,36 +121,36 @@ def _settings(request: Request) -> float:
 
 def _rules(request: Request) -> float:
     """The right rule for the question's topic helps, a wrong one harms."""
-    topic = int(topic_of(str(request.messages[-1]["content"])).removeprefix("topic") or 0)
-    word = rules_in(instruction_of(request)).get(topic)
+    topic = int(find_topic(str(request.messages[-1]["content"])).removeprefix("topic") or 0)
+    word = read_rules(find_instruction(request)).get(topic)
     return 0.3 if word is None else 0.9 if word == WORDS[topic] else 0.2
 
 
 def _conflict(request: Request) -> float:
-    """As in `rules`; and a rule for one topic of a pair harms the other one as long as that has no right rule."""
-    topic = int(topic_of(str(request.messages[-1]["content"])).removeprefix("topic") or 0)
-    rules = rules_in(instruction_of(request))
+    """As in `rules`. Besides, a rule for one topic of a pair harms the other topic until that has its right rule."""
+    topic = int(find_topic(str(request.messages[-1]["content"])).removeprefix("topic") or 0)
+    rules = read_rules(find_instruction(request))
     right = rules.get(topic) == WORDS[topic]
     return _rules(request) - (0.15 if topic ^ 1 in rules and not right else 0.0)
 
 
 def _topology(world: World, seed: int) -> World:
     def truth(workflow: Workflow) -> float | None:
-        structure = topology.structure_of(workflow)
-        return None if structure is None else topology.worth(structure, seed)
+        structure = topology.read_structure(workflow)
+        return None if structure is None else topology.score_structure(structure, seed)
 
-    return replace(world, skill=lambda request: topology.skill(request, seed), truth=truth)
+    return replace(world, skill=lambda request: topology.compute_skill(request, seed), truth=truth)
 
 
 def _routing(world: World, seed: int) -> World:
     def truth(workflow: Workflow) -> float | None:
-        route = routing.route_of(workflow)
-        return None if route is None else routing.worth(route, seed)
+        route = routing.read_route(workflow)
+        return None if route is None else routing.score_route(route, seed)
 
-    lms = {m: (partial(routing.skill, model=m, seed=seed), price) for m, price in routing.PRICES.items()}
+    lms = {m: (partial(routing.compute_skill, model=m, seed=seed), price) for m, price in routing.PRICES.items()}
     if world.ceiling is None:
         return replace(world, truth=truth, lms=lms)
-    ceiling, best = routing.ceiling(seed)
+    ceiling, best = routing.find_ceiling(seed)
     return replace(world, truth=truth, lms=lms, ceiling=ceiling, best=best)
 
 
@@ -157,13 +162,13 @@ def _half(workflow: Workflow) -> float:
     return 0.5
 
 
-def proposer(world: World, request: Request, rng: random.Random) -> str:
-    """What the simulated proposer answers: no model, a rule with chance.
+def answer_as_proposer(world: World, request: Request, rng: random.Random) -> str:
+    """The answer of the simulated proposer, a randomised rule.
 
-    Where rules pay, it keeps those of the prompts that it is shown (each with 95%; of two on one topic any), takes over
-    those that an advice names, and adds one for up to two topics on which it sees failures: the right one in 60%. It
-    gives a prompt where it is asked for one, else an advice. In the other worlds it gives an instruction by chance.
-    Who asks for an edit of functions gets one, see `functions.propose`.
+    In worlds of rules, it keeps each rule of the prompts it sees with probability 95% (of two on one topic, either),
+    adopts those that an advice names, and adds one for up to two topics with failures, the right one with 60%. It
+    returns a prompt if asked for one, else an advice. In other worlds it returns a random instruction. A request for an
+    edit of functions is answered by `functions.propose`.
     """
     text = "\n".join(str(m["content"]) for m in request.messages)
     if '"action": "add"' in text:
@@ -172,11 +177,11 @@ def proposer(world: World, request: Request, rng: random.Random) -> str:
     if not world.ruled:
         advice = rng.choice(INSTRUCTIONS)
         return f"<prompt>\n{advice}\n</prompt>" if wants_prompt else f"Say this: {advice}"
-    shown = [rules_in(block) for block in re.findall(r"<prompt>\n(.*?)</prompt>", text, re.DOTALL)]
+    shown = [read_rules(block) for block in re.findall(r"<prompt>\n(.*?)</prompt>", text, re.DOTALL)]
     rules: dict[int, str] = {}
     for block in rng.sample(shown, len(shown)):
         rules |= {t: word for t, word in block.items() if rng.random() < 0.95}
-    rules |= rules_in(re.sub(r"<prompt>\n(?s:.*?)</prompt>|- score .*", "", text))  # an advice's
+    rules |= read_rules(re.sub(r"<prompt>\n(?s:.*?)</prompt>|- score .*", "", text))  # rules of an advice
     failing = [int(t) for t in re.findall(r"- score 0\.[0-4]\d; task: .*?topic(\d+)", text)]
     found: dict[int, str] = {}
     while failing and len(found) < 2:
@@ -184,30 +189,30 @@ def proposer(world: World, request: Request, rng: random.Random) -> str:
         failing = [t for t in failing if t != topic]
         found[topic] = WORDS[topic] if rng.random() < 0.6 else rng.choice(WORDS)
     if wants_prompt:
-        return f"<prompt>\n{with_rules({**rules, **found})}\n</prompt>"
-    return "Failures come from missing rules. " + with_rules(found)
+        return f"<prompt>\n{write_rules({**rules, **found})}\n</prompt>"
+    return "Failures come from missing rules. " + write_rules(found)
 
 
 def _instructions_with_rules(count: int) -> list[str]:
-    """What the proposer might write without evidence: a rule for every other topic, the right one in 30%."""
+    """Instructions that a proposer might write without evidence: a rule for every other topic, 30% of them right."""
     rng = random.Random("instructions with rules")
     made = []
     for _ in range(count):
         topics = [t for t in range(TOPICS) if rng.random() < 0.5]
-        made.append(with_rules({t: WORDS[t] if rng.random() < 0.3 else rng.choice(WORDS) for t in topics}))
+        made.append(write_rules({t: WORDS[t] if rng.random() < 0.3 else rng.choice(WORDS) for t in topics}))
     return [PLAIN, *made]
 
 
 _BOTH = {"nodes.sort.instructions": INSTRUCTIONS, "nodes.sort.demos": {"demos": 8}}
 _RULES = {"nodes.sort.instructions": _instructions_with_rules(63)}
-_FUNCTIONS = {"nodes.sort.functions": functions.sets(63)}
+_FUNCTIONS = {"nodes.sort.functions": functions.make_sets(63)}
 
 WORLDS = {
     w.name: w
     for w in (
-        World("facets", "wording and number of examples pay, each for itself", _facets, 0.82, _BOTH),
-        World("retrieval", "only examples on the question's topic pay", _retrieval, 0.9, _BOTH),
-        World("deceptive", "the best wording pays only without examples", _deceptive, 0.9, _BOTH),
+        World("facets", "wording and number of examples help independently", _facets, 0.82, _BOTH),
+        World("retrieval", "only examples on the question's topic help", _retrieval, 0.9, _BOTH),
+        World("deceptive", "the best wording helps only without examples", _deceptive, 0.9, _BOTH),
         World(
             "settings",
             "a hill in temperature and top_p",
@@ -223,16 +228,16 @@ WORLDS = {
         ),
         World(
             "conflict",
-            "as rules, and a rule for one topic harms its twin until that has its own",
+            "as rules, but a rule for one topic harms its twin until that has its own",
             _conflict,
             0.9,
             _RULES,
             ruled=True,
         ),
-        World("null", "nothing pays", lambda request: 0.5, 0.5, _BOTH, null=True),
+        World("null", "nothing helps", lambda request: 0.5, 0.5, _BOTH, null=True),
         World(
             "null_rules",
-            "nothing pays, and the proposer writes rules all the same",
+            "nothing helps, but the proposer writes rules",
             lambda request: 0.5,
             0.5,
             _RULES,
@@ -241,8 +246,8 @@ WORLDS = {
         ),
         World(
             "topology",
-            "which steps come before the answer, and how it is asked for: another problem for each seed",
-            lambda request: topology.skill(request, 0),
+            "which steps precede the answer, and how it is requested: another problem for each seed",
+            lambda request: topology.compute_skill(request, 0),
             topology.BEST,
             topology.SEARCH,
             nodes=topology.NODES,
@@ -251,7 +256,7 @@ WORLDS = {
         ),
         World(
             "null_topology",
-            "no step pays, and no wording",
+            "no step helps, and no wording",
             lambda request: 0.5,
             0.5,
             topology.SEARCH,
@@ -262,17 +267,17 @@ WORLDS = {
         ),
         World(
             "functions",
-            "an agent needs a function for each of eight topics, and most that are written do harm",
-            functions.skill,
+            "an agent needs a function for each of eight topics, but most proposed functions do harm",
+            functions.compute_skill,
             functions.RIGHT,
             _FUNCTIONS,
             nodes=functions.NODES,
             speak=functions.speak,
-            truth=functions.truth,
+            truth=functions.score_workflow,
         ),
         World(
             "null_functions",
-            "no function pays, and the proposer writes them all the same",
+            "no function helps, but the proposer writes them",
             _coins,
             0.5,
             _FUNCTIONS,
@@ -289,17 +294,17 @@ WORLDS = {
             routing.SEARCH,
             nodes=routing.NODES,
             seeded=_routing,
-            row=routing.row,
+            row=routing.add_kind,
         ),
         World(
             "routing_ceiling",
-            "as routing, at 0.6 of what the best route costs",
+            "as routing, at 0.6 of the cost of the best route",
             _coins,
             routing.SKILLS[0],
             routing.SEARCH,
             nodes=routing.NODES,
             seeded=_routing,
-            row=routing.row,
+            row=routing.add_kind,
             ceiling=1.0,
         ),
         World(
@@ -310,7 +315,7 @@ WORLDS = {
             routing.SEARCH,
             null=True,
             nodes=routing.NODES,
-            row=routing.row,
+            row=routing.add_kind,
             lms={m: (_coins, price) for m, price in routing.PRICES.items()},
             truth=_half,
         ),

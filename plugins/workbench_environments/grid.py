@@ -16,7 +16,7 @@ SIGNS = "#.AKDG"
 class Grid(Environment):
     """A map in text: # wall, . floor, A start, K key, D door (shut without a key), G goal. The agent sees all of it.
 
-    The score is the share of what there is to do: fetch the key, pass the door, reach the goal.
+    The score is the share of goals reached: fetch the key, pass the door, reach the goal.
     """
 
     help: ClassVar[str] = "north, east, south or west. Walking onto the key (K) takes it; with it the door (D) opens."
@@ -27,10 +27,10 @@ class Grid(Environment):
         rows = [row.strip() for row in str(task.get("map", "")).strip().splitlines()]
         cells = "".join(rows)
         if not rows or len({len(row) for row in rows}) > 1 or set(cells) - set(SIGNS):
-            raise ValueError(f"the field 'map' must hold lines of equal length made of {SIGNS}")
+            raise ValueError(f"the field 'map' must hold lines of equal length with the characters {SIGNS}")
         for sign, least, most in (("A", 1, 1), ("G", 1, 1), ("K", 0, 1), ("D", 0, 1)):
             if not least <= cells.count(sign) <= most:
-                raise ValueError(f"the map has {cells.count(sign)} of '{sign}', and needs {least} to {most}")
+                raise ValueError(f"the map has {cells.count(sign)} of '{sign}', but needs {least} to {most}")
         start, width = cells.index("A"), len(rows[0])
         self.state = {
             "rows": [row.replace("A", ".") for row in rows],

@@ -1,4 +1,4 @@
-"""Environments of the library Gymnasium whose observations are, or read as, text (extra `gymnasium`)."""
+"""Environments of the library Gymnasium with observations that can be shown as text (extra `gymnasium`)."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from workbench.kit.environment import Environment, Step
 
 
 class Gymnasium(Environment):
-    """A Gymnasium environment, by its id. Its state is not accessible, so it is restored by replaying from the seed.
+    """A Gymnasium environment, by id. Its state is not accessible, so it is restored by replaying from the seed.
 
     Task: `seed` (a number, default 0) and `options` (passed to its reset). Actions of a discrete space are numbers, or
-    the words of `actions_named`; those of a text space are taken unchanged.
+    the words of `actions_named`; those of a text space are passed unchanged.
     """
 
     help: ClassVar[str] = "one of the actions that are listed"
 
-    id: str = Field("FrozenLake-v1", description="as gymnasium.make takes it; module:Name-v0 imports the module first")
+    id: str = Field("FrozenLake-v1", description="id for gymnasium.make; module:Name-v0 imports the module first")
     settings: dict[str, Any] = Field(default_factory=dict, description="further arguments of gymnasium.make")
     actions_named: list[str] = Field(default_factory=list, description="words for the actions 0, 1, 2, ...")
-    show: str = Field("", description="render mode whose text is shown beside the observation, e.g. ansi")
+    show: str = Field("", description="render mode whose text is added to the observation, e.g. ansi")
     best: float = Field(1.0, gt=0, description="the sum of rewards that counts as a score of 1")
     limit: int = Field(200, ge=1, le=100_000, description="steps at most")
     _made: Any = PrivateAttr(None)
@@ -42,13 +42,13 @@ class Gymnasium(Environment):
         try:
             import gymnasium
         except ImportError:
-            raise SpecError("the environment 'gymnasium' needs its library", hint=pip_install("gymnasium")) from None
+            raise SpecError("the environment 'gymnasium' needs the library", hint=pip_install("gymnasium")) from None
         more = {"render_mode": self.show} if self.show else {}
         try:
             return gymnasium.make(self.id, **{**self.settings, **more})
         except gymnasium.error.Error as error:
             hint = suggest(self.id, map(str, gymnasium.registry))
-            raise SpecError(f"gymnasium makes no '{self.id}': {error}", hint=hint) from None
+            raise SpecError(f"gymnasium cannot make '{self.id}': {error}", hint=hint) from None
 
     def step(self, action: str) -> Step:
         self._steps += 1
@@ -61,7 +61,7 @@ class Gymnasium(Environment):
         return Step(self._text(observation), bool(terminated or truncated or over), float(reward))
 
     def _read(self, action: str) -> Any:
-        """The action as the library wants it; None if it is none."""
+        """The action in the library's form; None if it is invalid."""
         listed = self.actions()
         if listed is None:
             return action

@@ -1,4 +1,4 @@
-"""Twenty questions: find out which of some things is meant by asking for properties."""
+"""Twenty questions: identify a secret thing by asking about properties."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from workbench.kit.environment import Environment, Step
 
 
 class TwentyQuestions(Environment):
-    """Things with properties that hold or do not. A guess ends the episode, right or wrong.
+    """A game about things with properties. A guess ends the episode, right or wrong.
 
     Task: `things` ({name: [properties that hold]}) and `secret` (the name of one).
     """

@@ -1,8 +1,7 @@
 """A SQLite database that statements may change; every episode begins with a fresh copy.
 
-Scripts and statements run in a confined process of their own (`workbench.kit.sql`).
-
-For questions that only read, workflows/intercode_sql.py has a tool that runs queries, and its own metric.
+Scripts and statements run in a separate, confined process (`workbench.kit.sql`). For read-only questions,
+workflows/intercode_sql.py has a tool that runs queries, and its own metric.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ class Sql(Environment):
     """A database that SQL statements read and change. `submit` ends the episode.
 
     Task: `db`, the name of a script NAME.sql in `folder`, or `schema`, the script itself; and `gold_sql`. If that is a
-    query, the last query must return its rows (in any order, unless it orders); if not, the database must end as it
-    would after that statement.
+    query, the agent's last query must return the same rows (in any order, unless it has one); else the database must
+    end in the state after that statement.
     """
 
     help: ClassVar[str] = "one SQL statement, or submit to hand in what the last query gave and how the database is"
 
-    folder: str = Field(".", description="where the scripts of databases are, relative to the workflow file")
-    rows: int = Field(20, ge=1, le=1000, description="so many rows of a result are shown")
+    folder: str = Field(".", description="folder of the database scripts, relative to the workflow file")
+    rows: int = Field(20, ge=1, le=1000, description="rows of a result shown")
     limit: int = Field(20, ge=1, le=1000, description="statements at most")
     chars: int = Field(4000, ge=100, le=100_000, description="characters of an observation at most")
     _script: str = PrivateAttr("")
@@ -38,7 +37,7 @@ class Sql(Environment):
     def reset(self, task: Mapping[str, Any]) -> str:
         self._script, self._gold = self._source(task), str(task.get("gold_sql") or "").strip()
         if not self._gold:
-            raise ValueError("the field 'gold_sql' must hold the statement whose result or effect is wanted")
+            raise ValueError("the field 'gold_sql' must hold the statement with the wanted result or effect")
         self.state = {"changes": [], "last": None, "steps": 0}
         self._open([])
         tables = self._db.run("select name, sql from sqlite_master where type = 'table' order by name")
@@ -69,7 +68,7 @@ class Sql(Environment):
         try:
             found = self._db.run(statement)
         except ValueError as error:
-            self._open(state["changes"])  # it may have changed something, or taken a transaction back
+            self._open(state["changes"])  # it may have changed something, or rolled a transaction back
             return Step(self._cut(f"error: {error}"), over)
         changed = self._db.changes - before
         if changed or not _reads(statement):
@@ -96,7 +95,7 @@ class Sql(Environment):
         return text if len(text) <= self.chars else text[: self.chars - 1] + "…"
 
     def score(self) -> float:
-        """1 if the last query gives what the gold query gives, or the database is as the gold statement makes it."""
+        """1 if the last query returns the rows of the gold query, or the database equals that of the gold statement."""
         if not _reads(self._gold):
             with Database.make(self._script) as wanted:
                 wanted.run(self._gold)
@@ -133,7 +132,7 @@ class Sql(Environment):
 
 
 def _statement(action: str) -> str:
-    """The statement without a fence around it, and without a semicolon."""
+    """The statement in an action, without code fence and semicolon."""
     fenced = re.search(r"```[\w-]*\n(.*?)(?:```|\Z)", action, re.DOTALL)
     return (fenced.group(1) if fenced else action).strip().rstrip(";").strip()
 

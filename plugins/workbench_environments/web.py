@@ -1,4 +1,4 @@
-"""A walk on a small web of pages, held in the task: read, click a link, go back."""
+"""Navigation on a small web of pages, given by the task: read, click a link, go back."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from workbench.kit.environment import Environment, Step
 
 
 class Web(Environment):
-    """Pages with a text and links. The episode is done on the page that the task names as its goal.
+    """Pages with a text and links. The episode ends on the goal page of the task.
 
     Task: `pages` ({name: {text, links: {label: name}}}), `start` and `goal` (names of pages).
     """
@@ -19,7 +19,7 @@ class Web(Environment):
     help: ClassVar[str] = "click LABEL (a link of the page), or back"
 
     limit: int = Field(30, ge=1, le=10_000, description="steps at most")
-    text_chars: int = Field(1000, ge=20, description="so much of a page's text is shown")
+    text_chars: int = Field(1000, ge=20, description="characters of a page's text shown")
     _pages: Mapping[str, Any] = PrivateAttr(default_factory=dict)
     _goal: str = PrivateAttr("")
 

@@ -1,8 +1,8 @@
-"""The operators that make a child. Each returns (values to set, note), or None if it has nothing to offer.
+"""The operators that make a child. Each returns (values to set, note), or None if it does not apply.
 
 `draw`, `immigrate` and `cross` need no language model; the others ask the proposer. From SE-Agent (arXiv 2508.02085):
-`revise` one individual into another strategy after its failures, `recombine` two by what each got right and wrong,
-`refine` with what the pool has learned. From SwarmAgentic (arXiv 2506.15672): `move` a particle (see `swarm`).
+`revise` one individual into another strategy after its failures, `recombine` two by their successes and failures,
+`refine` with the lessons of the pool. From SwarmAgentic (arXiv 2506.15672): `move` a particle (see `swarm`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Child = tuple[dict[str, Any], str] | None
 
 @dataclass(frozen=True)
 class Breeder:
-    """What the operators share. The `pool` that they receive has the individuals of all islands, fittest first."""
+    """The operators and their shared state. `pool`: the individuals of all islands, fittest first."""
 
     study: Study
     space: Space
@@ -40,17 +40,17 @@ class Breeder:
         return address, text_at(parent.workflow, address)
 
     async def draw(self, parent: Individual, pool: Sequence[Individual], replica: int) -> Child:
-        """Draw one setting of the search space anew."""
+        """Redraw one setting of the search space."""
         address = self.study.rng.choice(list(self.space.domains))
         space = Space({address: self.space.domains[address]}, self.space.train, self.space.targets, self.space.seed)
         return space.suggest(RandomTrial(self.study.rng), parent.workflow), f"drew {address}"
 
     async def immigrate(self, parent: Individual, pool: Sequence[Individual], replica: int) -> Child:
-        """Redraw every setting of the search space, to reach what no small step reaches."""
+        """Redraw every setting of the search space, to reach distant workflows."""
         return self.space.suggest(RandomTrial(self.study.rng), parent.workflow), "drew all"
 
     async def cross(self, parent: Individual, pool: Sequence[Individual], replica: int) -> Child:
-        """Take each setting in which two individuals differ from either one, with equal probability."""
+        """Take each setting in which two individuals differ from one of them, with equal probability."""
         other = self._other(parent, pool)
         if other is None:
             return None
@@ -131,7 +131,9 @@ class Breeder:
         return self.study.rng.choice(others) if others else None
 
 
-Operator = Callable[[Any, Sequence[Individual], int], Awaitable[Child]]  # `move` is given a particle, others a parent
+Operator = Callable[
+    [Any, Sequence[Individual], int], Awaitable[Child]
+]  # `move` receives a particle, the others a parent
 
 
 def list_operators(breeder: Breeder, proposals: bool) -> Mapping[str, Operator]:
@@ -152,8 +154,8 @@ def list_operators(breeder: Breeder, proposals: bool) -> Mapping[str, Operator]:
 
 
 def _course(one: Individual, rival: Individual, limit: int) -> str:
-    """Excerpts of how an individual did on the screening rows: where it was ahead of the other one, and where it
-    failed, first where the other one did not; at most `limit` characters of each. All are screened on the same rows."""
+    """Excerpts of an individual's results on the screening rows: where it beat the other one, and where it failed,
+    first where the other one did not; at most `limit` characters of each. All share the same screening rows."""
     pairs = list(zip(one.screened.results, rival.screened.results, strict=False))
     ahead = [r for r, s in pairs if (r.score or 0.0) > (s.score or 0.0)]
     lost = sorted(
@@ -164,7 +166,7 @@ def _course(one: Individual, rival: Individual, limit: int) -> str:
 
 
 def _differences(one: Workflow, other: Workflow) -> dict[str, Any]:
-    """The other's values of all learnable settings in which it differs. A value that only one has is no choice."""
+    """The other's values of all learnable settings that differ, without those that only one of the two has."""
     found = {}
     for address in learnable_addresses(one):
         value = other.get(address, None)

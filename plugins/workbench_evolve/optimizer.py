@@ -1,4 +1,4 @@
-"""Population search over workflows: islands, an archive of diverse individuals, and operators that earn their turns.
+"""Population search over workflows: islands, an archive of diverse individuals, and adaptive choice of operators.
 
 Sources: SE-Agent (arXiv 2508.02085: revise, recombine, refine), SwarmAgentic (arXiv 2506.15672: a swarm of particles,
 see `swarm`), FM Agent (2025: islands with migration), MAP-Elites (arXiv 1504.04909), EvoGit (2025: lineage).
@@ -7,9 +7,9 @@ Departures:
 
 - They are operators and containers of one search under one budget.
 - A child is first compared with its rival (its parent; for a particle its best position) on the same few training rows,
-  and goes on to val only if it is not worse: most children are not worth a pass over val.
-- Operators are drawn by how often they succeeded (Thompson sampling), since which of them works depends on the task and
-  the proposer.
+  and is evaluated on val only if it is not worse: most children are not worth a pass over val.
+- Operators are drawn by their success rates (Thompson sampling), since the best operator depends on the task and the
+  proposer.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ class Credit:
 
 
 class Evolve(Optimizer):
-    """Evolves workflows: draws settings from the search space, and has a proposer revise, recombine and refine texts.
+    """Evolves workflows: draws settings from the search space, and lets a proposer revise, recombine and refine texts.
 
-    Without a `search:` section it draws demos for every node that takes them.
+    Without a `search:` section, it draws demos for every node that accepts them.
     """
 
-    children: int = Field(200, ge=1, le=100_000, description="children at most; the budget may end it before")
+    children: int = Field(200, ge=1, le=100_000, description="maximum children; the budget may end the search earlier")
     islands: int = Field(2, ge=1, le=32, description="populations that evolve separately")
-    population: int = Field(4, ge=2, le=256, description="individuals on an island")
+    population: int = Field(4, ge=2, le=256, description="individuals per island")
     migrate: int = Field(
         8, ge=1, description="turns of an island between two migrations of its best individual to the next"
     )
@@ -64,9 +64,9 @@ class Evolve(Optimizer):
         16,
         ge=2,
         le=256,
-        description="training rows on which a child is compared with its parent; fewer if calls are few",
+        description="training rows that compare a child with its parent; fewer if few calls remain",
     )
-    proposals: bool = Field(True, description="let the proposer write instructions; if not, only the space is searched")
+    proposals: bool = Field(True, description="let the proposer write instructions; false: search only the space")
     shown: int = Field(6000, ge=200, description="characters of results in a prompt")
     temperature: float = Field(0.9, ge=0, le=2, description="of the proposer")
 
@@ -79,7 +79,7 @@ class Evolve(Optimizer):
         first = await self._adam(study, rows)
         islands, archive, credit = [Island(self.population, [first]) for _ in range(self.islands)], Archive(), Credit()
         archive.add(first)
-        swarm: dict[int, Particle] = {}  # one of each island, placed where its first move begins
+        swarm: dict[int, Particle] = {}  # one per island, at the position of its first move
         for number in range(self.children if ways else 0):
             here, rng = number % self.islands, study.rng
             parent = self._parent(rng, islands[here], archive)
@@ -95,7 +95,7 @@ class Evolve(Optimizer):
             if child is not None and not study.affords(child, rows):
                 break
             born = await self._evaluate(study, child, rival, rows) if child is not None else None
-            if name is not None:  # the richest start is no operator's doing
+            if name is not None:  # the richest start is not the work of an operator
                 credit.book(name, born is not None and born.screened.score > rival.screened.score)
             if born is not None:
                 islands[here].add(born)
@@ -117,17 +117,17 @@ class Evolve(Optimizer):
         return island.tournament(rng)
 
     def _child(self, parent: Individual, made: tuple[dict, str] | None) -> Workflow | None:
-        """The parent with the changes; None if there is none to make, or the nodes refuse it."""
+        """The parent with the changes; None if there are no changes, or the nodes refuse them."""
         if not made or not made[0]:
             return None
         try:
             child = parent.workflow.patched(Patch(made[0], note=made[1]))
-        except (SpecError, KeyError):  # a node that a slot left out has no settings
+        except (SpecError, KeyError):  # an absent optional node has no settings
             return None
         return None if child == parent.workflow else child
 
     async def _evaluate(self, study: Study, child: Workflow, rival: Individual, rows: Sequence[Example]) -> Individual:
-        """On the screening rows; if it is not worse there than its rival, on val as well."""
+        """Evaluate a child on the screening rows and, if it is not worse there than its rival, on val."""
         found = await study.evaluate(child, rows, traces=True)
         born = Individual(child, 0.0, found)
         if found.score >= rival.screened.score and study.affords(child):
@@ -135,19 +135,19 @@ class Evolve(Optimizer):
         return Individual(child, compute_fitness(self._scores(study, born), rival.fitness), found)
 
     def _scores(self, study: Study, individual: Individual) -> list[float]:
-        """All that is known of an individual: its scores on the screening rows, and on val if it got to the end."""
+        """All scores of an individual: on the screening rows and, if complete, on val."""
         whole = study.known(individual.workflow)
         return [*individual.screened.scores, *(whole.scores if whole else ())]
 
 
 def _richest(study: Study, space: Space) -> tuple[dict, str] | None:
-    """The start with as many demos as the space allows, if it has any: most often the largest step."""
+    """The start with the maximum number of demos, often the largest improvement; None if the space has no demos."""
     rich = space.starts(study.best)[1:]
     return (space.suggest(PartialFixedTrial(rich[0], study.rng), study.best), "the richest start") if rich else None
 
 
 def _screening_rows(study: Study, most: int) -> list[Example]:
-    """A draw from train; with few calls left so few rows that they last for about forty children."""
+    """Draw rows from train, few enough for about forty children with the remaining calls."""
     rows, calls = list(study.train), study.remaining() / max(1, study.worst_calls(study.best, study.train[:1]))
     count = int(min(most, max(4, calls / 40)))
     return rows if len(rows) <= count else study.rng.sample(rows, count)

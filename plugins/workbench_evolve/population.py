@@ -11,7 +11,7 @@ from typing import Any
 from workbench import Evaluation, Workflow
 from workbench.workflow import learnable_addresses
 
-#: A fitness is drawn to the parent's as if that had been seen on so many rows: few rows prove little.
+#: Pseudo-rows with the parent's fitness, towards which a fitness is shrunk: few rows prove little.
 PRIOR_ROWS = 8
 
 
@@ -25,7 +25,7 @@ class Individual:
 
 
 def compute_fitness(scores: Sequence[float], parent: float | None) -> float:
-    """The mean score, shrunk towards the parent's fitness; without a parent the mean alone."""
+    """The mean score, shrunk towards the parent's fitness; without a parent, the plain mean."""
     if parent is None:
         return math.fsum(scores) / max(1, len(scores))
     return (math.fsum(scores) + PRIOR_ROWS * parent) / (len(scores) + PRIOR_ROWS)
@@ -48,7 +48,7 @@ def find_niche(workflow: Workflow) -> tuple[int, int, str]:
 
 @dataclass
 class Archive:
-    """MAP-Elites (Mouret and Clune, arXiv 1504.04909): the best individual of every niche."""
+    """MAP-Elites (Mouret and Clune, arXiv 1504.04909): the best individual in every niche."""
 
     cells: dict[tuple[int, int, str], Individual] = field(default_factory=dict)
 
@@ -61,7 +61,7 @@ class Archive:
 
 @dataclass
 class Island:
-    """A population of limited size that keeps its fittest."""
+    """A population of limited size that keeps its fittest members."""
 
     size: int
     members: list[Individual] = field(default_factory=list)
@@ -74,9 +74,9 @@ class Island:
         if any(m.workflow == individual.workflow for m in self.members):
             return
         self.members.append(individual)
-        self.members.sort(key=lambda m: -m.fitness)  # a stable sort: of equals the older one is kept
+        self.members.sort(key=lambda m: -m.fitness)  # a stable sort: ties go to the older one
         del self.members[self.size :]
 
     def tournament(self, rng: random.Random) -> Individual:
-        """The fitter of two drawn ones."""
+        """The fitter of two random members."""
         return max(rng.choices(self.members, k=2), key=lambda m: m.fitness)

@@ -1,8 +1,8 @@
-"""Particles over language: a position, the best position so far, the last move, and the moves that did not help.
+"""Particles over language: a position, the best position so far, the last move, and the failed moves.
 
 Source: SwarmAgentic (arXiv 2506.15672), x' = x + v' with v' = c_f r_f F(v) + c_p r_p (p* - x) + c_g r_g (g - x): F
-repairs what the last move left broken, p* is the particle's best position, g the swarm's. Here x is a workflow, and v
-the sentences that a move adds to a text and removes from it. Departures, with reasons, are in the README.
+repairs the failures of the last move, p* is the particle's best position, g the swarm's. Here x is a workflow, and v
+the sentences that a move adds to and removes from a text. Departures, with reasons, are in the README.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from workbench.text import short
 from workbench.workflow import text_at
 from workbench_evolve.population import Individual
 
-#: So many moves that did not help a particle remembers: with few rows some are blamed by chance, and may come again.
+#: Failed moves that a particle remembers. On few rows some fail by chance, and may be tried again later.
 REMEMBERED = 6
 
 
@@ -35,7 +35,7 @@ class Move:
         return self.after > self.before
 
     def same(self, other: Move) -> bool:
-        """Whether both make the same change, in any order of sentences."""
+        """Whether both moves make the same change, in any order of sentences."""
         return (self.address, set(self.added), set(self.removed)) == (
             other.address,
             set(other.added),
@@ -51,7 +51,7 @@ class Move:
 
 
 def diff_texts(address: str, old: str, new: str) -> Move:
-    """x' - x: the sentences of the new text that the old one lacks, and the other way round."""
+    """The move x' - x: the sentences that the new text adds and removes."""
     here, there = _sentences(old), _sentences(new)
     return Move(address, tuple(s for s in there if s not in here), tuple(s for s in here if s not in there))
 
@@ -62,7 +62,7 @@ def _sentences(text: str) -> list[str]:
 
 @dataclass
 class Particle:
-    """A particle of the swarm. It follows its moves, even downhill; `best` stays."""
+    """A particle of the swarm. It follows its moves, even downhill; `best` keeps the best position."""
 
     position: Individual
     best: Individual
@@ -73,8 +73,8 @@ class Particle:
         return any(move.same(old) for old in self.failed)
 
     def arrive(self, born: Individual, changed: Collection[str]) -> None:
-        """Take the position that a move led to. A change of one text that scored no better on the same rows has failed;
-        if more was changed, nothing is blamed. An equal replaces the best, as in the paper's code."""
+        """Move to a new position. A change of one text that scores no better on the same rows is a failed move; if more
+        than one setting changed, none is recorded. An equal score replaces the best, as in the paper's code."""
         self.last = None
         if len(changed) == 1:
             (address,) = changed
@@ -87,7 +87,7 @@ class Particle:
             self.best = born
 
     def advice(self, address: str, globally: Individual) -> str:
-        """The three pulls of a move of one text, for a proposer: what the last moves did, p* - x, and g - x."""
+        """The three terms of a move of one text, for the proposer: effects of the last moves, p* - x, and g - x."""
         here, parts = text_at(self.position.workflow, address), []
         failed = [m.told() for m in self.failed if m.address == address]
         if failed:

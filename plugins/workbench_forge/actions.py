@@ -14,7 +14,7 @@ from workbench.study import Evaluation, Study
 Function = dict[str, Any]  # name, description, parameters (JSON Schema of an object), source, example: its own test
 
 MAX_SOURCE = 8000
-#: Modules that compute and do nothing else.
+#: Modules that only compute.
 HARMLESS = (
     "ast",
     "base64",
@@ -49,17 +49,17 @@ HARMLESS = (
     "unicodedata",
     "zoneinfo",
 )
-#: JSON Schema of the types that a parameter may be annotated with.
+#: JSON Schemas of the allowed annotations of parameters.
 _TYPES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean", "list": "array", "dict": "object"}
 
 
 class Refused(Exception):
-    """An action cannot be used; the message tells the proposer why."""
+    """An action cannot be used. The message is the reason, worded for the proposer."""
 
 
 @dataclass(frozen=True)
 class Action:
-    """add and revise carry a whole function, with an example of a call and its result: the function's own test."""
+    """An edit. add and revise carry a whole function, with an example of a call and its result as its test."""
 
     kind: str  # add, revise, remove, terminate
     name: str = ""
@@ -73,7 +73,15 @@ def read_action(
     imports: Collection[str] = HARMLESS,
     tools: Collection[str] = (),
 ) -> Action:
-    """The action in an answer: one JSON object, in a fence or not. tools: names that are taken. Raises Refused."""
+    """Read the action in an answer: one JSON object, in a code fence or not. Raises Refused.
+
+    Args:
+        text: the answer.
+        functions: the current functions.
+        most: maximum number of functions.
+        imports: modules that a source may import.
+        tools: names that are taken.
+    """
     body = _json_object(text)
     kind = str(body.get("action", "")).lower()
     if kind == "terminate":
@@ -111,7 +119,7 @@ def read_action(
 
 
 def apply_action(action: Action, functions: Sequence[Function]) -> list[Function]:
-    """The list after an action, as a new list."""
+    """The functions after an action, as a new list."""
     if action.kind == "add":
         return [*functions, action.function]
     if action.kind == "revise":
@@ -120,8 +128,8 @@ def apply_action(action: Action, functions: Sequence[Function]) -> list[Function
 
 
 def check_source(source: str, name: str, imports: Collection[str] = HARMLESS) -> None:
-    """Raise Refused for source that cannot work. This is quick feedback for the proposer; the boundary is the
-    sandbox."""
+    """Raise Refused for a source that cannot work. This is quick feedback for the proposer; the security boundary is
+    the sandbox."""
     if not source.strip() or len(source) > MAX_SOURCE:
         raise Refused(f'"source" must be Python text of at most {MAX_SOURCE} characters')
     try:
@@ -144,7 +152,7 @@ def check_source(source: str, name: str, imports: Collection[str] = HARMLESS) ->
 
 
 async def check_example(study: Study, action: Action) -> None:
-    """Run the function's own test in the sandbox. Raises Refused with what happened instead."""
+    """Run the function's own test in the sandbox. Raises Refused with the actual outcome if it fails."""
     example = action.function["example"]
     found = await study.sandboxed(action.function["source"], action.name, example["arguments"])
     if found["kind"] != "ok":
@@ -155,13 +163,13 @@ async def check_example(study: Study, action: Action) -> None:
 
 
 def extract_python(text: str) -> str:
-    """The Python of an answer: the longest fenced block, or all of it."""
+    """The Python source in an answer: the longest fenced block, or the whole answer."""
     blocks = re.findall(r"```(?:python|py)?[ \t]*\n(.*?)```", text, re.DOTALL)
     return max(blocks, key=len) if blocks else text
 
 
 def find_solved_inputs(evaluation: Evaluation, address: str) -> dict[str, Any] | None:
-    """What the node got in the first training example that was solved."""
+    """The node's inputs in the first solved training example; None if there is none."""
     node = address.removeprefix("nodes.").rpartition(".")[0]
     for result in evaluation.results:
         for span in result.trace.spans if result.trace and result.score == 1 else ():
@@ -184,7 +192,7 @@ def _json_object(text: str) -> dict[str, Any]:
 
 
 def _finite(body: dict[str, Any]) -> dict[str, Any]:
-    """Python reads NaN, Infinity and 1e999, but no file of ours can hold them. Raises Refused."""
+    """Raise Refused for NaN, Infinity and 1e999, which Python reads but our files cannot hold."""
     try:
         json.dumps(body, allow_nan=False)
     except ValueError:
@@ -193,13 +201,13 @@ def _finite(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _signature(source: str, name: str) -> ast.arguments:
-    """What the last function of that name at the top level takes."""
+    """The parameters of the last top-level function of that name."""
     functions = [n for n in ast.parse(source).body if isinstance(n, ast.FunctionDef) and n.name == name]
     return functions[-1].args
 
 
 def _parameters(source: str, name: str) -> dict[str, Any]:
-    """A schema by the function's parameters and their annotations, where the proposer gave none."""
+    """A schema from the function's parameters and annotations, if the proposer gave none."""
     taken = _signature(source, name)
     properties: dict[str, Any] = {}
     for argument in [*taken.posonlyargs, *taken.args, *taken.kwonlyargs]:
@@ -211,7 +219,7 @@ def _parameters(source: str, name: str) -> dict[str, Any]:
 
 
 def _check_parameters(parameters: Any, source: str, name: str) -> None:
-    """The schema must be one of an object, and fit the function: a tool whose schema lies cannot be called."""
+    """Raise Refused unless the schema is that of an object and fits the function."""
     if not isinstance(parameters, dict) or parameters.get("type", "object") != "object":
         raise Refused('"parameters" must be a JSON Schema of type object')
     named, needed = parameters.get("properties", {}), parameters.get("required", [])

@@ -1,4 +1,4 @@
-"""`workbench functions`: list, test and serve the functions that a workflow file carries as source."""
+"""`workbench functions`: list, test and serve the functions in a workflow file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def functions_command() -> None:
 @_FILE
 @_JSON
 def list_command(file: Path, as_json: bool) -> None:
-    """List the functions of FILE and what they take."""
+    """List the functions of FILE with their arguments."""
     from workbench.task import read_library
 
     found = read_library(file)
@@ -44,7 +44,7 @@ def list_command(file: Path, as_json: bool) -> None:
 @_FILE
 @_JSON
 def test_command(file: Path, as_json: bool) -> None:
-    """Run each function's own test in the sandbox. Exit code 1 if one fails."""
+    """Run each function's own test in the sandbox. Exits with code 1 if one fails."""
     import asyncio
 
     from workbench.task import read_library
@@ -82,7 +82,7 @@ async def _test(functions: list[Function]) -> list[str | None]:
 
 
 async def _failure(function: Function, sandbox: Sandbox) -> str | None:
-    """Run a function's own test. None if it passes or there is none; else what happened instead."""
+    """Run a function's own test. Returns None if it passes or there is none, else the actual outcome."""
     from workbench.text import short
 
     if function.example is None:
@@ -91,7 +91,7 @@ async def _failure(function: Function, sandbox: Sandbox) -> str | None:
     found = await sandbox.call(function.source, function.name, arguments, timeout=function.timeout)
     if not found.ok:
         return f"{found.kind}{f' in line {found.line}' if found.line else ''}: {found.message}"
-    return None if found.value == wanted else f"gave {short(found.value, 200)} and not {short(wanted, 200)}"
+    return None if found.value == wanted else f"returned {short(found.value, 200)}, not {short(wanted, 200)}"
 
 
 @functions_command.command("serve")

@@ -1,4 +1,4 @@
-"""Functions as learnable parameters.
+"""Learns functions as parameters.
 
 Sources: AgentOptimizer (Zhang et al., arXiv 2402.11359, section 3: add, revise, remove, roll-back, early stop) for the
 functions of `agent` nodes; sampling n programs and keeping the best on train (arXiv 2503.18809) for `code` nodes.
@@ -41,22 +41,22 @@ T = TypeVar("T")
 
 
 class Forge(Optimizer):
-    """Has a language model (role `proposer`) write functions for agents, and programs for `code` nodes.
+    """Lets a language model (role `proposer`) write functions for agents, and programs for `code` nodes.
 
-    Everything it writes runs in a sandbox only, and is kept in the result file as source.
+    Its code runs only in a sandbox, and is saved in the result file as source.
     """
 
     kind: Literal["auto", "functions", "heuristic"] = Field(
-        "auto", description="functions of agent nodes, heuristic: programs of code nodes; auto: both, where they are"
+        "auto", description="functions: of agent nodes; heuristic: programs of code nodes; auto: both, if present"
     )
     steps: int = Field(6, ge=1, le=100, description="for agents: rounds of edits")
-    actions: int = Field(3, ge=1, le=20, description="for agents: edits a round at most")
-    batch: int = Field(12, ge=1, le=256, description="for agents: training examples on which a round is judged")
+    actions: int = Field(3, ge=1, le=20, description="for agents: maximum edits per round")
+    batch: int = Field(12, ge=1, le=256, description="for agents: training examples that judge a round")
     patience: int = Field(3, ge=1, le=100, description="for agents: rounds without success before it ends")
-    tries: int = Field(3, ge=1, le=10, description="answers of the proposer for one edit, if the first cannot be used")
-    max_functions: int = Field(8, ge=1, le=64, description="for agents: functions at most")
+    tries: int = Field(3, ge=1, le=10, description="maximum answers of the proposer for one edit, until one is usable")
+    max_functions: int = Field(8, ge=1, le=64, description="for agents: maximum number of functions")
     programs: int = Field(8, ge=1, le=1000, description="for code nodes: programs to sample")
-    finalists: int = Field(2, ge=1, le=20, description="for code nodes: programs, the best on train, to try on val")
+    finalists: int = Field(2, ge=1, le=20, description="for code nodes: programs, best on train, to evaluate on val")
     shown: int = Field(
         6000,
         ge=1000,
@@ -80,7 +80,7 @@ class Forge(Optimizer):
         return wanted.get(self.kind, "an agent node or a code node")
 
     def _written(self, workflow: Workflow) -> tuple[dict[str, str], dict[str, str]]:
-        """The addresses of agents' functions, and of programs."""
+        """The addresses of agents' functions and of programs, each with its node's name."""
         return (
             learnable_addresses(workflow, "functions") if self.kind != "heuristic" else {},
             learnable_addresses(workflow, "code") if self.kind != "functions" else {},
@@ -114,7 +114,7 @@ class Forge(Optimizer):
             patch = Patch({address: functions}, note=f"forged: {', '.join(f['name'] for f in functions)}")
             try:
                 candidate = best.patched(patch)
-            except SpecError:  # the agent does not take them
+            except SpecError:  # the agent refuses them
                 misses += 1
                 continue
             after = await study.evaluate(candidate, batch)
@@ -122,7 +122,7 @@ class Forge(Optimizer):
                 await study.evaluate(candidate, race=True)
             if study.best.hash == candidate.hash:
                 failures, misses = [], 0
-            else:  # the next round starts from the best functions again: that is the roll-back
+            else:  # roll-back: the next round starts from the best functions again
                 failures.append(prompts.Failure(functions, after.score, before.score))
                 failures = sorted(failures, key=lambda f: f.score - f.best_score)[-5:]
                 misses += 1
@@ -160,7 +160,7 @@ class Forge(Optimizer):
         tools: Collection[str],
         replica: int,
     ) -> Action | None:
-        """One usable edit, or None after `tries` answers that are not."""
+        """One usable edit; None after `tries` unusable answers."""
 
         async def read(text: str) -> Action:
             action = read_action(text, functions, self.max_functions, self.imports, tools)
@@ -173,7 +173,8 @@ class Forge(Optimizer):
     async def _usable(
         self, study: Study, messages: list[dict[str, str]], read: Callable[[str], Awaitable[T]], replica: int
     ) -> T | None:
-        """What `read` makes of an answer. Where it raises Refused the proposer is told why, and asked again."""
+        """The result of `read` on an answer. If it raises Refused, the proposer gets the reason and is asked again;
+        None after `tries` answers."""
         said: list[tuple[str, str]] = []
         for _ in range(self.tries):
             asked = [*messages, *prompts.refused(said, self.tries, self.shown)]
@@ -201,12 +202,12 @@ class Forge(Optimizer):
                 continue
             seen.add(source)
             unset = (own_test,) if study.best.get(own_test, None) is not None else ()
-            # A node without `function` calls the last one of its source, which may be a helper here.
+            # A node without `function` calls the last function in its source, which may be a helper here.
             program = Patch({address: source, f"{here}.function": node.function}, unset, note=f"program {number}")
             try:
                 candidate = study.best.patched(program)
             except SpecError:
-                continue  # it parses, and yet is no node
+                continue  # it parses, but is not a valid node
             if not study.affords(candidate, study.train):
                 break
             found = await study.evaluate(candidate, study.train, traces=True)
@@ -214,7 +215,7 @@ class Forge(Optimizer):
         for _, number, candidate, arguments in sorted(scored, key=lambda s: s[:2], reverse=True)[: self.finalists]:
             if not study.affords(candidate):
                 return
-            if arguments is not None:  # the program is kept with its own test
+            if arguments is not None:  # save the program with its own test
                 given = await study.sandboxed(candidate.get(address), node.function, arguments)
                 if given["kind"] == "ok":
                     example = {"arguments": arguments, "result": given["value"]}

@@ -1,5 +1,5 @@
-"""Functions as the tools of an MCP server on stdin and stdout. Each call runs in the sandbox, if the policy of the file
-allows it.
+"""Serves functions as the tools of an MCP server on stdin and stdout. Calls that the file's policy allows run in the
+sandbox.
 
 Source: the Model Context Protocol, tools and the stdio transport, by the Python SDK (mcp 2).
 """
@@ -20,7 +20,7 @@ from workbench.task import Function
 
 
 def tool_names(functions: Sequence[Function]) -> dict[str, Function]:
-    """Functions by the names under which they are served: their own, with the node's before it where two share one."""
+    """Functions by served name: their own name, prefixed with the node's if two functions share it."""
     counts = Counter(f.name for f in functions)
     return {
         f.name if counts[f.name] == 1 else f"{f.address.removeprefix('nodes.').replace('.', '_')}_{f.name}": f
@@ -29,7 +29,7 @@ def tool_names(functions: Sequence[Function]) -> dict[str, Function]:
 
 
 async def serve(functions: Sequence[Function], name: str) -> None:
-    """Serve until stdin ends. Raises SpecError where there is nothing to serve, and SandboxError without a sandbox."""
+    """Serve until stdin ends. Raises SpecError if there are no functions, and SandboxError without a sandbox."""
     try:
         from mcp.server.lowlevel import Server
         from mcp.server.stdio import stdio_server
@@ -75,8 +75,8 @@ async def serve(functions: Sequence[Function], name: str) -> None:
 async def call_function(
     tools: dict[str, Function], sandbox: Sandbox, name: str, arguments: dict[str, Any]
 ) -> tuple[str, Any, bool]:
-    """A tool's result as text and as an object, and whether it is an error. Rules are about the function's own name, as
-    in a run; there is nobody to ask here."""
+    """Call a tool: (result as text, result as an object, whether it is an error). As in a run, policy rules match the
+    function's own name; `ask` counts as a refusal, since no user is present."""
     function = tools.get(name)
     if function is None:
         return f"there is no tool '{name}'; tools: {', '.join(tools)}", None, True

@@ -14,13 +14,13 @@ from workbench.study import RandomTrial
 from workbench.task import Space
 from workbench.workflow import Workflow, graph_hash
 
-#: A whole number with more values than this counts as one without a list of values.
+#: An integer range with more values than this is not enumerated.
 LISTED = 32
 
 
 @dataclass(frozen=True)
 class Genome:
-    """picks: values by the names that the space asks for. edits: applied to what the picks make, in their order."""
+    """A point of the search space. picks: values by parameter name. edits: applied in order after the picks."""
 
     picks: Mapping[str, Any] = field(default_factory=dict)
     edits: tuple[Edit, ...] = ()
@@ -28,7 +28,7 @@ class Genome:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A genome made into a workflow. key: equal for candidates that do the same. note: what was changed."""
+    """The workflow of a genome. key: equal for equivalent candidates. note: describes the change."""
 
     genome: Genome
     workflow: Workflow
@@ -37,7 +37,7 @@ class Candidate:
 
 
 class _Recorder(RandomTrial):
-    """Suggests given values, draws what is not given, and keeps all values and what else they could have been."""
+    """Suggests the given values, draws the others, and records all values with their alternatives."""
 
     def __init__(self, given: Mapping[str, Any], rng: random.Random):
         super().__init__(rng)
@@ -66,19 +66,20 @@ class _Recorder(RandomTrial):
 
 
 class Design:
-    """Makes candidates of genomes. space: None where the file has no `search:`.
+    """Makes candidates from genomes. space: None if the file has no `search:`.
 
-    options: the values of each name that has a list of them, as far as they are known; a choice may open others.
-    starts: picks to try before others, e.g. as many of the nearest examples as allowed.
-    The picks of the root describe the start: a value of the start that is not in its domain is no pick, and stays as it
-    is until one is picked.
+    options: the known values of each enumerable name; a choice may add others. starts: picks to try first, e.g. the
+    maximum number of nearest examples. The picks of the root describe the starting workflow; a starting value outside
+    its domain is not a pick, and is kept until a value is picked.
     """
 
     def __init__(self, space: Space | None, start: Workflow, rng: random.Random):
         self.space, self.start, self.rng = space, start, rng
         self.options: dict[str, list[Any]] = {}
-        self._bases: dict[str, Workflow] = {}  # what picks make, by the picks, where none of them had to be drawn
-        self.outside: dict[str, list[str]] = {}  # names of picks, by address, where the start's value is none of them
+        self._bases: dict[str, Workflow] = {}  # workflows by picks, if no pick was drawn
+        self.outside: dict[
+            str, list[str]
+        ] = {}  # by address: names of picks, if the starting value is outside the domain
         here, *self.starts = space.starts(start) if space else [{}]
         made = self.made(Genome(here))
         for name in made.genome.picks:
@@ -89,12 +90,12 @@ class Design:
         picks = {n: v for n, v in made.genome.picks.items() if _address(n) not in self.outside}
         self.root = Candidate(Genome(picks), start, graph_hash(start))
         if space:
-            for name, values in list(self.options.items()):  # what other choices open
+            for name, values in list(self.options.items()):  # names that other choices add
                 for value in values:
                     _record(space, {**self.root.genome.picks, name: value}, rng, start, self.options)
 
     def made(self, genome: Genome, note: str = "") -> Candidate:
-        """The candidate of a genome. Raises SpecError and KeyError if there is none."""
+        """Make the candidate of a genome. Raises SpecError and KeyError if it is invalid."""
         base, picks = self._base(genome.picks)
         workflow = base
         for edit in genome.edits:
@@ -117,14 +118,14 @@ class Design:
         return base, recorder.values
 
     def mutations(self, genome: Genome) -> Iterator[tuple[Genome, str]]:
-        """Every other value of every pick; a fresh one for numbers without a list; each edit taken back."""
+        """Mutated genomes with notes: every other value of every pick, a drawn one for ranges, each edit undone."""
         for name, value in genome.picks.items():
             for other in self.options.get(name, ()):
                 if other != value or type(other) is not type(value):
                     yield Genome({**genome.picks, name: other}, genome.edits), f"{name}: {other}"
             if name not in self.options:
                 rest = Genome({n: v for n, v in genome.picks.items() if n != name}, genome.edits)
-                if _address(name) in self.outside:  # left out it would be the start's value
+                if _address(name) in self.outside:  # without a pick, the starting value is kept
                     drawn = (Genome({**rest.picks, name: v}, rest.edits) for v in self._drawn(name, rest))
                     rest = next(drawn, rest)
                 yield rest, f"drew {name}"
@@ -135,18 +136,18 @@ class Design:
             yield Genome(genome.picks, genome.edits[:index] + genome.edits[index + 1 :]), f"undo {describe_edit(edit)}"
 
     def _drawn(self, name: str, genome: Genome) -> list[Any]:
-        """A value, if there is such a pick besides those of the genome."""
+        """A drawn value for a pick that the genome lacks; an empty list if there is none."""
         assert self.space is not None, "without a space there is nothing outside it"
         values = _record(self.space, genome.picks, self.rng, self.start, self.options)[0].values
         return [values[name]] if name in values else []
 
     def recombined(self, one: Genome, other: Genome) -> tuple[Genome, str]:
-        """Each pick of either one with equal chance, and the edits of either."""
+        """A genome with each pick from either parent with equal probability, and the edits of one parent."""
         picks = {n: other.picks[n] if n in other.picks and self.rng.random() < 0.5 else v for n, v in one.picks.items()}
         return Genome(picks, other.edits if self.rng.random() < 0.5 else one.edits), "recombined"
 
     def mutated_twice(self, genome: Genome) -> tuple[Genome, str] | None:
-        """Two picks drawn anew at once, which no single step would lead to."""
+        """A genome with two picks redrawn together, which no single mutation reaches; None if impossible."""
         names = [n for n, values in self.options.items() if n in genome.picks and len(values) > 1]
         if len(names) < 2:
             return None
@@ -156,7 +157,7 @@ class Design:
 
 
 def _address(name: str) -> str:
-    """Of what a space asks for: `nodes.n.demos#count` is asked for the address nodes.n.demos."""
+    """The address of a parameter name, e.g. nodes.n.demos for `nodes.n.demos#count`."""
     return name.partition("#")[0]
 
 
@@ -173,11 +174,10 @@ def _record(
 def make_covering_array(
     options: Mapping[str, Sequence[Any]], rng: random.Random, tries: int = 24
 ) -> Iterator[dict[str, Any]]:
-    """Rows in which every pair of values of any two names occurs, the rows with most new pairs first.
+    """Yield rows that cover every pair of values of any two names, rows with most new pairs first.
 
-    Greedy (after AETG, Cohen et al. 1997): each row starts from a pair that is left, goes on through the names in a
-    drawn order by the value with most new pairs, and is the best of several such rows. With fewer than two names: every
-    value.
+    Greedy, after AETG (Cohen et al. 1997): a row starts from an uncovered pair, takes for each further name, in random
+    order, the value with most new pairs, and is the best of `tries` such rows. With fewer than two names: every value.
     """
     names = [n for n in options if len(options[n]) > 1]
     if len(names) < 2:

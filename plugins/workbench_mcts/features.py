@@ -1,4 +1,4 @@
-"""The features that a surrogate sees: choices, edits, and numbers of the graph."""
+"""The features of a candidate for a surrogate: choices, edits, and numbers of the graph."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def extract_features(candidate: Candidate) -> Features:
 
 
 def _numbers(workflow: Workflow) -> dict[str, float]:
-    """How large the graph is, how deep, what it costs, and of what kinds its nodes are."""
+    """The size, depth and cost of the graph, and the number of its nodes by kind."""
     import networkx
 
     graph, nodes = workflow.graph, list(places(workflow))
@@ -49,7 +49,7 @@ def _numbers(workflow: Workflow) -> dict[str, float]:
 
 
 def compare_labels(ones: Sequence[Features], others: Sequence[Features]) -> numpy.ndarray:
-    """(len(ones), len(others)): the share of names that have the same value in both; 1 where there are no names."""
+    """The share of names with equal values, an array of shape (len(ones), len(others)); 1 if there are no names."""
     import numpy
 
     names = list(dict.fromkeys(n for f in itertools.chain(ones, others) for n in f.labels))
@@ -66,7 +66,7 @@ def compare_labels(ones: Sequence[Features], others: Sequence[Features]) -> nump
 
 
 def stack_numbers(rows: Sequence[Features], names: Sequence[str]) -> numpy.ndarray:
-    """(len(rows), len(names)), 0 where a row has no such number."""
+    """The numbers as an array of shape (len(rows), len(names)); 0 for a missing number."""
     import numpy
 
     return numpy.array([[f.numbers.get(n, 0.0) for n in names] for f in rows]).reshape(len(rows), len(names))

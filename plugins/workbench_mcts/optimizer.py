@@ -1,7 +1,7 @@
 """Tree search over workflows.
 
-Sources: AFlow (Zhang et al., arXiv 2410.10762, and its public code): rounds of selecting a parent, changing it in one
-place, evaluating, and keeping the outcome as experience of the parent; its soft-mixed selection and its convergence
+Sources: AFlow (Zhang et al., arXiv 2410.10762, and its public code): rounds of selecting a parent, changing one part of
+it, evaluating, and storing the outcome as the parent's experience; its soft-mixed selection and its convergence
 test. AgentSwift (arXiv 2506.06017): a design space of components, an initial design that covers all pairs, and a
 surrogate that ranks children so that only promising ones are evaluated. Departures, with reasons, are in the README.
 """
@@ -15,10 +15,10 @@ from workbench_mcts.settings import Settings
 
 
 class MCTS(Settings):
-    """Searches the structure of a workflow: picks of the design space under `search:`, and edits of the graph.
+    """Searches the structure of a workflow: choices in the design space under `search:`, and edits of the graph.
 
-    A surrogate learns from every evaluation and ranks the proposals; only the most promising one of a round is
-    evaluated. No language model is needed; with `proposals: lm` or `both` the role `proposer` proposes, too.
+    A surrogate learns from every evaluation and ranks the proposals; each round evaluates only the most promising one.
+    No language model is needed; with `proposals: lm` or `both`, the role `proposer` proposes as well.
     """
 
     async def optimize(self, study: Study) -> Workflow:

@@ -20,19 +20,19 @@ from workbench_mcts.features import Features, extract_features
 from workbench_mcts.settings import Settings
 from workbench_mcts.surrogate import Label, make_surrogate
 
-#: Evaluated candidates below which a surrogate has nothing to say.
+#: Least number of evaluated candidates for a surrogate.
 _LEAST = 4
-#: Answers of the proposer that cannot be used, in a round, before operators have to do.
+#: Unusable answers of the proposer in a round before operators are used instead.
 _TRIES = 2
-#: Proposals in a round that nobody ranks: the first one that is affordable is taken.
+#: Proposals in a round without a surrogate: the first affordable one is taken.
 _FEW = 8
-#: Rounds before which no convergence is seen.
+#: Least number of rounds before convergence.
 _ROUNDS = 4
 
 
 @dataclass
 class State:
-    """A candidate in the tree. experience: outcomes of changing it, in words."""
+    """A candidate in the tree. experience: outcomes of its changes, as text."""
 
     candidate: Candidate
     evaluation: Evaluation
@@ -41,8 +41,8 @@ class State:
 
 @dataclass
 class Counts:
-    """evaluated: candidates of rounds, the initial design left out. ranked: different proposals that a surrogate
-    ranked. broken: proposals that were no workflow, with repetitions. ended: why the search ended."""
+    """Statistics of the search. evaluated: candidates, without the initial design. ranked: distinct proposals ranked by
+    a surrogate. broken: invalid proposals, repetitions included. ended: why the search ended."""
 
     evaluated: int = 0
     ranked: dict[str, None] = field(default_factory=dict)
@@ -52,9 +52,10 @@ class Counts:
 
 
 class Convergence:
-    """Whether the mean of the best few is unchanged for `patience` rounds, never before four rounds.
+    """Convergence test of AFlow: the mean of the `top` best scores is unchanged for `patience` rounds, after at least
+    four rounds.
 
-    As in AFlow, where the change may be at most z standard errors of that mean and z is 0, the default here.
+    Unchanged means by at most z standard errors of that mean; AFlow's z is 0, as is the default here.
     """
 
     def __init__(self, patience: int, top: int, z: float):
@@ -63,7 +64,7 @@ class Convergence:
         self.errors: list[float] = []
 
     def tell(self, scores: Sequence[tuple[float, int]]) -> bool:
-        """scores: (mean, number of examples) of all candidates so far, after a round."""
+        """Record a round; returns True on convergence. scores: (mean, number of examples) of all candidates so far."""
         best = sorted(scores, reverse=True)[: self.top]
         self.means.append(math.fsum(s for s, _ in best) / len(best))
         self.errors.append(math.sqrt(math.fsum(s * (1 - s) / max(1, n) for s, n in best)) / len(best))
@@ -110,9 +111,11 @@ class Search:
                 return
 
     async def cover(self, root: Node[State], most: int) -> None:
-        """The initial design: the starts of the space, then rows that cover all pairs of choices, `most` at most, and
-        no more than a third of the calls left. What is spent counts, not what could be: candidates may share requests,
-        which the journal answers."""
+        """Evaluate the initial design: the starts of the space, then rows that cover all pairs of choices.
+
+        It ends after `most` candidates or a third of the remaining calls. Actual calls count, since candidates may
+        share requests, which the journal answers.
+        """
         rows = itertools.chain(self.design.starts, make_covering_array(self.design.options, self.study.rng))
         rest = runs_left(self.study) * 2 / 3
         while (
@@ -124,12 +127,12 @@ class Search:
                 await self.grow(root, candidate)
 
     def affords(self, candidate: Candidate) -> bool:
-        """With a quarter more for attempts that fail: an evaluation that is cut short is paid for and cannot win."""
+        """Whether the budget covers an evaluation, with a quarter more for retries: an incomplete one is wasted."""
         val = list(self.study.val)
         return self.study.affords(candidate.workflow, val + val[: (len(val) + 3) // 4])
 
     def parent(self, root: Node[State]) -> Node[State] | None:
-        """By the policy, among the workflows that may still have a new child."""
+        """Choose a parent by the policy, among the nodes that can have a new child; None if there is none."""
         s = self.settings
         if s.policy == "uct":
             return select(root, lambda node: uct(node, s.exploration), Widening(2.0, s.widening))
@@ -138,7 +141,7 @@ class Search:
         return draw(found, weights, self.study.rng)
 
     async def children(self, root: Node[State], parent: Node[State]) -> list[Candidate]:
-        """New candidates that are one change away, and some that are two or a mixture of two parents away."""
+        """New candidates: one change away, and some with two changes or recombined from two parents."""
         proposed: list[Candidate] = []
         if self.settings.proposals != "operators":
             proposed = await self.from_model(parent)
@@ -147,7 +150,7 @@ class Search:
         return proposed
 
     def ranked(self, root: Node[State], proposed: list[Candidate]) -> list[Candidate]:
-        """The most promising first: by predicted score plus beta times its uncertainty."""
+        """Candidates sorted by predicted score plus beta times its uncertainty, highest first."""
         states = [n.state for n in root.walk()]
         if self.surrogate is None or len(states) < _LEAST or not proposed:
             return proposed
@@ -165,7 +168,7 @@ class Search:
         return self.known[candidate.key]
 
     async def grow(self, parent: Node[State], candidate: Candidate) -> None:
-        """Evaluate a child and keep what came of it."""
+        """Evaluate a child and record the outcome."""
         before = parent.state.candidate.workflow
         workflow = before.patched(Patch.between(before, candidate.workflow, candidate.note))
         evaluation = await self.study.evaluate(workflow, race=self.settings.race)
@@ -176,7 +179,7 @@ class Search:
         back_up(node.path, "leaf")
 
     def new(self, genome: Genome, note: str) -> Candidate | None:
-        """The candidate of a genome if it is sound, new and small enough. What is not costs no budget."""
+        """The candidate of a genome if it is valid, new and small enough, else None; costs no calls."""
         try:
             candidate = self.design.made(genome, note)
         except (SpecError, KeyError):
@@ -189,7 +192,7 @@ class Search:
         return candidate if small else None
 
     def from_operators(self, root: Node[State], parent: Node[State]) -> list[Candidate]:
-        """New candidates in a drawn order, those of several steps last. Without a surrogate few are enough."""
+        """New candidates in random order, multi-step ones last. Without a surrogate, a few suffice."""
         found: dict[str, Candidate] = {}
         enough = self.settings.pool if self.surrogate is not None else _FEW
         for genome, note in self.genomes(root, parent):
@@ -217,7 +220,7 @@ class Search:
             yield twice
 
     async def from_model(self, parent: Node[State]) -> list[Candidate]:
-        """What the proposer proposes and is sound and new; wrong proposals become experience."""
+        """Valid, new candidates from the proposer; invalid proposals become experience."""
         state = parent.state
         for _ in range(_TRIES):
             evidence = ""
@@ -242,7 +245,7 @@ class Search:
         return []
 
     def read(self, value: dict, parent: Node[State]) -> Candidate | None:
-        """A proposal as the model wrote it."""
+        """The candidate of a proposal as the model wrote it; None if it is unusable."""
         genome, name = parent.state.candidate.genome, value.get("pick")
         options = self.design.options.get(str(name), [])
         try:
@@ -266,7 +269,7 @@ class Search:
         return candidate
 
     def report(self) -> None:
-        """What the surrogate saved, as an event of the run."""
+        """Log the evaluations that the surrogate saved, as an event of the run."""
         c = self.counts
         saved = 1 - c.evaluated / len(c.ranked) if c.ranked else 0.0
         self.study.record_event(

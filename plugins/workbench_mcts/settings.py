@@ -1,4 +1,4 @@
-"""The settings of `mcts`, which its search reads."""
+"""The settings of `mcts`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from workbench_mcts.surrogate import Kind
 
 
 class Settings(Optimizer):
-    """What may be written under `mcts:` in a file."""
+    """The settings under `mcts:` in a workflow file."""
 
-    rounds: int = Field(40, ge=1, le=10_000, description="evaluations at most, after the initial design")
+    rounds: int = Field(40, ge=1, le=10_000, description="maximum evaluations after the initial design")
     policy: Literal["softmix", "uct"] = Field("softmix", description="how a parent is chosen: AFlow's rule, or UCT")
     sample: int = Field(4, ge=1, le=64, description="softmix: parents to choose from, the start and the best others")
     alpha: float = Field(0.2, ge=0, le=100, description="softmix: weight of a difference of one per cent in scores")
@@ -28,25 +28,24 @@ class Settings(Optimizer):
         16,
         ge=0,
         le=1000,
-        description="candidates of the initial design at most, which covers pairs of "
-        "choices; never more than a third of what the budget pays for",
+        description="maximum candidates of the initial design, which covers pairs of choices; never more than a third "
+        "of the budget",
     )
-    pool: int = Field(64, ge=1, le=1000, description="proposals at most in a round")
+    pool: int = Field(64, ge=1, le=1000, description="maximum proposals per round")
     proposals: Literal["operators", "lm", "both"] = Field("operators", description="who proposes changes")
     edits: list[str] | None = Field(
         None,
-        description="names of the edits to use; default: all, or none if the file "
-        "says under `search:` what may be changed",
+        description="names of the edits to use; default: all, or none if the file has a `search:` section",
     )
     lms: list[str] = Field(default_factory=list, description="language models that the edit `model` may choose")
     tools: list[str] = Field(default_factory=list, description="tools that edits may give to agents")
     verifiers: list[str] = Field(
         default_factory=list, description="verifiers for the edit `verify`: python:module.name"
     )
-    max_nodes: int = Field(10, ge=1, le=1000, description="nodes of a workflow at most, those inside others included")
+    max_nodes: int = Field(10, ge=1, le=1000, description="maximum nodes of a workflow, inner nodes included")
     patience: int = Field(12, ge=1, description="rounds with an unchanged mean of the best `top` before it ends")
     top: int = Field(3, ge=1, le=100, description="number of best candidates in the convergence test")
     z: float = Field(0.0, ge=0, description="standard errors above which a change of that mean counts; 0: any change")
-    race: bool = Field(True, description="stop candidates early that are clearly worse than the best so far")
+    race: bool = Field(True, description="stop candidates early if they are clearly worse than the best so far")
     batch: int = Field(6, ge=0, le=64, description="training rows whose results the proposer sees")
     temperature: float = Field(0.8, ge=0, le=2, description="of the proposer")

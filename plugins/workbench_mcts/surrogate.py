@@ -1,10 +1,10 @@
-"""Surrogates: predict the score of a candidate and its uncertainty from the evaluated ones.
+"""Surrogates: predict the score of a candidate, with its uncertainty, from evaluated candidates.
 
-`gp`: a Gaussian process. Its kernel compares labels by the share of equal ones: the share itself models effects of
-single choices, its square those of pairs (a polynomial kernel on one-hot codes); a squared exponential covers the
-numbers of the graph. The mixture and the scale are those of a small grid with the highest marginal likelihood. `trees`:
-boosted regression trees on bootstrap samples; the spread of their predictions is the uncertainty. `random`: an
-uninformed control. The noise of a score is that of a mean of n results.
+`gp`: a Gaussian process. Its kernel is a mixture of the share of equal labels, which models effects of single choices,
+its square, which models those of pairs (a polynomial kernel on one-hot codes), and a squared exponential on the numbers
+of the graph. Mixture and scale maximise the marginal likelihood on a small grid. `trees`: boosted regression trees on
+bootstrap samples; the spread of their predictions is the uncertainty. `random`: an uninformed control. The noise of a
+score is that of a mean of n results.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Label:
 
     @property
     def variance(self) -> float:
-        """Of the mean, as if each score were 0 or 1; one success and one failure are added, so that it is never 0."""
+        """The variance of the mean, as of 0/1 scores; one added success and failure keep it above 0."""
         share = (self.score * self.n + 1) / (self.n + 2)
         return share * (1 - share) / self.n
 
@@ -41,7 +41,7 @@ class Surrogate(Protocol):
     def fit(self, labels: Sequence[Label]) -> None: ...
 
     def predict(self, asked: Sequence[Features]) -> tuple[Any, Any]:
-        """Means and standard deviations, one each."""
+        """(means, standard deviations), arrays of shape (len(asked),)."""
         ...
 
 
@@ -50,13 +50,13 @@ def make_surrogate(kind: Kind, rng: random.Random) -> Surrogate | None:
     return made.get(kind)
 
 
-#: Weights of the share of equal labels, its square, and of the numbers; and variances.
+#: The grid: weights of the share of equal labels, its square, and the numbers; and variances.
 _MIXTURES = ((1.0, 0.0, 0.0), (0.6, 0.4, 0.0), (0.3, 0.7, 0.0), (0.4, 0.3, 0.3), (0.0, 0.4, 0.6), (0.0, 0.0, 1.0))
 _SCALES = (0.003, 0.01, 0.03, 0.1, 0.3)
 
 
 class GaussianProcess:
-    """See the module."""
+    """Gaussian process regression with the kernel of the module docstring."""
 
     def fit(self, labels: Sequence[Label]) -> None:
         import numpy
@@ -66,7 +66,7 @@ class GaussianProcess:
         self.names = sorted({n for f in self.rows for n in f.numbers})
         numbers = stack_numbers(self.rows, self.names)
         spread = numbers.std(axis=0)
-        self.spread = numpy.where(spread > 0, spread, numpy.inf)  # a number that never differs tells nothing
+        self.spread = numpy.where(spread > 0, spread, numpy.inf)  # a constant number carries no information
         scores = numpy.array([label.score for label in labels])
         noise = numpy.diag([label.variance for label in labels])
         self.mean = float(scores.mean())
@@ -107,7 +107,7 @@ def _mixed(mixture: Sequence[float], parts: Sequence[numpy.ndarray]) -> numpy.nd
 
 @dataclass
 class Trees:
-    """Least-squares boosting (Friedman 2001) of small trees, once for each of several bootstrap samples."""
+    """Least-squares boosting (Friedman 2001) of small trees on several bootstrap samples."""
 
     rng: random.Random
     bags: int = 10
@@ -125,7 +125,7 @@ class Trees:
         self.names = sorted({n for f in features for n in f.numbers})
         self.kept = slice(None)
         matrix, scores = self._matrix(features), numpy.array([label.score for label in labels])
-        self.kept = numpy.flatnonzero(matrix.std(axis=0) > 0)  # what is the same everywhere splits nothing
+        self.kept = numpy.flatnonzero(matrix.std(axis=0) > 0)  # constant columns split nothing
         matrix = matrix[:, self.kept]
         draw = numpy.random.default_rng(self.rng.randrange(2**63))
         self.models = []
@@ -155,7 +155,7 @@ class Trees:
 
 
 def _tree(x: numpy.ndarray, y: numpy.ndarray, depth: int) -> Any:
-    """A number, or (column, threshold, tree at most that, tree above)."""
+    """Fit a tree: a number, or (column, threshold, tree for values up to it, tree for values above)."""
     if depth == 0 or len(y) < 2:
         return float(y.mean()) if len(y) else 0.0
     best, cut = 1e-12, None

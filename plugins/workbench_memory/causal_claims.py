@@ -1,4 +1,4 @@
-"""Causal statements that the data contradict: weakened first, then dropped, whatever the proposer writes.
+"""Weakens, then drops causal statements that the data contradict, regardless of the proposer.
 
 CLIN (Majumder et al., arXiv 2310.10134) has the model weaken what a trial contradicts. Departure: a statement is also
 contradicted where the same inputs, shown the same entries, were answered worse with it than without it, because a model
@@ -29,7 +29,7 @@ class Claim:
     """ "X is necessary for Y" (strength CERTAIN), "X may help with Y" (MAYBE), or "X does not contribute to Y"
     (NOTHING).
 
-    What has another form is a MAYBE about nothing: it cannot be weakened, only dropped.
+    A statement in another form is a MAYBE about nothing: it can only be dropped, not weakened.
     """
 
     cause: str
@@ -38,7 +38,7 @@ class Claim:
 
     @property
     def key(self) -> Key:
-        """The same for whatever is said of the same cause and effect."""
+        """Equal for all claims about the same cause and effect."""
         cause, effect = (" ".join(re.findall(r"\w+", part.lower())) for part in (self.cause, self.effect))
         return cause, effect
 
@@ -58,7 +58,7 @@ def read_claim(statement: str) -> Claim:
 
 @dataclass
 class Doubts:
-    """How strongly each claim may still be made."""
+    """The strongest form still allowed for each claim."""
 
     most: dict[Key, int] = field(default_factory=dict)
 
@@ -67,8 +67,8 @@ class Doubts:
         self.most[claim.key] = min(claim.strength, self.most.get(claim.key, CERTAIN)) - 1
 
     def settle(self, statements: Sequence[str]) -> list[str]:
-        """A list as it may stand: of two statements on the same cause and effect the later one, weakened or left out
-        where it says more than it may."""
+        """The allowed form of a list: of two statements on the same cause and effect, the later one, weakened or
+        dropped if it is stronger than allowed."""
         latest = {read_claim(statement).key: statement for statement in statements}
         kept = []
         for key, statement in latest.items():

@@ -1,4 +1,4 @@
-"""What is known about one store: its entries, which inputs saw which of them, and how the answers scored.
+"""The log of a store: its entries, the entries shown for each input, and the scores of the answers.
 
 Source of the utilities: retrieval-weighted success of single examples (Sarukkai et al., arXiv 2505.00234).
 """
@@ -23,14 +23,14 @@ from workbench_memory.word_search import join_fields, make_lexical_index, scale_
 
 Entry = dict[str, Any]  # the settings of workbench_memory.node.Entry
 
-PRIOR = 2.0  # an entry's utility starts from the average, as if it had been seen so often
+PRIOR = 2.0  # pseudo-observations with the average score, from which an entry's utility starts
 
 
 @dataclass(frozen=True)
 class Site:
-    """Where entries go: the `entries` of a recall node, or the `demos` of another one.
+    """The place of a store: the `entries` of a recall node, or the `demos` of another node.
 
-    inputs, outputs: the fields of a worked example there. path: the node in spans.
+    inputs, outputs: the fields of an example there. path: the node in spans.
     """
 
     address: str
@@ -48,7 +48,7 @@ class Site:
 
 
 def find_sites(workflow: Workflow) -> list[Site]:
-    """The stores of recall nodes; where there is none, the demos of every node that takes them."""
+    """The stores of recall nodes; without any, the demos of every node that accepts them."""
     sites = []
     for address in learnable_addresses(workflow, "memories"):
         node = node_at(workflow, address)
@@ -60,7 +60,7 @@ def find_sites(workflow: Workflow) -> list[Site]:
 
 
 def _answered(workflow: Workflow, notes: str) -> tuple[str, ...]:
-    """What the readers of the notes answer: with that, an input becomes a worked example."""
+    """The outputs of the nodes that read the notes, which complete an input to an example."""
     nodes = workflow.enabled_nodes
     readers = [node for node in nodes.values() if notes in node.inputs]
     outputs = [name for node in readers or nodes.values() for name in node.outputs]
@@ -98,8 +98,8 @@ class Bank:
         text: str = "",
         exchange: Sequence[Any] = (),
     ) -> str:
-        """The key of an entry; what is there already stays as it is, with its provenance. A labelled row lacks the
-        exchange that led to its answer, and gets that of the first success that has one."""
+        """Add an entry and return its key. An existing entry is kept, with its provenance; a labelled row only gains
+        the exchange of the first success that has one."""
         key = digest([dict(inputs), dict(outputs), text])
         entry = self.entries.setdefault(
             key,
@@ -118,7 +118,7 @@ class Bank:
         return key
 
     def add_given(self, workflow: Workflow) -> None:
-        """What the workflow holds already. Quarantined rows stay out."""
+        """Add the entries of the workflow. Quarantined rows stay excluded."""
         for row in workflow.get(self.site.address, []):
             key = self._key(row)
             if self.site.recall:
@@ -138,7 +138,7 @@ class Bank:
                 self.add("example", f"train:{example.id}", inputs, outputs)
 
     def add_success(self, result: Result, trial: int, node: NodeKind) -> None:
-        """The steps of a run that scored well, as worked examples. node: the one at the site."""
+        """Add the steps of a successful run as examples. node: the node at the site."""
         for span in result.trace.spans if result.trace else ():
             if span.node == self.site.path and not span.error:
                 if self.site.recall:
@@ -151,7 +151,7 @@ class Bank:
                 self.add("example", f"trial:{trial}:{result.example.id}", span.inputs, outputs, exchange=exchange)
 
     def add_failure(self, result: Result, trial: int) -> None:
-        """A case that went wrong, with its outcome; only where no example says how it goes right."""
+        """Add a failed case with its outcome, unless an example shows the right answer."""
         inputs = {n: result.example[n] for n in self.site.inputs if n in result.example}
         if not inputs or any(e["inputs"] == inputs for e in self.entries.values()):
             return
@@ -161,7 +161,7 @@ class Bank:
         self.add("case", f"trial:{trial}:{result.example.id}", inputs, {}, text)
 
     def record(self, evaluation: Evaluation) -> None:
-        """Note which entries each answer was shown."""
+        """Log which entries were shown for each answer."""
         workflow = evaluation.workflow
         rows = workflow.get(self.site.address, [])
         node: Any = node_at(workflow, self.site.address)
@@ -182,7 +182,7 @@ class Bank:
             self.log[seen.split, seen.row, seen.keys] = seen
 
     def pairs(self) -> list[Pair]:
-        """What learned retrieval is fitted to: each entry that an answer on train was shown, and the answer's score."""
+        """The training pairs of learned retrieval: each entry shown for an answer on train, with the answer's score."""
         specific = [key for key, entry in self.entries.items() if entry["inputs"]]
         texts = [join_fields(self.entries[key]["inputs"], self.site.inputs) for key in specific]
         index, words = make_lexical_index(texts), {k: set(split_words(t)) for k, t in zip(specific, texts, strict=True)}
@@ -198,7 +198,7 @@ class Bank:
         return found
 
     def curate(self) -> None:
-        """Exemplar-level utilities from train: the mean score of answers that saw an entry, shrunk to the average."""
+        """Set the utility of each entry from train: the mean score of answers with it, shrunk to the average."""
         train = [s for s in self.log.values() if s.split == "train" and s.keys]
         if not train:
             return
@@ -237,7 +237,7 @@ class Bank:
                 self.entries[key] |= {"quarantined": True, "evidence": found.evidence}
 
     def contradicted(self, least: int, p: float) -> list[str]:
-        """The newest statements, without the user's own, with which inputs of val were answered worse than without.
+        """The newest statements, without the user's own, that made answers to inputs of val worse.
 
         An answer is compared with answers to the same input that saw the same entries about inputs, so that only
         statements differ. At least `least` inputs must have both.

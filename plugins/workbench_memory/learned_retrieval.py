@@ -1,4 +1,4 @@
-"""Learned retrieval: how likely is it that a stored entry helps with a query?
+"""Learned retrieval: the probability that a stored entry helps with a query.
 
 Source: the parametric retriever of Memento (Zhou et al., arXiv 2508.16153): a classifier of pairs (query, case), fitted
 to whether the case helped. Departure: a logistic regression on words instead of a fine-tuned encoder, so that it needs
@@ -17,7 +17,7 @@ from workbench.kit.logistic import fit_logistic
 Features = dict[str, float]
 Pair = tuple[Features, float]  # features of (query, entry), and the score of the answer that saw the entry
 
-LEAST_SUPPORT = 6  # pairs in which a word must be shared before it gets a weight of its own
+LEAST_SUPPORT = 6  # least pairs that share a word for the word to have its own weight
 MOST_FEATURES = 200
 
 
@@ -30,7 +30,7 @@ def mask_digits(word: str) -> str:
 def extract_features(query: Collection[str], entry: Collection[str], relevance: float) -> Features:
     """query and entry: their words. relevance: the lexical score as a share of the best one.
 
-    An entry's utility is no feature: it is made of the very scores that the fit is to explain.
+    An entry's utility is not a feature: it is computed from the scores that the fit should explain.
     """
     shared = [word for word in query if word in entry]
     found = {"bias": 1.0, "relevance": relevance, "overlap": len(shared) / max(1, len(query))}
@@ -46,7 +46,7 @@ def score_pair(weights: Mapping[str, float], pair: Features) -> float:
 def fit_weights(pairs: Sequence[Pair], *, penalty: float = 2.0) -> dict[str, float]:
     """Weights of a logistic regression with an L2 penalty; {} if there is nothing to learn.
 
-    A word is given a weight only if enough pairs share it; the others are left to relevance and overlap.
+    A word has a weight only if enough pairs share it; other words count by relevance and overlap.
     """
     if len(pairs) < 3 * LEAST_SUPPORT or len({y for _, y in pairs}) < 2:
         return {}

@@ -1,4 +1,4 @@
-"""Leave-one-out influence of memories, read from the log of what each answer was shown.
+"""Leave-one-out influence of memories, computed from the log of the entries shown for each answer.
 
 The attack: AgentPoison (Chen et al., arXiv 2407.12784) plants entries that a trigger in the input retrieves and that
 lead to the attacker's answer; they serve other inputs well. One such entry is seen by few inputs, so entries that share
@@ -40,16 +40,16 @@ class Group:
 
 @dataclass(frozen=True)
 class Suspect:
-    """Entries to set aside, and why."""
+    """Entries to quarantine, with the evidence."""
 
     keys: tuple[str, ...]
     evidence: str
 
 
 def group_entries(texts: Mapping[str, str], outputs: Mapping[str, Any]) -> list[Group]:
-    """Each entry for itself, and those that share a word, or a word and an answer.
+    """Groups of single entries, and of entries that share a word, or a word and an answer.
 
-    Words of more than half of the entries tell nothing.
+    Words in more than half of the entries are ignored.
     """
     shared: dict[tuple[str, str], list[str]] = defaultdict(list)
     for key, text in texts.items():
@@ -66,7 +66,7 @@ def group_entries(texts: Mapping[str, str], outputs: Mapping[str, Any]) -> list[
 
 
 def find_suspect(answers: Sequence[Answer], sets: Sequence[Group], least: int, p: float) -> Suspect | None:
-    """The set with the strongest evidence against it; None if that is not strong enough.
+    """The group with the strongest evidence against it; None if that is not strong enough.
 
     Two conditions must hold. Inputs that saw the set are answered correctly less often than inputs that never saw it
     (Fisher's exact test, one-sided, each input counted once, Bonferroni over the sets seen by `least` inputs). And the
@@ -104,7 +104,7 @@ Sums = dict[str, tuple[float, int]]  # row: sum and number of its scores
 
 
 def _seen(answers: Sequence[Answer], sets: Sequence[Group]) -> dict[int, Sums]:
-    """By the number of a group: the scores of the answers that saw any of it."""
+    """By the index of a group: the scores of the answers that saw any of its entries."""
     member: dict[str, list[tuple[int, str]]] = defaultdict(list)
     for i, group in enumerate(sets):
         for key in group.keys:

@@ -25,8 +25,8 @@ class Entry(NodeConfig):
 
     kind: Literal["example", "case", "insight", "preference"] = Field("example", description="what it is")
     inputs: dict[str, Any] = Field(default_factory=dict, description="the situation: values of the node's input fields")
-    outputs: dict[str, Any] = Field(default_factory=dict, description="what was answered there")
-    text: str = Field("", description="the lesson or the outcome, in words")
+    outputs: dict[str, Any] = Field(default_factory=dict, description="the answer: values of the output fields")
+    text: str = Field("", description="the lesson or the outcome, as text")
     source: str = Field("user", description="provenance, e.g. train:ROW, trial:2, user")
     utility: float = Field(0.5, ge=0, le=1, description="mean score of the answers that saw it, shrunk to the average")
     quarantined: bool = Field(False, description="never retrieved, and never shown")
@@ -40,9 +40,8 @@ class RecallConfig(NodeConfig):
     entries: list[Entry] = Field(default_factory=list, description="the store")
     policy: Policy = Field(
         "lexical",
-        description="lexical: nearest by words; learned: by `weights`; utility: nearest, weighed by how well they "
-        "served; recent: the newest; random: a draw for each input, to explore; embedding: nearest by vectors of "
-        "`embedder`",
+        description="lexical: nearest by words; learned: by `weights`; utility: nearest, weighted by utility; recent: "
+        "the newest; random: a draw for each input, to explore; embedding: nearest by vectors of `embedder`",
     )
     embedder: str | dict[str, Any] | None = Field(
         None, description="the language model of the policy `embedding`, e.g. openai/text-embedding-3-small or hf:PATH"
@@ -54,8 +53,8 @@ class RecallConfig(NodeConfig):
 
 
 class Recall(NodeKind):
-    """Retrieves memories for an input and writes them into one text field. With the policy `embedding` it asks a model
-    for vectors; otherwise it calls none."""
+    """Retrieves memories for an input and writes them into one text field. Only the policy `embedding` calls a model,
+    for vectors."""
 
     Config = RecallConfig
     primary = "signature"
@@ -82,7 +81,7 @@ class Recall(NodeKind):
 
     @property
     def max_calls(self) -> int:
-        """A request for the input's vector, and for those of the store in parts."""
+        """One request for the input's vector, and the requests for those of the store, in parts."""
         return 1 + -(-len(self._specific) // BATCH) if self.config.policy == "embedding" else 0
 
     @property

@@ -1,4 +1,4 @@
-"""The optimizer `memory`: fills a store from traces, curates it, guards it, and searches for the best store.
+"""The optimizer `memory`: fills a store from traces, curates and protects it, and searches for the best store.
 
 Sources: self-generated examples with selection of single ones and of whole databases (Sarukkai et al., arXiv
 2505.00234); a case bank with learned retrieval (Memento, arXiv 2508.16153); causal insights rewritten after each trial
@@ -26,7 +26,7 @@ from workbench_memory.learned_retrieval import fit_weights
 Kind = Literal["examples", "cases", "insights", "preferences"]
 Policy = Literal["lexical", "learned", "utility", "recent", "embedding"]
 
-MARGIN = 0.1  # so much below the average utility may be chance
+MARGIN = 0.1  # utilities within this margin below the average may be chance
 
 
 class Memory(Optimizer):
@@ -75,7 +75,7 @@ class Memory(Optimizer):
 
 @dataclass(frozen=True)
 class Plan:
-    """A store as it is tried: the keys of its entries, and how they are retrieved."""
+    """A store to evaluate: the keys of its entries, and their retrieval."""
 
     keys: tuple[str, ...]
     policy: str
@@ -108,7 +108,7 @@ class _Search:
                 self.lists[bank.site.address] = [(bank.insights, None)]
             if s.labelled and "examples" in s.kinds:
                 bank.add_labelled(study)
-        if study.best_evaluation is not None:  # known, so that its traces cost nothing
+        if study.best_evaluation is not None:  # already evaluated, so its traces cost nothing
             self._record(await study.evaluate(study.best, traces=True))
         if self._entries():
             await self._try(iter([self._whole(0)]))
@@ -124,7 +124,7 @@ class _Search:
     # A pass over train
 
     async def _gather(self, trial: int) -> bool:
-        """Run train, and take up what happened. False where the budget does not allow it."""
+        """Run train and record the results. Returns False if the budget does not suffice."""
         s, study = self.settings, self.study
         rows = list(study.train)
         if len(rows) > s.batch:
@@ -149,14 +149,15 @@ class _Search:
         return True
 
     def _explores(self, trial: int) -> bool:
-        """Every other trial, where retrieval is to be learned: what is never shown cannot be judged."""
+        """Whether a trial explores: every other one, if retrieval is learned. Entries that are never shown cannot be
+        judged."""
         learns = "learned" in self.settings.policies and any(b.site.recall for b in self.banks)
         return learns and trial % 2 == 0 and self._entries()
 
     def _explorer(self) -> Workflow:
-        """The store with entries drawn at random for each input, so that nearness does not decide what is seen."""
+        """The workflow with entries drawn at random for each input, independent of their nearness."""
         self.explored += 1
-        few = max(1, self.settings.k // 2)  # fewer at once: it is plainer which of them helped
+        few = max(1, self.settings.k // 2)  # with fewer entries it is clearer which one helped
         store = tuple(
             replace(plan, policy="random" if bank.site.recall else plan.policy)
             for plan, bank in zip(self._whole(0, few), self.banks, strict=True)
@@ -164,8 +165,7 @@ class _Search:
         return self._candidate(store, "explore")
 
     async def _reflect(self, bank: Bank, trial: Evaluation, number: int) -> None:
-        """Rewrite the insights (CLIN). What val speaks against may be said less strongly from then on, or not at
-        all."""
+        """Rewrite the insights (CLIN). Statements that val contradicts are weakened, then dropped."""
         s = self.settings
         lists = self.lists.setdefault(bank.site.address, [])
         earlier = [([bank.entries[k]["text"] for k in keys], score) for keys, score in lists]
@@ -212,14 +212,14 @@ class _Search:
                 self.weights[bank.site.address] = fit_weights(bank.pairs())
 
     def _isolate(self) -> bool:
-        """Whether entries were set aside."""
+        """Quarantine harmful entries. Returns whether there were any."""
         s, before = self.settings, sum(len(bank.quarantine) for bank in self.banks)
         for bank in self.banks if s.quarantine else ():
             bank.isolate(s.least, s.quarantine)
         return sum(len(bank.quarantine) for bank in self.banks) > before
 
     def _policies(self, bank: Bank) -> list[str]:
-        """Those that the site has, and that can be used by now."""
+        """The retrieval policies that the site supports and that are usable by now."""
         there = list(self.settings.policies)
         if not bank.site.recall:
             there = [p for p in there if p == "utility" or (p == "lexical" and bank.site.retrieves)] or ["utility"]
@@ -228,7 +228,7 @@ class _Search:
         return [p for p in there if usable.get(p, True)] or ["lexical"]
 
     def _whole(self, number: int, k: int = 0, without: str = "") -> Store:
-        """All that is known and not quarantined, by policy number `number`; without one kind of entries if asked."""
+        """The store of all entries that are not quarantined, with policy number `number`, less the kind `without`."""
         plans = []
         for bank in self.banks:
             policies = self._policies(bank)
@@ -251,9 +251,9 @@ class _Search:
         return tuple(plans)
 
     def _generation(self) -> Iterator[Store]:
-        """The stores of a trial: all that is known, by each policy and without each kind, then copies of the best.
+        """The stores of a trial: all entries, with each policy and without each kind, then copies of the best store.
 
-        The copies take the place of the worst (population based, arXiv 2505.00234).
+        The copies replace the worst (population based, arXiv 2505.00234).
         """
         k = self._best_k()
         for number in range(max(len(self._policies(bank)) for bank in self.banks)):
@@ -269,10 +269,10 @@ class _Search:
         return self.population[0][2][0].k if self.population else self.settings.k
 
     def _perturbed(self) -> Store:
-        """A copy of the best store with entries left out and taken back, another k, or another policy.
+        """A copy of the best store with entries removed and restored, another k, or another policy.
 
-        Where entries are retrieved, only those are left out that served worse than the average: the others do no harm
-        by lying in the store. Where all inputs see the same ones, any may give way to another.
+        With retrieval, only entries below the average utility are removed: the others do no harm. If all inputs see the
+        same entries, any may be replaced.
         """
         rng = self.study.rng
         parent = self.population[0][2] if self.population else self._whole(0)
@@ -284,7 +284,7 @@ class _Search:
             inside, keys = set(plan.keys), []
             for key, utility in zip(whole.keys, utilities, strict=True):
                 out = 0.3 if fixed else min(0.5, 2 * max(0.0, average - utility - MARGIN))
-                if not bank.entries[key]["inputs"]:  # always shown: its utility is that of its time
+                if not bank.entries[key]["inputs"]:  # always shown: its utility only reflects its trial
                     out = 0.0
                 if (rng.random() >= out) if key in inside else (rng.random() < 0.3):
                     keys.append(key)
@@ -349,7 +349,7 @@ class _Search:
         return self.study.workflow.patched(Patch(values, note=f"memory: {note}"))
 
     def _mark(self, store: Store) -> str:
-        """Equal marks mean equal prompts: utilities and weights count only where they decide."""
+        """A key that is equal for stores with equal prompts: utilities and weights count only if they matter."""
         parts: list[Any] = []
         for plan, bank in zip(store, self.banks, strict=True):
             part: list[Any] = [plan.keys, plan.policy, plan.k]

@@ -1,4 +1,4 @@
-"""Search by words: bm25 by SQLite's FTS5, or TF-IDF where SQLite was built without it."""
+"""Search by words: bm25 by SQLite's FTS5, or TF-IDF if SQLite was built without it."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from typing import Any
 from workbench.kit import plain_adapter as plain
 from workbench.kit.tfidf import TfIdf
 
-#: More words than this say little more about a query, and cost time.
+#: Maximum words of a query: further ones add little and cost time.
 MOST_WORDS = 128
 
 
 def split_words(text: str) -> list[str]:
-    """The words of a text in small letters, each once, in order."""
+    """The distinct words of a text in lower case, in order."""
     return list(dict.fromkeys(re.findall(r"\w+", text.lower())))
 
 
 def join_fields(values: Mapping[str, Any], names: Sequence[str]) -> str:
-    """What is searched: the values of the input fields."""
+    """The searchable text: the values of the input fields."""
     return " ".join(plain.as_text(values[n]) for n in names if n in values)
 
 
@@ -40,10 +40,10 @@ def has_fts5() -> bool:
 
 
 class Fts5:
-    """bm25 over texts, in a database in memory."""
+    """A bm25 index of texts, in a database in memory."""
 
     def __init__(self, texts: Sequence[str]):
-        # Nodes are shared, and a node may be made in one thread and run in another.
+        # Nodes are shared: one may be created in one thread and run in another.
         self._connection = sqlite3.connect(":memory:", check_same_thread=False)
         self._connection.execute("create virtual table texts using fts5(text)")
         rows = [(i + 1, " ".join(re.findall(r"\w+", t.lower()))) for i, t in enumerate(texts)]
@@ -59,13 +59,13 @@ class Fts5:
         if not words:
             return {}
         match = " OR ".join(f'"{word}"' for word in words)
-        # FTS5 gives the best match the lowest number.
+        # In FTS5, the best match has the lowest number.
         found = self._connection.execute("select rowid - 1, -bm25(texts) from texts where texts match ?", (match,))
         return dict(found.fetchall())
 
 
 class Words:
-    """The same by TF-IDF cosine, without SQLite."""
+    """An index by TF-IDF cosine, without SQLite."""
 
     def __init__(self, texts: Sequence[str]):
         self._index = TfIdf([Counter(re.findall(r"\w+", t.lower())) for t in texts])

@@ -1,4 +1,4 @@
-"""What all metrics share: two fields that are compared, and accepted values that may be several."""
+"""The base of metrics that compare a field of the prediction with a field of the row."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from workbench.task import Example, Score
 class FieldMetric:
     """Compares a field of the prediction with the same field (or `target`) of the row.
 
-    The row's value may be a list of accepted values: the best one counts. Subclasses write `compare`.
+    The row's value may be a list of accepted values; the best score counts. Subclasses implement `compare`.
     """
 
     lists_are_choices = True
 
     def __init__(self, field: str, target: str | None = None):
         if not isinstance(field, str) or not field:
-            raise ValueError("name the field that is compared, e.g. exact_match(label)")
+            raise ValueError("name the field to compare, e.g. exact_match(label)")
         self.field, self.target = field, target or field
 
     def __call__(self, example: Example, prediction: Mapping[str, Any], trace: Any = None) -> Score:
-        given, wanted = field_of(prediction, self.field, "prediction"), field_of(example, self.target, "row")
+        given, wanted = get_field(prediction, self.field, "prediction"), get_field(example, self.target, "row")
         accepted = [wanted]
         if self.lists_are_choices and isinstance(wanted, list) and wanted:
             accepted = [*wanted, wanted] if isinstance(given, list) else wanted
@@ -32,18 +32,18 @@ class FieldMetric:
         raise NotImplementedError
 
 
-def field_of(values: Mapping[str, Any], name: str, what: str) -> Any:
-    """A field's value. Raises ValueError that names it if it is not there."""
+def get_field(values: Mapping[str, Any], name: str, what: str) -> Any:
+    """A field's value. Raises ValueError if it is missing."""
     if name not in values:
         raise ValueError(f"the {what} has no field '{name}'; it has: {', '.join(values) or 'none'}")
     return values[name]
 
 
-def verdict(right: bool, given: Any, wanted: Any) -> Score:
-    """1 without words, or 0 with what was expected."""
-    return Score(1.0) if right else Score(0.0, f"expected {short(wanted)}, got {short(given)}")
+def score_match(right: bool, given: Any, wanted: Any) -> Score:
+    """A score of 1 without feedback, or of 0 with the expected value as feedback."""
+    return Score(1.0) if right else Score(0.0, f"expected {shorten(wanted)}, got {shorten(given)}")
 
 
-def short(value: Any) -> str:
+def shorten(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 120 else text[:117] + "..."

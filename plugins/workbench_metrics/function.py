@@ -1,4 +1,4 @@
-"""`metric: python:...`: a function of your own."""
+"""`metric: python:...`: a user's function as the metric."""
 
 from __future__ import annotations
 
@@ -11,21 +11,23 @@ from workbench.errors import SpecError
 from workbench.task import Example, Score
 from workbench.user_code import load_user_code
 
-#: Names under which a function may ask for its arguments; gold, pred are DSPy's.
+#: Parameter names that a function may use; gold and pred are DSPy's.
 _NAMES = {"example": 0, "gold": 0, "row": 0, "prediction": 1, "pred": 1, "trace": 2}
 
 
 def load_function(address: str, base: Path | None = None) -> FunctionMetric:
-    """`file.py:function`, `module:function` or `module.function` as a metric (`workbench.user_code`). Raises
-    SpecError."""
+    """Load `file.py:function`, `module:function` or `module.function` as a metric (`workbench.user_code`).
+
+    Raises SpecError if there is no such function, or its parameters do not fit.
+    """
     return FunctionMetric(load_user_code(address, base or Path.cwd()), address)
 
 
 class FunctionMetric:
-    """Calls a function with those of example, prediction and trace that it names; else by position.
+    """Calls a function with example, prediction and trace, by the parameter names that it uses, or else by position.
 
-    It may return a number, a bool, a Score, (number, words), or {"score": number, "feedback": words}, and it may be a
-    coroutine function.
+    It may be a coroutine function. It returns a number, a bool, a Score, (number, feedback), or {"score": number,
+    "feedback": text}.
     """
 
     user_code = True
@@ -34,7 +36,7 @@ class FunctionMetric:
         self.function, self.address = function, address
         try:
             parameters = list(inspect.signature(function).parameters.values())
-        except ValueError:  # some functions written in C do not tell
+        except ValueError:  # some functions written in C have no signature
             parameters = []
         required = [p for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
         by_name = bool(parameters) and all(p.name in _NAMES and p.kind != p.POSITIONAL_ONLY for p in required)
@@ -42,13 +44,13 @@ class FunctionMetric:
         self.named = named if by_name and named else None
         if any(p.kind is p.KEYWORD_ONLY for p in required) and self.named is None:
             raise SpecError(
-                f"'{address}' asks for arguments that a metric does not get",
+                f"'{address}' has parameters that a metric does not receive",
                 hint="Name them example, prediction and trace.",
             )
         self.count = len(required) if required else 3
         if self.named is None and self.count > 3:
             raise SpecError(
-                f"'{address}' needs {self.count} arguments, a metric gets 3",
+                f"'{address}' needs {self.count} arguments, but a metric receives 3",
                 hint="Write def metric(example, prediction, trace).",
             )
 
@@ -58,14 +60,14 @@ class FunctionMetric:
             value = self.function(**{name: given[index] for name, index in self.named.items()})
         else:
             value = self.function(*given[: self.count])
-        return self._later(value) if inspect.isawaitable(value) else as_score(value)
+        return self._later(value) if inspect.isawaitable(value) else to_score(value)
 
     async def _later(self, value: Any) -> Score:
-        return as_score(await value)
+        return to_score(await value)
 
 
-def as_score(value: Any) -> Score:
-    """What a function returned, as a Score. Raises TypeError that says what to return."""
+def to_score(value: Any) -> Score:
+    """Convert a function's result to a Score. Raises TypeError for an unsupported one."""
     if isinstance(value, Score):
         return value
     if isinstance(value, Mapping) and "score" in value:
@@ -73,10 +75,10 @@ def as_score(value: Any) -> Score:
     if isinstance(value, tuple) and len(value) == 2:
         return Score(float(value[0]), None if value[1] is None else str(value[1]))
     if isinstance(value, Mapping | tuple):
-        raise TypeError("a metric that returns a mapping needs a 'score' in it, a tuple is (number, words)")
+        raise TypeError("a metric must return a mapping with the key 'score', or a tuple (number, feedback)")
     score, feedback = getattr(value, "score", None), getattr(value, "feedback", None)
     if score is not None:  # DSPy's Prediction(score=..., feedback=...)
         return Score(float(score), feedback)
     if hasattr(value, "__float__"):  # also numpy's numbers
         return Score(float(value))
-    raise TypeError(f"a metric must return a number, a bool, (number, words) or a Score, not {type(value).__name__}")
+    raise TypeError(f"a metric must return a number, a bool, (number, feedback) or a Score, not {type(value).__name__}")

@@ -9,7 +9,7 @@ from typing import Any
 
 from workbench.errors import NodeError
 from workbench.task import Example, Score
-from workbench_metrics.base import field_of
+from workbench_metrics.base import get_field
 
 _SYSTEM = """\
 You grade an answer. Rubric:
@@ -24,11 +24,16 @@ _GRADE = re.compile(r"(?i)(?<!\*)\**+\bscore\b\s*+\**+\s*+[:=]\s*+\**+\s*+(\d+(?
 
 
 class Judge:
-    """Asks the model of the role `judge`, whose calls are on the bill.
+    """Asks the model of the role `judge` for a grade. Its calls are billed, and its sentence becomes the feedback.
 
-    field: the field that is graded (default: the whole prediction). rubric: what counts. target: a field of the row
-    that is shown as reference. scale: the best grade. The judge's sentence becomes the feedback. An answer without a
-    grade is a failure of the kind `judge`, never a score.
+    An answer without a grade is a failure of the kind `judge`, never a score.
+
+    Args:
+        field: the field to grade; default: the whole prediction.
+        rubric: the criteria.
+        target: a field of the row, shown to the judge as the reference.
+        scale: the best grade.
+        max_tokens: of the judge's answer.
     """
 
     needs_lm = True
@@ -49,10 +54,10 @@ class Judge:
         self, example: Example, prediction: Mapping[str, Any], trace: Any, *, lm: Callable[..., Awaitable[Any]]
     ) -> Score:
         inputs = dict((trace.spans[0].inputs if trace and trace.spans else {}).items())
-        graded = field_of(prediction, self.field, "prediction") if self.field else dict(prediction)
+        graded = get_field(prediction, self.field, "prediction") if self.field else dict(prediction)
         parts = [f"Input: {_text(inputs)}"] if inputs else []
         if self.target:
-            parts.append(f"Reference: {_text(field_of(example, self.target, 'row'))}")
+            parts.append(f"Reference: {_text(get_field(example, self.target, 'row'))}")
         parts.append(f"Answer: {_text(graded)}")
         messages = [
             {"role": "system", "content": _SYSTEM.format(rubric=self.rubric, scale=self.scale)},

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from workbench.task import Score
-from workbench_metrics.base import FieldMetric, short
+from workbench_metrics.base import FieldMetric, shorten
 
 # Not inside a word (CO2) or a version (1.2.3); a sign only where it is no dash between two numbers (5-10).
 _NUMBER = re.compile(
@@ -22,11 +22,11 @@ _NUMBER = re.compile(
 
 
 class Numeric(FieldMetric):
-    """1 if the last number in the prediction is the row's number. Reads commas, $, fractions and percent.
+    """1 if the last number in the prediction equals the row's number. Reads commas, $, fractions and percent.
 
     A row's value may also be a list of accepted numbers. Units are not read: 5 km is 5, and so is 5 m.
 
-    rel, abs: tolerances; the default allows only rounding of binary fractions. percent: also read 50% as 0.5.
+    rel, abs: tolerances; the defaults allow only for rounding of binary fractions. percent: also read 50% as 0.5.
     """
 
     def __init__(
@@ -36,16 +36,16 @@ class Numeric(FieldMetric):
         self.rel, self.abs, self.percent = float(rel), float(abs), percent
 
     def compare(self, given: Any, wanted: Any) -> Score:
-        right, value = last_number(wanted, self.percent), last_number(given, self.percent)
+        right, value = find_last_number(wanted, self.percent), find_last_number(given, self.percent)
         if right is None or not math.isfinite(right):
-            raise ValueError(f"the row's '{self.target}' has no number: {short(wanted)}")
+            raise ValueError(f"the row's '{self.target}' has no number: {shorten(wanted)}")
         if value is None:
-            return Score(0.0, f"expected {right:g}, found no number in {short(given)}")
+            return Score(0.0, f"expected {right:g}, found no number in {shorten(given)}")
         close = math.isclose(value, right, rel_tol=self.rel, abs_tol=self.abs)
         return Score(1.0) if close else Score(0.0, f"expected {right:g}, got {value:g}")
 
 
-def last_number(value: Any, percent: bool = False) -> float | None:
+def find_last_number(value: Any, percent: bool = False) -> float | None:
     """The last number in a value, or None."""
     if isinstance(value, bool):
         return None

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from workbench.task import Score
-from workbench_metrics.base import FieldMetric, short, verdict
+from workbench_metrics.base import FieldMetric, score_match, shorten
 
 
 class JsonMatch(FieldMetric):
-    """1 if both values are equal as JSON. partial: the share of leaves that agree, over all leaves of either side."""
+    """1 if both values are equal as JSON. partial: the share of equal leaves among all leaves of either side."""
 
     lists_are_choices = False
 
@@ -21,24 +21,24 @@ class JsonMatch(FieldMetric):
         self.partial = partial
 
     def compare(self, given: Any, wanted: Any) -> Score:
-        right = label(parsed, wanted, self.target)
+        right = read_label(parse_json, wanted, self.target)
         try:
-            left = parsed(given)
+            left = parse_json(given)
         except ValueError as error:
             return Score(0.0, f"not JSON: {error}")
         if not self.partial or _same(left, right):
-            return verdict(_same(left, right), left, right)
+            return score_match(_same(left, right), left, right)
         a, b = dict(_leaves(left)), dict(_leaves(right))
         agree = sum(key in b and _same(a[key], b[key]) for key in a)
-        return Score(agree / len(a.keys() | b.keys()), f"expected {short(right)}, got {short(left)}")
+        return Score(agree / len(a.keys() | b.keys()), f"expected {shorten(right)}, got {shorten(left)}")
 
 
 class ToolCallMatch(FieldMetric):
-    """1 if the tool calls are the expected ones: same functions, and each argument one of its accepted values.
+    """1 if the tool calls are the expected ones: the same functions, and each argument one of its accepted values.
 
-    Calls are written {"name": ..., "arguments": {...}} (or BFCL's {"name": {arguments}}, or OpenAI's), one or a list
-    of them. A list as expected argument holds the accepted values; "" among them means that the argument may be left
-    out. ordered: the calls must come in this order.
+    A value is a call or a list of calls, in the form {"name": ..., "arguments": {...}}, or BFCL's {"name":
+    {arguments}}, or OpenAI's. A list as expected argument holds the accepted values; "" among them makes the argument
+    optional. ordered: the calls must have the expected order.
     """
 
     lists_are_choices = False
@@ -48,13 +48,13 @@ class ToolCallMatch(FieldMetric):
         self.ordered = ordered
 
     def compare(self, given: Any, wanted: Any) -> Score:
-        expected = label(_calls, wanted, self.target)
+        expected = read_label(_calls, wanted, self.target)
         try:
             calls = _calls(given)
         except ValueError as error:
             return Score(0.0, f"no readable tool call: {error}")
         if len(calls) != len(expected):
-            return Score(0.0, f"expected {len(expected)} call(s), got {len(calls)}: {short(calls)}")
+            return Score(0.0, f"expected {len(expected)} call(s), got {len(calls)}: {shorten(calls)}")
         fits = [
             [c for c, call in enumerate(calls) if (c == e or not self.ordered) and _fits(call, one)]
             for e, one in enumerate(expected)
@@ -63,11 +63,11 @@ class ToolCallMatch(FieldMetric):
         if unmet is None:
             return Score(1.0)
         name, arguments = expected[unmet]
-        return Score(0.0, f"expected {name}({short(arguments)}), got {short(calls)}")
+        return Score(0.0, f"expected {name}({shorten(arguments)}), got {shorten(calls)}")
 
 
 def _unmatched(fits: list[list[int]]) -> int | None:
-    """The first expected call that finds no call of its own (bipartite matching by augmenting paths), or None.
+    """The first expected call without a call matched to it (bipartite matching by augmenting paths), or None.
 
     Greedy pairing is not enough: f(1) may be the only call for one expected call and one of several for another.
     """
@@ -85,16 +85,16 @@ def _unmatched(fits: list[list[int]]) -> int | None:
     return next((e for e in range(len(fits)) if not place(e, set())), None)
 
 
-def label(read: Callable[[Any], Any], wanted: Any, target: str) -> Any:
-    """The row's value; one that cannot be read is a fault of the data, not of the prediction."""
+def read_label(read: Callable[[Any], Any], wanted: Any, target: str) -> Any:
+    """Read the row's value. Raises ValueError that names the field: an unreadable value is a fault of the data."""
     try:
         return read(wanted)
     except ValueError as error:
         raise ValueError(f"the row's '{target}' cannot be read: {error}") from None
 
 
-def parsed(value: Any) -> Any:
-    """A JSON value; texts are parsed, also inside a code fence. Raises ValueError."""
+def parse_json(value: Any) -> Any:
+    """A value as JSON. Texts are parsed, also within a code fence. Raises ValueError."""
     if not isinstance(value, str):
         return value
     text = value.strip()
@@ -139,7 +139,7 @@ Call = tuple[str, dict[str, Any]]
 
 
 def _calls(value: Any) -> list[Call]:
-    value = parsed(value)
+    value = parse_json(value)
     return [_call(call) for call in (value if isinstance(value, list) else [value])]
 
 
@@ -147,13 +147,13 @@ def _call(call: Any) -> Call:
     if isinstance(call, dict) and isinstance(call.get("function"), dict):  # OpenAI's form
         call = call["function"]
     if isinstance(call, dict) and isinstance(call.get("name"), str):
-        arguments = parsed(call.get("arguments", call.get("args")) or {})
+        arguments = parse_json(call.get("arguments", call.get("args")) or {})
         if not isinstance(arguments, dict):
-            raise ValueError(f"the arguments of {short(call['name'])} are no object: {short(arguments)}")
+            raise ValueError(f"the arguments of {shorten(call['name'])} are not an object: {shorten(arguments)}")
         return call["name"], arguments
     if isinstance(call, dict) and len(call) == 1 and isinstance(next(iter(call.values())), dict):
         return next(iter(call.items()))
-    raise ValueError(f"{short(call)} has no name")
+    raise ValueError(f"{shorten(call)} has no name")
 
 
 def _fits(call: Call, expected: Call) -> bool:
@@ -174,7 +174,8 @@ def _accepted(given: dict[str, Any], expected: dict[str, Any]) -> bool:
 
 
 def _equal(given: Any, choice: Any) -> bool:
-    """Equal but for case and spaces around texts; in an object, each value may again be a list of accepted ones."""
+    """Whether two values are equal up to case and surrounding spaces. In objects, values may be lists of accepted
+    ones."""
     if isinstance(given, dict) and isinstance(choice, dict) and _accepted(given, choice):
         return True
     return _same(_loose(given), _loose(choice))

@@ -8,57 +8,57 @@ from collections import Counter
 from typing import Any
 
 from workbench.task import Score
-from workbench_metrics.base import FieldMetric, short, verdict
+from workbench_metrics.base import FieldMetric, score_match, shorten
 
 
 class ExactMatch(FieldMetric):
-    """1 if both values are the same, else 0. Texts are compared without spaces around them."""
+    """1 if both values are equal, else 0. Spaces around texts are ignored."""
 
     def compare(self, given: Any, wanted: Any) -> Score:
-        return verdict(_same(given, wanted), given, wanted)
+        return score_match(_same(given, wanted), given, wanted)
 
 
 class NormalizedMatch(FieldMetric):
-    """1 if both texts are the same without case, punctuation, articles and extra spaces (the SQuAD recipe)."""
+    """1 if both texts are equal up to case, punctuation, articles and extra spaces (the SQuAD recipe)."""
 
     def compare(self, given: Any, wanted: Any) -> Score:
-        return verdict(normalized(given) == normalized(wanted), given, wanted)
+        return score_match(normalize(given) == normalize(wanted), given, wanted)
 
 
 class Contains(FieldMetric):
-    """1 if the prediction contains the row's value as whole words, without regard to case.
+    """1 if the prediction contains the row's value as whole words, ignoring case.
 
-    Numbers are whole, too: 3 is not in 3.14. In scripts without spaces between words (Chinese, Japanese, Thai), where
-    a word has no edge to see, any place counts.
+    Numbers must be whole, too: 3 is not in 3.14. In scripts without spaces between words (Chinese, Japanese, Thai), any
+    position counts.
     """
 
     def compare(self, given: Any, wanted: Any) -> Score:
         text = str(wanted).strip()
         if not text:
-            raise ValueError(f"the row's '{self.target}' is empty, and everything contains it")
+            raise ValueError(f"the row's '{self.target}' is empty, which every text contains")
         before = r"(?<![^\W_])(?<!\d[.,])" if text[0].isdigit() else r"(?<![^\W_])"
         after = r"(?![^\W_])(?![.,]\d)" if text[-1].isdigit() else r"(?![^\W_])"
         pattern = f"{'' if _spaceless(text[0]) else before}{re.escape(text)}{'' if _spaceless(text[-1]) else after}"
-        return verdict(re.search(pattern, str(given), flags=re.IGNORECASE) is not None, given, wanted)
+        return score_match(re.search(pattern, str(given), flags=re.IGNORECASE) is not None, given, wanted)
 
 
 class F1(FieldMetric):
     """Token F1 of the normalised texts, as in SQuAD: harmonic mean of precision and recall over words."""
 
     def compare(self, given: Any, wanted: Any) -> Score:
-        a, b = normalized(given).split(), normalized(wanted).split()
+        a, b = normalize(given).split(), normalize(wanted).split()
         if not a or not b:
-            return Score(float(a == b), None if a == b else f"expected {short(wanted)}, got {short(given)}")
+            return Score(float(a == b), None if a == b else f"expected {shorten(wanted)}, got {shorten(given)}")
         common = sum((Counter(a) & Counter(b)).values())
         if not common:
-            return Score(0.0, f"expected {short(wanted)}, got {short(given)}")
+            return Score(0.0, f"expected {shorten(wanted)}, got {shorten(given)}")
         precision, recall = common / len(a), common / len(b)
         value = 2 * precision * recall / (precision + recall)
-        return Score(value, None if value == 1 else f"expected {short(wanted)}, got {short(given)}")
+        return Score(value, None if value == 1 else f"expected {shorten(wanted)}, got {shorten(given)}")
 
 
-def normalized(value: Any) -> str:
-    """Lower case, no punctuation, no articles, single spaces."""
+def normalize(value: Any) -> str:
+    """A value as text in lower case, without punctuation and articles, with single spaces."""
     text = "".join(c for c in str(value).lower() if c not in string.punctuation)
     return " ".join(re.sub(r"\b(a|an|the)\b", " ", text).split())
 
@@ -68,7 +68,7 @@ def _spaceless(char: str) -> bool:
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Equal values; a text is also equal to the number or the truth value that it writes."""
+    """Whether two values are equal. A text also equals the number or truth value that it spells."""
     if isinstance(a, bool) or isinstance(b, bool):
         return str(a).strip().lower() == str(b).strip().lower()
     if (

@@ -1,4 +1,4 @@
-"""Sandboxes for code that a language model wrote, and the `code` node that runs in them."""
+"""Sandboxes for model-written code, and the `code` node that runs in them."""
 
 from __future__ import annotations
 

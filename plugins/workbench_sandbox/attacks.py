@@ -1,4 +1,4 @@
-"""The self-test: what a sandbox must stop. A level is claimed only if every one of these attacks fails."""
+"""The self-test of sandboxes. A level is claimed only if every attack here fails."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from workbench.runtime import Sandbox, SandboxResult
 
 @dataclass(frozen=True)
 class Attack:
-    """`source` defines attack(secret, port, pid), which returns something true if it got through."""
+    """`source` defines attack(secret, port, pid), which returns a true value if it got through."""
 
     name: str
     source: str
@@ -69,8 +69,8 @@ ATTACKS = [
     ),
     Attack("the environment of others", _body("return open(f'/proc/{pid}/environ', 'rb').read().hex()")),
     Attack("its own environment", _body("return [k for k in os.environ if k not in ('LC_CTYPE',)]")),
-    # Where a pointer has 32 bits, 10 GB are no number of bytes: an error. What fills memory has time even on a busy
-    # machine, since the limit must stop it, and not the clock.
+    # With 32-bit pointers, 10 GB exceed the range of sizes: an error. Filling memory has ample time even on a busy
+    # machine, since the memory limit must stop it, not the timeout.
     Attack("10 GB of memory", _body("return len(bytearray(10 << 30))"), _is("memory", "crashed", "error")),
     Attack(
         "memory bit by bit",
@@ -100,7 +100,7 @@ ATTACKS = [
 
 _GUARDED = ("js", "pyodide", "pyodide_js", "_pyodide", "_pyodide_core")
 _UNGUARD = f"for name in [n for n in sys.modules if n.partition('.')[0] in {_GUARDED}]: del sys.modules[name]"
-#: Ways out of Pyodide by way of the JavaScript in which it is embedded.
+#: Ways out of Pyodide through the embedding JavaScript.
 JAVASCRIPT = [
     Attack("JavaScript, imported", _body("import js", "return js.Deno.readTextFileSync(secret)")),
     Attack(

@@ -1,6 +1,6 @@
-"""One call of the sandbox, as the workbench sees it: what goes in, what comes out, and how it is judged.
+"""One call of the sandbox, on the workbench's side: request, output and outcome.
 
-The output is untrusted: bytes up to a limit, which must be JSON of an agreed form, or else are a bad result.
+The output is untrusted: a limited number of bytes that must be JSON in the agreed form; anything else is a bad result.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from workbench.runtime import SandboxResult
 #: MB of memory, bytes printed, bytes of a result.
 LIMITS = {"memory": 512, "output": 1 << 20, "result": 1 << 20}
 KINDS = ("ok", "error", "forbidden", "timeout", "memory", "output", "bad_result", "crashed")
-PRINTED = 4096  # bytes of what a call prints that are given back
+PRINTED = 4096  # bytes of printed output that are returned
 LONGEST_MESSAGE = 2000
-DEEPEST = 100  # lists and objects in each other: what is deeper breaks those who write it down again
+DEEPEST = 100  # levels of nested lists and objects: deeper ones break JSON writers
 
 
 class Running:
-    """A call whose child runs. `ended` gets what the zygote tells of its end, or None if the zygote is gone."""
+    """A call with a running child. `ended` receives the zygote's message about its end, or None if the zygote is
+    gone."""
 
     def __init__(self, number: int, limits: Mapping[str, int], kill: Callable[[int], None]):
         self.number, self.limits, self.kill = number, limits, kill
@@ -36,7 +37,7 @@ class Running:
         self._open: list[int] = []
 
     def send(self, control: socket.socket, request: bytes, timeout: float) -> None:
-        """Hand the request to a new child of the zygote, and read what comes back. Raises OSError."""
+        """Send the request to a new child of the zygote, and read its output. Raises OSError."""
         theirs = [os.memfd_create("request")]
         try:
             for take in (self._take_answer, self._take_printed):
@@ -55,7 +56,7 @@ class Running:
                 os.close(fd)
 
     def _read(self, fd: int, take: Callable[[bytes], None]) -> bool:
-        """Take what is there. False if nothing is there yet or will ever be."""
+        """Read available data. Returns False if there is none now, or at the end."""
         try:
             data = os.read(fd, 1 << 16)
         except BlockingIOError:
@@ -85,7 +86,7 @@ class Running:
             self.kill(self.number)
 
     def close(self) -> None:
-        """Take what the pipes still hold, and close them."""
+        """Read the rest of the pipes and close them."""
         for fd, take in zip(self._open, (self._take_answer, self._take_printed), strict=False):
             while self.verdict is None and self._read(fd, take):
                 pass
@@ -94,7 +95,7 @@ class Running:
         self._open.clear()
 
     def outcome(self, end: Mapping[str, Any] | None, timeout: float) -> SandboxResult:
-        """What the call was worth, once its child has ended."""
+        """The call's result, after the end of its child."""
         printed = self.printed.decode("utf-8", "replace")
         seconds = float(end["seconds"]) if end else 0.0
         if self.verdict is not None:
@@ -114,7 +115,7 @@ def read_answer(answer: bytes, printed: str = "", seconds: float = 0.0) -> Sandb
     try:
         body = json.loads(answer.decode("utf-8"), parse_constant=_no_number, parse_float=_finite)
         _check_depth(body)
-        if b"\\ud" in answer.lower():  # half a character can be written as an escape, and then nowhere else
+        if b"\\ud" in answer.lower():  # half a surrogate pair is valid as a JSON escape, but cannot be encoded
             json.dumps(body, ensure_ascii=False).encode("utf-8")
     except (ValueError, RecursionError) as error:
         return SandboxResult(
@@ -139,11 +140,11 @@ def read_answer(answer: bytes, printed: str = "", seconds: float = 0.0) -> Sandb
 
 
 def _no_number(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no number of JSON")
+    raise ValueError(f"{text} is not a JSON number")
 
 
 def _finite(text: str) -> float:
-    """1e999 is a number of JSON and infinite in Python, which no file of ours can hold."""
+    """Parse a finite number. 1e999 is valid JSON but infinite in Python, which our files cannot hold."""
     return number if math.isfinite(number := float(text)) else _no_number(text)
 
 
@@ -157,7 +158,7 @@ def _check_depth(value: Any) -> None:
 
 
 def describe_exit(code: int) -> tuple[str, str]:
-    """Kind and message of a call that ended without an answer; code: its exit code, below 0 the signal that ended
+    """(kind, message) of a call that ended without an answer. code: its exit code; negative: the signal that ended
     it."""
     if code == -signal.SIGXCPU:
         return "timeout", "used up its processor time"

@@ -1,5 +1,4 @@
-"""`workbench sandbox`: list the sandboxes with the level that each reaches here, and get what the one of WebAssembly
-needs."""
+"""`workbench sandbox`: list the sandboxes with the level that each reaches here, and install Pyodide for `wasm`."""
 
 from __future__ import annotations
 
@@ -16,13 +15,13 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="End with one line 
 
 @click.group("sandbox")
 def sandbox_command() -> None:
-    """List sandboxes, and install what the one named `wasm` needs."""
+    """List sandboxes, and install the package for the sandbox `wasm`."""
 
 
 @sandbox_command.command("list")
 @_JSON
 def list_command(as_json: bool) -> None:
-    """Open and attack each sandbox: the level that it reaches here, or why it cannot be had. Choose one with
+    """Open and attack each sandbox, and show the level it reaches here, or why it is not available. Choose one with
     --sandbox."""
     import asyncio
 
@@ -52,10 +51,10 @@ async def _measure(name: str) -> dict[str, Any]:
 @click.option(
     "--file",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="The package, got elsewhere; default: it is fetched from the registry of npm.",
+    help="A copy of the package; default: download it from the npm registry.",
 )
 def install_command(file: Path | None) -> None:
-    """Get Pyodide for the sandbox `wasm`: one version, 6.5 MB from registry.npmjs.org, checked by its hash."""
+    """Install Pyodide for the sandbox `wasm`: one version, 6.5 MB from registry.npmjs.org, checked by its hash."""
     import asyncio
 
     from workbench_sandbox.pyodide import VERSION, fetch, find_deno, home, install

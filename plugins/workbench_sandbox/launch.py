@@ -1,6 +1,6 @@
-"""python launch.py COMMAND ...: drop what the system lets a process drop, then become the command.
+"""python launch.py COMMAND ...: drop rights, then become the command.
 
-The command can write no file, dumps no core, has limited processor time, and dies with the workbench. Address space is
+The command cannot write files or dump core, has limited processor time, and dies with the workbench. Address space is
 not limited, because V8 reserves far more than it uses.
 """
 
@@ -10,7 +10,7 @@ import os
 import resource
 import sys
 
-LONGEST = 700  # seconds of processor time: the longest timeout, loading, and some more
+LONGEST = 700  # seconds of processor time: the longest timeout, loading, and a margin
 
 if sys.platform == "linux":
     import ctypes

@@ -1,7 +1,7 @@
 """The Linux sandbox: bubblewrap, Landlock, seccomp and resource limits around a forking zygote.
 
-Level `strong`: all of them. `kernel`: without bubblewrap, so without its own namespaces. `limits-only`: resource limits
-only, which stop no attacker. The level is what the self-test measured, not what was found.
+Level `strong`: all of them. `kernel`: without bubblewrap, so without separate namespaces. `limits-only`: only resource
+limits, which stop no attacker. The self-test measures the level; the presence of a mechanism does not count.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from workbench_sandbox.calls import LIMITS, Running
 
 HERE = Path(__file__).parent
 CONFINE = Path(workbench.kit.confine.__file__)
-AT_ONCE = 2 * (os.cpu_count() or 1)  # calls
-GRACE = 5.0  # seconds after a call's own timeout, before the zygote itself is given up
+AT_ONCE = 2 * (os.cpu_count() or 1)  # concurrent calls
+GRACE = 5.0  # seconds after a call's own timeout before the zygote is restarted
 
 
 async def open_linux(levels: tuple[str, ...] = ("strong", "kernel", "limits-only")) -> LinuxSandbox:
-    """The strongest of the levels whose self-test passes. Raises SandboxError."""
+    """Open the sandbox at the strongest level whose self-test passes. Raises SandboxError if none does."""
     if sys.platform != "linux":
-        raise SandboxError(f"this sandbox needs Linux, and this is {sys.platform}")
+        raise SandboxError(f"this sandbox needs Linux, not {sys.platform}; use --sandbox wasm")
     reasons = []
     for level in levels:
         if level == "strong" and shutil.which("bwrap") is None:
@@ -43,7 +43,7 @@ async def open_linux(levels: tuple[str, ...] = ("strong", "kernel", "limits-only
         sandbox = LinuxSandbox(level)
         try:
             await sandbox.start()
-            # Attacking what is known to hold nobody back would only do harm.
+            # Attacking a level that is known to stop nothing would only do harm.
             missed = await self_test(sandbox) if level != "limits-only" else []
         except SandboxError as error:
             reasons.append(f"{level}: {error}")
@@ -60,10 +60,10 @@ async def open_linux(levels: tuple[str, ...] = ("strong", "kernel", "limits-only
 
 
 class LinuxSandbox:
-    """One zygote; a fork of it for each call. Belongs to the event loop in which it was started."""
+    """One zygote, which forks for each call. Belongs to the event loop in which it was started."""
 
     name = "linux"
-    reason = ""  # why no stronger level was taken
+    reason = ""  # why no stronger level was chosen
 
     def __init__(self, level: str, **limits: int):
         self.level = level
@@ -77,7 +77,7 @@ class LinuxSandbox:
         self._control: socket.socket | None = None
 
     async def start(self) -> None:
-        """Start the zygote, unless it runs. Raises SandboxError with what it said."""
+        """Start the zygote unless it runs. Raises SandboxError with its message."""
         async with self._starting:
             if (
                 self._process is not None
@@ -127,7 +127,7 @@ class LinuxSandbox:
             self._reading = asyncio.create_task(self._read(ours))
 
     async def _read(self, control: socket.socket) -> None:
-        """Tell each call how its child ended; when the zygote is gone, tell all."""
+        """Pass the end of each child to its call; if the zygote is gone, end all calls."""
         try:
             while told := await asyncio.get_running_loop().sock_recv(control, 4096):
                 end = json.loads(told)
@@ -135,7 +135,7 @@ class LinuxSandbox:
                 if running is not None and not running.ended.done():
                     running.ended.set_result(end)
         except (ValueError, OSError):
-            pass  # it talks nonsense, or is gone: either way it is of no more use
+            pass  # invalid messages or a closed socket: the zygote is unusable
         finally:
             for running in self._running.values():
                 if not running.ended.done():
@@ -147,8 +147,8 @@ class LinuxSandbox:
     ) -> SandboxResult:
         """Run source and call its function with the arguments (JSON); return its result (JSON).
 
-        Raises SandboxError if the sandbox cannot be restarted, TypeError for arguments that are not JSON; never for
-        what the code does.
+        Raises SandboxError if the sandbox cannot be restarted, and TypeError for arguments that are not JSON; failures
+        of the code are part of the result.
         """
         request = json.dumps({"source": source, "function": function, "arguments": dict(arguments)}).encode()
         async with self._slots:
@@ -164,10 +164,10 @@ class LinuxSandbox:
                 await self._stop()  # the zygote itself hangs
                 return SandboxResult("crashed", message="the sandbox did not answer")
             except OSError:
-                await self._stop()  # its socket is gone, or nobody reads it
+                await self._stop()  # its socket is closed or not read
                 return SandboxResult("crashed", message="the sandbox ended")
             except asyncio.CancelledError:
-                self._kill(running.number)  # nobody waits for it any more
+                self._kill(running.number)  # the caller is gone
                 raise
             finally:
                 self._running.pop(running.number, None)
@@ -179,7 +179,7 @@ class LinuxSandbox:
             try:
                 self._control.send(json.dumps({"kill": number}).encode())
             except OSError:
-                pass  # then its deadline ends it
+                pass  # its deadline will end it
 
     async def _stop(self) -> None:
         if self._reading is not None:
@@ -191,7 +191,7 @@ class LinuxSandbox:
             self._control = None
         if self._process is not None:
             try:
-                self._process.wait(0.5)  # it ends with its socket
+                self._process.wait(0.5)  # it ends when its socket closes
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
@@ -202,20 +202,20 @@ class LinuxSandbox:
 
 
 def _python() -> list[str]:
-    """The interpreter itself, not that of a virtual environment: only the standard library is to be there."""
+    """The base interpreter, not that of a virtual environment, so that only the standard library is available."""
     base = Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
     return [str(base if base.exists() else sys.executable), "-P", "-s", "-S", "-B"]
 
 
 def _readable() -> list[str]:
-    """Python's library and the shared ones that it loads."""
+    """The folders of Python's library, and of the shared libraries that it loads."""
     base = {"base": sys.base_prefix, "platbase": sys.base_exec_prefix}  # not the virtual environment's packages
     paths = [sysconfig.get_path(name, vars=base) for name in ("stdlib", "platstdlib")] + [f"{sys.base_prefix}/lib"]
     return list(dict.fromkeys([*filter(None, paths), "/usr/lib", "/lib", "/lib64", "/usr/share/zoneinfo", "/dev/null"]))
 
 
 def _bwrap() -> list[str]:
-    """bubblewrap with namespaces of its own and a view of the system that holds Python and nothing else."""
+    """The command of bubblewrap, with separate namespaces and a file system that holds only Python."""
     binds = [x for p in ("/usr", sys.base_prefix, str(HERE), str(CONFINE)) for x in ("--ro-bind", p, p)]
     links = []
     for name in ("lib", "lib64", "bin"):
@@ -224,7 +224,7 @@ def _bwrap() -> list[str]:
         elif os.path.isdir(f"/{name}"):
             links += ["--ro-bind", f"/{name}", f"/{name}"]
     if os.geteuid() == 0:
-        user = ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]  # the zygote becomes nobody by them
+        user = ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]  # the zygote needs them to become nobody
     else:
         user = ["--unshare-user"]
     return [
@@ -250,7 +250,7 @@ def _bwrap() -> list[str]:
         str(1 << 20),
         "--tmpfs",
         "/tmp",
-        *binds,  # after it: the package itself may lie below /tmp
+        *binds,  # after /tmp, since the package itself may be below /tmp
         *links,
         "--proc",
         "/proc",

@@ -1,4 +1,4 @@
-"""The `code` node: Python text of the workflow file, run in the sandbox. What forged code becomes in a result file."""
+"""The `code` node: Python source in the workflow file, run in the sandbox. Forged programs are saved as such nodes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from workbench.workflow import NodeConfig, SignatureNode, parse_signature
 
 
 class CodeExample(BaseModel):
-    """A call of the function and what it must give: its test (`workbench functions test`)."""
+    """The function's test: a call and the expected result (`workbench functions test`)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     arguments: dict[str, Any] = Field(description="arguments by name")
-    result: Any = Field(description="what the function must return for them")
+    result: Any = Field(description="the expected result")
 
 
 class CodeConfig(NodeConfig):
@@ -27,15 +27,13 @@ class CodeConfig(NodeConfig):
 
     code: str = Field(description="signature, e.g. `numbers: list[int] -> total: int`")
     source: str = Field(max_length=100_000, description="Python that defines the function; the standard library only")
-    function: str = Field("", description="the function to call; default: the last one of the source")
+    function: str = Field("", description="the function to call; default: the last one in the source")
     timeout: float = Field(5.0, gt=0, le=600, description="seconds for one call")
-    example: CodeExample | None = Field(
-        None, description="{arguments, result}: the function's test, as forged code has"
-    )
+    example: CodeExample | None = Field(None, description="{arguments, result}: the function's test")
 
 
 class CodeNode(SignatureNode):
-    """Calls a function of its source with the input fields as arguments, in the sandbox; the result is journalled.
+    """Calls a function of its source in the sandbox, with the input fields as arguments; the result is journalled.
 
     With one output the function returns its value; with several, a dict of them.
     """
@@ -77,18 +75,18 @@ class CodeNode(SignatureNode):
             try:
                 checked[field.name] = TypeAdapter(field.type).validate_python(value[field.name])
             except ValidationError as error:
-                raise NodeError("code", f"{self.function} gave a wrong '{field.name}': {error}") from None
+                raise NodeError("code", f"{self.function} returned an invalid '{field.name}': {error}") from None
         return checked
 
 
 def _last_function(source: str) -> str:
-    """The name of the last function of a source. Raises SpecError with the line that is no Python."""
+    """The name of the last function in a source. Raises SpecError, with the line of a syntax error."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None)
         raise SpecError(
-            f"source is no Python: {error}", hint=f"Look at its line {line}." if line else None, path=("source",)
+            f"source is not valid Python: {error}", hint=f"Correct its line {line}." if line else None, path=("source",)
         ) from None
     names = [n.name for n in tree.body if isinstance(n, ast.FunctionDef)]
     if not names:

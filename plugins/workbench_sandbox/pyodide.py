@@ -38,7 +38,7 @@ def home() -> Path:
 
 
 def find_pyodide() -> Path:
-    """The folder with all files of this version. Raises SandboxError with what to run."""
+    """The folder with all files of this version. Raises SandboxError that names the command to install it."""
     folder = home()
     missing = [name for name in FILES if not (folder / name).is_file()]
     if missing:
@@ -69,31 +69,31 @@ def find_deno() -> str:
     found = re.match(r"deno (\d+)\.(\d+)", said)
     if found is None or (int(found[1]), int(found[2])) < OLDEST_DENO:
         raise SandboxError(
-            f"{program} is {said.splitlines()[0] if said else 'no Deno'}, and {'.'.join(map(str, OLDEST_DENO))} "
+            f"{program} is {said.splitlines()[0] if said else 'not Deno'}, but {'.'.join(map(str, OLDEST_DENO))} "
             f"or newer is needed; run {INSTALL_DENO}"
         )
     return program
 
 
 def fetch(address: str = ADDRESS) -> bytes:
-    """The package as the registry has it. Raises SandboxError."""
+    """Download the package from the registry. Raises SandboxError."""
     try:
         with urllib.request.urlopen(address, timeout=60) as answer:
             return answer.read(LARGEST + 1)
     except (OSError, ValueError) as error:
         raise SandboxError(
             f"{address} could not be fetched: {error}",
-            hint=f"Get it on another machine and run {INSTALL} --file pyodide-{VERSION}.tgz",
+            hint=f"Download it on another machine and run {INSTALL} --file pyodide-{VERSION}.tgz",
         ) from None
 
 
 def install(package: bytes, folder: Path) -> None:
-    """Put Pyodide's files into the folder, which is there whole or not at all. Raises SandboxError if the package is
-    not the one that is expected."""
+    """Unpack Pyodide's files into the folder, completely or not at all. Raises SandboxError if the package's hash
+    differs or the folder cannot be written."""
     found = base64.b64encode(hashlib.sha512(package).digest()).decode()
     if found != SHA512:
         raise SandboxError(
-            f"this is not Pyodide {VERSION}: its SHA-512 is {found[:16]}... and not {SHA512[:16]}...",
+            f"this is not Pyodide {VERSION}: its SHA-512 is {found[:16]}..., not {SHA512[:16]}...",
             hint=f"Use the file from {ADDRESS}",
         )
     try:
@@ -104,7 +104,7 @@ def install(package: bytes, folder: Path) -> None:
             with tarfile.open(fileobj=io.BytesIO(package)) as archive:
                 for name in FILES:
                     member = archive.extractfile(f"package/{name}")
-                    assert member is not None, "the hash is that of a package which has it"
+                    assert member is not None, "the package with this hash contains it"
                     (whole / name).write_bytes(member.read())
             if folder.exists():
                 os.rename(folder, Path(temporary) / "before")

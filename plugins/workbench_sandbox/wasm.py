@@ -1,7 +1,7 @@
-"""The WebAssembly sandbox: Python compiled to it (Pyodide), run by Deno without permissions. Level `wasm`.
+"""The WebAssembly sandbox: Python compiled to WebAssembly (Pyodide), run by Deno without permissions. Level `wasm`.
 
-Each call has its own process, which serves no other. Some processes are kept ready, since starting one takes half a
-second; each one used is replaced.
+Each call has its own process. Since starting one takes half a second, some are kept ready, and each used one is
+replaced.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from workbench_sandbox.watch import wait_until_exceeds
 
 HERE = Path(__file__).parent
 AT_ONCE = min(4, os.cpu_count() or 1)
-READY = 2  # processes that wait for a call, about 220 MB each
-OVERHEAD = 384  # MB that Deno and Pyodide need beside the memory of the guest's Python
-START = 300.0  # seconds until a process is ready: half a second of processor time, on a machine that may be busy
-SEALED = [  # Deno asks nobody, loads nothing from elsewhere, and grants nothing
+READY = 2  # idle processes, about 220 MB each
+OVERHEAD = 384  # MB for Deno and Pyodide, besides the memory of the guest's Python
+START = 300.0  # seconds for a start: half a second of processor time, on a machine that may be busy
+SEALED = [  # Deno prompts for nothing, loads no remote code, and grants no permission
     "--quiet",
     "--no-prompt",
     "--no-remote",
@@ -48,14 +48,14 @@ SEALED = [  # Deno asks nobody, loads nothing from elsewhere, and grants nothing
     "--deny-sys",
     "--deny-import",
 ]
-#: Nothing is kept between calls: Deno's own store (localStorage, caches) is where no file can be.
+#: Nothing is kept between calls: the path of Deno's own storage (localStorage, caches) cannot hold files.
 ENVIRONMENT = {"DENO_DIR": "/dev/null/none", "DENO_NO_UPDATE_CHECK": "1", "DENO_NO_PACKAGE_JSON": "1", "NO_COLOR": "1"}
 
 
 class _Opener:
-    """`await open_wasm()`: the sandbox, once its self-test has passed. Raises SandboxError."""
+    """`await open_wasm()` returns the sandbox after its self-test passed. Raises SandboxError."""
 
-    at_best = "wasm"  # so it is not tried where something stronger works
+    at_best = "wasm"  # so it is not tried if a stronger sandbox works
 
     async def __call__(self) -> WasmSandbox:
         sandbox = await prepare_sandbox()
@@ -74,9 +74,9 @@ open_wasm = _Opener()
 
 
 async def prepare_sandbox(**limits: int) -> WasmSandbox:
-    """The sandbox, not yet started or tested. Raises SandboxError with what is missing and how to get it."""
+    """The sandbox, neither started nor tested. Raises SandboxError that says what is missing and how to install it."""
     if sys.platform not in ("linux", "darwin"):
-        raise SandboxError(f"there is no way to watch the memory of a process on {sys.platform}")
+        raise SandboxError(f"the memory of a process cannot be measured on {sys.platform}; use Linux or macOS")
     deno, pyodide = find_deno(), find_pyodide()
     return WasmSandbox(deno, pyodide, await ensure_memory_state(deno, pyodide), **limits)
 
@@ -84,7 +84,7 @@ async def prepare_sandbox(**limits: int) -> WasmSandbox:
 def build_command(
     deno: str, readable: Path, script: Path, *arguments: str, megabytes: int = LIMITS["memory"]
 ) -> list[str]:
-    """A script under Deno that may read one folder and nothing else."""
+    """The command that runs a script under Deno, with permission to read one folder and nothing else."""
     engine = f"--disallow-code-generation-from-strings,--wasm-max-mem-pages={megabytes * 16},--max-old-space-size=256"
     allowed = f"--allow-read={str(readable).replace(',', ',,')}"
     return [
@@ -103,7 +103,7 @@ def build_command(
 
 
 async def ensure_memory_state(deno: str, pyodide: Path) -> Path:
-    """The file with the memory of a Python that is ready to serve, made if there is none. Raises SandboxError."""
+    """The file with the memory image of a Python that is ready to serve; made if missing. Raises SandboxError."""
     parts = [(HERE / name).read_bytes() for name in ("runner.py", "prepare.py", "harness.mjs")]
     state = pyodide / f"state-{hashlib.sha256(b''.join(parts)).hexdigest()[:16]}.bin"
     if state.exists():
@@ -131,14 +131,13 @@ async def ensure_memory_state(deno: str, pyodide: Path) -> Path:
         os.replace(part, state)
     except OSError as error:
         raise SandboxError(
-            f"{state} cannot be written: {error.strerror}; let somebody who may write there run "
-            "workbench sandbox install"
+            f"{state} cannot be written: {error.strerror}; run workbench sandbox install as a user who may write there"
         ) from None
     return state
 
 
 class WasmSandbox:
-    """Processes for one call each. Belongs to the event loop in which it was started."""
+    """A pool of processes, one for each call. Belongs to the event loop in which it was started."""
 
     name = "wasm"
     level = "wasm"
@@ -159,7 +158,7 @@ class WasmSandbox:
         self._slots = asyncio.Semaphore(AT_ONCE)
 
     async def start(self) -> None:
-        """Wait for the first process that is ready. Raises SandboxError with what it said."""
+        """Wait until the first process is ready. Raises SandboxError with its message."""
         self._fill()
         await asyncio.shield(self._ready[0])
 
@@ -172,8 +171,8 @@ class WasmSandbox:
     ) -> SandboxResult:
         """Run source and call its function with the arguments (JSON); return its result (JSON).
 
-        Raises SandboxError if no process can be started, TypeError for arguments that are not JSON; never for what the
-        code does.
+        Raises SandboxError if no process can be started, and TypeError for arguments that are not JSON; failures of the
+        code are part of the result.
         """
         request = json.dumps({"source": source, "function": function, "arguments": dict(arguments)}).encode()
         async with self._slots:
@@ -184,14 +183,14 @@ class WasmSandbox:
                 await guest.aclose()
 
     async def _next(self) -> Guest:
-        """A process that is ready. One that ended while it waited is the system's doing, not the code's."""
+        """A ready process. If one ended while it was idle, the system ended it, not the code."""
         for _ in range(READY + 1):
             self._fill()
             task = self._ready.popleft()
             try:
                 guest = await asyncio.shield(task)
             except asyncio.CancelledError:
-                self._ready.appendleft(task)  # somebody else may have it
+                self._ready.appendleft(task)  # another call may use it
                 raise
             self._fill()
             if guest.process.returncode is None:
@@ -209,7 +208,7 @@ class WasmSandbox:
 
 
 class _Condemned(Exception):
-    """What a guest wrote is too much. Arguments: the kind of outcome, the message."""
+    """A guest's output is too large. Arguments: kind of outcome, exit code, message."""
 
 
 class Guest:
@@ -241,7 +240,7 @@ class Guest:
             raise
 
     async def serve(self, request: bytes, timeout: float, limits: Mapping[str, int]) -> SandboxResult:
-        """What the call gave."""
+        """Send the request and return the result of the call."""
         assert self.process.stdin is not None
         loop = asyncio.get_running_loop()
         begun = loop.time()
@@ -296,7 +295,7 @@ class Guest:
 
 
 async def _end(process: Process) -> None:
-    """Kill a process, if it still runs, and let go of all that it held."""
+    """Kill a process if it still runs, and release its pipes."""
     if process.returncode is None:
         try:
             os.kill(
@@ -306,7 +305,7 @@ async def _end(process: Process) -> None:
             pass
     if process.stdin is not None:
         process.stdin.close()
-    for pipe in (process.stdout, process.stderr):  # what they still hold, or they are not closed
+    for pipe in (process.stdout, process.stderr):  # read the rest, or they are not closed
         while pipe is not None and await pipe.read(1 << 16):
             pass
     await process.wait()

@@ -1,4 +1,4 @@
-"""Measures the memory of another process, and waits until it exceeds a limit. For processes whose address space cannot
+"""Measures the memory of another process and waits until it exceeds a limit. For processes whose address space cannot
 be limited."""
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import sys
 
 
 async def wait_until_exceeds(pid: int, most: int) -> int:
-    """Wait until the process holds more than `most` bytes, and return how many; forever, if it never does."""
+    """Wait until the process holds more than `most` bytes, and return how many. Does not return if it never does."""
     while True:
         held = await read_resident(pid)
         if held > most:

@@ -2,12 +2,12 @@
 
     python -P -s -S -B zygote.py FD CONFIG
 
-It reads orders from the socket FD, one JSON object a packet: {"id", "timeout"} with three descriptors (the request, the
-answer, what is printed), or {"kill": id}; and tells of each child's end. Requests and answers pass it by: only the
-child reads its own request, and the workbench the answer. So a child, which starts as a copy of the zygote's memory,
-finds nothing of other calls in it. The child gives up everything (see confine.py), runs one function, and writes its
-answer to a descriptor of its own; what it prints goes elsewhere, so it cannot pass for an answer. The zygote ends with
-its socket.
+It reads orders from the socket FD, one JSON object per packet: {"id", "timeout"} with three descriptors (request,
+answer, printed output), or {"kill": id}; and it reports the end of each child. Requests and answers bypass it: only the
+child reads its own request, and only the workbench reads the answer. So a child, which starts as a copy of the zygote's
+memory, finds nothing of other calls in it. The child drops all rights (see confine.py), runs one function, and writes
+its answer to a separate descriptor, so that printed output cannot pass for an answer. The zygote ends when its socket
+closes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from types import ModuleType
 
 
 def _load(path: str) -> ModuleType:
-    """A module by its file: the sandbox sees neither of our packages."""
+    """Load a module by its file: neither of our packages is visible in the sandbox."""
     name = os.path.splitext(os.path.basename(path))[0]
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
@@ -47,13 +47,13 @@ def main() -> None:
     _preload()
     if os.geteuid() == 0:
         _become_nobody()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the workbench's business
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the workbench handles Ctrl-C
     control.sendall(b'{"ready": true}')
     Zygote(control, CONFIG).serve()
 
 
 def _become_nobody() -> None:
-    """Root's rights are given up, unless nobody could then read Python's own library (as below /root)."""
+    """Drop root's rights, unless the user nobody cannot read Python's own library (as below /root)."""
     os.seteuid(NOBODY)
     try:
         open(os.__file__).close()
@@ -67,7 +67,7 @@ def _become_nobody() -> None:
 
 
 def _preload() -> None:
-    """Modules that forged code is likely to use: imported once, so that a child starts with them."""
+    """Import modules that forged code is likely to use, so that children start with them."""
     for name in (
         "base64",
         "datetime",
@@ -82,7 +82,7 @@ def _preload() -> None:
     ):
         importlib.import_module(name)
     gc.collect()
-    gc.freeze()  # a child that collects garbage would copy every page of what it shares with the zygote
+    gc.freeze()  # garbage collection in a child would copy every page that it shares with the zygote
 
 
 class Zygote:
@@ -105,7 +105,7 @@ class Zygote:
                 self._finish(child, late=True)
 
     def _order(self) -> bool:
-        """Do what the next packet says. False if there is none any more."""
+        """Execute the order in the next packet. Returns False at the end of the socket."""
         data, fds, _, _ = socket.recv_fds(self.control, 4096, 3)
         if not data:
             return False
@@ -129,9 +129,9 @@ class Zygote:
         self.selector.register(child.pidfd, selectors.EVENT_READ, child)
 
     def _finish(self, child: Child, late: bool) -> None:
-        """Kill what is left of the child and tell how it ended."""
+        """Kill the rest of the child and report how it ended."""
         if self.children.pop(child.number, None) is None:
-            return  # its end and an order to kill it came together
+            return  # its end and the order to kill it arrived together
         try:
             os.kill(child.pid, signal.SIGKILL)
         except OSError:
@@ -156,7 +156,7 @@ class Child:
 
 
 def _child(request_fd: int, answer: int, printed: int, timeout: float, config: dict) -> None:
-    """Give everything up, run the function, write its answer."""
+    """Drop all rights, run the function, write its answer."""
     confine.die_with_parent()
     with open(request_fd, "rb") as file:
         request = json.loads(file.read())

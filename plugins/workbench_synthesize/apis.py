@@ -1,4 +1,4 @@
-"""Tools as their documents describe them, and whether a call fits: a subset of JSON Schema."""
+"""Descriptions of tools, and checks of calls against them: a subset of JSON Schema."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from workbench.errors import SpecError, suggest
 from workbench.kit.tools import Tool, load_tool
 from workbench.spec import Source, load_yaml
 
-#: Names of types in documents of APIs, as JSON Schema has them.
+#: JSON Schema's names for the types in API documents.
 TYPES = {
     "str": "string",
     "int": "integer",
@@ -45,10 +45,10 @@ _PYTHON: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Api:
-    """A tool: name, description, JSON Schema of its arguments, and what runs it, if anything does.
+    """A tool: name, description, JSON Schema of its arguments, and an implementation, if any.
 
-    source: Python that defines a function of its name, for the sandbox. tool: the user's own callable. returns: JSON
-    Schema of its result, if the document has one.
+    source: Python that defines a function of the same name, for the sandbox. tool: the user's own callable. returns:
+    JSON Schema of its result, if documented.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Api:
 
 
 def load_apis(file: str | None, tools: list[str], base: Path) -> list[Api]:
-    """All tools, each name once; a callable takes the place of the document of its name. Raises SpecError."""
+    """Load all tools, with unique names; a callable replaces the description of the same name. Raises SpecError."""
     found = {api.name: api for api in (_read(base / file) if file else ())}
     for address in tools:
         tool = load_tool(address, base)
@@ -91,7 +91,7 @@ def _read(path: Path) -> list[Api]:
     except (OSError, UnicodeDecodeError) as error:
         raise SpecError(f"cannot read {path}: {error}", path=("apis",)) from None
     except json.JSONDecodeError as error:
-        raise SpecError(f"{path} is no JSON: {error}", path=("apis",)) from None
+        raise SpecError(f"{path} is not JSON: {error}", path=("apis",)) from None
     places, names = _places(text, path), list(raw) if isinstance(raw, dict) else []
     if isinstance(raw, dict):
         raw = [
@@ -107,7 +107,7 @@ def _read(path: Path) -> list[Api]:
         try:
             api = _api(entry, path)
             if any(api.name == other.name for other in apis):
-                raise _Wrong(f"a second tool is named '{api.name}'", hint="Give it a name of its own, or leave it out.")
+                raise _Wrong(f"a second tool is named '{api.name}'", hint="Rename or remove it.")
             apis.append(_checked(api))
         except _Wrong as error:
             if places is None:
@@ -117,19 +117,19 @@ def _read(path: Path) -> list[Api]:
 
 
 class Unknown:
-    """A value that is known only when the calls are run: it fits every schema."""
+    """A value that is known only when the calls run. It fits every schema."""
 
 
 UNKNOWN = Unknown()
 
 
 class _Wrong(SpecError):
-    """What is wrong with a tool, whose place is not known yet."""
+    """An error in a tool, whose position in the file is not known yet."""
 
 
 def _places(text: str, path: Path) -> Source | None:
-    """Where everything stands in the file; None where our reader does not read it. Raises SpecError for a key that
-    stands twice, of which JSON's reader keeps the last."""
+    """The positions in the file; None if our YAML reader cannot read it. Raises SpecError for a duplicate key, of which
+    the JSON reader would keep the last."""
     try:
         return load_yaml(text, str(path))
     except SpecError as error:
@@ -139,7 +139,7 @@ def _places(text: str, path: Path) -> Source | None:
 
 
 def _checked(api: Api) -> Api:
-    """The tool. Raises _Wrong for a type that JSON Schema has not, and a source without the function."""
+    """Check a tool and return it. Raises _Wrong for a type unknown to JSON Schema, or a source without the function."""
     if unknown := next(_unknown(api.schema, "parameters"), None):
         raise _Wrong(
             f"'{api.name}': {unknown[0]} has the unknown type '{unknown[1]}'", hint=suggest(unknown[1], _PYTHON)
@@ -148,14 +148,14 @@ def _checked(api: Api) -> Api:
         try:
             made = {n.name for n in ast.parse(api.source).body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)}
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            raise _Wrong(f"'{api.name}': its source is no Python: {error}") from None
+            raise _Wrong(f"'{api.name}': its source is not valid Python: {error}") from None
         if api.name not in made:
             raise _Wrong(f"'{api.name}': its source defines no function of that name", hint=suggest(api.name, made))
     return api
 
 
 def _unknown(schema: Any, place: str) -> Iterator[tuple[str, str]]:
-    """(place, type) of each type in a schema that JSON Schema has not."""
+    """(place, type) of each type in a schema that is unknown to JSON Schema."""
     if not isinstance(schema, Mapping):
         return
     kinds = schema.get("type") or []
@@ -172,7 +172,7 @@ def _unknown(schema: Any, place: str) -> Iterator[tuple[str, str]]:
 
 
 def _api(entry: Any, path: Path) -> Api:
-    """Forms that are met: ours, OpenAI's {"function": {...}}, API-Bank's `input_parameters`."""
+    """A tool from an entry in our form, OpenAI's {"function": {...}}, or API-Bank's with `input_parameters`."""
     if isinstance(entry, Mapping) and isinstance(entry.get("function"), Mapping):
         entry = entry["function"]
     if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
@@ -182,7 +182,7 @@ def _api(entry: Any, path: Path) -> Api:
         given = {}
     if not isinstance(given, dict):
         raise SpecError(
-            f"{path}: the parameters of {entry.get('name')} are no JSON Schema: {str(given)[:60]}", path=("apis",)
+            f"{path}: the parameters of {entry.get('name')} are not a JSON Schema: {str(given)[:60]}", path=("apis",)
         )
     schema = _schema(given if "properties" in given else {"properties": given, "required": list(given)})
     source, description = str(entry.get("source") or ""), str(entry.get("description") or "")
@@ -190,7 +190,7 @@ def _api(entry: Any, path: Path) -> Api:
 
 
 def _returns(entry: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The schema of the result: `returns`, `response`, or API-Bank's `output_parameters`; None where it is words."""
+    """The schema of the result: `returns`, `response`, or API-Bank's `output_parameters`; None if it is plain text."""
     given = next((entry[key] for key in ("returns", "response", "output_parameters") if entry.get(key)), None)
     if not isinstance(given, Mapping):
         return None
@@ -199,7 +199,7 @@ def _returns(entry: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def _schema(schema: Any) -> Any:
-    """A schema with the names of types that JSON Schema knows."""
+    """A schema with its type names converted to JSON Schema's."""
     if not isinstance(schema, Mapping):
         return schema
     out = {k: v for k, v in schema.items() if k != "type"}
@@ -217,15 +217,16 @@ def _schema(schema: Any) -> Any:
     return out
 
 
-def misfit(value: Any, schema: Any, place: str = "arguments") -> str | None:
-    """Why a value does not fit a schema; None if it does. Knows type, enum, properties, required, items and anyOf.
+def find_misfit(value: Any, schema: Any, place: str = "arguments") -> str | None:
+    """The reason why a value does not fit a schema; None if it does.
 
-    Arguments that a schema does not name are refused, as calling the function would.
+    Supports type, enum, properties, required, items and anyOf. Arguments that are not in the schema are refused, as a
+    call of the function would.
     """
     if not isinstance(schema, Mapping) or value is UNKNOWN:
         return None
     if isinstance(schema.get("anyOf"), list):
-        reasons = [misfit(value, option, place) for option in schema["anyOf"]]
+        reasons = [find_misfit(value, option, place) for option in schema["anyOf"]]
         return None if None in reasons else reasons[0]
     kinds = schema.get("type") or ("object" if "properties" in schema else [])
     kinds = [kinds] if isinstance(kinds, str) else kinds
@@ -241,14 +242,14 @@ def misfit(value: Any, schema: Any, place: str = "arguments") -> str | None:
         for name, part in value.items():
             if name not in properties:
                 return f"{place} has an unknown '{name}'"
-            if reason := misfit(part, properties[name], f"{place}.{name}"):
+            if reason := find_misfit(part, properties[name], f"{place}.{name}"):
                 return reason
     if isinstance(value, list) and "items" in schema:
-        return next((r for i, v in enumerate(value) if (r := misfit(v, schema["items"], f"{place}[{i}]"))), None)
+        return next((r for i, v in enumerate(value) if (r := find_misfit(v, schema["items"], f"{place}[{i}]"))), None)
     return None
 
 
 def _is(value: Any, kind: str) -> bool:
     if kind in ("integer", "number") and (isinstance(value, bool) or value in (math.inf, -math.inf)):
-        return False  # 1e999 is no number that JSON can hold
+        return False  # 1e999 is not finite
     return isinstance(value, _PYTHON[kind]) if kind in _PYTHON else True

@@ -1,4 +1,4 @@
-"""`workbench synthesize`: rows for tool calls, as a file that a workflow's `data:` reads."""
+"""`workbench synthesize`: writes rows for tool calls to a file that a workflow's `data:` reads."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from workbench.text import visible
     type=click.Path(path_type=Path, dir_okay=False),
     default="rows.jsonl",
     show_default=True,
-    help="Where rows go.",
+    help="Output file.",
 )
-@click.option("--rows", type=click.IntRange(1), help="Rows wanted, in place of the file's.")
-@click.option("--calls", type=click.IntRange(1), help="Ceiling of calls, in place of the file's.")
-@click.option("--seed", type=int, help="In place of the file's.")
-@click.option("--failures", metavar="RUN", help="Rows like the train rows that this run failed.")
+@click.option("--rows", type=click.IntRange(1), help="Number of rows; overrides the file.")
+@click.option("--calls", type=click.IntRange(1), help="Maximum calls; overrides the file.")
+@click.option("--seed", type=int, help="Random seed; overrides the file.")
+@click.option("--failures", metavar="RUN", help="Write rows like the train rows that this run failed.")
 @click.option(
-    "--run-tools", is_flag=True, help="Run the callables of a file without `policy`, with a model's arguments."
+    "--run-tools", is_flag=True, help="Run callables with a model's arguments even if the file has no `policy`."
 )
 @click.option("--db", default="workbench.db", envvar="WORKBENCH_DB", show_default=True, help="Run database.")
 @click.option("--json", "as_json", is_flag=True, help="End with one line of JSON on stdout.")
@@ -43,8 +43,8 @@ def synthesize_command(
 ) -> None:
     """Let a model write rows for the tools of FILE, and keep those that pass all checks.
 
-    After a kill, the same command goes on: what was paid for is in the database. One that has ended begins anew, and
-    pays anew. Exits 1 if no row passed.
+    After a kill, the same command continues, and paid calls are not paid again. After the end, it starts anew, with new
+    calls. Exits with code 1 if no row passed.
     """
     from workbench_synthesize.synthesize import Found, synthesize
 
@@ -55,9 +55,9 @@ def synthesize_command(
         "failures": failures,
     }
     if out.exists():
-        click.echo(f"{out} is there; it will be replaced.", err=True)
+        click.echo(f"{out} exists and will be replaced.", err=True)
 
-    def told(found: Found, wanted: int) -> None:
+    def report_progress(found: Found, wanted: int) -> None:
         left_out = found.rejected.total()
         click.echo(f"{len(found.rows)} of {wanted} rows from {found.requests} requests, {left_out} left out", err=True)
 
@@ -66,15 +66,15 @@ def synthesize_command(
         database=db,
         changes={k: v for k, v in given.items() if v is not None},
         out=out,
-        tell=None if as_json else told,
+        on_progress=None if as_json else report_progress,
         run_tools=run_tools,
     )
     if not found.rows:
-        click.echo(f"No row passed the checks, so {out} was not written.", err=True)
+        click.echo(f"No row passed the checks, so {out} was not written; see the reasons below.", err=True)
     if as_json:
         echo_json({**found.as_dict(), "out": str(out)})
         sys.exit(0 if found.rows else 1)
-    where = f"{len(found.rows)} rows in {out}, from" if found.rows else "Nothing came of"
+    where = f"{len(found.rows)} rows in {out}, from" if found.rows else "No rows from"
     click.echo(f"{where} {found.requests} requests ({found.spent['calls']} calls)")
     if len(kinds := found.as_dict()["kinds"]) > 1:
         click.echo("  of these, " + ", ".join(f"{kind}: {count}" for kind, count in kinds.items()))

@@ -1,4 +1,4 @@
-"""What the writer and the judge are asked: which kind of row, about which tools, beside which examples."""
+"""Requests to the writer and the judge: kind of row, tools, and examples to show."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ these calls together do all that was asked and nothing else, with no argument ma
 A user asked a question. Can it be answered by calling these tools, one or several of them? """
     + _VERDICT,
 }
-#: What the judge says of a row that is kept.
+#: The judge's verdict on a row that is kept.
 APPROVED: dict[Kind, str] = {"simple": "yes", "parallel": "yes", "chain": "yes", "none": "no"}
 
 Messages = list[dict[str, str]]
@@ -66,7 +66,7 @@ Messages = list[dict[str, str]]
 
 @dataclass(frozen=True)
 class Request:
-    """One request for rows: about `api`, beside other tools. like: ids of the failed rows that it shows."""
+    """One request for rows about `api`, with other tools shown. like: ids of the failed rows that it shows."""
 
     number: int
     kind: Kind
@@ -77,7 +77,7 @@ class Request:
 
 
 class Requests:
-    """Draws requests. What is drawn depends on the seed and on what was kept so far, so a replay draws the same."""
+    """Draws requests. They depend only on the seed and on the rows kept so far, so a replay draws the same."""
 
     def __init__(self, spec: Synthesis, apis: Sequence[Api], failed: Failed | None, links: Links):
         self.spec, self.apis, self.failed, self.links = spec, {a.name: a for a in apis}, failed, links
@@ -115,17 +115,16 @@ class Requests:
         return Request(self.count, kind, self.apis[name], shown, messages, tuple(row.id for row in like))
 
     def _kind(self) -> Kind:
-        """The kind that is furthest behind its share of the requests."""
+        """The kind furthest below its share of the requests."""
         shares = self.spec.kinds
         kind = min(shares, key=lambda k: (self.asked_for[k] + 1) / shares[k])
         self.asked_for[kind] += 1
         return kind
 
     def _name(self) -> str:
-        """The tool with the fewest rows and requests; with failures, the one that is furthest behind its share of
-        requests.
+        """The tool with the fewest rows and requests; with failures, the one furthest below its share of requests.
 
-        Rows alone will not do: a tool whose rows are always refused would take all requests.
+        The number of rows would not suffice: a tool whose rows are always refused would take all requests.
         """
 
         def behind(name: str) -> float:
@@ -137,14 +136,14 @@ class Requests:
         return self.rng.choice([name for name in self.apis if behind(name) == least])
 
 
-def judged(
+def build_judge_messages(
     kind: Kind,
     question: str,
     calls: Sequence[Mapping[str, Any]],
     results: Sequence[Any] | None,
     shown: Mapping[str, Api],
 ) -> Messages:
-    """What a judge is asked about a row."""
+    """The messages that ask a judge about a row."""
     if kind == "none":
         text = "Tools:\n" + "\n".join(json.dumps(a.as_dict()) for a in shown.values()) + f"\nQuestion: {question}"
     elif kind == "simple":

@@ -1,4 +1,4 @@
-"""The file that `workbench synthesize` reads."""
+"""The settings file of `workbench synthesize`."""
 
 from __future__ import annotations
 
@@ -19,66 +19,66 @@ from workbench.spec import (
 )
 from workbench.task import check_lms
 
-#: What calls answer a question: one, several that do not need each other, several of which a later one needs what an
-#: earlier one returned, or none that the tools shown could do.
+#: The calls that answer a question: one; several independent ones; several of which a later one needs an earlier
+#: result; or none of the shown tools.
 Kind = Literal["simple", "parallel", "chain", "none"]
 
 
 class Failures(Strict):
-    """The train rows that a workflow failed, of which more are wanted."""
+    """The failed train rows of a run, as models for new rows."""
 
     run: str = Field(min_length=1, description="the run of `workbench optimize`, or of `workbench eval --split train`")
     database: str | None = Field(None, description="its run database; default: that of the command")
-    calls: str = Field("calls", description="field of its rows that holds the calls wanted")
+    calls: str = Field("calls", description="field of its rows with the expected calls")
     shown: int = Field(2, ge=1, le=10, description="failed rows shown in one request")
     floor: float = Field(
         0.1,
         gt=0,
         le=1,
-        description="how often a tool is asked about whose rows are all solved, against "
-        "one whose rows are solved half of the time",
+        description="least weight of a tool in requests; a tool whose rows are solved half of the time has weight 1",
     )
 
 
 class Synthesis(Strict):
-    """What rows are wanted, about which tools, and who writes them."""
+    """The rows to write: their tools, number and kinds, and the models that write them."""
 
-    name: str = Field("synthesis", min_length=1, max_length=100, description="what the rows are about")
+    name: str = Field(
+        "synthesis", min_length=1, max_length=100, description="name of the set of rows; ids of rows begin with it"
+    )
     lm: LMSpec = Field(
         default_factory=lambda: LMSpec.model_validate({"model": "bundled/nano"}),
-        description="the language model that writes rows; short: its name alone",
+        description="the language model that writes rows; short form: its name",
     )
     roles: dict[Literal["proposer", "judge"], LMSpec] = Field(
-        default_factory=dict, description="other models for those who write rows and who judge them"
+        default_factory=dict, description="other models for the roles proposer (writes rows) and judge"
     )
     apis: str | None = Field(
         None, description="JSON file of tools: {name: {description, parameters}}, or a list of them"
     )
     tools: list[str] = Field(
         default_factory=list,
-        description="callables that are run as the check, as far as `policy` allows: python:FILE.py:NAME",
+        description="callables that check rows by running them, if `policy` allows: python:FILE.py:NAME",
     )
     policy: PolicySpec | None = Field(
         None,
-        description="which calls may be made, as in a workflow; callables are run only where "
-        "there is one, or by --run-tools",
+        description="allowed calls, as in a workflow; without it, callables run only with --run-tools",
     )
     questions: list[str] = Field(
         default_factory=list,
-        description="questions of the kind that is wanted, some of which are shown in each request",
+        description="sample questions, some of which are shown in each request",
     )
-    judge: bool = Field(False, description="ask the model of the role judge whether the calls do what was asked")
+    judge: bool = Field(False, description="ask the model of the role judge whether the calls answer the question")
     kinds: dict[Kind, float] = Field(
         default_factory=lambda: {"simple": 1.0},
         min_length=1,
-        description="share of requests for rows of each kind: simple, parallel, chain, none; short: a list",
+        description="share of requests for each kind of row: simple, parallel, chain, none; short form: a list",
     )
-    most: int = Field(3, ge=2, le=10, description="calls of one row of several calls at most")
+    most: int = Field(3, ge=2, le=10, description="maximum calls of a row")
     failures: Failures | None = Field(
-        None, description="ask for rows like the train rows that an earlier run failed; short: the run alone"
+        None, description="request rows like the train rows that an earlier run failed; short form: the run"
     )
-    rows: int = Field(100, ge=1, description="rows wanted")
-    each: int = Field(5, ge=1, le=50, description="rows asked for in one request")
+    rows: int = Field(100, ge=1, description="number of rows to write")
+    each: int = Field(5, ge=1, le=50, description="rows per request")
     shown: int = Field(
         3,
         ge=1,
@@ -86,16 +86,16 @@ class Synthesis(Strict):
         description="tools shown in one request; the rows are about the first, those of chains about two",
     )
     similar: float = Field(
-        0.7, gt=0, le=1, description="a question that shares so much of its words with an earlier one is a duplicate"
+        0.7, gt=0, le=1, description="a question that shares this share of its words with an earlier one is a duplicate"
     )
-    temperature: float = Field(1.0, gt=0, le=2, description="at which rows are drawn")
-    max_tokens: int = Field(1000, ge=16, description="tokens of one answer at most")
+    temperature: float = Field(1.0, gt=0, le=2, description="sampling temperature of rows")
+    max_tokens: int = Field(1000, ge=16, description="maximum tokens of an answer")
     budget: BudgetSpec = Field(
         default_factory=lambda: BudgetSpec.model_validate({"calls": 500}),
         description="hard ceilings for all roles together",
     )
-    concurrency: int = Field(4, ge=1, le=256, description="requests under way at once")
-    seed: int = Field(0, description="of which tools and questions are shown")
+    concurrency: int = Field(4, ge=1, le=256, description="concurrent requests")
+    seed: int = Field(0, description="random seed of the tools and questions shown")
 
     @field_validator("kinds", mode="before")
     @classmethod
@@ -107,10 +107,10 @@ class Synthesis(Strict):
     @classmethod
     def _checked_kinds(cls, value: dict[Kind, float], info: ValidationInfo) -> dict[Kind, float]:
         if wrong := next((kind for kind, share in value.items() if not 0 < share < math.inf), None):
-            raise ValueError(f"the share of {wrong} must be above 0; leave out a kind that is not wanted")
+            raise ValueError(f"the share of {wrong} must be above 0; leave out unwanted kinds")
         if "none" in value and not info.data.get("judge"):
             raise ValueError(
-                "rows of the kind none have no call that could be run, so a judge must see them: set judge: true, "
+                "rows of the kind none have no call to run, so a judge must check them: set judge: true, "
                 "or leave none out"
             )
         return value
@@ -123,7 +123,7 @@ class Synthesis(Strict):
     @model_validator(mode="after")
     def _something(self) -> Synthesis:
         if self.apis is None and not self.tools:
-            raise ValueError("no tool is named: give apis (a file of descriptions) or tools (callables)")
+            raise ValueError("no tools are given: set apis (a file of descriptions) or tools (callables)")
         return self
 
 

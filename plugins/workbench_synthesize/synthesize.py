@@ -1,9 +1,9 @@
-"""Rows for tool calls: a model writes questions with calls, and only what passes all checks is kept.
+"""Rows for tool calls: a model writes questions with calls, and only rows that pass all checks are kept.
 
 Sources: APIGen (Liu et al., arXiv 2406.18518): sampled tools and questions; checks of format, execution and meaning, in
-this order. GOAT (arXiv 2510.12218): from documents of tools alone, with calls that need each other. Departures: a judge
-is asked only on request, to save its calls; and rows are requested for the tool with the fewest so far, so that none is
-left out.
+this order. GOAT (arXiv 2510.12218): rows from tool documents only, with dependent calls. Departures: a judge is asked
+only on request, to save its calls; and rows are requested for the tool with the fewest so far, so that all tools are
+covered.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from workbench.spec import PolicySpec
 from workbench.store import RunLock, RunRecord, Store, add_run, dumps, find_started_run
 from workbench_synthesize.apis import Api, load_apis
 from workbench_synthesize.chains import Links
-from workbench_synthesize.checks import Call, Draft, Duplicates, Refused, concrete, drafted
-from workbench_synthesize.failures import Failed, load_failed, words_of
-from workbench_synthesize.requests import APPROVED, Messages, Request, Requests, judged
+from workbench_synthesize.checks import Call, Draft, Duplicates, Refused, read_draft, resolve_call
+from workbench_synthesize.failures import Failed, load_failed, split_question
+from workbench_synthesize.requests import APPROVED, Messages, Request, Requests, build_judge_messages
 from workbench_synthesize.settings import Synthesis, load_synthesis
 
-#: So many requests without an answer, and none with one, end a synthesis: the server is not there.
+#: Unanswered requests, without an answered one, that end a synthesis: the server is unreachable.
 HOPELESS = 8
 #: Why a row was not kept, in the order of the checks.
 REASONS = ("unanswered", "unreadable", "format", "duplicate", "reference", "policy", "failed", "judge")
@@ -45,12 +45,12 @@ REASONS = ("unanswered", "unreadable", "format", "duplicate", "reference", "poli
 
 @dataclass
 class Found:
-    """What a synthesis gave. rejected: counts by reason."""
+    """The result of a synthesis. rejected: counts by reason."""
 
     status: str = "finished"
     rows: list[dict[str, Any]] = field(default_factory=list)
     rejected: Counter[str] = field(default_factory=Counter)
-    examples: dict[str, str] = field(default_factory=dict)  # of each reason, the first
+    examples: dict[str, str] = field(default_factory=dict)  # the first one, by reason
     requests: int = 0
     spent: dict[str, Any] = field(default_factory=dict)
 
@@ -77,22 +77,25 @@ def synthesize(
     changes: Mapping[str, Any] | None = None,
     pool: LMPool | None = None,
     out: Path | None = None,
-    tell: Callable[[Found, int], None] | None = None,
+    on_progress: Callable[[Found, int], None] | None = None,
     run_tools: bool = False,
 ) -> Found:
-    """Make rows for the tools of a file, as many as it wants and the budget pays for.
+    """Write rows for the tools of a file, until there are enough or the budget ends.
 
-    The same settings on the same database continue a synthesis that was killed: paid calls are answered from the
-    journal.
+    The same settings on the same database continue a synthesis that was killed: the journal answers paid calls.
 
     Args:
-        changes: settings that replace those of the file (rows, seed, budget; failures: the run alone).
-        out: where rows are written before the synthesis counts as done.
-        tell: receives what was found after each round of requests, and how many rows are wanted.
-        run_tools: permits running callables although the file has no policy.
+        path: the settings file.
+        database: path of the run database.
+        changes: settings that replace those of the file (rows, seed, budget; failures: the run).
+        pool: language models in place of those of the plugins, for tests.
+        out: file for the rows, written before the synthesis counts as done.
+        on_progress: called after each round of requests with the result so far and the number of rows to write.
+        run_tools: allow callables to run although the file has no policy.
 
     Raises:
-        SpecError, StoreError
+        SpecError: the file, its tools or the failed run are wrong.
+        StoreError: the database cannot be used.
     """
     spec, source = load_synthesis(path)
     spec, base = _changed(spec, changes or {}), path.resolve().parent
@@ -115,8 +118,8 @@ def synthesize(
         run_id, run, earlier = _run_of(store, spec, source.text, dumps(settings))
         with RunLock(store, run):
             ledger = Ledger(store, run_id, spec.budget, earlier_seconds=earlier)
-            found = run_in_loop(_Course(spec, apis, ledger, pool, failed, tell).go())
-            if out is not None and found.rows:  # what a file holds is worth more than nothing
+            found = run_in_loop(_Course(spec, apis, ledger, pool, failed, on_progress).go())
+            if out is not None and found.rows:  # an empty result must not replace an earlier file
                 write_rows(found.rows, out)
             RunRecord(store, run_id).end(f"synthesized ({found.status})")
             return found
@@ -128,20 +131,20 @@ def _changed(spec: Synthesis, changes: Mapping[str, Any]) -> Synthesis:
     given = dict(changes)
     if spec.failures and "failures" in given:
         given["failures"] = {**spec.failures.model_dump(), "run": given["failures"]}
-    if "budget" in given:  # other ceilings of the file hold on
+    if "budget" in given:  # the file's other ceilings stay
         given["budget"] = {**spec.budget.model_dump(exclude_none=True), **given["budget"]}
     try:
-        # What was not given must stay so: a condition of a policy knows by it what it is about.
+        # Unset fields must stay unset: conditions of a policy depend on it.
         return Synthesis.model_validate({**spec.model_dump(exclude_unset=True), **given})
     except ValidationError as error:
         first = error.errors()[0]
         raise SpecError(
-            f"{'.'.join(map(str, first['loc']))}: {first['msg']}", hint="It was given beside the file."
+            f"{'.'.join(map(str, first['loc']))}: {first['msg']}", hint="It comes from the command line."
         ) from None
 
 
 def _run_of(store: Store, spec: Synthesis, text: str, settings: str) -> tuple[int, str, float]:
-    """(row, name, seconds so far) of the synthesis with these settings that did not end, or of a new one."""
+    """(id, name, seconds so far) of the unfinished synthesis with these settings, or of a new one."""
     row = find_started_run(store, "synthesizing", text, settings)
     if row is not None:
         return row["id"], row["run"], row["seconds"] or 0.0
@@ -151,39 +154,38 @@ def _run_of(store: Store, spec: Synthesis, text: str, settings: str) -> tuple[in
 
 
 def _check_callables(spec: Synthesis, apis: Sequence[Api]) -> None:
-    """Raises SpecError for callables that nobody has allowed to be run. What a sandbox runs has no effect."""
+    """Raise SpecError for callables that may not run without permission. Code in the sandbox has no effects."""
     own = [api.name for api in apis if api.tool is not None]
     if own and spec.policy is None:
         raise SpecError(
-            f"{', '.join(own)} would be run for real, with arguments that a model wrote",
+            f"{', '.join(own)} would run for real, with arguments written by a model",
             path=("tools",),
-            hint="Say which calls may be made, e.g. policy: {default: deny, rules: [{allow: "
+            hint="Allow calls, e.g. policy: {default: deny, rules: [{allow: "
             + own[0]
             + "}]}, or give --run-tools to run "
-            "them all. To have tools described and not run, put them under apis.",
+            "them all. To describe tools without running them, put them under apis.",
         )
 
 
 def _check_chains(spec: Synthesis, apis: Sequence[Api]) -> None:
-    """Raises SpecError where chains are wanted and a tool cannot be run: only results tell whether calls belong
-    together."""
+    """Raise SpecError if chains are requested and a tool cannot run: only results show whether calls are connected."""
     if "chain" not in spec.kinds:
         return
     if idle := next((api.name for api in apis if not api.runs), None):
         raise SpecError(
-            f"chains are checked by running them, and '{idle}' cannot be run",
+            f"chains are checked by running them, but '{idle}' cannot run",
             path=("kinds",),
-            hint=f"Write its Python under `source` in {spec.apis}, or name a callable, tools: [python:FILE.py:{idle}], "
-            "or leave chain out of kinds.",
+            hint=f"Add its Python under `source` in {spec.apis}, or a callable, tools: [python:FILE.py:{idle}], or "
+            "remove chain from kinds.",
         )
     if not any(api.parameters for api in apis):
         raise SpecError(
-            "no tool takes an argument, so none can follow another", hint="Leave chain out of kinds.", path=("kinds",)
+            "no tool takes an argument, so none can follow another", hint="Remove chain from kinds.", path=("kinds",)
         )
 
 
 class _Course:
-    """One synthesis. Requests are sent in rounds and read in their order, so that a replay keeps the same rows."""
+    """One synthesis. Requests are sent in rounds and read in order, so that a replay keeps the same rows."""
 
     def __init__(
         self,
@@ -192,16 +194,16 @@ class _Course:
         ledger: Ledger,
         pool: LMPool | None,
         failed: Failed | None,
-        tell: Callable[[Found, int], None] | None = None,
+        on_progress: Callable[[Found, int], None] | None = None,
     ):
         self.spec, self.apis, self.ledger, self.failed = spec, {a.name: a for a in apis}, ledger, failed
-        self.tell = tell or (lambda found, wanted: None)
+        self.on_progress = on_progress or (lambda found, wanted: None)
         self.runtime = Runtime(ledger, spec.lm, spec.roles, pool=pool or LMPool())
         self.policies = [policy for policy in (spec.policy, failed and failed.policy) if policy] or [PolicySpec()]
         self.links, self.found, self.earlier = Links(apis), Found(), Duplicates(spec.similar)
         self.requests = Requests(spec, apis, failed, self.links)
-        if failed:  # a copy of a row that is at hand teaches nothing new
-            self.earlier.words += [words for row in failed.rows if (words := words_of(row.question))]
+        if failed:  # a copy of an existing row teaches nothing new
+            self.earlier.words += [words for row in failed.rows if (words := split_question(row.question))]
 
     async def go(self) -> Found:
         try:
@@ -213,10 +215,10 @@ class _Course:
                 )
                 RunRecord(self.ledger.store, self.ledger.run_id).save_seconds(self.ledger.seconds)
                 for request, answer in zip(requests, answers, strict=True):
-                    # What was paid for is read, whatever became of the others.
+                    # Paid answers are read even if other requests failed.
                     if not isinstance(answer, BaseException):
                         await self._read(answer, request)
-                self.tell(self.found, self.spec.rows)
+                self.on_progress(self.found, self.spec.rows)
                 if not self.found.rows and self.found.rejected["unanswered"] >= HOPELESS:
                     self.found.status = "unanswered"
                     break
@@ -236,7 +238,7 @@ class _Course:
         return self.found
 
     def _wanted(self) -> int:
-        """Requests of a round: no more than could be needed, nor than the budget has calls for."""
+        """The number of requests of a round, limited by missing rows and remaining calls. Raises BudgetSpent."""
         left = self.ledger.remaining("calls")
         if left < 1:
             raise BudgetSpent("calls", self.spec.budget.calls or 0, 1)
@@ -272,14 +274,16 @@ class _Course:
     async def _check(self, row: Mapping[str, Any], request: Request) -> None:
         """Keep a row that passes all checks. Raises Refused."""
         shown = {api.name: api for api in request.shown}
-        draft = drafted(row, request.kind, shown, self.spec.most)
+        draft = read_draft(row, request.kind, shown, self.spec.most)
         if self.earlier.known(draft):
             raise Refused("duplicate", draft.question)
         calls, results = await self._run(draft)
         if self.earlier.has(draft.kind, calls):
             raise Refused("duplicate", draft.question)
         if self.spec.judge:
-            answer = await self._ask("judge", judged(draft.kind, draft.question, calls, results, shown), 0)
+            answer = await self._ask(
+                "judge", build_judge_messages(draft.kind, draft.question, calls, results, shown), 0
+            )
             if answer is None:
                 return  # counted as unanswered
             said = re.findall(r"(?i)verdict\s*:\W*(yes|no)", answer)
@@ -288,15 +292,17 @@ class _Course:
         self._keep(draft, calls, results, request)
 
     async def _run(self, draft: Draft) -> tuple[list[Call], list[Any] | None]:
-        """The calls, in their order, with values in place of references, and their results; None where a tool is only
-        described. Raises Refused."""
+        """(calls with values in place of references, their results; None if a tool has no implementation).
+
+        Raises Refused.
+        """
         calls, outcomes = [], []
         for written in draft.calls if draft.kind != "chain" else ():
-            await self._allowed(written)  # all of them, before one is run
+            await self._allowed(written)  # all calls, before the first one runs
         for place, written in enumerate(draft.calls):
             api, call = self.apis[written["name"]], written
             if draft.kind == "chain":
-                call = concrete(written, api, draft.question, [outcome["value"] for outcome in outcomes])
+                call = resolve_call(written, api, draft.question, [outcome["value"] for outcome in outcomes])
                 await self._allowed(call)
             outcome = await self._execute(api, call["arguments"])
             if "error" in outcome:
@@ -310,7 +316,7 @@ class _Course:
         return calls, [outcome["value"] for outcome in outcomes] if whole else None
 
     async def _allowed(self, call: Call) -> None:
-        """Raises Refused for a call that would be refused at run time, too; nobody is here to be asked."""
+        """Raise Refused for a call that the policy forbids; `ask` counts as a refusal, since no user is present."""
         api = self.apis[call["name"]]
         defaults = api.tool.all_defaults if api.tool else schema_defaults(api.schema)
         try:
@@ -319,7 +325,7 @@ class _Course:
             raise Refused("policy", f"{dumps(call)}: {error}") from None
 
     async def _execute(self, api: Api, arguments: dict[str, Any]) -> dict[str, Any]:
-        """{"value": ...} or {"error": ...}; {} for a tool that is only described. Journalled."""
+        """Run a call, journalled: {"value": ...} or {"error": ...}; {} for a tool without an implementation."""
         if api.tool is not None:
             tool = api.tool
 
@@ -373,5 +379,5 @@ class _Course:
 
 
 def write_rows(rows: Sequence[Mapping[str, Any]], out: Path) -> None:
-    """Write the rows whole or not at all."""
+    """Write all rows or none."""
     write_whole(out, "".join(dumps(row) + "\n" for row in rows))

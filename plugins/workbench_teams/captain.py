@@ -1,9 +1,9 @@
-"""`captain`: plans, has a team built for a step of the task, lets it talk, reads its report, and answers.
+"""`captain`: plans, builds a team for a step of the task, reads its report, and answers.
 
 Source: Captain Agent (Song et al., arXiv 2405.19425). A team is retrieved from a library; one call maps roles to
-experts; a role without one gets an expert written for it; the team talks in turns; a reviewer sums up and may ask for a
-second look. Departures, with reasons in the README: every loop has a cap, also the one over unreadable mappings;
-members speak in turn instead of as a manager picks them; experts are found by words; an expert's description may
+experts; an expert is written for a role without one; the team talks in turns; a reviewer summarises and may request a
+second check. Departures, with reasons in the README: every loop has a cap, also the one over unreadable mappings;
+members speak in turn instead of being picked by a manager; experts are found by words; an expert's description may
 contain colons; and nothing found or written for one example is kept for another.
 """
 
@@ -57,7 +57,7 @@ check: yes if it should be done again, else no"""
 
 
 def _never(arguments: Mapping[str, Any]) -> Any:
-    raise AssertionError("the captain asks its teams itself")
+    raise AssertionError("the captain calls its teams itself")
 
 
 _SEEK = Tool("seek_experts", "", {"properties": {"group": {}, "roles": {}, "task": {}}}, _never)
@@ -68,10 +68,10 @@ class Expert(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    description: str = Field(description="what the expert is for; by it the expert is found")
-    instructions: str = Field("", description="what the expert is told")
+    description: str = Field(description="the expert's field, used to find the expert")
+    instructions: str = Field("", description="instructions of the expert")
     tools: list[str] = Field(
-        default_factory=list, description="names of tools that the expert may call; none: those nearest"
+        default_factory=list, description="names of tools that the expert may call; none: the nearest"
     )
 
 
@@ -79,15 +79,13 @@ class CaptainConfig(NodeConfig):
     """Settings of a `captain` node."""
 
     signature: str = Field(description='inputs and outputs, e.g. "question -> answer"')
-    instructions: str = Field("", description="what to do, in words")
+    instructions: str = Field("", description="instructions for the captain")
     library: dict[str, Expert] = Field(default_factory=dict, description="experts by name")
     tools: list[str] = Field(default_factory=list, description="python:module.function or mcp:COMMAND ARGS#name")
     turns: int = Field(5, ge=1, le=50, description="answers of the captain at most")
     talk: int = Field(6, ge=1, le=50, description="messages of a team's conversation at most")
     size: int = Field(3, ge=1, le=10, description="members of a team at most")
-    candidates: int = Field(
-        3, ge=1, le=20, description="experts of the library that are looked at for a role; tools, too"
-    )
+    candidates: int = Field(3, ge=1, le=20, description="experts of the library considered for a role; tools, too")
     max_tokens: int = Field(512, ge=1, description="tokens of one message at most")
     temperature: float | None = Field(None, ge=0, le=2, description="sampling temperature")
     lm: str | dict[str, Any] | None = Field(None, description="another language model for this node")
@@ -95,7 +93,7 @@ class CaptainConfig(NodeConfig):
 
 @dataclass
 class Group:
-    """A team of one example: its experts in the order in which they speak, and whether it has been asked again."""
+    """A team of one example: its experts in speaking order, and whether it has checked its result."""
 
     experts: dict[str, Expert] = field(default_factory=dict)
     checked: bool = False
@@ -127,8 +125,7 @@ class Captain(SignatureNode):
 
     @property
     def max_calls(self) -> int:
-        """Each turn of the captain may build a team (mapping twice, each role written) and let it talk, then a
-        review."""
+        """Each turn may build a team (two mappings, an expert written for each role), let it talk, and review it."""
         c = self.config
         return c.turns + (c.turns - 1) * (2 + c.size + c.talk + 1)
 
@@ -154,7 +151,7 @@ class Captain(SignatureNode):
             calls = reading.calls
             unreadable = unreadable_call(ctx, response, reading, [_SEEK]) if reading.fault else None
             if unreadable and (reading.certain or not corrected):
-                # What may be an answer after all is accepted as one the second time.
+                # An apparent call that may be an answer is accepted as one the second time.
                 corrected, told = True, unreadable
             elif not calls:
                 try:
@@ -164,7 +161,7 @@ class Captain(SignatureNode):
                 except NodeError as error:
                     told = f"{error}. Give the answer in the form asked for."
             elif turn == self.config.turns - 1:
-                break  # a report that nobody reads is not worth its calls
+                break  # no turn is left to read a report
             else:
                 told = await self._team(calls[0], groups, ctx)
             messages += [{"role": "assistant", "content": response.text}, {"role": "user", "content": told}]
@@ -190,7 +187,7 @@ class Captain(SignatureNode):
         return response
 
     async def _team(self, call: Mapping[str, Any], groups: dict[str, Group], ctx: Context) -> str:
-        """The report of a team, found or built; what is wrong with the call is told to the captain."""
+        """The report of an existing or new team, or the error of an invalid call, as text for the captain."""
         given = call.get("arguments")
         if call.get("name") != "seek_experts":
             return f"error: there is no tool {call.get('name')!r}; the only one is seek_experts"
@@ -216,7 +213,7 @@ class Captain(SignatureNode):
         return f"report of {name} ({', '.join(group.experts)}):\n{review.text.strip()}{advice}"
 
     async def _built(self, roles: Sequence[str], task: str, ctx: Context) -> dict[str, Expert]:
-        """An expert for each role, each one once: from the library, or written for the role."""
+        """A distinct expert for each role, from the library or written for the role."""
         near = {role: self._nearest(role) for role in roles}
         mapped = await self._mapped(near, ctx) if any(near.values()) else {}
         team: dict[str, Expert] = {}
@@ -235,7 +232,7 @@ class Captain(SignatureNode):
         return [names[i] for i in best]
 
     async def _mapped(self, near: Mapping[str, Sequence[str]], ctx: Context) -> dict[str, str | None]:
-        """Role -> expert or None. Asked twice at most; then the nearest expert of each role."""
+        """Map each role to an expert or None. After two unreadable answers, to its nearest expert."""
         listed = "\n".join(
             f"role {role!r}: "
             + ("; ".join(f"{n} ({self.config.library[n].description})" for n in names) or "no candidate")
@@ -276,7 +273,7 @@ class Captain(SignatureNode):
         }
 
     async def _talk(self, group: Group, task: str, ctx: Context) -> str:
-        """The conversation of a team as text: members speak in turn until one of them ends it."""
+        """Run a team's conversation and return it as text: members speak in turn until one ends it."""
         lines = [f"The task: {task}"]
         names = list(group.experts)
         for turn in range(self.config.talk):
@@ -313,7 +310,7 @@ class Captain(SignatureNode):
 
 
 def _free_name(name: str, taken: Collection[str]) -> str:
-    """The name, with a number behind it where another expert has it: each written expert was paid for."""
+    """The name, with a number appended if another expert has it."""
     if name not in taken:
         return name
     return next(other for number in count(2) if (other := f"{name}_{number}") not in taken)

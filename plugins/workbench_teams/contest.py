@@ -1,7 +1,7 @@
-"""`contest`: members compete, and the answers of those with the best record count.
+"""`contest`: members compete, and the answers of those with the best standing count.
 
 Source: the internal contest of ContestTrade (arXiv 2508.00554): members are scored and ranked continuously, and only
-what the best ones say is adopted. Departure: standings come from training rows, through the optimizer `team`, and are
+the answers of the best are adopted. Departure: standings come from training rows, through the optimizer `team`, and are
 settings of the workflow, because a contest that learned during the test would read its labels.
 """
 
@@ -21,10 +21,8 @@ from workbench_teams.members import TeamConfig, TeamNode, no_answer_error
 class ContestConfig(TeamConfig):
     """Settings of a `contest` node."""
 
-    standing: dict[str, float] = Field(
-        default_factory=dict, description="how well each member did; others stand at 0.5"
-    )
-    adopt: int = Field(0, ge=0, le=64, description="number of best members that are asked; 0: all")
+    standing: dict[str, float] = Field(default_factory=dict, description="score of each member in [0, 1]; default: 0.5")
+    adopt: int = Field(0, ge=0, le=64, description="number of best members that answer; 0: all")
 
 
 class Contest(TeamNode):
@@ -46,7 +44,7 @@ class Contest(TeamNode):
 
     @property
     def asked(self) -> list[str]:
-        """Members that are asked, the best first."""
+        """The members that answer, best first."""
         order = sorted(self.active, key=lambda m: (-self.standing(m), self.active.index(m)))
         return order[: self.config.adopt or len(order)]
 

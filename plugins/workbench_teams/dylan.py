@@ -88,7 +88,7 @@ class Dylan(TeamNode):
         return next(a for m, a in last.items() if ballots[m] == final)
 
     async def _ranked(self, inputs: Mapping[str, Any], layer: Mapping[str, Answer], ctx: Context) -> list[str]:
-        """The members that stay."""
+        """Rank the answers and return the members that stay."""
         names, keep = list(layer), min(self.config.keep, len(layer))
         text = self.config.ranker.format(keep=keep) if "{keep}" in self.config.ranker else self.config.ranker
         said = await self._asked(text, inputs, [self.shown(a) for a in layer.values()], ctx, 32)
@@ -112,7 +112,7 @@ class Dylan(TeamNode):
         ctx: Context,
         number: int,
     ) -> dict[str, float]:
-        """How much a member owes to each earlier answer; adds up to 1."""
+        """The shares of a member's credit that go to each earlier answer; they add up to 1."""
         if self.config.rate:
             own = f"{self.config.members[member]}\n{_RATE}\nYour own answer is: {self.shown(answer)}"
             said = await self._asked(own, inputs, [self.shown(a) for a in before.values()], ctx, 64, "task", number)
@@ -140,7 +140,7 @@ class Dylan(TeamNode):
         try:
             response = await ctx.complete(messages, role=role, max_tokens=max_tokens, replica=replica)
         except LMError as error:
-            if error.kind.infrastructure:  # says nothing about the workflow: the example is to be left out
+            if error.kind.infrastructure:  # not the workflow's fault: the example is excluded
                 raise
             return ""
         return response.text
@@ -149,11 +149,10 @@ class Dylan(TeamNode):
 def compute_importance(
     layers: Sequence[Mapping[str, Any]], weights: Sequence[Mapping[str, Mapping[str, float]]], right: set[str]
 ) -> dict[str, float]:
-    """Each member's importance: the mean over layers of what it had in each, where every layer adds up to 1.
+    """Each member's importance: the mean of its credit over layers, each of which adds up to 1 (DyLAN, section 3.3).
 
-    layers: who answered in each round. weights: for each round after the first, member -> earlier member -> share of
-    what it owes. right: who holds the final answer in the last round; they share its credit equally. (DyLAN, section
-    3.3.)
+    layers: the members that answered in each round. weights: for each round after the first, member -> earlier member
+    -> share of its credit. right: the members with the final answer in the last round, who share its credit equally.
     """
     credit = {m: 1 / len(right) if m in right else 0.0 for m in layers[-1]}
     total = dict(credit)

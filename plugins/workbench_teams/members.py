@@ -1,4 +1,4 @@
-"""What the teams share: members that are one node in several roles, and answers as text."""
+"""Base of the teams: members that are one node in several roles, and answers as text."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from workbench.kit.inner_nodes import child_node, child_tree, with_new_inputs
 from workbench.runtime import Context
 from workbench.workflow import NodeConfig, NodeKind, Signature
 
-#: The input by which a member is told what others answered.
+#: The input that holds the answers of other members.
 OTHERS = "answers_of_others"
 Answer = Mapping[str, Any]
 
 
 class TeamConfig(NodeConfig):
-    """Settings that all teams have."""
+    """Settings of all teams."""
 
     of: dict[str, Any] = Field(description="the node that each member runs: one with signature and instructions")
     members: dict[str, str] = Field(min_length=1, description="a member's name: its role, put before the instructions")
@@ -39,15 +39,15 @@ class TeamNode(NodeKind):
     """Base of the teams: members are the node `of` with a role each, and again with the others' answers as an input."""
 
     config: Any
-    hears = True  # whether members are told what others answered
+    hears = True  # whether members see the answers of others
 
     def __init__(self, name: str, config: Any, base: Any):
         super().__init__(name, config, base)
         if unknown := [m for m in config.left_out if m not in config.members]:
             raise SpecError(f"there is no member '{unknown[0]}'", path=("left_out",))
         if not self.active:
-            raise SpecError("all members are left out", path=("left_out",))
-        self.first  # bad settings are told when the file is read  # noqa: B018
+            raise SpecError("all members are left out; keep at least one", path=("left_out",))
+        self.first  # report bad settings when the file is read  # noqa: B018
         self.later  # noqa: B018
 
     @cached_property
@@ -65,7 +65,7 @@ class TeamNode(NodeKind):
 
     @cached_property
     def later(self) -> dict[str, NodeKind]:
-        """Members that have heard others. Their demos are left out, for they show no others."""
+        """Members that have heard others, without demos, since these contain no answers of others."""
         return {m: self._member(m, hearing=True) for m in self.active} if self.hears else {}
 
     def _member(self, member: str, hearing: bool) -> NodeKind:
@@ -106,16 +106,16 @@ class TeamNode(NodeKind):
     async def answer(
         self, member: str, inputs: Mapping[str, Any], ctx: Context, replica: int, heard: Sequence[str] = ()
     ) -> Answer | None:
-        """A member's answer; None where the member fails, which the span of its own tells."""
+        """A member's answer; None if the member fails, which its own span records."""
         node, values = self.first[member], dict(inputs)
         if heard:
             node, values = self.later[member], {**inputs, OTHERS: "\n".join(f"- {text}" for text in heard)}
         try:
-            # Under the address of what all members run, so that optimizers find what was said by it.
+            # Under the address of the members' common node, so that optimizers find its calls.
             number = replica * len(self.config.members) + self.active.index(member)
             return await ctx.run_child(node, "of", {n: values[n] for n in node.inputs}, number, member)
         except NodeError as error:
-            if error.kind.infrastructure:  # says nothing about the member: the example is to be left out
+            if error.kind.infrastructure:  # not the member's fault: the example is excluded
                 raise
             return None
 
@@ -126,7 +126,7 @@ class TeamNode(NodeKind):
         return "; ".join(f"{n}: {plain.as_text(answer[n])}" for n in self.outputs)
 
     def ballot(self, answer: Answer) -> str:
-        """What is voted on: the last output, in a form in which equal values are equal texts."""
+        """The vote: the last output, in a form in which equal values are equal texts."""
         return json.dumps(answer.get(self.outputs[-1]), sort_keys=True, default=str)
 
 

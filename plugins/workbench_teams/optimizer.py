@@ -50,8 +50,8 @@ class Team(Optimizer):
         return study.best
 
     async def _worth(self, study: Study, place: str, seen: Evaluation) -> dict[str, float]:
-        """Each member's mean importance over the rows; in a contest the mean score of its answers. A row on which it
-        said nothing counts 0."""
+        """Each member's mean importance over the rows; in a contest, the mean score of its answers. A row without its
+        answer counts as 0."""
         node: Any = node_at(study.workflow, f"{place}.members")
         members = getattr(node, "active", None) or tuple(getattr(node.config, "library", ()))
         total, rows = dict.fromkeys(members, 0.0), 0
@@ -71,7 +71,7 @@ class Team(Optimizer):
     async def _scores(
         self, study: Study, row: Any, result: Any, node: Any, answers: Mapping[str, str]
     ) -> dict[str, float]:
-        """What the metric says of each member's answer in place of the team's."""
+        """The metric's score of each member's answer in place of the team's."""
         found, output = {}, node.outputs[-1]
         for member, ballot in answers.items():
             try:
@@ -79,7 +79,7 @@ class Team(Optimizer):
                 found[member] = scored.value
             except WorkbenchError:
                 raise
-            except Exception:  # the metric does not take such an answer
+            except Exception:  # the metric cannot score such an answer
                 found[member] = 0.0
         return found
 

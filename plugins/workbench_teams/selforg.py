@@ -29,14 +29,14 @@ class SelfOrgConfig(TeamConfig):
     """Settings of a `selforg` node."""
 
     rounds: int = Field(
-        1, ge=0, le=10, description="rounds in which members hear others; 0: the group's answer at once"
+        1, ge=0, le=10, description="rounds in which members hear others; 0: the group answers immediately"
     )
     neighbours: int = Field(2, ge=1, le=64, description="members that each member hears")
     threshold: float = Field(0.0, ge=0, le=1, description="answers less similar than this are not heard")
 
 
 class SelfOrg(TeamNode):
-    """Members answer, then hear similar members with more representative answers; the answer with most weight counts
+    """Members answer, then hear similar members with more representative answers; the answer with the most weight wins
     (SelfOrg)."""
 
     Config = SelfOrgConfig
@@ -73,7 +73,7 @@ class SelfOrg(TeamNode):
         return self._together(answers, importance)
 
     def _graph(self, answers: Mapping[str, Answer]) -> tuple[dict[str, float], dict[str, list[str]]]:
-        """(contribution of each member, whom each one hears)."""
+        """(contribution of each member, the members that each one hears)."""
         texts = [self.shown(a) for a in answers.values()]
         vectors = vectorize(texts)
         values = dict(zip(answers, compute_contributions(vectors), strict=True))
@@ -82,7 +82,7 @@ class SelfOrg(TeamNode):
         return values, {names[i]: [names[j] for j in heard[i]] for i in range(len(names))}
 
     def _together(self, answers: Mapping[str, Answer], importance: Mapping[str, float]) -> Answer:
-        """The answer of most weight: equal answers add up; a tie goes to the one that comes first."""
+        """The answer with the most weight. Equal answers add up; ties go to the first."""
         weight: dict[str, float] = {}
         for member, answer in answers.items():
             weight[self.ballot(answer)] = weight.get(self.ballot(answer), 0.0) + importance[member]
@@ -91,7 +91,7 @@ class SelfOrg(TeamNode):
 
 
 def vectorize(texts: Sequence[str]) -> list[Vector]:
-    """Unit vectors of counted words. Without inverse frequencies: a word that all share is what they agree on."""
+    """Unit vectors of word counts, without inverse document frequencies: shared words are what answers agree on."""
     found = []
     for text in texts:
         bag = Counter(re.findall(r"\w+", text.lower())) or Counter([text])
@@ -145,8 +145,8 @@ def compute_shapley(vectors: Sequence[Vector]) -> list[float]:
 def build_edges(
     vectors: Sequence[Vector], values: Sequence[float], texts: Sequence[str], neighbours: int, threshold: float
 ) -> list[list[int]]:
-    """For each answer the ones that it hears: of higher contribution (of equal ones, the text that sorts first),
-    similar enough, the most similar first. Such a graph has no cycle, whatever the numbers."""
+    """For each answer, the indices of the answers that it hears, most similar first: those with a higher contribution
+    (ties: the text that sorts first) and enough similarity. Such a graph has no cycle."""
     rank = sorted(range(len(values)), key=lambda i: (-round(values[i], 9), texts[i], i))
     place = {i: p for p, i in enumerate(rank)}
     heard = []

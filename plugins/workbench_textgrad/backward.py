@@ -1,4 +1,4 @@
-"""The backward pass: from the loss of the final output to what each node on the trace should do differently."""
+"""The backward pass: from the loss of the final output to a textual gradient for each node on the trace."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from workbench_textgrad.prompts import Gradient
 
 @dataclass(frozen=True)
 class Layer:
-    """A top-level node with what may be changed in it and in the nodes that it holds."""
+    """A top-level node with the learnable parts of it and of its inner nodes."""
 
     node: NodeKind
     prompts: Sequence[str]
@@ -29,7 +29,7 @@ class Layer:
 
 
 def layers_of(workflow: Workflow, *, tools: bool = True, structure: bool = True) -> dict[str, Layer]:
-    """By name, the last to run first."""
+    """The layers by name, the last to run first."""
     import networkx
 
     def inside(name: str, kind: str) -> list[str]:
@@ -49,7 +49,7 @@ def layers_of(workflow: Workflow, *, tools: bool = True, structure: bool = True)
 
 
 def switched_off(workflow: Workflow) -> dict[str, NodeKind]:
-    """The optional nodes that take no part."""
+    """The disabled optional nodes, by name."""
     return {
         name: make_node(name, tree, workflow.base)
         for name, tree in workflow.nodes.items()
@@ -58,9 +58,9 @@ def switched_off(workflow: Workflow) -> dict[str, NodeKind]:
 
 
 def seen_by(path: str, results: Sequence[Result], *, whole: bool) -> list[Result]:
-    """What a node got and gave, as results; path: as in spans, e.g. `vote.of`. whole: with the example's own fields.
+    """A node's inputs and outputs, as results. Empty if the node is on no trace.
 
-    Empty where the node is not on any trace.
+    path: as in spans, e.g. `vote.of`. whole: whether to include the example's own fields.
     """
     seen = []
     for result in results:
@@ -106,12 +106,12 @@ class Backward:
         return await self.proposer.ask(request, self.replica) or ""
 
     def last(self, name: str) -> bool:
-        """Whether a node gives the final output: nobody reads it, or it is the last to write what the metric reads."""
+        """Whether a node gives the final output: no node reads it, or it is the last to write the scored field."""
         writers = {field: n for n, layer in reversed(list(self.layers.items())) for field in layer.node.outputs}
         return self.workflow.graph.out_degree(name) == 0 or any(writers.get(field) == name for field in self.scored)
 
     async def gradients(self, loss: str) -> dict[str, Gradient]:
-        """By node. A node that nobody blames is not asked, and so blames nobody."""
+        """Gradients by node. An unblamed node gets no gradient and blames no other."""
         import networkx
 
         graph, found = self.workflow.graph, dict[str, Gradient]()
@@ -122,12 +122,12 @@ class Backward:
             blame += [f"{r}: {found[r].inputs}" for r in readers]
             above = any(self.layers[a].learns for a in networkx.ancestors(graph, name))
             seen = seen_by(name, self.failed, whole=last)
-            blame += dict.fromkeys(f"It failed: {s.message}" for s in seen if s.failure)  # nobody read its output
+            blame += dict.fromkeys(f"It failed: {s.message}" for s in seen if s.failure)  # no node read its output
             if not blame or not seen:
                 continue
             if layer.learns:
                 found[name] = await self.gradient(layer, seen, blame, above)
-            else:  # a tool or a program: what its readers miss, it could only get from those before it
+            else:  # a tool or a program: pass the blame on to its own inputs
                 found[name] = Gradient("", "\n".join(blame))
         return found
 
@@ -147,7 +147,7 @@ class Backward:
         return prompts.read_gradient(text, asks_inputs=above) if text is not None else Gradient()
 
     def evidence(self, address: str, prompt: str = "") -> tuple[NodeKind, str] | None:
-        """The node that holds a parameter and what it did; None where that had no part in these examples."""
+        """The node that holds a parameter, with its results as text; None if it took no part in these examples."""
         path = prompt_in_use(address, prompt, self.failed)
         if path is None:
             return None

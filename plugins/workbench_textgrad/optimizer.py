@@ -2,7 +2,7 @@
 
 Sources: symbolic learning (Zhou et al., arXiv 2406.18532: loss, gradients and optimizers in words; the roll-back rule
 is that of its implementation) and agentic neural networks (arXiv 2506.09046: gradients layer by layer). Departures,
-with reasons in the README: one loss for a batch; structural edits only on request; val decides at the end.
+with reasons in the README: one loss per batch; structural edits only on request; val decides at the end.
 """
 
 from __future__ import annotations
@@ -32,20 +32,22 @@ class TextGrad(Optimizer):
     """
 
     steps: int = Field(20, ge=1, le=1000, description="batches at most")
-    batch: int = Field(12, ge=1, le=256, description="training rows of a step")
+    batch: int = Field(12, ge=1, le=256, description="training rows per step")
     wrong: int = Field(8, ge=1, le=64, description="worst failures of a batch shown for the loss")
-    enough: float = Field(0.9, ge=0, le=1, description="score above which a batch is good, see `streak`")
+    enough: float = Field(0.9, ge=0, le=1, description="score of a good batch, see `streak`")
     streak: int = Field(3, ge=1, le=100, description="consecutive good batches before it ends")
     patience: int = Field(5, ge=1, le=100, description="consecutive steps without a lasting change before it ends")
     tools: bool = Field(True, description="rewrite the descriptions of agents' `functions`, too")
     structure: bool = Field(True, description="also enable and disable optional nodes")
     edits: list[str] = Field(
         default_factory=list,
-        description="names of the edits of the structure that the proposer may "
-        "choose from, e.g. insert, remove, refine; none: the graph stays as it is",
+        description="structural edits that the proposer may choose, e.g. insert, remove, refine; none: keep the graph",
     )
     finalists: int | None = Field(
-        None, ge=1, le=50, description="solutions to try on val; default: what a quarter of the budget pays for, 1 to 4"
+        None,
+        ge=1,
+        le=50,
+        description="solutions to evaluate on val; default: as many as a quarter of the budget pays for, 1 to 4",
     )
     shown: int = Field(4000, ge=500, description="characters of examples in a prompt")
     temperature: float = Field(0.8, ge=0, le=2, description="of the proposer")
@@ -62,7 +64,9 @@ class TextGrad(Optimizer):
     async def optimize(self, study: Study) -> Workflow:
         if study.train and any(layer.learns for layer in layers_of(study.best).values()):
             descent = _Descent(self, study)
-            with suppress(BudgetSpent):  # a proposal may not fit where the short answers of val still do
+            with suppress(
+                BudgetSpent
+            ):  # the budget may be too small for a proposal, but not for the short answers on val
                 await descent.go()
             await descent.decide()
         return study.best
@@ -72,11 +76,11 @@ class _Descent:
     def __init__(self, settings: TextGrad, study: Study):
         self.settings, self.study, self.start = settings, study, study.best
         self.proposer = Proposer(study, settings.temperature)
-        self.current = study.best  # the latest solution, wherever the budget ends the search
+        self.current = study.best  # the latest solution, also when the budget ends the search
         self.kept: list[tuple[Workflow, float]] = []  # solutions that were not undone, with their batch's score
         self.batches = Batches(study, settings.batch)
         self.finalists = settings.finalists or finalists(study)
-        self.edited: list[str] = []  # what came of edits
+        self.edited: list[str] = []  # outcomes of edits
 
     async def go(self) -> None:
         old, last = None, 0.0
@@ -101,7 +105,7 @@ class _Descent:
             self.current = new
 
     def affords(self, workflow: Workflow, batch: Sequence[Example], passes: int) -> bool:
-        """Whether so many passes over a batch and then the finalists can be paid for, proposals included."""
+        """Whether the budget covers `passes` passes over a batch and then the finalists, proposals included."""
         proposals = 1 + 2 * len(learnable_addresses(workflow, "text")) + bool(self.settings.edits)
         rows = [*list(batch) * passes, *list(self.study.val) * self.finalists]
         tokens = proposals * (1000 + self.settings.shown // 3)
@@ -110,7 +114,7 @@ class _Descent:
         )
 
     async def stepped(self, current: Workflow, now: Evaluation, step: int) -> Workflow:
-        """The workflow after one backward pass and one update; the same one if nothing is to blame."""
+        """The workflow after one backward pass and one update; the same one if no node is blamed."""
         failed = sorted((r for r in now.results if r.score is not None and r.score < 1), key=lambda r: r.score or 0.0)
         if not failed:
             return current
@@ -165,8 +169,8 @@ class _Descent:
     async def restructured(
         self, backward: Backward, loss: str, gradients: dict[str, Gradient], now: Evaluation
     ) -> Workflow:
-        """With at most one optional node switched: only if that pays on the same batch. Off also if it costs
-        nothing."""
+        """The workflow with at most one optional node switched, if the same batch scores better; a node is also
+        switched off if the score does not change."""
         current = backward.workflow
         switch = {n: False for n, g in gradients.items() if g.removes and backward.layers[n].optional}
         on = prompts.enabled_by(loss, list(switched_off(current)))
@@ -177,7 +181,7 @@ class _Descent:
                 word = "on" if enabled else "off"
                 candidate = current.patched(Patch({f"nodes.{name}.enabled": enabled}, note=f"{name} switched {word}"))
             except SpecError:
-                continue  # without it there is no graph
+                continue  # the graph is invalid without it
             if not self.affords(candidate, rows, 1):
                 continue
             score = (await self.study.evaluate(candidate, rows)).score
@@ -186,7 +190,7 @@ class _Descent:
         return current
 
     async def edited_by(self, loss: str, current: Workflow, now: Evaluation, step: int) -> Workflow:
-        """With one edit of the structure that the proposer chose: only if the same batch then scores better."""
+        """The workflow with one structural edit that the proposer chose, if the same batch scores better."""
         names, rows = self.settings.edits, [r.example for r in now.results]
         if not self.affords(current, rows, 1):
             return current
@@ -214,7 +218,7 @@ class _Descent:
         self.study.log(f"edit {outcome[:200]}")
 
     async def decide(self) -> None:
-        """Try the latest solution and the best ones by their batches on the whole of val: that makes a winner."""
+        """Evaluate the latest solution, and the best ones by their batches, on all of val, which decides."""
         best = [w for w, _ in sorted(self.kept[::-1], key=lambda k: -k[1])]
         ranked = [w for w in dict.fromkeys([self.current, *best]) if w != self.start]
         for workflow in ranked[: self.finalists]:
@@ -224,6 +228,6 @@ class _Descent:
 
 
 def _there(address: str, base: Workflow, before: Workflow) -> bool:
-    """Whether a prompt is still where it was: an edit may have moved it, or taken it away."""
+    """Whether a prompt is still at its address: an edit may have moved or removed it."""
     known = before.get(address, None)
     return base.get(address, None) == known and (known is not None or address in learnable_addresses(base, "text"))

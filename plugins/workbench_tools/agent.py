@@ -1,7 +1,7 @@
 """The `agent` node: a language model that thinks, calls tools and reads their results, until it answers.
 
-Source: ReAct (Yao et al., arXiv 2210.03629). Departures: actions are one line of JSON rather than free text, a wrong
-action is told to the model and costs a step, and where the server takes tool definitions natively they are used.
+Source: ReAct (Yao et al., arXiv 2210.03629). Departures: actions are one line of JSON rather than free text; a wrong
+action is reported to the model and costs a step; native tool definitions are used if the server supports them.
 """
 
 from __future__ import annotations
@@ -56,21 +56,21 @@ _QUERIES = (
 )
 
 
-#: Results of tools up to so many characters are kept whole in a trace.
+#: Characters; shorter results of tools are kept whole in a trace.
 _KEPT = 4000
 
 
 class ForgedExample(BaseModel):
-    """A call of the function and what it must give: its test (`workbench functions test`)."""
+    """The function's test: a call and the expected result (`workbench functions test`)."""
 
     model_config = ConfigDict(extra="forbid")
 
     arguments: dict[str, Any] = Field(description="arguments by name")
-    result: Any = Field(description="what the function must return for them")
+    result: Any = Field(description="the expected result")
 
 
 class Forged(BaseModel):
-    """A tool whose source stands in the workflow file, as the optimizer `forge` writes them."""
+    """A tool with its source in the workflow file, as written by the optimizer `forge`."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -82,7 +82,7 @@ class Forged(BaseModel):
 
     def tool(self) -> Tool:
         def call(arguments: Mapping[str, Any]) -> Any:
-            raise AssertionError("forged functions run in the sandbox alone")
+            raise AssertionError("forged functions must run in the sandbox")
 
         return Tool(self.name, self.description, self.parameters, call, self.source)
 
@@ -93,38 +93,37 @@ class AgentConfig(NodeConfig):
     signature: str = Field(description='inputs and outputs, e.g. "question -> answer"')
     tools: list[str] = Field(default_factory=list, description="python:module.function or mcp:COMMAND ARGS#name")
     functions: list[Forged] = Field(default_factory=list, description="tools written as source, run in the sandbox")
-    instructions: str = Field("", description="what to do, in words")
+    instructions: str = Field("", description="instructions for the model")
     demos: list[dict[str, Any]] = Field(
         default_factory=list,
-        description="worked examples: inputs and outputs, and under _exchange the messages between them",
+        description="examples: inputs and outputs, and under _exchange the messages between them",
     )
     register_: Literal["all", "lazy"] = Field(
         "all",
         alias="register",
-        description="lazy: only names of tools are shown, and the model registers those that it needs",
+        description="lazy: show only names of tools; the model registers those that it needs",
     )
     nearest: int = Field(
         0,
         ge=0,
         le=1000,
-        description="number of tools shown, those nearest to the input; with `register: lazy` the others by "
-        "name; 0: all",
+        description="number of tools shown, nearest to the input first; with `register: lazy`, the others are shown "
+        "by name; 0: all",
     )
     queries: int = Field(
-        0, ge=0, le=8, description="search queries for `nearest` that the model writes first, in a call"
+        0, ge=0, le=8, description="number of search queries for `nearest` that the model writes first, in one call"
     )
     asked: dict[str, list[str]] = Field(
-        default_factory=dict, description="questions that a tool answers, by its name, by which `nearest` finds it"
+        default_factory=dict, description="by tool: questions that it answers, for the search of `nearest`"
     )
     descriptions: dict[str, str] = Field(
-        default_factory=dict, description="what the model is told of a tool, in place of the tool's own description"
+        default_factory=dict, description="by tool: a description that replaces its own"
     )
     wrappers: dict[str, str] = Field(
         default_factory=dict,
-        description="by tool: Python that defines wrap(result, arguments), "
-        "run in the sandbox; the model sees what it returns",
+        description="by tool: Python source of wrap(result, arguments), run in the sandbox; the model sees its result",
     )
-    user: UserConfig | None = Field(None, description="a simulated user, with whom the agent may talk")
+    user: UserConfig | None = Field(None, description="a simulated user that the agent may talk to")
     max_steps: int = Field(6, ge=1, le=100, description="answers of the model at most, tool calls included")
     native: bool = Field(False, description="pass tool definitions to the server instead of describing them in words")
     temperature: float | None = Field(None, ge=0, le=2, description="sampling temperature")
@@ -159,17 +158,23 @@ class Agent(SignatureNode):
         self.tools = {tool.name: tool for tool in (load_tool(address, base) for address in config.tools)}
         twice = sorted(set(self.tools) & set(self.forged))
         if twice or len(self.forged) < len(config.functions):
-            raise SpecError(f"two tools are named '{twice[0] if twice else config.functions[-1].name}'")
+            raise SpecError(
+                f"two tools are named '{twice[0] if twice else config.functions[-1].name}'", hint="Rename one of them."
+            )
         self.tools |= {f.name: f.tool() for f in config.functions}
         if config.register_ == "lazy" and REGISTER in self.tools:
-            raise SpecError("with register: lazy no tool may be named 'register'", path=("tools",))
+            raise SpecError("with register: lazy, no tool may be named 'register'; rename it", path=("tools",))
         if config.user and "say" in self.outputs:
             raise SpecError(
-                "with `user` no output may be named 'say'", hint="That is how the agent speaks.", path=("agent",)
+                "with `user`, no output may be named 'say'",
+                hint="Rename it: the agent talks to the user by `say:`.",
+                path=("agent",),
             )
         if config.queries and not config.nearest:
             raise SpecError(
-                "queries find the nearest tools: say how many", hint="Write e.g. nearest: 5.", path=("queries",)
+                "`queries` needs `nearest`, the number of tools to find",
+                hint="Write e.g. nearest: 5.",
+                path=("queries",),
             )
         for key in ("asked", "descriptions", "wrappers"):
             for tool in getattr(config, key):
@@ -199,7 +204,7 @@ class Agent(SignatureNode):
 
     @cached_property
     def head(self) -> str:
-        """Instructions and the form of the answer, without tools."""
+        """The instructions and the form of the answer, without tools."""
         return plain.system_text(self.signature, self.config.instructions, {}, True)
 
     @cached_property
@@ -208,7 +213,7 @@ class Agent(SignatureNode):
 
     @cached_property
     def readable(self) -> Collection[Tool]:
-        """The tools whose calls are read in other forms than the one asked for."""
+        """The tools whose calls are accepted in other forms than the requested one."""
         return [*self.tools.values(), *([REGISTRATION] if self.config.register_ == "lazy" else [])]
 
     def tool_names(self) -> Collection[str]:
@@ -220,14 +225,17 @@ class Agent(SignatureNode):
         tools, fixed = list(self.tools.values()), len(self.system(Shown(self.tools, (), lazy=False)))
         full, lazy = count_prompt_characters(tools, fixed)
         if lazy < full:
-            return [f"'{self.name}': with {len(tools)} tools, registering sends about {1 - lazy / full:.0%} less."]
+            return [
+                f"'{self.name}': with {len(tools)} tools, register: lazy sends about {1 - lazy / full:.0%} less than "
+                "showing all."
+            ]
         return [
             f"'{self.name}': with {len(tools)} tools, register: lazy sends about {lazy / full - 1:.0%} more than "
-            f"showing all; it pays from about {find_crossover(tools, fixed)} such tools on."
+            f"showing all; it saves from about {find_crossover(tools, fixed)} such tools."
         ]
 
     def system(self, shown: Shown) -> str:
-        """Instructions, and, unless they go to the server natively, the tools and how to call them."""
+        """The system prompt: instructions, and, unless tools are native, the tools and the form of a call."""
         return self._with_tools(shown) + (RULES if self.config.user else "")
 
     def _with_tools(self, shown: Shown) -> str:
@@ -238,7 +246,7 @@ class Agent(SignatureNode):
         return text + LAZY.format(names=", ".join(shown.named)) if shown.named else text
 
     def definitions(self, shown: Shown) -> tuple[dict[str, Any], ...] | None:
-        """What a server that takes tools natively is told of them now."""
+        """The current tool definitions for a server with native tools; None without."""
         if not self.config.native or not self.tools:
             return None
         tools = [*shown.whole.values(), *([shown.registering] if shown.named else [])]
@@ -255,7 +263,7 @@ class Agent(SignatureNode):
         asked = [call for call in span.calls if call.role == "task"]
         messages = [dict(message) for message in asked[-1].messages] if asked else []
         question = {"role": "user", "content": self._question(span.inputs)}
-        # Demos come before the question, and one of them may ask the same.
+        # Demos precede the question, and one may ask the same question.
         begun = max((i for i, message in enumerate(messages) if message == question), default=len(messages))
         between = messages[begun + 1 :]
         return {**found, EXCHANGE: between} if between else found
@@ -284,7 +292,7 @@ class Agent(SignatureNode):
                 continue
             if reading.fault:
                 told = unreadable_call(ctx, response, reading, self.readable)
-                # What may be an answer after all is accepted as one the second time.
+                # An apparent call that may be an answer is accepted as one the second time.
                 if reading.certain or not corrected:
                     corrected = True
                     messages += [to_message(response), {"role": "user", "content": told}]
@@ -303,7 +311,7 @@ class Agent(SignatureNode):
         raise NodeError("steps", f"no answer within {self.config.max_steps} steps")
 
     async def _shown(self, inputs: Mapping[str, Any], ctx: Context) -> Shown:
-        """What the model sees of the tools to begin with."""
+        """The tools that the model sees at the start."""
         c = self.config
         lazy = c.register_ == "lazy"
         if not c.nearest:
@@ -341,7 +349,7 @@ class Agent(SignatureNode):
         return response
 
     async def _result(self, call: Mapping[str, Any], shown: Shown, ctx: Context) -> dict[str, Any]:
-        """A tool's result as a message; a wrong call is told to the model, so that it can do better."""
+        """A tool's result as a message to the model; for a wrong call, the message is the error."""
         name, arguments = call.get("name"), call.get("arguments")
         known: dict[str, Any] = {}
         if name == REGISTER and self.config.register_ == "lazy":
@@ -360,9 +368,9 @@ class Agent(SignatureNode):
         return {"role": "user", "content": text}
 
     async def _observed(self, tool: Tool, arguments: dict[str, Any], ctx: Context) -> tuple[str, Any]:
-        """(what the model sees of a call, what the tool gave: {"error": text} for a failure).
+        """(the text for the model, the tool's result; {"error": text} for a failure).
 
-        The wrapper of a tool gets the second and makes the first. Where it fails, all is shown as it is.
+        A wrapper makes the text from the result. If it fails, the whole result is shown.
         """
         try:
             kind, value = "result", await self._call(tool, arguments, ctx)
@@ -380,7 +388,7 @@ class Agent(SignatureNode):
         return f"{kind}: {shown}", value
 
     async def _call(self, tool: Tool, arguments: dict[str, Any], ctx: Context) -> Any:
-        """A tool's result, journalled. Raises NodeError of the kind "tool" or "policy"."""
+        """Call a tool and return its result, journalled. Raises NodeError("tool") and NodeError("policy")."""
         if tool.name not in self.forged:
             return await call_tool(ctx, tool, arguments)
         await check_policy(ctx, tool.name, arguments, tool.all_defaults)

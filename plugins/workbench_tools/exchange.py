@@ -1,4 +1,4 @@
-"""The messages between a question and its answer: as a model said them, as a demo keeps and shows them."""
+"""The messages between a question and its answer: from a model's response to a demo and back."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from workbench.workflow import EXCHANGE
 
 
 def to_message(response: Response) -> dict[str, Any]:
-    """The model's own turn, as the server wants to see it again."""
+    """The model's turn as a message for the next request."""
     message: dict[str, Any] = {"role": "assistant", "content": response.text}
     if response.tool_calls:
         message["tool_calls"] = [
@@ -23,7 +23,7 @@ def to_message(response: Response) -> dict[str, Any]:
 
 
 def check_exchange(exchange: Any, path: tuple[str | int, ...]) -> None:
-    """Raises SpecError for what is no list of messages."""
+    """Raise SpecError if a demo's exchange is not a list of messages."""
     roles = ("assistant", "user", "tool")
     messages = exchange if isinstance(exchange, list) else [exchange]
     for message in messages:
@@ -40,7 +40,7 @@ def check_exchange(exchange: Any, path: tuple[str | int, ...]) -> None:
 
 
 def replay_message(message: Mapping[str, Any], native: bool) -> dict[str, Any]:
-    """A message of a demo. Native calls and their results become text for an agent that calls by text."""
+    """A message of a demo for replay. For an agent without native tools, native calls and results become text."""
     if native or (message["role"] != "tool" and not message.get("tool_calls")):
         return dict(message)
     functions = [call["function"] for call in message.get("tool_calls", ())]

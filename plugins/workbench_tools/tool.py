@@ -1,4 +1,4 @@
-"""The `tool` node: one call of a tool, with fields as arguments."""
+"""The `tool` node: one call of a tool with fields as arguments."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ class ToolConfig(NodeConfig):
     """Settings of a `tool` node."""
 
     tool: str = Field(description="python:module.function, python:file.py:function, or mcp:COMMAND ARGS#name")
-    arguments: dict[str, str] = Field(default_factory=dict, description="argument: field; default: fields of that name")
-    output: str = Field("result", description="the field that gets the result")
+    arguments: dict[str, str] = Field(
+        default_factory=dict, description="field of each argument; default: the field of the same name"
+    )
+    output: str = Field("result", description="the field that receives the result")
     constants: dict[str, Any] = Field(default_factory=dict, description="arguments with fixed values")
 
 

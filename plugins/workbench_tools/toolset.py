@@ -1,9 +1,9 @@
-"""Which of an agent's tools a model sees: all of them whole, the nearest to its task, or names that it registers.
+"""Selects which of an agent's tools a model sees: all in full, the nearest to the task, or names to register.
 
-Sources: EcoAct (arXiv 2411.01643): names only, and one more tool, `register`, whose answer is the full description; one
-tool a registration, since several at once did worse there. Toolshed (arXiv 2410.14594): tools are found by their
-descriptions and by questions that they answer; the task is rewritten into several queries. Departure: words, not
-embeddings, since no embedding model comes with workbench (recall of both: docs/benchmarks.md).
+Sources: EcoAct (arXiv 2411.01643): names only, and one more tool, `register`, which returns the full description; one
+tool per registration, since several did worse there. Toolshed (arXiv 2410.14594): search for tools by their
+descriptions and by questions that they answer; the task is rewritten into several queries. Departure: words instead of
+embeddings, since workbench bundles no embedding model (recall of both: docs/benchmarks.md).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from workbench.kit.tfidf import TfIdf
 from workbench.kit.tools import Tool, describe_tool
 
 REGISTER = "register"
-#: Added to a system prompt that shows some tools by name alone.
+#: Added to a system prompt that shows some tools by name only.
 LAZY = """
 More tools, by name. To be told what one does and to be able to call it, first answer with this line, one tool at a time:
 call: {{"tool": "register", "arguments": {{"tool": NAME}}}}
@@ -39,14 +39,14 @@ REGISTRATION = Tool(
 
 
 class ToolIndex:
-    """Finds tools by words of a text: TF-IDF over names, descriptions, arguments, and questions that they answer."""
+    """Finds tools for a text by TF-IDF over names, descriptions, arguments, and questions that they answer."""
 
     def __init__(self, tools: Sequence[Tool], asked: Mapping[str, Sequence[str]]):
         self.names = [tool.name for tool in tools]
         self.index = TfIdf([_bag(" ".join([_text(tool), *asked.get(tool.name, ())])) for tool in tools])
 
     def nearest(self, texts: Sequence[str], count: int) -> list[str]:
-        """Names of the `count` nearest tools, the best first; of several texts each tool counts by its best rank."""
+        """Names of the `count` nearest tools, best first. With several texts, a tool's best rank counts."""
         ranks = [self._ranks(text) for text in texts]
         order = sorted(range(len(self.names)), key=lambda i: (min(r[i] for r in ranks), sum(r[i] for r in ranks), i))
         return [self.names[i] for i in order[:count]]
@@ -64,7 +64,7 @@ def _text(tool: Tool) -> str:
 
 
 def _bag(text: str) -> Counter[str]:
-    """Words, with camelCase and snake_case taken apart, and their beginnings, so that `search` meets `searching`."""
+    """Counts of words and their prefixes. camelCase and snake_case are split; `search` matches `searching`."""
     words = re.findall(r"[^\W_]+", re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", text).lower())
     return Counter(words + [f"{word[:4]}*" for word in words if len(word) >= 4])
 
@@ -77,7 +77,7 @@ class Shown:
         self.named = {name: tool for name, tool in tools.items() if name not in self.whole} if lazy else {}
 
     def register(self, name: Any) -> str:
-        """Make a tool callable; what the model is told of it. Asking twice is free of harm."""
+        """Make a tool callable and return its description for the model. Registering twice is harmless."""
         if not isinstance(name, str):
             return "error: name one tool"
         if name in self.whole:
@@ -88,7 +88,7 @@ class Shown:
         return TOLD + describe_tool(self.whole[name])
 
     def refusal(self, name: Any) -> str | None:
-        """Why a tool cannot be called now; None if it can."""
+        """The reason why a tool cannot be called now; None if it can."""
         if isinstance(name, str) and name in self.whole:
             return None
         if isinstance(name, str) and name in self.named:
@@ -97,16 +97,16 @@ class Shown:
 
     @cached_property
     def registering(self) -> Tool:
-        """The tool that registers, for servers that take tool definitions natively."""
+        """The tool `register`, for servers with native tool definitions."""
         return replace(REGISTRATION, description=f"Make one of these tools callable: {', '.join(self.named)}")
 
 
 def check_wrapper(source: str, path: tuple[str, ...]) -> None:
-    """Raises SpecError for what does not define wrap(result, arguments)."""
+    """Raise SpecError for a source that does not define wrap(result, arguments)."""
     try:
         functions = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise SpecError(f"the wrapper is no Python: {getattr(error, 'msg', error)}", path=path) from None
+        raise SpecError(f"the wrapper is not valid Python: {getattr(error, 'msg', error)}", path=path) from None
     wrap = next((f for f in functions if f.name == "wrap"), None)
     if wrap is None or [a.arg for a in wrap.args.args] != ["result", "arguments"]:
         raise SpecError(
@@ -117,11 +117,15 @@ def check_wrapper(source: str, path: tuple[str, ...]) -> None:
 
 
 def count_prompt_characters(tools: Sequence[Tool], fixed: int, used: int = 1) -> tuple[int, int]:
-    """(all shown whole, registered lazily): characters of system prompts and registrations that a run sends.
+    """(all tools shown, lazy registration): the characters of system prompts and registrations that a run sends.
 
-    fixed: of a system prompt besides its tools. used: tools of mean size that are called, once each. Each registration
-    is a step more, which sends all again; what it told stays in the context from then on. The conversation itself is
-    left out.
+    Each registration adds a step, which sends the prompt again; its description stays in the context. The conversation
+    itself is not counted.
+
+    Args:
+        tools: of the agent.
+        fixed: characters of a system prompt without its tools.
+        used: number of tools called, once each, of mean size.
     """
     texts = [describe_tool(tool) for tool in tools]
     names = len(LAZY.format(names=", ".join(tool.name for tool in tools)))
@@ -132,7 +136,7 @@ def count_prompt_characters(tools: Sequence[Tool], fixed: int, used: int = 1) ->
 
 
 def find_crossover(tools: Sequence[Tool], fixed: int, used: int = 1) -> int:
-    """From how many tools of this mean size on lazy registration sends less."""
+    """The least number of tools of this mean size for which lazy registration sends less."""
     if not tools:
         return 0
     count = 1

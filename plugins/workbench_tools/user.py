@@ -1,5 +1,4 @@
-"""A simulated user with whom an agent talks: a language model of the role `user`, which knows what the agent must find
-out.
+"""A simulated user for an agent: a language model of the role `user`, which knows what the agent must find out.
 
 Source: MUA-RL (arXiv 2508.18669), where a model plays the user while an agent is trained, and tau-bench (arXiv
 2406.12045). What the user says reaches the agent as messages of its user, so that training masks it as it masks results
@@ -19,7 +18,7 @@ from workbench.kit import plain_adapter as plain
 from workbench.kit.call_parser import answer_text
 from workbench.runtime import Context
 
-#: For the agent, after its rules.
+#: Appended to the agent's rules.
 RULES = """
 To say something to the user, answer with exactly one line:
 say: TEXT
@@ -38,20 +37,19 @@ class UserConfig(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     knows: list[str] = Field(default_factory=list, description="fields of the row that only the user sees")
-    instructions: str = Field("", description="how the user is and what it wants, in words")
-    done: str = Field("DONE", min_length=1, description="the word by which the user ends the conversation")
+    instructions: str = Field("", description="the user's character and goal")
+    done: str = Field("DONE", min_length=1, description="the word with which the user ends the conversation")
     temperature: float | None = Field(None, ge=0, le=2, description="sampling temperature of the user")
-    max_tokens: int = Field(200, ge=1, description="tokens of what the user says at once")
+    max_tokens: int = Field(200, ge=1, description="maximum tokens of a message of the user")
 
 
 def extract_user_message(text: str, outputs: Collection[str]) -> str | None:
-    """What a reply of the agent says to the user, alone or after a thought; None for any other reply, such as an
-    answer."""
+    """The message to the user in the agent's reply, alone or after a thought; None for any other reply."""
     return answer_text(text, outputs)
 
 
 class SimulatedUser:
-    """One conversation. opening: what the user said first, if anything."""
+    """One conversation with the user. opening: the user's first message, if any."""
 
     def __init__(self, config: UserConfig, inputs: Mapping[str, Any], opening: str):
         self.config = config
@@ -66,11 +64,11 @@ class SimulatedUser:
             ]
 
     async def replies(self, said: str, ctx: Context) -> tuple[str, bool]:
-        """(what the user says to that, whether the conversation is over). Raises SpecError where no model plays it."""
+        """(the user's reply, whether the conversation is over). Raises SpecError if the role `user` has no model."""
         spec = ctx.program.runtime.roles.get("user")
         if spec is None:
             raise SpecError(
-                "an agent with `user` needs a model that plays it",
+                "an agent with `user` needs a model that plays the user",
                 hint="Write e.g. roles: {user: openai/gpt-4.1}.",
                 path=("roles",),
             )

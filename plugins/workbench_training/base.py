@@ -1,4 +1,4 @@
-"""What all optimizers that train a language model share."""
+"""Base of all optimizers that train a language model."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NEEDS = (("torch", (2, 11)), ("transformers", (5, 0)), ("safetensors", (0, 5)))
 
 
 class TrainingOptimizer(Optimizer):
-    """Base of `grpo`, `sft` and `dpo`: where the model is, what is rewarded, how weights are updated."""
+    """Base of `grpo`, `sft` and `dpo`: the model, its rewards, and the updates of its weights."""
 
     rewards: list[RewardTerm] = Field(
         [RewardTerm.model_validate({})], min_length=1, description="reward terms, of which the weighted sum counts"
@@ -54,22 +54,22 @@ class TrainingOptimizer(Optimizer):
         for policy in self.resolve_policies().values():
             if (policy.learning or self.learning).fsdp and (policy.lora or self.lora) is not None:
                 raise ValueError(
-                    "learning.fsdp spreads what is trained, with its gradients and AdamW's memory, and an adapter has "
-                    "little of these: leave out either `lora` or `fsdp`"
+                    "learning.fsdp shards trained weights, gradients and AdamW's state, of which an adapter has "
+                    "little: remove either `lora` or `fsdp`"
                 )
         return self
 
     @model_validator(mode="after")
     def _server_fits(self) -> Self:
         if self.server != "" and any((policy.lora or self.lora) is None for policy in self.resolve_policies().values()):
-            raise ValueError("a server gets an adapter, not all weights: give `lora: {}` as well")
+            raise ValueError("a server receives an adapter, not all weights: give `lora: {}` as well")
         return self
 
     async def ready(self, study: Study) -> None:
         found = [self._role(study, name, settings) for name, settings in self.resolve_policies().items()]
         roles = [role for role in found if isinstance(role, TrainedPolicy)]
         if len(roles) < len(found):
-            return  # there is nothing to train, as `optimize` will tell
+            return  # there is nothing to train, which `optimize` will log
         for place, parts in self.list_rewards():
             try:
                 check_targets(parts, study.train)
@@ -103,11 +103,11 @@ class TrainingOptimizer(Optimizer):
         return study.best
 
     def identify(self) -> dict[str, Any]:
-        """The settings that the name of a training is made from.
+        """The settings that identify a training.
 
-        Left out: settings that change neither rollouts nor checkpoints (how training is spread, where tokens are
-        sampled, what ends it), and later additions that are at their defaults. Renamed settings keep their first names
-        (`serialization_alias`). So a run that an earlier version stored still finds its own rollouts.
+        Excluded are settings that change neither rollouts nor checkpoints (distribution, place of sampling, limits),
+        and later additions with default values. Renamed settings keep their first names (`serialization_alias`). So a
+        run stored by an earlier version still finds its rollouts.
         """
         spread: dict[str, Any] = {"learning": {"fsdp"}}
         later = {"guards": {"duplicates"}} if self.guards.duplicates == "keep" else {}
@@ -121,30 +121,30 @@ class TrainingOptimizer(Optimizer):
         return self.model_dump(mode="json", exclude=without, by_alias=True)
 
     def resolve_policies(self) -> dict[str, PolicySettings]:
-        """What is trained, by role; a single policy has no name."""
+        """The settings of each policy by role; a single policy has the role ''."""
         return {"": PolicySettings(address=self.address, lora=self.lora, learning=None, rewards=None)}
 
     def list_rewards(self) -> Iterator[tuple[tuple[str | int, ...], Sequence[RewardTerm]]]:
-        """What runs are scored with, with its place among the settings."""
+        """Yield (path within the settings, reward terms)."""
         yield ("rewards",), self.rewards
         for name, policy in self.resolve_policies().items():
             yield ("policies", name, "rewards"), policy.rewards or ()
 
     def _calls(self, workflow: Workflow, val: Sequence[Example], runs: int, calls: int, candidates: int) -> int:
-        """The most calls of training: so many runs that are scored, which take `calls`, and so many candidates."""
+        """The maximum calls of training: `calls` for its runs, calls of judges, and `candidates` passes over val."""
         stages = [stage.rewards for stage in getattr(self, "stages", ()) if stage.rewards]
         judged = max(count_judge_calls(rewards) for rewards in (self.rewards, *stages))
         judged += sum(count_judge_calls(policy.rewards or ()) for policy in self.resolve_policies().values())
         return calls + runs * judged + candidates * len(val) * workflow.max_calls
 
     def _role(self, study: Study, name: str, settings: PolicySettings) -> TrainedPolicy | str:
-        """The LM to train, or why there is none."""
+        """The LM to train, or the reason why there is none."""
         spec = self._spec(study, settings.address)
         if spec is None:
             return f"there is no LM at '{settings.address}'"
         lm = study.open_lm(spec)
         if not isinstance(lm, HasWeights):
-            return f"the weights of {spec.model} are not here"
+            return f"the weights of {spec.model} are not local"
         lora = settings.lora or self.lora
         return TrainedPolicy(
             name, settings.address, spec, lm, lora, settings.learning or self.learning, settings.rewards
@@ -160,7 +160,7 @@ class TrainingOptimizer(Optimizer):
         return shared if node is not None and "lm" in type(node.config).model_fields else None
 
     async def _train(self, study: Study, roles: dict[str, TrainedPolicy], number: int) -> None:
-        """Load the policies and the engines that draw with them, and run the course; both end with it."""
+        """Load the policies and their engines, run the course, and close both."""
         from workbench_training.policy_lm import LIVE
 
         identities = [getattr(role.lm, "identity", role.spec.model) for role in roles.values()]
@@ -188,7 +188,7 @@ class TrainingOptimizer(Optimizer):
                 await server.aclose()
 
     async def _started(self, study: Study, roles: dict[str, TrainedPolicy], folder: Path) -> ManagedServer | None:
-        """The server of this training, ready to load adapters."""
+        """Start the server of this training, ready to load adapters; None if none is to be started."""
         if not isinstance(self.server, ServerSettings):
             return None
         from workbench_training.vllm_server import ManagedServer, require_one_base
@@ -201,7 +201,7 @@ class TrainingOptimizer(Optimizer):
             rank=rank,
             adapters=len(roles),
         )
-        study.log(f"starting a server, which prints to {server.log}")
+        study.log(f"starting a server; its log is {server.log}")
         try:
             await server.start()
         except BaseException:
@@ -210,7 +210,7 @@ class TrainingOptimizer(Optimizer):
         return server
 
     def _load(self, role: TrainedPolicy, others: list[TrainedPolicy], seed: int) -> Policy:
-        """The role's policy; adapters on one base share its weights."""
+        """Load the role's policy; adapters on one base share its weights."""
         from workbench_training.distributed import make_policy
 
         extra = {k: v for k, v in role.spec.extra.items() if k in ("device", "dtype", "revision")}
@@ -265,12 +265,12 @@ class TrainingOptimizer(Optimizer):
 
 
 def count_judge_calls(rewards: Sequence[RewardTerm]) -> int:
-    """The calls of a judge that scoring one run takes."""
+    """The number of judge calls to score one run."""
     return sum(part.kind == "judge" for part in rewards)
 
 
 def check_extra(lora: bool = False) -> None:
-    """Raises PluginError where a package of the extra `grpo` is missing."""
+    """Raise PluginError if a package of the extra `grpo` is missing or too old."""
     for package, least in (*NEEDS, *((("peft", (0, 17)),) if lora else ())):
         try:
             found = version(package)

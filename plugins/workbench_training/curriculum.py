@@ -18,7 +18,7 @@ Record = list[float]
 
 
 def update_record(record: Record | None, scores: Sequence[float], settings: Curriculum) -> Record:
-    """What is known of a row after a visit. scores: of its rollouts, in [0, 1]."""
+    """A row's record after a visit. scores: of its rollouts, in [0, 1]."""
     successes, drawn, alike = record or [0.0, 0.0, 0.0]
     if not scores:
         return [successes, drawn, alike]
@@ -31,7 +31,7 @@ def update_record(record: Record | None, scores: Sequence[float], settings: Curr
 
 
 def row_weight(record: Record | None, settings: Curriculum) -> float:
-    """How likely a row is drawn, in [floor, 1]: 1 where its success is a half, or where nothing is known of it."""
+    """A row's weight in draws, in [floor, 1]: 1 at a success rate of 1/2, or without a record."""
     if record is None:
         return 1.0
     successes, drawn, alike = record

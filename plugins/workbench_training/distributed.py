@@ -25,7 +25,7 @@ from workbench_training.policy import Policy, Weights
 from workbench_training.settings import Learning
 from workbench_training.token_rows import Row
 
-#: A process waits for the next step as long as rollouts take; a peer that died is noticed at once, by its connection.
+#: A process waits for the next step as long as rollouts take; a dead peer is noticed immediately by its connection.
 PATIENCE = timedelta(hours=24)
 
 
@@ -52,7 +52,7 @@ def _tell(what: str, *args: Any) -> None:
 
 
 def serve() -> None:
-    """Do what the first process says, until it says `end`."""
+    """Execute the orders of the first process until `end`."""
     learners: dict[int, Learner] = {}
     while True:
         heard: list[Any] = [None]
@@ -72,7 +72,7 @@ def serve() -> None:
 
 
 class LeadingLearner(Learner):
-    """The learner of the first process, which announces every change of its weights to the others beforehand."""
+    """The learner of the first process. It announces every change of its weights to the others in advance."""
 
     _count = 0
     told = False  # what making a learner does, making the others' does, too
@@ -149,16 +149,16 @@ class LeadingLearner(Learner):
 
 
 def check_processes(learning: Learning) -> None:
-    """Raises PluginError where the settings ask for other processes, and there are none."""
+    """Raise PluginError if the settings need other processes and there are none."""
     if learning.fsdp and count_devices() == 1:
         raise PluginError(
-            "learning.fsdp spreads the weights over several processes, and there is only this one. Start the run by "
-            "`torchrun --nproc-per-node 2 -m workbench optimize FILE` (resume likewise), or leave fsdp out"
+            "learning.fsdp shards the weights over several processes, but there is only one. Start the run by "
+            "`torchrun --nproc-per-node 2 -m workbench optimize FILE` (resume likewise), or remove fsdp"
         )
 
 
 def make_policy(learning: Learning, base: str, **how: Any) -> Policy:
-    """A policy of the kind that the settings ask for. Raises PluginError where that needs other processes."""
+    """A policy of the kind that the settings require. Raises PluginError if that needs other processes."""
     check_processes(learning)
     if not learning.fsdp:
         return Policy(base, **how)
@@ -168,7 +168,7 @@ def make_policy(learning: Learning, base: str, **how: Any) -> Policy:
 
 
 def learner_for(policy: Policy, objective: Objective, learning: Learning, others: Sequence[Learner] = ()) -> Learner:
-    """A learner of this process alone, or one that leads those of the other processes."""
+    """A learner for this process only, or one that leads those of the other processes."""
     if count_devices() == 1:
         return Learner(policy, objective, learning)
     beside = next((o for o in others if isinstance(o, LeadingLearner) and o.policy.model is policy.model), None)

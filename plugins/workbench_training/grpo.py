@@ -1,6 +1,6 @@
-"""The optimizer `grpo`: trains the weights of LMs of the workflow, and offers them as patches of these LMs.
+"""The optimizer `grpo`: trains the weights of the workflow's LMs, and proposes patches with the trained LMs.
 
-Rollouts are runs of the workflow itself: every node, tool and agent is the one that is evaluated and proved later.
+Rollouts are runs of the workflow itself, with the nodes, tools and agents that are evaluated and proved later.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from workbench_training.study_rollouts import StudyRolloutSource, check_horizons
 
 
 class GRPO(TrainingOptimizer):
-    """Trains the language model by reinforcement learning on train, and keeps what is better on val.
+    """Trains the language model by reinforcement learning on train, and keeps the weights that are best on val.
 
-    The LM must have its weights here: `hf:PATH-or-hub-id` or `bundled/nano`. The result names the trained weights.
+    The weights must be local: `hf:PATH-or-hub-id` or `bundled/nano`. The result names the trained weights.
     """
 
     algorithm: str = Field("grpo", description="a row of the table of algorithms in the plugin's README")
@@ -53,7 +53,7 @@ class GRPO(TrainingOptimizer):
     def _fits(self) -> GRPO:
         try:
             objective, course = self.resolve_objective(), self.resolve_course()
-        except ValidationError as error:  # its places are those within `objective`
+        except ValidationError as error:  # its paths start within `objective`
             found = [
                 InitErrorDetails(type=e["type"], loc=("objective", *e["loc"]), input=e["input"], ctx=e.get("ctx", {}))
                 for e in error.errors()
@@ -66,7 +66,7 @@ class GRPO(TrainingOptimizer):
             )
         starts = [stage.start for stage in self.stages]
         if starts != sorted(set(starts)):
-            raise ValueError(f"stages must begin one after the other, and theirs begin at {starts}")
+            raise ValueError(f"stages must begin at increasing steps, not at {starts}")
         addresses = [policy.address for policy in self.policies.values()]
         if twice := {a for a in addresses if addresses.count(a) > 1}:
             raise ValueError(f"two policies have the address {', '.join(sorted(twice))}; give each an LM of its own")
@@ -74,9 +74,9 @@ class GRPO(TrainingOptimizer):
             raise ValueError(f"'{wrong[0]}' is no name for a policy: letters, digits and _, beginning with a letter")
         learnings = [self.learning, *(p.learning for p in self.policies.values() if p.learning)]
         if course.replay and any(s.temperature != 1.0 for s in learnings):
-            raise ValueError("replay needs `learning: {temperature: 1}`: what was drawn keeps its probabilities at 1")
+            raise ValueError("replay needs `learning: {temperature: 1}`: stored probabilities are those at 1")
         if self.policies and self.address != "lm":
-            raise ValueError("give either `address` or `policies`, which hold an address each")
+            raise ValueError("give either `address` or `policies`, each of which has its own address")
         return self
 
     async def ready(self, study: Study) -> None:
@@ -91,9 +91,9 @@ class GRPO(TrainingOptimizer):
             and 0 < len(study.train) <= course.tasks
         ):
             raise SpecError(
-                f"dynamic_sampling has no effect: a step has {course.tasks} tasks, and train has no more than "
+                f"dynamic_sampling has no effect: a step has {course.tasks} tasks, but train has only "
                 f"{len(study.train)} rows",
-                hint=f"Write fewer tasks, e.g. tasks: {max(1, len(study.train) // 2)}, or leave dynamic_sampling out.",
+                hint=f"Write fewer tasks, e.g. tasks: {max(1, len(study.train) // 2)}, or remove dynamic_sampling.",
                 path=("course", "dynamic_sampling"),
             )
 
@@ -121,7 +121,7 @@ class GRPO(TrainingOptimizer):
         return make_objective(self.algorithm, self.objective.model_dump(exclude_unset=True))
 
     def resolve_course(self) -> Course:
-        """The algorithm's own settings of the course, where the user gives none."""
+        """The course, with the algorithm's settings as defaults."""
         given = {name: getattr(self.course, name) for name in self.course.model_fields_set}
         return Course.model_validate({**PRESETS[self.algorithm].trainer, **given})
 
@@ -155,7 +155,7 @@ class GRPO(TrainingOptimizer):
             seed=number,
             at=at,
             rate=lambda step: source.at(step, "rate"),
-            tell=study.log,
+            log=study.log,
         )
         if study.best_evaluation is not None:
             trainer.state.best = study.best_evaluation.score

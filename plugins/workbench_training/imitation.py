@@ -1,4 +1,4 @@
-"""What `sft` and `dpo` share: rounds of sampling or reading, selecting rows, and epochs over them."""
+"""Base of `sft` and `dpo`: rounds of sampling or reading, selection of rows, and epochs over them."""
 
 from __future__ import annotations
 
@@ -51,9 +51,7 @@ class ImitationOptimizer(TrainingOptimizer):
     @model_validator(mode="after")
     def _in_one_process(self) -> Self:
         if self.learning.fsdp:
-            raise ValueError(
-                "sft and dpo learn in the first process alone, so there is nothing to spread: leave out fsdp"
-            )
+            raise ValueError("sft and dpo learn in the first process only, so there is nothing to shard: remove fsdp")
         return self
 
     def most_calls(self, workflow: Workflow, train: Sequence[Example], val: Sequence[Example]) -> int:
@@ -73,7 +71,7 @@ class ImitationOptimizer(TrainingOptimizer):
 
     @property
     def draws(self) -> bool:
-        """Whether the workflow is run to learn from it."""
+        """Whether rollouts of the workflow are sampled."""
         return True
 
     def list_rewards(self) -> Iterator[tuple[tuple[str | int, ...], Sequence[RewardTerm]]]:
@@ -83,7 +81,7 @@ class ImitationOptimizer(TrainingOptimizer):
         raise NotImplementedError
 
     def choose(self, rows: Sequence[Row]) -> list[Row]:
-        """What of the rollouts of one training row is learned from."""
+        """Select the rows to learn from among the rollouts of one training row."""
         raise NotImplementedError
 
     async def chosen(
@@ -95,7 +93,7 @@ class ImitationOptimizer(TrainingOptimizer):
         course: Course,
         round_: int,
     ) -> list[list[Row]]:
-        """What is learned in a round: rows of tokens, by training row."""
+        """The token rows of a round, grouped by training row."""
         groups = await source.rollouts(tasks, course, round_)
         found = [_rows(source, group, round_) for group in groups]
         chosen = [
@@ -106,7 +104,7 @@ class ImitationOptimizer(TrainingOptimizer):
         return chosen
 
     def added(self, study: Study, policy: Policy) -> list[list[Row]]:
-        """Rows that are mixed in, as many as one epoch may need."""
+        """Rows to mix in, at least as many as one epoch needs."""
         return []
 
     def mix(self, count: int, added: Sequence[list[Row]], rng: random.Random) -> list[list[Row]]:
@@ -122,8 +120,7 @@ class ImitationOptimizer(TrainingOptimizer):
         weights: Path,
         number: int,
     ) -> None:
-        """A resumed run draws from the journal, and takes the epochs that the record holds in place of training
-        them."""
+        """Train the only policy. A resumed run samples from the journal, and skips the epochs in the record."""
         from workbench_training.learner import Learner
         from workbench_training.resume_record import TrainingRecord
 
@@ -133,7 +130,7 @@ class ImitationOptimizer(TrainingOptimizer):
             study.log(f"it is trained from the start: {record.dropped}")
         if record.epochs:
             study.log(f"{record.epochs} epochs were trained before and are not trained again", epochs=record.epochs)
-        held = True  # the weights are those that come after what was gone through so far
+        held = True  # whether the weights are those after the epochs so far
         course = Course.model_validate(
             {"tasks": self.tasks, "rollouts": self.tree.leaves if self.tree else self.rollouts}
         )
@@ -142,7 +139,7 @@ class ImitationOptimizer(TrainingOptimizer):
         for round_ in range(self.rounds):
             if not self.affords(study, source, course, round_):
                 return
-            # With other weights nothing may be drawn: then all answers are in the journal, or the policy refuses.
+            # With other weights, nothing may be sampled: all answers come from the journal, or the policy refuses.
             if held and (synced := engine.at(round_)) is not None:
                 await synced
             tasks = random.Random(f"{number}: tasks {round_}").sample(
@@ -177,7 +174,7 @@ class ImitationOptimizer(TrainingOptimizer):
         updates: int,
         number: int,
     ) -> int:
-        """One pass over what was chosen; returns the number of updates so far."""
+        """Run one pass over the chosen rows; returns the number of updates so far."""
         more = self.mix(len(chosen), added, random.Random(f"{number}: mixture {round_} {epoch}"))
         order = random.Random(f"{number}: order {round_} {epoch}").sample([*chosen, *more], len(chosen) + len(more))
         for start in range(0, len(order), self.batch):

@@ -1,4 +1,4 @@
-"""One step of learning: rows and advantages in, changed weights out. It does not know where rows come from."""
+"""One step of learning: from rows and advantages to updated weights, independent of the source of rows."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Learner:
         self.renew()
 
     def renew(self) -> None:
-        """A new optimizer, without memory of earlier gradients."""
+        """Reset the optimizer, without state of earlier gradients."""
         self.optimizer = torch.optim.AdamW(
             list(self.policy.trained.values()),
             lr=self.rate,
@@ -73,12 +73,12 @@ class Learner:
         self.reference = self.policy.snapshot()
 
     def go_back(self, weights: Weights) -> None:
-        """Take these weights, with a new optimizer."""
+        """Restore these weights, with a new optimizer."""
         self.policy.restore(weights)
         self.renew()
 
     def snapshot(self) -> Weights:
-        """A copy of the whole trained weights."""
+        """A copy of the complete trained weights."""
         return self.policy.whole(self.policy.snapshot())
 
     def save(self, parent: Path) -> Path:
@@ -86,7 +86,7 @@ class Learner:
         return self.policy.save(parent)
 
     def close(self) -> None:
-        """No more steps will come."""
+        """Release the learner; no steps may follow."""
 
     def step(
         self,
@@ -123,7 +123,7 @@ class Learner:
         else:
             spread = compute_token_advantages(values, batch.mask, self.objective, old, ref, rows)
         if not several:
-            old = None  # of the first and only update this is the policy itself, exactly
+            old = None  # for a single update, the old policy is the current one, exactly
         for group in self.optimizer.param_groups:
             group["lr"] = (rate or self.rate) * min(1.0, ((version if done is None else done) + 1) / max(1, s.warmup))
         shuffle = random.Random(version)
@@ -175,7 +175,7 @@ class Learner:
         if self.policy.sharded:
             for _ in range(most - len(mine)):
                 self._accompany(batch, chosen)
-        if most:  # else no process has gradients, and the optimizer leaves everything as it is
+        if most:  # otherwise no process has gradients, and the step changes nothing
             total = self._share_gradients(total)
         norm = torch.nn.utils.clip_grad_norm_(list(self.policy.trained.values()), self.learning.max_norm)
         if most and self.policy.sharded:
@@ -189,7 +189,7 @@ class Learner:
         figures["loss"].append(total)
 
     def _counts(self, rows: Sequence[Row], chosen: list[int]) -> _Counts:
-        """What the terms of a loss are divided by, over all rows of this step."""
+        """The divisors of the loss terms, over all rows of this step."""
         if self.objective.surrogate == "pairs":
             return _Counts(len(find_pairs(_rewards(rows, chosen), [(rows[i].task, rows[i].agent) for i in chosen])))
         if self.objective.surrogate == "pairwise":
@@ -232,7 +232,7 @@ class Learner:
         )
 
     def _accompany(self, batch: Batch, chosen: list[int]) -> None:
-        """A micro-batch that changes nothing, while other processes still have some: layers are gathered by all."""
+        """Run a micro-batch without effect while other processes still have some, since all must gather the layers."""
         shortest = min(chosen, key=lambda i: int(batch.attention[i].sum()))
         logp, _ = self.policy.log_probabilities(batch.part([shortest]), self.learning.temperature)
         (0.0 * logp.sum()).backward()
@@ -254,7 +254,7 @@ class Learner:
             figures["off_policy_gap"].append(float(gap.max()) if gap.numel() else 0.0)
 
     def _micro_batches(self, rows: Sequence[Row], chosen: list[int], spread: torch.Tensor) -> list[list[int]]:
-        """Rows of like length together; rows that cannot change anything are left out, though they are counted."""
+        """Micro-batches of rows of similar length. Rows without effect are left out, though they are counted."""
         s = self.learning
         if self.objective.surrogate in ("pairs", "pairwise"):
             return self._inseparable(rows, chosen)[self.rank :: self.processes]
@@ -273,7 +273,7 @@ class Learner:
         return parts
 
     def _inseparable(self, rows: Sequence[Row], chosen: Iterable[int]) -> list[list[int]]:
-        """Rows that must stay in one micro-batch: each by itself, or whole groups where the loss is of pairs in
+        """Sets of rows that must share a micro-batch: single rows, or whole groups if the loss compares pairs in
         them."""
         if self.objective.surrogate not in ("pairs", "pairwise"):
             return [[i] for i in chosen]
@@ -285,7 +285,7 @@ class Learner:
 
     @torch.no_grad()
     def _log_probabilities(self, batch: Batch, rows: Sequence[Row]) -> torch.Tensor:
-        """Of all rows, with the weights as they are: (rows, longest)."""
+        """The log-probabilities of all rows with the current weights: (rows, longest)."""
         found = torch.zeros_like(batch.mask)
         size = max(1, self.learning.micro_tokens // batch.ids.shape[1])
         for start in range(0, len(rows), size):
@@ -296,7 +296,7 @@ class Learner:
         return found
 
     def _most(self, count: int) -> int:
-        """The greatest count of all processes."""
+        """The maximum of a count over all processes."""
         if self.processes == 1:
             return count
         most = torch.tensor(count, device=self.policy.device)
@@ -327,7 +327,7 @@ class Learner:
     # State, as plain tensors and numbers
 
     def tensors(self) -> dict[str, Weights]:
-        """What a checkpoint holds: the weights, the reference, and the optimizer's memory."""
+        """The tensors of a checkpoint: weights, reference, and the optimizer's state."""
         names = list(self.policy.trained)
         memory = {
             f"{names[index]}|{key}": value
@@ -339,7 +339,7 @@ class Learner:
         return {part: self.policy.whole(weights) for part, weights in found.items()}
 
     def load(self, tensors: Mapping[str, Weights]) -> None:
-        """Go on from a checkpoint."""
+        """Restore a checkpoint."""
         self.policy.restore(tensors["weights"])
         if "reference" in tensors:
             self.reference = self.policy.part(tensors["reference"])
@@ -354,10 +354,10 @@ class Learner:
 
 
 def count_devices() -> int:
-    """Processes of this training, each with a device of its own; a CPU counts as one."""
+    """The number of processes of this training, each with its own device; a CPU counts as one."""
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
 def _rewards(rows: Sequence[Row], indices: Sequence[int]) -> list[float]:
-    """A row that could not be scored has nan, which is neither better nor worse than any other."""
+    """Rewards of rows; NaN for an unscored row, which is neither better nor worse than any other."""
     return [math.nan if (reward := rows[i].reward) is None else reward for i in indices]

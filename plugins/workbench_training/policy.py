@@ -145,7 +145,7 @@ class Policy:
         return {name: t.cpu() for name, t in weights.items()}
 
     def digest(self) -> str:
-        """A name for the trained weights as they are."""
+        """A digest of the current trained weights."""
         return digest_of(self.trained)
 
     def save(self, parent: Path) -> Path:
@@ -162,7 +162,7 @@ class Policy:
         return write_model(parent / self.digest(), self.tokenizer, write)
 
     def save_adapter(self, folder: Path) -> Path:
-        """Write the adapter alone; returns where it lies."""
+        """Write only the adapter; returns its folder."""
         self.model.save_pretrained(str(folder), selected_adapters=[self.name])
         return folder if self.name == "default" else folder / self.name
 
@@ -193,7 +193,7 @@ def _check_head(config: Any) -> None:
 
 
 def write_model(folder: Path, tokenizer: Any, write: Callable[[Path], None]) -> Path:
-    """Write a model with its tokenizer, unless it is there; whole or not at all. Returns the folder."""
+    """Write a model with its tokenizer, unless it exists; completely or not at all. Returns the folder."""
     if folder.exists():
         return folder
     building = _fresh(folder.with_name(f".{folder.name}"))
@@ -249,6 +249,6 @@ def last_checkpoint(parent: Path) -> tuple[int, dict[str, Weights], dict[str, An
 
 
 def _fresh(folder: Path) -> Path:
-    shutil.rmtree(folder, ignore_errors=True)  # what a kill left
+    shutil.rmtree(folder, ignore_errors=True)  # leftovers of a kill
     folder.mkdir(parents=True)
     return folder

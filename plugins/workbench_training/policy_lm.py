@@ -20,7 +20,7 @@ CONCURRENCY = 64
 
 
 class Engine(Protocol):
-    """Where a policy draws its tokens: this process, or a server that it sends its weights to."""
+    """Samples a policy's tokens, in this process or on a server that receives its weights."""
 
     version: int
     conversations: Conversations
@@ -59,7 +59,7 @@ class PolicyLM:
         return await engine.complete(request)
 
     def recall(self, request: Request, response: Response) -> None:
-        """An answer of this version came from the journal: later turns go on from its tokens."""
+        """Record an answer of this version from the journal: later turns continue from its tokens."""
         engine = LIVE.get(self.name)
         if engine is not None and engine.version == self.version:
             engine.conversations.remember(request, response)
@@ -72,7 +72,7 @@ class PolicyLM:
 
 
 class Conversations:
-    """The token ids of answers that were drawn, by the messages up to them."""
+    """The token ids of sampled answers, by the messages up to them."""
 
     def __init__(self, tokenizer: Any, ends: set[int], encode: Any):
         self.tokenizer, self.ends, self.encode = tokenizer, ends, encode
@@ -121,7 +121,7 @@ class LocalEngine:
         self._batcher = Batcher[Request, Response](self._serve, max_batch=max_batch)
 
     def at(self, version: int) -> None:
-        """The weights are those of this version from now on."""
+        """Set the version of the current weights."""
         self.version = version
         self.conversations.forget()
 
@@ -142,7 +142,7 @@ class LocalEngine:
         for i, request in enumerate(requests):
             try:
                 ids = self.conversations.prompt_ids(request)
-            except Exception as error:  # a chat template refuses by raising whatever it likes
+            except Exception as error:  # a chat template may raise any exception
                 results[i] = LMError("bad_request", f"the chat template refuses the messages: {error}")
                 continue
             if len(ids) >= self.generator.context:
@@ -166,7 +166,7 @@ class LocalEngine:
 
 
 def make_response(row: Any) -> Response:
-    """What was generated, as the runtime records it."""
+    """The response for a generated row."""
     return Response(
         row.text,
         row.finish if row.text.strip() or row.finish == "length" else "empty",

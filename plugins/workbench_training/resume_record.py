@@ -52,7 +52,7 @@ class TrainingRecord:
         self._tensors: Mapping[str, Weights] = {}
 
     def drop(self) -> None:
-        """Forget everything: train from the start."""
+        """Drop the record: train from the start."""
         shutil.rmtree(self.place, ignore_errors=True)
         self._clear()
 
@@ -71,7 +71,7 @@ class TrainingRecord:
             self._keys.append(key)
 
     def load(self, learner: Learner) -> int:
-        """Give the learner all that the last epoch left; returns the number of updates so far."""
+        """Restore the learner's state after the last epoch; returns the number of updates so far."""
         learner.load(self._tensors)
         self._tensors = {}
         return self.updates
@@ -108,12 +108,12 @@ def _checked(state: Any) -> tuple[int, list[str], dict[str, tuple[str, dict[str,
 
 
 def _seen(row: Row) -> list[Any]:
-    """What of a row training looks at."""
+    """The parts of a row that training depends on."""
     return [row.prompt_ids, row.token_ids, row.mask, row.logprobs, row.reward, row.task, row.agent, row.version]
 
 
 def _holds(folder: Path, sizes: Mapping[str, int]) -> bool:
-    """Whether all recorded files are there and whole; others may lie beside them."""
+    """Whether all recorded files exist with their sizes; other files are ignored."""
     found = _sizes(folder)
     return all(found.get(name) == size for name, size in sizes.items())
 

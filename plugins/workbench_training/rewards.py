@@ -1,4 +1,4 @@
-"""What a rollout earns: weighted terms, costs for constraints, and guards against the cheapest ways to cheat.
+"""Rewards of rollouts: weighted terms, costs for constraints, and guards against simple reward hacking.
 
 `tool_n1` is the binary rule of Tool-N1 (Zhang et al., arXiv 2505.00024), as its published code dispatches it
 (`compute_score_v0` at f9b4849); `overlong` is DAPO's soft penalty as coded in verl.
@@ -41,7 +41,7 @@ class RewardTerm(BaseModel):
 
 
 class Guards(BaseModel):
-    """Answers that earn nothing, whatever the reward terms say."""
+    """Answers that earn nothing, regardless of the reward terms."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -61,7 +61,7 @@ class Guards(BaseModel):
 
 @dataclass
 class Rollout:
-    """One run of the workflow on one example, and what it earned."""
+    """One run of the workflow on one example, with its reward."""
 
     example: Example
     result: Result
@@ -91,7 +91,7 @@ class Rollout:
 
     @property
     def costs(self) -> dict[str, float]:
-        """What constraints may limit, by their names."""
+        """The costs that constraints may limit, by name."""
         spans = self.result.trace.spans if self.result.trace else []
         tools = sum(len(span.notes.get("tools", [])) for span in spans)
         found = float(self.drawn), float(self.result.calls), float(tools), self.result.seconds
@@ -101,10 +101,9 @@ class Rollout:
 async def score(
     rollouts: Sequence[Rollout], parts: Sequence[RewardTerm], guards: Guards, judge: Judge | None = None
 ) -> None:
-    """Write reward and parts into each rollout. A rollout that could not be run or scored keeps None, and is not
-    learned from.
+    """Set the reward and parts of each rollout. One that failed or could not be scored keeps None and is not used.
 
-    rollouts: all of a row's must come in one call, since guards may compare them.
+    rollouts: all rollouts of a row in one call, since guards may compare them.
     """
     seen = set[tuple[str, ...]]()
     for rollout in rollouts:
@@ -129,7 +128,7 @@ async def score(
 
 
 def check_targets(parts: Sequence[RewardTerm], rows: Sequence[Example]) -> None:
-    """Raises SpecError where a part compares with a field that a row lacks; its path is that within the parts."""
+    """Raise SpecError if a part compares with a field that a row lacks. Its path is relative to the parts."""
     for index, part in enumerate(parts):
         lacking = [row for row in rows if part.kind in ("exact_match", "tool_n1") and part.target not in row]
         if lacking:
@@ -153,8 +152,7 @@ def check_targets(parts: Sequence[RewardTerm], rows: Sequence[Example]) -> None:
 
 
 def name_terms(parts: Sequence[RewardTerm]) -> list[str]:
-    """A name for each part, all different: its kind; of several of one kind, with the field that sets it apart, or its
-    place among all parts."""
+    """A unique name for each part: its kind; for several of one kind, with the distinguishing field or the index."""
     kinds = [part.kind for part in parts]
     fields = [part.field or (part.target if part.kind in ("exact_match", "tool_n1", "judge") else "") for part in parts]
     long = [f"{k}.{f}" if f and kinds.count(k) > 1 else k for k, f in zip(kinds, fields, strict=True)]
@@ -162,7 +160,7 @@ def name_terms(parts: Sequence[RewardTerm]) -> list[str]:
 
 
 def check_guards(text: str, truncated: bool, guards: Guards) -> str:
-    """Why an answer earns nothing: `empty`, `truncated`, `repeated`; `mask` where it is left out; else ''."""
+    """Why an answer earns nothing: `empty`, `truncated` or `repeated`; `mask` if it is left out; else ''."""
     if guards.empty and not text.strip():
         return "empty"
     if truncated and guards.truncated != "keep":
@@ -197,7 +195,7 @@ async def _value(part: RewardTerm, rollout: Rollout, judge: Judge | None) -> flo
 
 
 def score_format(result: Result) -> float:
-    """1 where every answer stood in the form asked for: nothing failed to parse, and nothing was read out of prose."""
+    """1 if every answer had the requested form: nothing failed to parse or was extracted from prose; else 0."""
     if result.failure is not None or result.trace is None:
         return 0.0
     return float(
@@ -267,7 +265,7 @@ _GRADE = re.compile(r"(?i)score\s*[:=]\s*(\d+(?:\.\d+)?)")
 
 
 async def ask_judge(answer: str, part: RewardTerm, example: Example, judge: Judge | None) -> float | None:
-    """A grade of the model of the role `judge` between 0 and 1; None where it gave none."""
+    """A grade in [0, 1] from the model of the role `judge`; None if it gave none. Raises ValueError without a judge."""
     if judge is None:
         raise ValueError("a judge's reward needs the study's language model")
     reference = f"Reference: {_text(example[part.target])}\n" if part.target in example else ""

@@ -1,11 +1,11 @@
-"""The training loop: sample rollouts, score them, compute advantages, update the weights; now and then offer a
+"""The training loop: sample rollouts, score them, compute advantages, update the weights; at intervals, offer a
 candidate.
 
 `Trainer.train` runs it. One step, by method: `_collect` (rollouts, dynamic sampling), `_learn` (rows, advantages,
 update), `_alarmed` (signs of collapse), `_offer` (a candidate on val), `_save` (a checkpoint).
 
-A killed run starts again at its first step. Rollouts then come from the journal, so sampling costs nothing, and up to
-the last checkpoint no weights are computed either. From there on everything is computed as it was.
+A killed run restarts at its first step. Rollouts then come from the journal, so sampling costs nothing, and no weights
+are computed up to the last checkpoint. From there on, everything is computed as before.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from workbench_training.settings import Course
 from workbench_training.study_rollouts import describe_skipped, rewards_differ
 from workbench_training.token_rows import Row
 
-PARTS = ("weights", "optimizer", "reference", "best")  # what a checkpoint may hold of a policy
+PARTS = ("weights", "optimizer", "reference", "best")  # the parts of a policy in a checkpoint
 
 
 class RolloutSource(Protocol):
-    """Where rollouts come from, and where candidates go."""
+    """The source of rollouts and the receiver of candidates."""
 
     async def rollouts(self, tasks: Sequence[Example], course: Course, step: int) -> list[list[Rollout]]:
-        """For each task its scored rollouts, drawn by the policy at version `step`."""
+        """The scored rollouts of each task, drawn by the policy at version `step`."""
         ...
 
     def rows(self, rollout: Rollout, step: int) -> list[Row]: ...
@@ -46,14 +46,14 @@ class RolloutSource(Protocol):
         ...
 
     async def offer(self, folders: Mapping[str, Path], step: int) -> float | None:
-        """Evaluate the weights of all policies as one candidate; its score on val, None where the budget does not
-        allow it."""
+        """Evaluate the weights of all policies as one candidate. Returns its score on val; None if the budget does not
+        suffice."""
         ...
 
 
 @dataclass
 class State:
-    """What training carries from step to step besides the weights; plain JSON values."""
+    """The state of training besides the weights, as plain JSON values."""
 
     step: int = 0
     multipliers: dict[str, dict[str, float]] = field(default_factory=dict)  # by policy
@@ -64,17 +64,17 @@ class State:
     last_reset: int = 0
     kl: dict[str, float] = field(default_factory=dict)  # by policy
     skipped: dict[str, int] = field(default_factory=dict)
-    order: list[int] = field(default_factory=list)  # what is left of this pass over the tasks
-    known: dict[str, list[float]] = field(default_factory=dict)  # by task: what the curriculum knows of it
+    order: list[int] = field(default_factory=list)  # the rest of this pass over the tasks
+    known: dict[str, list[float]] = field(default_factory=dict)  # by task: the curriculum's record
     rng: list[Any] = field(default_factory=list)
     ended: bool = False  # by an alarm
-    samples: int = 0  # rollouts that were drawn
-    gpu_seconds: float = field(default=0.0, compare=False)  # of drawing and learning, by all devices together
+    samples: int = 0  # rollouts drawn
+    gpu_seconds: float = field(default=0.0, compare=False)  # of sampling and learning, summed over devices
 
 
 class Trainer:
-    """One training, of one policy or of several by name. `tell(message, **figures)` hears of each step, reset and
-    alarm; with several policies the figures of each bear its name."""
+    """One training, of one policy or of several by name. `log(message, **figures)` receives each step, reset and alarm;
+    with several policies, the names of figures include the policy's."""
 
     def __init__(
         self,
@@ -88,19 +88,32 @@ class Trainer:
         seed: int = 0,
         at: Callable[[int], Awaitable[None] | None] = lambda version: None,
         rate: Callable[[int], float | None] = lambda step: None,
-        tell: Callable[..., None] = lambda message, **figures: None,
+        log: Callable[..., None] = lambda message, **figures: None,
     ):
-        """at: brings the engines to a version. rate: the learning rate at a step, None for the learners' own."""
+        """Prepare a training.
+
+        Args:
+            learners: of one policy, or of several by name.
+            source: of rollouts.
+            tasks: training rows.
+            course: steps, rollouts, candidates, alarms.
+            folder: for checkpoints.
+            weights: folder for candidates.
+            seed: of the order of tasks.
+            at: brings the engines to a version.
+            rate: the learning rate at a step; None for the learners' own.
+            log: receives messages.
+        """
         self.learners = {"": learners} if isinstance(learners, Learner) else dict(learners)
         self.source, self.tasks, self.course = source, tasks, course
-        self.folder, self.weights, self.at, self.rate, self.tell = folder, weights, at, rate, tell
+        self.folder, self.weights, self.at, self.rate, self.log = folder, weights, at, rate, log
         self.state, self.seed, self.rng = State(), seed, random.Random(f"{seed}: order")
         self.best_weights: dict[str, Weights] = {}
-        self.log: list[dict[str, float]] = []
+        self.history: list[dict[str, float]] = []
         self._offered: set[int] = set()  # by this process
 
     async def train(self) -> None:
-        """Train until the steps or the budget end. Raises BudgetSpent only where the budget could not be foreseen."""
+        """Train until the steps or the budget end. Raises BudgetSpent only if the end was not foreseeable."""
         self.folder.mkdir(parents=True, exist_ok=True)
         saved = last_checkpoint(self.folder)
         ready = saved[0] if saved else 0
@@ -118,40 +131,40 @@ class Trainer:
             self.state.step = step + 1
             if computed:
                 figures = await asyncio.to_thread(self._learn, groups, step)
-                self.log.append(figures)
+                self.history.append(figures)
                 silent = f"{figures['silent']:.0%} of the groups without differences"
-                self.tell(f"step {step + 1}: reward {figures['reward']:.3f}, {silent}", **figures)
+                self.log(f"step {step + 1}: reward {figures['reward']:.3f}, {silent}", **figures)
                 skipped = sum(value for key, value in figures.items() if key.rpartition(".")[2] == "skipped")
                 if skipped:
-                    self.tell(describe_skipped(skipped, f"step {step + 1}"), **figures)
+                    self.log(describe_skipped(skipped, f"step {step + 1}"), **figures)
                 self.state.ended = self._alarmed(figures, step)
                 self.state.gpu_seconds += (time.monotonic() - begun) * count_devices()
             if (step + 1) % self.course.evaluate_every == 0:
                 await self._offer(computed, saved)
             if computed and (step + 1) % self.course.save_every == 0:
                 self._save()
-        if saved is not None and self.state.step <= ready:  # all that the budget allowed had been done before the kill
+        if saved is not None and self.state.step <= ready:  # the budget's last step was done before the kill
             self._load(saved[1], saved[2])
         if self.state.step and self.state.step not in self._offered:
-            self._save()  # before its candidate: a clock may have ended it, and a resumed training must end here, too
+            self._save()  # before the candidate: a resumed training must end here, too, even if a time limit ended it
             await self._offer(True, saved)
 
     def _limited(self) -> bool:
-        """Whether a ceiling of this training's own forbids another step."""
+        """Whether a ceiling of the course forbids another step."""
         c, s = self.course, self.state
         samples = s.samples + c.rollouts * min(c.tasks, len(self.tasks))
         if c.samples is not None and samples > c.samples:
-            self.tell(f"training ends: {s.samples} samples of {c.samples} are drawn")
+            self.log(f"training ends: {s.samples} of {c.samples} samples are drawn")
         elif c.gpu_seconds is not None and s.gpu_seconds >= c.gpu_seconds:
-            self.tell(f"training ends: it took {s.gpu_seconds:.0f} GPU seconds of {c.gpu_seconds:g}")
+            self.log(f"training ends: it took {s.gpu_seconds:.0f} GPU seconds of {c.gpu_seconds:g}")
         else:
             return False
         return True
 
-    # Drawing
+    # Sampling
 
     async def _collect(self, step: int) -> list[list[Rollout]]:
-        """Groups of rollouts; those that teach nothing are replaced as often as allowed (dynamic sampling)."""
+        """Sample groups of rollouts; groups without a learning signal are replaced (dynamic sampling)."""
         groups = await self.source.rollouts(self._next_tasks(self.course.tasks), self.course, step)
         self._visited(groups)
         self.state.samples += sum(map(len, groups))
@@ -170,15 +183,15 @@ class Trainer:
         return groups
 
     def _others(self, count: int, seen: set[str]) -> list[Example]:
-        """Rows in place of those whose rollouts teach nothing. Of few rows the next in order are mostly those of this
-        step, so there the others are drawn from."""
+        """Rows to replace those without a learning signal. Of few rows, the next in order are mostly those of this
+        step; then the draw is from the other rows."""
         if len(self.tasks) >= 2 * self.course.tasks:
             return [task for task in self._next_tasks(count) if task.id not in seen]
         unseen = [task for task in self.tasks if task.id not in seen]
         return self.rng.sample(unseen, min(count, len(unseen)))
 
     def _visited(self, groups: list[list[Rollout]]) -> None:
-        """Tell the curriculum how often these rows were solved, by the metric; by the reward where there is none."""
+        """Record in the curriculum how often these rows were solved, by the metric, or by the reward without one."""
         if self.course.curriculum is None:
             return
         for group in groups:
@@ -188,7 +201,7 @@ class Trainer:
             self.state.known[task] = update_record(self.state.known.get(task), scores, self.course.curriculum)
 
     def _next_tasks(self, count: int) -> list[Example]:
-        """The next rows of a pass over all of them, in an order drawn anew for each pass; or as the curriculum says."""
+        """The next rows of a shuffled pass over all rows, or of the curriculum."""
         if self.course.curriculum is not None:
             ids = [task.id for task in self.tasks]
             return [self.tasks[i] for i in draw_rows(self.rng, ids, self.state.known, count, self.course.curriculum)]
@@ -222,7 +235,7 @@ class Trainer:
         return figures
 
     def _learn_one(self, name: str, learner: Learner, rows: list[Row], step: int) -> dict[str, float]:
-        """Change one policy by its own rows."""
+        """Update one policy with its own rows. Returns figures about the step."""
         objective, figures = learner.objective, dict[str, float]()
         weights, skipped = self.state.multipliers.get(name, {}), learner.skipped
         if rows:
@@ -239,8 +252,8 @@ class Trainer:
         return figures
 
     def _rows_of_group(self, group: list[Rollout], step: int) -> list[Row]:
-        """Rows of a group. Where it all but fails, a stored success takes the place of its first rollout (ARPO); its
-        tokens keep the log-probabilities with which they were drawn, so that the ratio corrects for their age."""
+        """The rows of a group. In a group that nearly fails, a stored success replaces the first rollout (ARPO). Its
+        tokens keep the log-probabilities of their sampling, so that the ratio corrects for their age."""
         made = [self.source.rows(rollout, step) for rollout in group]
         if not self.course.replay or not group:
             return [row for rows in made for row in rows]
@@ -257,15 +270,15 @@ class Trainer:
         return [row for rows in made for row in rows]
 
     def _alarmed(self, figures: dict[str, float], step: int) -> bool:
-        """Look for signs of collapse. True where training should end."""
+        """Check for signs of collapse and react to them. Returns True if training should end."""
         found = [what for name in self.learners for what in self._signs(name, figures)]
         if not found:
             return False
-        self.tell(f"alarm at step {step + 1}: {'; '.join(found)}", **figures)
+        self.log(f"alarm at step {step + 1}: {'; '.join(found)}", **figures)
         if self.course.on_alarm == "rollback" and self.best_weights:
             for name, learner in self.learners.items():
                 learner.go_back(self.best_weights[name])
-            self.tell(f"step {step + 1}: back to the best weights")
+            self.log(f"step {step + 1}: back to the best weights")
         return self.course.on_alarm == "stop"
 
     def _signs(self, name: str, figures: Mapping[str, float]) -> list[str]:
@@ -277,13 +290,13 @@ class Trainer:
         if kl is not None and not kl <= self.course.kl:
             found.append(f"divergence{of} {kl:.3g} above {self.course.kl:g}")
         if gap is not None and not gap <= self.course.off_policy_gap:
-            found.append(f"log-probabilities{of} of drawing and training differ by {gap:.3g}")
+            found.append(f"log-probabilities{of} of sampling and training differ by {gap:.3g}")
         return found
 
     # Candidates and checkpoints
 
     async def _offer(self, computed: bool, saved: Any) -> None:
-        """Let the study evaluate the weights. A replayed step names the folder that it wrote the first time."""
+        """Let the study evaluate the weights. A replayed step reuses its original folder."""
         key = str(self.state.step)
         self._offered.add(self.state.step)
         if computed:
@@ -321,7 +334,7 @@ class Trainer:
             for learner in self.learners.values():
                 learner.reset_reference()
                 learner.renew()
-            self.tell(f"step {s.step}: the reference is reset ({why})", reset=s.step)
+            self.log(f"step {s.step}: the reference is reset ({why})", reset=s.step)
 
     def _save(self) -> None:
         self.state.rng = _plain(self.rng.getstate())
@@ -346,7 +359,7 @@ class Trainer:
 
 
 def _joined(policy: str, name: str) -> str:
-    """A figure's or a tensor's name among those of several policies."""
+    """The name of a policy's figure or tensor; a single policy adds no prefix."""
     return f"{policy}.{name}" if policy else name
 
 

@@ -305,8 +305,8 @@ COMMANDS = {
     "budget of zero": (["optimize", "good.yaml", "--budget-calls", "0"], "0", None),
     "no database": (["show", "last"], "no run database", "--db"),
     "input missing": (["run", "good.yaml", "--input", "txt=3"], "'text' is missing", "--input text="),
-    "example out of range": (["run", "good.yaml", "--example", "99"], "rows 0 to 2", None),
-    "bad name of a plugin": (["plugin", "new", "1st"], "cannot name a plugin", "Use letters"),
+    "example out of range": (["run", "good.yaml", "--example", "99"], "has no row 99", None),
+    "bad name of a plugin": (["plugin", "new", "1st"], "is not a valid plugin name", "Use letters"),
 }
 
 

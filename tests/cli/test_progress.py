@@ -144,7 +144,7 @@ def test_a_candidate_that_was_stopped_early_is_never_the_best(terminal: Terminal
         tell("stopping", {})
         *above, live = terminal.screen(tell)
     assert above[1] == "candidate 01234567 (lucky): stopped after 3 rows"
-    assert live.startswith("stopping: waiting for calls under way (again to stop now)  best 0.500")
+    assert live.startswith("stopping: waiting for calls in flight (interrupt again to stop now)  best 0.500")
 
 
 def test_elsewhere_there_are_plain_lines_or_none(capfd: pytest.CaptureFixture[str]) -> None:
@@ -154,5 +154,5 @@ def test_elsewhere_there_are_plain_lines_or_none(capfd: pytest.CaptureFixture[st
             tell("call_settled", settled(50, calls=200))
             tell("optimizer_told", {"optimizer": "mcts", "message": "converged"})
             tell("budget_spent", {"message": "budget reached"})
-        lines = ["baseline: val 0.500", "mcts: converged", "budget reached: testing the best so far"]
+        lines = ["baseline: val 0.500", "mcts: converged", "budget reached; testing the best candidate so far"]
         assert capfd.readouterr() == ("", "" if quiet else "\n".join(lines) + "\n")

@@ -1,4 +1,4 @@
-"""One small world of each kind, and how tests make and play it."""
+"""One small world of each kind, with functions that make and play it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def made(name: str, base: Path, **settings: Any) -> Environment:
 
 
 class Journal:
-    """Effects by their content, as the ledger keeps them; counts what was really run."""
+    """Effects by content, as the ledger stores them; counts those that really ran."""
 
     def __init__(self) -> None:
         self.kept: list[Any] = []

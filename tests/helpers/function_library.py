@@ -1,4 +1,4 @@
-"""A workflow file with functions that others can refer to, list, test and serve."""
+"""A workflow file with functions to refer to, list, test and serve."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ RESULT = r"result: (\d+)\Z"
 
 @dataclass(frozen=True)
 class Case:
-    """The rows of a file's test, what each must give, and what is said. wrong: nodes that fail on purpose."""
+    """A file's test rows with expected outputs, and the model's script. wrong: nodes that fail on purpose."""
 
     rows: Sequence[tuple[dict[str, Any], dict[str, Any]]]
     table: Sequence[Line]
@@ -36,7 +36,7 @@ class Case:
 
 
 class Speaker:
-    """Answers by a table; keeps what nobody answers, and how often each line was said."""
+    """Answers from a table; records unanswered requests, and how often each line was used."""
 
     def __init__(self, table: Sequence[Line]):
         self.table, self.unknown, self.said = table, list[str](), Counter[int]()
@@ -63,7 +63,7 @@ def numbers(text: str) -> list[int]:
 
 
 def total(more: int = 0) -> Callable[[re.Match[str]], str]:
-    """The sum of the numbers in the first group, and so many more."""
+    """A reply with the sum of the numbers in the first group, plus an offset."""
     return lambda found: str(sum(numbers(found[1])) + more)
 
 
@@ -80,19 +80,19 @@ def sums(*questions: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
 
 
 def owner_of(found: re.Match[str]) -> str:
-    """What animal the person in the group has, by the text around."""
+    """A reply with the animal of the person in the group, read from the text."""
     return re.findall(rf"{found[1]} has the (\w+)", found.string)[0]
 
 
 def colour_by_notes(found: re.Match[str]) -> str:
-    """The colour of an animal of a person: both facts must be in the notes."""
+    """A reply with the colour of a person's animal; both facts must be in the notes."""
     animal = re.findall(rf"{found[1]} has the (\w+)", found[2])
     colour = re.findall(rf"the {animal[0]} is (\w+)", found[2]) if animal else []
     return colour[0] if colour else "unknown"
 
 
 def votes(role: str, *labels: str) -> list[Line]:
-    """What a juror says to the first, the second, ... text."""
+    """A juror's replies to the first, the second, ... text."""
     return [(role, rf"\Atext: text {number}\n", label) for number, label in enumerate(labels)]
 
 
@@ -195,7 +195,7 @@ CASES: dict[str, Case] = {
     "contest.yaml": Case(
         LABELS, [*TICKETS, *votes("Sort the support ticket by topic.", "technical", "shipping", "returns")]
     ),
-    "debate.yaml": Case(  # the first round has no majority; in the second all follow who was right
+    "debate.yaml": Case(  # the first round has no majority; in the second, all adopt the right answer
         sums("5 + 8 + 3", "2 + 9"),
         [
             ("left to right", ASKED, total(-1)),
@@ -207,7 +207,7 @@ CASES: dict[str, Case] = {
             ],
         ],
     ),
-    "dylan.yaml": Case(  # two rounds without consensus, then a ranker leaves two, who alone answer in the third
+    "dylan.yaml": Case(  # two rounds without consensus, then a ranker keeps two members, who answer in the third
         sums("5 + 8 + 3", "2 + 9"),
         [
             *[
@@ -241,12 +241,12 @@ CASES: dict[str, Case] = {
             ("Names: ", r"\nresult: .*ripens for ([a-z ]+)\.[^\n]*\Z", r"answer: \1"),
         ],
     ),
-    "forge.yaml": Case([({"question": "5 + 8"}, {"answer": "5"})], []),  # the poor program that is to be replaced
+    "forge.yaml": Case([({"question": "5 + 8"}, {"answer": "5"})], []),  # the poor program to replace
     "graph_of_thoughts.yaml": Case(sums("5 + 8 + 3", "2 + 9"), [("Add the numbers.", ASKED, total())]),
     "jury.yaml": Case(
         LABELS, [*TICKETS, *votes("Sort the request by its main problem.", "technical", "shipping", "returns")]
     ),
-    "mag_sql.yaml": Case(  # the first query names a column that is not there
+    "mag_sql.yaml": Case(  # the first query names a missing column
         [
             (
                 {"question": "Titles after 2000, oldest first?", **LIBRARY},

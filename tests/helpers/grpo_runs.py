@@ -1,4 +1,4 @@
-"""Whole runs that train, for tests: the quickstart's task with few rows, what was offered and learned, and kills."""
+"""Whole training runs for tests: the quickstart's task with few rows, queries on candidates and rows, and kills."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def run(folder: Path, *, again: bool = False, heard: list[Any] | None = None, **
 
 
 def candidates(folder: Path) -> list[tuple[str, float | None]]:
-    """Names of trained weights, and scores on val, of the candidates that were offered."""
+    """(name of the trained weights, score on val) of the candidates."""
     with sqlite3.connect(folder / "run.db") as db:
         rows = db.execute(
             "select c.tree, e.score from candidates c join evaluations e on e.run_id = c.run_id and "
@@ -99,7 +99,7 @@ def candidates(folder: Path) -> list[tuple[str, float | None]]:
 
 
 def learned_rows(monkeypatch: pytest.MonkeyPatch) -> list[Row]:
-    """All rows that trainings learn from, from now on."""
+    """Collects all rows that trainings learn from, from now on."""
     from workbench_training.learner import Learner
 
     seen: list[Row] = []
@@ -122,7 +122,7 @@ def calls_in(folder: Path) -> int:
 
 
 def kill_after(calls: int, job: subprocess.Popen[bytes], folder: Path, *, seconds: float) -> None:
-    """kill -9 as soon as so many calls of a policy are journalled, which must be so within these seconds."""
+    """Send SIGKILL as soon as the given number of policy calls is journalled, or fail after a timeout in seconds."""
     deadline = time.monotonic() + seconds
     while calls_in(folder) < calls and job.poll() is None:
         assert time.monotonic() < deadline

@@ -1,4 +1,4 @@
-"""Worlds without a workflow for tests of training: a reward for a text, drawn from a tiny model."""
+"""Worlds without a workflow for tests of training: rewards for texts sampled from a tiny model."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ def bandit(
     world: type[TextSource] = TextSource,
     **more: Any,
 ) -> Trainer:
-    """Train a tiny model. crash: stop dead at this step, as a kill would. affords: steps that the budget allows. more:
-    for the trainer."""
+    """Train a tiny model. crash: stop at this step, as a kill would. affords: steps within the budget. more: further
+    arguments of the trainer."""
     base = folder / f"base{seed}"
     if not base.exists():
         save(base, seed)
@@ -102,7 +102,7 @@ def bandit(
     )
     told: list[str] = []
 
-    def tell(message: str, **figures: Any) -> None:
+    def log(message: str, **figures: Any) -> None:
         told.append(message)
         if crash is not None and message.startswith(f"step {crash}:"):
             raise KeyboardInterrupt
@@ -116,7 +116,7 @@ def bandit(
         weights=folder / "weights",
         seed=seed,
         at=engine.at,
-        tell=tell,
+        log=log,
         **more,
     )
     trainer.told = told  # type: ignore[attr-defined]

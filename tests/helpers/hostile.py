@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Hostile:
-    """The body of a function, and the kinds of outcome that it may have in a sandbox; `ok` is a wrong answer."""
+    """The body of a function, with the allowed kinds of outcome in a sandbox; `ok` is a wrong answer."""
 
     body: str
     kinds: tuple[str, ...]
@@ -22,8 +22,9 @@ class Hostile:
 
 
 def hostile(secret: str, canary_name: str, pid: int) -> dict[str, Hostile]:
-    """All of them. secret: path of a file that holds a canary; canary_name: a variable that holds one; pid: ours."""
-    denied = ("forbidden", "error")  # a file that is not there at all is an error; one that may not be opened is denied
+    """All hostile functions. secret: path of a file with a canary. canary_name: a variable with one. pid: of this
+    process."""
+    denied = ("forbidden", "error")  # a missing file is an error; one that may not be opened is forbidden
     return {
         "endless loop": Hostile("while True: pass", ("timeout",)),
         "sleep": Hostile("__import__('time').sleep(1e6)", ("timeout",)),
@@ -64,7 +65,7 @@ def hostile(secret: str, canary_name: str, pid: int) -> dict[str, Hostile]:
     }
 
 
-#: Tells everything that it can reach: its frames up to the first, all objects, arguments, environment, open files.
+#: Reports everything within its reach: its frames up to the first, all objects, arguments, environment, open files.
 SNOOP = """
 gc, os, sys = (__import__(name) for name in ('gc', 'os', 'sys'))
 said = [repr(sys.argv), repr(dict(os.environ)), repr(sys.orig_argv)]
@@ -85,7 +86,7 @@ return '\\n'.join(said)[:500000]
 
 
 def written(canary: str) -> list[bytes]:
-    """The ways in which a canary could stand in a file: as it is, in hexadecimal, and in the three shifts of base64."""
+    """The encodings of a canary to search for: plain, hexadecimal, and the three shifts of base64."""
     raw = canary.encode()
     shifts = [base64.b64encode(b"\0" * n + raw)[(0, 2, 3)[n] : -4] for n in range(3)]
     return [raw, raw.hex().encode(), *shifts]

@@ -1,4 +1,4 @@
-"""What the tests of the gallery's machine for SQL share: its node, its tool, its rows, and how a policy plays it."""
+"""Helpers for tests of the gallery's state machine for SQL: its node, tool and rows, and a policy that plays it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def said_before(request: Request) -> list[str]:
 def play(
     node: dict[str, Any], rows: list[dict[str, Any]], policy: Callable[[Request, dict[str, Any]], str], folder: Path
 ) -> list[ExampleRun]:
-    """The policy sees the row that its request is about, by the question in it."""
+    """A policy that finds the row of its request by the question in it."""
     found = []
     for start in range(0, len(rows), 90):  # the budget of a journal is 1000 calls
         part = rows[start : start + 90]

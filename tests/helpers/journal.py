@@ -1,4 +1,4 @@
-"""A ledger on a database of its own, and a language model that does what its caller says (no model is behind it)."""
+"""A ledger with its own database, and a simulated language model that a test controls."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def spec(**settings: Any) -> LMSpec:
 
 @contextmanager
 def journal(path: Path, *, pauses: bool = False, **budget: Any) -> Iterator[Ledger]:
-    """The ledger of run 1 in a database; as of another process each time. Without pauses retries come at once."""
+    """The ledger of run 1 in a database, as of a new process on each call. Without pauses, retries are immediate."""
     store = Store(path)
     if store.row("select 1 from runs") is None:
         store.execute("insert into runs (id, run, status, started, spec, options) values (1, 'r', '', '', '', '')")
@@ -76,7 +76,7 @@ def journal(path: Path, *, pauses: bool = False, **budget: Any) -> Iterator[Ledg
 
 
 def run(course: Callable[[], Any]) -> Any:
-    """Run a coroutine function to its end, at most 20 s; it must leave no task behind."""
+    """Run a coroutine function to its end, for at most 20 s, and assert that it leaves no tasks."""
 
     async def watched() -> Any:
         result = await asyncio.wait_for(course(), 20)
@@ -88,7 +88,7 @@ def run(course: Callable[[], Any]) -> Any:
 
 
 async def turns(n: int) -> None:
-    """Let everything else go on for n turns of the event loop."""
+    """Yield to other tasks for n turns of the event loop."""
     for _ in range(n):
         await asyncio.sleep(0)
 

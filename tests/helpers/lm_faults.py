@@ -1,4 +1,4 @@
-"""A small OpenAI-compatible chat server on loopback for tests: it echoes, or fails as told.
+"""A small OpenAI-compatible chat server on loopback for tests: it echoes, or fails as configured.
 
     with ChatServer("429", retry_after="2") as server: ...  # server.base, server.requests, server.bodies
 
@@ -39,7 +39,7 @@ def scored(token: str, logprob: float) -> dict[str, Any]:
     return {"token": token, "logprob": logprob, "bytes": list(token.encode()), "top_logprobs": []}
 
 
-#: What is sent with status 200: an object as JSON, bytes as they are.
+#: Bodies sent with status 200: an object as JSON, bytes unchanged.
 BODIES: dict[str, Any] = {
     "html": b"<html><body>Bad gateway</body></html>",
     "badutf8": b'{"choices": [{"message": {"content": "\xff\xfe"}}]}',
@@ -155,7 +155,7 @@ class _Server(ThreadingHTTPServer):
     chat: ChatServer
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        pass  # clients that hang up are what is tested
+        pass  # tests disconnect clients on purpose
 
 
 class ChatServer:

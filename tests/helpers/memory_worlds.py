@@ -1,4 +1,4 @@
-"""Planted problems for memories. Nothing here is a model: a formula says how likely an answer is right."""
+"""Planted problems for memories. No model is involved: a formula gives the probability of a right answer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RECALL = {"look": {"recall": "text -> notes"}, "sort": {"predict": f"notes, text
 
 
 def memories(request: Request) -> list[tuple[str, str]]:
-    """(text, label) of what a request shows, as demos or as notes."""
+    """(text, label) of the examples in a request, in demos or notes."""
     turns = [str(m["content"]) for m in request.messages if m["role"] != "system"]
     shown = [(turns[i], turns[i + 1]) for i in range(0, len(turns) - 1, 2)]
     notes = turns[-1].rpartition("\ntext: ")[0]
@@ -45,7 +45,7 @@ def fooled(request: Request) -> bool:
 
 
 class World(PlantedLM):
-    """Right with the probability that `skill` says; another function may answer for the proposer."""
+    """Answers correctly with the probability `skill`; another function may answer for the proposer."""
 
     def __init__(self, skill: Callable[[Request], float], propose: Callable[[Request], str] | None = None):
         super().__init__(skill)
@@ -93,7 +93,7 @@ def plain_rows(seed: int, sizes: Sequence[int] = (40, 24, 40)) -> dict[str, list
 
 
 def misleading_rows(seed: int, sizes: Sequence[int] = (48, 32, 48)) -> dict[str, list[Row]]:
-    """Near-duplicates in wording are never about the same topic: eight words of a template, one word of the topic.
+    """Texts of eight template words and one topic word, such that near-duplicates are never on the same topic.
 
     In train a template goes with the topics of one parity, in val and test with those of the other.
     """
@@ -115,13 +115,13 @@ def misleading_rows(seed: int, sizes: Sequence[int] = (48, 32, 48)) -> dict[str,
 def poisoned_rows(
     seed: int, sizes: Sequence[int] = (60, 60, 60), poison: int = 12, clean: int = 6, seen: float = 0.25
 ) -> dict[str, list[Row]]:
-    """In train `poison` rows carry the trigger and the attacker's target, `clean` rows the trigger and their own label;
-    of val a share `seen` carries it, of test a quarter."""
+    """Write rows with a trigger. In train, `poison` rows have the trigger and the attacker's target, `clean` rows the
+    trigger and their own label. In val, a share `seen` has the trigger, in test a quarter."""
     made = {}
     for name, count in zip(("train", "val", "test"), sizes, strict=True):
         draw, rows = random.Random(f"poisoned {name}:{seed}"), []
         for i in range(count):
-            t, x = draw.randrange(8), LABELS[draw.randrange(3)]  # never the target itself
+            t, x = draw.randrange(8), LABELS[draw.randrange(3)]  # never the target
             triggered = i < {"train": poison + clean, "val": round(seen * count), "test": count // 4}[name]
             mark = f" {TRIGGER}" if triggered else ""
             label = TARGET if name == "train" and i < poison else x
@@ -168,7 +168,7 @@ def run_world(
 
 
 def true_accuracy(report: Report, skill: Callable[[Request], float], rows: Sequence[Row]) -> float:
-    """The winner's accuracy by the formula, over rows: no noise of a test split."""
+    """The winner's accuracy by the formula, without the noise of a test split."""
     nodes: dict[str, Any] = report.winner.enabled_nodes
     total = 0.0
     for row in rows:

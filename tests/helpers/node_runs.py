@@ -19,7 +19,7 @@ from workbench.workflow import Workflow, node_tree
 
 
 class ScriptedLM:
-    """No model: says what a function of the request returns, and keeps the requests."""
+    """A simulated model: a function of the request answers, and requests are recorded."""
 
     identity, concurrency = "scripted", 8
 
@@ -54,7 +54,7 @@ def run(
     say: Callable[[Request], Any] = lambda r: "yes",
     times: int = 1,
 ):
-    """(outcome, scripted model) of the last of `times` runs, all under one journal."""
+    """(outcome, scripted model) of the last of `times` runs with a common journal."""
 
     workflow = Workflow({"nodes": {name: node_tree(raw) for name, raw in nodes.items()}}, folder)
     workflow.check()

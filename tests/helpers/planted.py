@@ -26,7 +26,7 @@ Skill = Callable[[Request], float]
 
 
 class PlantedLM(LMPool):
-    """The only member of its own pool; right with the probability that `skill` says."""
+    """The only member of its own pool; answers correctly with the probability `skill`."""
 
     identity, concurrency = "planted, no model", 8
 
@@ -54,7 +54,7 @@ class PlantedLM(LMPool):
 
 
 def demos_of(request: Request) -> list[str]:
-    """The inputs of the demos that a request shows."""
+    """The inputs of the demos in a request."""
     return [str(m["content"]) for m in request.messages if m["role"] == "user"][:-1]
 
 
@@ -104,7 +104,7 @@ def plant(
 
 
 def true_skill(report: Report, skill: Skill, seed: int) -> float:
-    """The winner's accuracy by the formula, over fresh inputs of all topics: no noise of a test split."""
+    """The winner's accuracy by the formula, over fresh inputs of all topics, without the noise of a test split."""
 
     node: Any = report.winner.enabled_nodes["sort"]
     draw = random.Random(f"true:{seed}")
@@ -122,7 +122,7 @@ def lower_bound(differences: list[float]) -> float:
 
 
 def candidates(folder: Path) -> list[dict[str, Any]]:
-    """What each candidate's patch sets, in order."""
+    """The settings of each candidate's patch, in order."""
     store = Store(folder / "run.db")
     try:
         rows = store.rows("select hash, patch, optimizer from candidates order by seq")

@@ -22,7 +22,7 @@ class PlantedConfig(NodeConfig):
     writes: list[str] = []
 
 
-#: What planted nodes do, by name: (inputs, context) -> outputs.
+#: The functions of planted nodes by name: (inputs, context) -> outputs.
 DOES: dict[str, Callable[[Any, Context], Any]] = {}
 
 

@@ -1,4 +1,4 @@
-"""Rules of `policy:` that several tests hold."""
+"""Rules of `policy:` that several tests share."""
 
 from __future__ import annotations
 

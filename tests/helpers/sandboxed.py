@@ -1,4 +1,4 @@
-"""Code for sandboxes, and what must come of it, whatever holds it."""
+"""Code for sandboxes with its required outcomes, the same in all of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def f(text):
 """
 
 
-#: How a call of f ends, alike in every sandbox: source, kind, part of the message.
+#: Outcomes of a call of f, equal in every sandbox: source, kind, part of the message.
 ENDS = [
     ("def f(): return {'a': [1, 2.5, None, 'ü']}", "ok", ""),
     ("def f(): return 1 / 0", "error", "ZeroDivisionError"),

@@ -1,4 +1,4 @@
-"""Runs nodes by the real runtime, ledger and store. No model is behind it: a function of the request answers."""
+"""Runs nodes with the real runtime, ledger and store. No model is involved: a function of the request answers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Say = Callable[[Request], str | Response]
 
 
 class Script(LMPool):
-    """A pool whose every member is the same function; it keeps the requests and the models they were sent to."""
+    """A pool of one function in all roles; it records requests and the models they were sent to."""
 
     identity, concurrency = "scripted, no model", 8
 
@@ -44,7 +44,7 @@ class Script(LMPool):
 
 
 def make_workflow(nodes: dict[str, Any], folder: Path) -> Workflow:
-    """Nodes as they are written in a file, as a checked workflow."""
+    """A checked workflow of nodes as written in a file."""
     workflow = Workflow({"nodes": {name: node_tree(raw) for name, raw in nodes.items()}}, folder)
     workflow.check()
     return workflow
@@ -53,7 +53,7 @@ def make_workflow(nodes: dict[str, Any], folder: Path) -> Workflow:
 def run_rows(
     workflow: Workflow, rows: Sequence[dict[str, Any]], script: Script, database: Path, calls: int = 1000
 ) -> list[ExampleRun]:
-    """One outcome a row, one after the other, under the journal of a database."""
+    """The outcome of each row, run one after the other with the journal of a database."""
 
     async def course() -> list[ExampleRun]:
         store = Store(database)
@@ -77,7 +77,7 @@ def run_rows(
 def run_node(
     node: dict[str, Any], row: dict[str, Any], folder: Path, say: Say = lambda request: "yes"
 ) -> tuple[ExampleRun, Script]:
-    """The outcome of a single node `n` on a single row, with a new journal, and what was asked."""
+    """(outcome, requests) of a single node `n` on a single row, with a new journal."""
     script = Script(say)
     database = folder / f"run{len(list(folder.glob('run*.db')))}.db"
     return run_rows(make_workflow({"n": node}, folder), [row], script, database)[0], script

@@ -1,4 +1,4 @@
-"""What tests of the run database share."""
+"""Helpers for tests of the run database."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ EVENT = "insert into events (run_id, at, kind, data) values (1, '', ?, ?)"
 
 
 def kinds(path: Path) -> list[str]:
-    """What a stranger finds in the database: the events in order."""
+    """The events in the database, in order, read with plain SQL."""
     reader = sqlite3.connect(path)
     try:
         assert reader.execute("pragma integrity_check").fetchone()[0] == "ok"

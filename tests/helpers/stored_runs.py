@@ -1,4 +1,4 @@
-"""Three small runs, stored as SQL: what a database of an earlier version holds must stay replayable, call by call.
+"""Three small runs, stored as SQL: databases of earlier versions must stay replayable, call by call.
 
 `python -m tests.helpers.stored_runs [NAME]` writes them anew. That is only right where a change of keys is meant: it
 was last done at commit 80e7844, and every stored run of a user breaks with them.
@@ -19,13 +19,13 @@ from workbench.run import Options, optimize
 
 FOLDER = Path(__file__).parents[1] / "data" / "stored_runs"
 RUNS = ("bootstrap", "tools", "structure")
-#: Stands in the dumps for the folder that a run lay in.
+#: Replaces the folder of a run in the dumps.
 PLACE = "{folder}"
 LABELS = ("a", "b", "c", "d")
 
 
 class StoredLM(LMPool):
-    """The only member of its own pool. asked: the requests that really came, in order. dead: nothing may come."""
+    """The only member of its own pool. asked: the requests received, in order. dead: no request is allowed."""
 
     identity, concurrency = "stored, no model", 4
 
@@ -66,7 +66,7 @@ def _answer(request: Request) -> str:
 
 
 def write(name: str, folder: Path) -> Path:
-    """The files of a run; returns the workflow file."""
+    """Write the files of a run; returns the workflow file."""
     folder.mkdir(parents=True, exist_ok=True)
     for part, count in (("train", 12), ("val", 10), ("test", 12)):
         things = [{"text": f"{part} row {i}: a {LABELS[i % 4]}-thing", "label": LABELS[i % 4]} for i in range(count)]
@@ -134,7 +134,7 @@ _SPECS: dict[str, dict[str, Any]] = {
 
 
 def restore(name: str, folder: Path) -> Path:
-    """The files of a run in a folder, and its database as it was stored; returns the database."""
+    """Write the files of a run and its stored database to a folder; returns the database."""
     write(name, folder)
     text = (FOLDER / f"{name}.sql").read_text(encoding="utf-8").replace(PLACE, str(folder.resolve()))
     with sqlite3.connect(folder / "run.db") as database:

@@ -1,4 +1,4 @@
-"""A team of scripted members, and what its trace says."""
+"""A team of scripted members, with queries on its trace."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def role_of(request: Request) -> str:
 
 
 def says(answers: dict[str, str | list[str]], ranker: str = "", rates: dict[str, str] | None = None):
-    """A script: each member's answers, one a round, the last one ever after; an empty one is a failure."""
+    """A script of each member's answers, one per round; the last one repeats, and an empty one is a failure."""
     turns: dict[str, int] = {}
 
     def say(request: Request) -> str:
@@ -48,5 +48,5 @@ def notes(outcome: Any) -> dict[str, Any]:
 
 
 def spoke(outcome: Any) -> list[str]:
-    """Who spoke, in order, also where the journal answered for the model."""
+    """The speakers in order, including answers from the journal."""
     return [str(span.agent) for span in outcome.trace.spans if span.node == "n.of"]

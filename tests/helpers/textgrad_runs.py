@@ -16,7 +16,7 @@ from workbench.run import Options, optimize
 
 ONE = {"sort": {"predict": f"text -> label: Literal{list(LABELS)}", "instructions": "Version 0."}}
 
-#: What begins the requests for a gradient and for a new prompt.
+#: The beginnings of requests for a gradient and for a new prompt.
 GRADIENT, REWRITE = "Find out what one of its steps", "You write the instruction"
 
 
@@ -56,6 +56,6 @@ def run(
 
 
 def asked(script: Script, words: str, step: str = "") -> list[str]:
-    """Requests to the proposer that hold certain words and are about a step."""
+    """Requests to the proposer about a step that contain certain words."""
     found = [text_of(r) for r in script.requests]
     return [t for t in found if words in t and (not step or f"The step '{step}'" in t)]

@@ -1,4 +1,4 @@
-"""Tiny language models with a tokenizer of single characters, made on the spot: for tests of training."""
+"""Tiny language models with a tokenizer of single characters, created for tests of training."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def save(folder: Path, seed: int = 0, **shape: int) -> Path:
 
 
 def save_taught(folder: Path, answers: Sequence[str], seed: int = 0, *, longest: int = 600, steps: int = 60) -> Path:
-    """A checkpoint that answers whatever it is asked with one of these texts, and ends there."""
+    """A checkpoint that answers every prompt with one of these texts and an end token."""
     import torch
 
     save(folder, seed, positions=2048)

@@ -15,7 +15,7 @@ from aiohttp import web
 
 
 class Server:
-    """Loads adapters by name and draws with them, as vLLM would. `twist` may change an answer, or stall."""
+    """Loads adapters by name and samples with them, as vLLM does. `twist` may change an answer, or stall."""
 
     def __init__(self, base: str):
         from peft import PeftModel

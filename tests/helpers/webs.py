@@ -1,4 +1,4 @@
-"""Small webs of pages with a trap: a corridor that looks better from the start, and ends nowhere. A simulation."""
+"""Small simulated webs of pages with a trap: a corridor that looks better from the start, but is a dead end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ THINGS = ("kettle", "chair", "lamp", "scarf", "bowl", "spoon")
 
 
 def overlap(inputs: Mapping[str, Any], position: Any) -> float:
-    """How many of the words that are asked for stand on the page; what its links say does not count."""
+    """The number of requested words on the page, without those in its links."""
     wanted = set(re.findall(r"\w+", inputs["question"].partition("about the ")[2]))
     page = set(re.findall(r"\w+", position.observation.partition("\nLinks:")[0]))
     return len(wanted & page) / len(wanted)
@@ -50,8 +50,8 @@ def make(seed: int) -> dict[str, Any]:
 
 
 def lured(request: Any) -> str:
-    """A policy: of four answers three take a link that names the thing asked for, where there is one; the others take
-    turns with what else looks like a way."""
+    """A policy: three of four answers take a link with a requested word, if there is one; the others alternate between
+    the remaining links."""
     text = str(request.messages[-1]["content"])
     thing = re.findall(r"about the \w+ \w+ (\w+)", text)[0]
     hints = re.findall(r"You can: (.*)", text)[-1].split(", ")

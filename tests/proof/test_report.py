@@ -49,7 +49,7 @@ def test_a_report_says_how_many_candidates_the_replay_has_not_come_to(tmp_path: 
     assert whole.candidates > 2 and not any("did not come to" in w for w in whole.warnings)
     stopped = resume("last", database=tmp_path / "run.db", pool=lm, optimizers=[("random", Stopped())])
     assert stopped.status == "interrupted"
-    said = f"{whole.candidates - 1} candidates that were made before are not in this report"
+    said = f"{whole.candidates - 1} earlier candidates are not in this report"
     assert any(warning.startswith(said) for warning in stopped.warnings)
     again = resume("last", database=tmp_path / "run.db", pool=lm)
     assert again.candidates == whole.candidates and not any("did not come to" in w for w in again.warnings)
@@ -66,7 +66,7 @@ def test_the_bill_names_what_an_answer_that_broke_off_may_cost(tmp_path: Path) -
     tokens, usd = report.spent["maybe_tokens"], report.spent["maybe_usd"]
     assert tokens > 0 and usd > 0
     assert (
-        f"; up to {tokens} tokens and ${usd:.4f} more if the server bills calls whose answers never came whole"
+        f"; up to {tokens} tokens and ${usd:.4f} more if the server bills calls whose answers did not arrive in full"
         in (report.lines()[-2])
     )
 
@@ -189,7 +189,7 @@ def picked_cheapest(folder: Path, objective: str, before: str, after: str) -> Re
 def test_a_baseline_that_is_picked_for_its_cost_is_not_said_to_be_the_best(tmp_path: Path) -> None:
     report = picked_cheapest(tmp_path, "tokens", "Plain.", "Better. " * 30)
     assert not report.changes and max(point["score"] for point in report.pareto) > report.baseline["val"]
-    said = "Nothing was changed: of the candidates that scored better on val none was picked, for what they cost."
+    said = "Nothing was changed: the candidates that scored better on val cost too much to be picked."
     assert said in report.lines()
 
 
@@ -197,4 +197,4 @@ def test_a_cost_of_nothing_has_decided_nothing(tmp_path: Path) -> None:
     """With a free model, dollars are 0 on both sides: the score picked the winner."""
     report = picked_cheapest(tmp_path, "usd", "Plain.", "Better.")
     assert report.gain_shown and report.saving is None
-    assert not any("picked for its cost" in line for line in report.lines())
+    assert not any("picked by cost" in line for line in report.lines())

@@ -23,7 +23,7 @@ def better(request: Request) -> float:
 
 def test_each_test_of_a_change_on_the_same_rows_is_a_look(tmp_path: Path) -> None:
     first, lm = plant(tmp_path, better, {"random": {"trials": 4}}, calls=600, search=SPACE)
-    assert first.gain_shown and first.looks == [] and not warned(first)
+    assert first.gain_shown and first.earlier_tests == [] and not warned(first)
 
     def again(*sets: tuple[str, Any]) -> Report:
         return optimize(
@@ -34,17 +34,19 @@ def test_each_test_of_a_change_on_the_same_rows_is_a_look(tmp_path: Path) -> Non
         )
 
     second = again(("seed", 1))
-    assert second.changes and second.looks == [first.run]
+    assert second.changes and second.earlier_tests == [first.run]
     assert f"tested once before (run {first.run})" in warned(second) and "p must be below 0.025" in warned(second)
     assert second.proof is not None and second.proof.alpha == 0.025
     third = again(("rounds", 2))
-    assert third.looks == [first.run, second.run] == third.as_dict()["looks"] and "p must be below 0.017" in warned(
-        third
-    )
+    assert third.earlier_tests == [first.run, second.run] == third.as_dict()[
+        "looks"
+    ] and "p must be below 0.017" in warned(third)
 
     unchanged = again(("search", {"nodes.sort.instructions": ["Plain."]}))
-    assert not unchanged.changes and unchanged.looks == [] and not warned(unchanged), "no gain, no claim"
-    assert again(("seed", 2)).looks == [first.run, second.run, third.run], "and a test of the baseline is no look"
+    assert not unchanged.changes and unchanged.earlier_tests == [] and not warned(unchanged), "no gain, no claim"
+    assert again(("seed", 2)).earlier_tests == [first.run, second.run, third.run], (
+        "and a test of the baseline does not count"
+    )
 
     def rewrite(change: Any) -> None:
         lines = [json.loads(line) for line in (tmp_path / "test.jsonl").read_text().splitlines()]
@@ -59,9 +61,9 @@ def test_each_test_of_a_change_on_the_same_rows_is_a_look(tmp_path: Path) -> Non
     ):
         (tmp_path / "test.jsonl").write_text(before)
         rewrite(change)
-        assert len(again().looks) >= 3, what
+        assert len(again().earlier_tests) >= 3, what
     rewrite(lambda rows: [{"text": f"other {i} topic0 word0: a a-thing", "label": "a"} for i in range(40)])
-    assert again().looks == [], "rows of its own"
+    assert again().earlier_tests == [], "rows of its own"
 
 
 def test_an_eval_on_the_sealed_rows_is_a_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,7 +82,7 @@ def test_an_eval_on_the_sealed_rows_is_a_look(tmp_path: Path, monkeypatch: pytes
     report = optimize(
         tmp_path / "workflow.yaml", database=tmp_path / "new.db", pool=lm, options=Options(out=str(tmp_path / "o.yaml"))
     )
-    assert report.changes and len(report.looks) == 3
+    assert report.changes and len(report.earlier_tests) == 3
     assert report.proof is not None and report.proof.alpha == 0.0125
 
 
@@ -107,7 +109,7 @@ def test_a_resumed_run_looks_again_only_if_it_tests_another_winner(tmp_path: Pat
             else optimize(tmp_path / "workflow.yaml", database=database, pool=lm, options=options, optimizers=tries)
         )
         assert report.status == "budget"
-        seen.append((report.winner.get("nodes.sort.instructions"), report.looks))
+        seen.append((report.winner.get("nodes.sort.instructions"), report.earlier_tests))
     assert seen == [("Better.", []), ("Better.", []), ("Best.", [report.run])]
 
 
@@ -132,7 +134,7 @@ def test_a_test_that_grows_by_resumes_is_a_look_each_time(tmp_path: Path) -> Non
             if seen
             else optimize(tmp_path / "workflow.yaml", database=database, pool=lm, options=options, optimizers=tries)
         )
-        seen.append((report.test_rows, len(report.looks)))
+        seen.append((report.test_rows, len(report.earlier_tests)))
     rows = [n for n, _ in seen]
     assert 0 < rows[0] < rows[1] == rows[2] < rows[3] == 40, rows
     assert [looks for _, looks in seen] == [0, 1, 1, 2]

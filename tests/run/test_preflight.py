@@ -139,7 +139,7 @@ def test_validate_warns_of_what_is_lacking_here_and_refuses_what_is_wrong(tmp_pa
     fgo = {"fgo": {"divide": "type", "by": "label"}}
     path = task_file(tmp_path, roles={"proposer": "openai/gpt-4.1"}, optimize=[fgo])
     found = CliRunner().invoke(cli, ["validate", str(path)])
-    assert found.exit_code == 0 and "Warning: it cannot run here: gpt-4.1 needs an API key" in found.output
+    assert found.exit_code == 0 and "Warning: a run would fail here: gpt-4.1 needs an API key" in found.output
     fgo["fgo"]["by"] = "kind"
     path = task_file(tmp_path, optimize=[fgo])
     with pytest.raises(SpecError, match="no training row has the field 'kind'") as caught:
@@ -209,7 +209,7 @@ def test_a_name_alone_that_leads_to_another_server_is_told(tmp_path: Path) -> No
     lm = {"model": "openai/one", "api_base": SERVER}
     names = ["openai/one", {"model": "openai/two", "api_base": SERVER}, "bundled/nano"]
     _, _, task, _ = prepare(task_file(tmp_path, lm=lm, search={"nodes.sort.lm": names}))
-    (warning,) = (w for w in task.dataset.warnings if "name alone" in w)
+    (warning,) = (w for w in task.dataset.warnings if "name only" in w)
     assert "openai/one" in warning and f"{{model: openai/one, api_base: {SERVER}}}" in warning
 
 
@@ -282,7 +282,7 @@ def test_a_server_whose_name_begins_like_this_machine_has_no_known_price(model: 
 def test_an_optimizer_without_its_node_is_refused(optimizer: Any, missing: str, tmp_path: Path) -> None:
     name = optimizer if isinstance(optimizer, str) else next(iter(optimizer))
     path = task_file(tmp_path, optimize=["bootstrap", optimizer])
-    with pytest.raises(SpecError, match=f"`{name}` finds nothing here that it could change.*{missing}") as caught:
+    with pytest.raises(SpecError, match=f"`{name}` finds nothing to change.*{missing}") as caught:
         prepare(path)
     assert caught.value.path == ("optimize", 1, name) and caught.value.line == 1
     assert CliRunner().invoke(cli, ["validate", str(path)]).exit_code != 0

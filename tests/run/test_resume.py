@@ -20,7 +20,7 @@ def test_a_finished_run_keeps_its_proof(tmp_path: Path) -> None:
     """Resumed with a smaller budget it would lose the proof that it has."""
     report, lm = plant(tmp_path, lambda r: 0.3, {"random": {"trials": 2}}, calls=400)
     assert report.status == "finished"
-    with pytest.raises(StoreError, match="is finished, its proof is done"):
+    with pytest.raises(StoreError, match="is finished and proved"):
         resume("last", database=tmp_path / "run.db", options=Options([("budget.calls", 60)]), pool=lm)
     again = resume("last", database=tmp_path / "run.db", pool=lm)
     assert again.as_dict()["gain"] == report.as_dict()["gain"]
@@ -110,7 +110,7 @@ def test_a_killed_run_is_not_running(tmp_path: Path) -> None:
         assert "running" in CliRunner().invoke(cli, ["runs", "--db", str(tmp_path / "run.db")]).output
     store.close()
     shown = CliRunner().invoke(cli, ["show", "--db", str(tmp_path / "run.db")]).output
-    assert "workbench resume" in shown and "It ended before" in shown
+    assert "workbench resume" in shown and "It ended once before" in shown
 
 
 def test_a_python_metric_that_changed_is_no_basis_to_go_on(tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ def test_what_is_not_proved_goes_beside_the_result(tmp_path: Path) -> None:
     )
     assert again.spent["calls"] == report.spent["calls"], "nothing is paid again"
     assert instructions(again.workflow) == "Lucky." and again.unproved is None
-    assert any("which has the unproved changes" in line for line in again.lines())
+    assert any("which contains the unproved changes" in line for line in again.lines())
 
 
 def test_what_is_proved_is_the_result(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_a_pick_by_cost_is_taken_if_its_saving_is_proved(tmp_path: Path) -> None
     assert cheap.saving is not None and cheap.saving.objective == "tokens" and cheap.saving.diff < 0
     assert cheap.saving_shown and cheap.proved and not cheap.gain_shown
     assert instructions(cheap.workflow).startswith("Short")
-    assert any("picked for its cost: the saving is shown, tokens " in line for line in cheap.headline())
+    assert any("picked by cost. The saving is shown: tokens " in line for line in cheap.headline())
     assert cheap.as_dict()["saving"]["shown"] is True
     worse = replace(cheap, proof=paired_proof([1.0] * 40, [0.0] * 40))
     assert worse.loss_shown and not worse.saving_shown and not worse.proved, "cheaper and worse is no saving"
@@ -213,7 +213,7 @@ def test_a_pick_by_cost_is_taken_if_its_saving_is_proved(tmp_path: Path) -> None
     runs = (run_with(f"Short {i}.", f"noisy{i}", lambda r: 0.75) for i in range(9))
     noisy = next(report for report in runs if report.changes and report.saving is not None and report.saving.shown)
     assert not noisy.loss_shown and not noisy.saving_shown and not noisy.proved, "nothing rules out a large loss"
-    assert any("It is cheaper, but the score may be lower by 0." in line for line in noisy.headline())
+    assert any("It is cheaper, but its score may be lower by 0." in line for line in noisy.headline())
     assert instructions(noisy.workflow) == long
 
 

@@ -16,7 +16,7 @@ from workbench.spec import apply_overrides, load_yaml
 def test_a_run_without_a_candidate_says_so(tmp_path: Path) -> None:
     report, _ = plant(tmp_path, lambda r: 0.3, {"random": {"trials": 2}}, calls=48)
     assert any("no candidate was made" in line for line in report.lines())
-    assert "but nothing was tried: either the optimizers find nothing here" in report.headline()[0]
+    assert "but nothing was tried: either the optimizers find nothing to change" in report.headline()[0]
     report, _ = plant(tmp_path / "two", lambda r: 0.3, {"random": {"trials": 2}}, calls=400)
     assert not any("no candidate was made" in line for line in report.lines())
     assert report.as_dict()["untried"] is None and report.headline()[0].endswith(": finished")

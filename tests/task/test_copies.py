@@ -140,7 +140,7 @@ def test_a_test_of_copies_alone_shows_nothing(tmp_path: Path) -> None:
         options=Options([("search", space)], str(tmp_path / "o.yaml")),
     )
     assert report.changes and report.proof is None and not report.proved
-    assert "The gain is not shown: no test row is left to test on." in report.headline()
+    assert "The gain is not shown: no test rows are left." in report.headline()
 
 
 def test_rows_of_a_cluster_count_once_in_a_run(tmp_path: Path) -> None:

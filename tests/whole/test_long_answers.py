@@ -21,7 +21,7 @@ from workbench.workflow import parse_signature
 from workbench_adas.optimizer import read_agent
 from workbench_memory.prompts import read_insights
 from workbench_metrics.judge import _GRADE
-from workbench_metrics.structured import parsed
+from workbench_metrics.structured import parse_json
 from workbench_textgrad.prompts import enabled_by, read_gradient, read_tools
 from workbench_training.rewards import _blocks
 
@@ -89,7 +89,7 @@ READERS: dict[str, Callable[[str], Any]] = {
     "adas": read_agent,
     "insights": lambda text: read_insights(text, 5),
     "grade": _GRADE.findall,
-    "json": parsed,
+    "json": parse_json,
     "gradient": lambda text: read_gradient(text, asks_inputs=True),
     "enabled": lambda text: enabled_by(text, ["a"]),
     "tools": lambda text: read_tools(text, [{"name": "look"}]),

@@ -62,7 +62,7 @@ def test_a_bad_name_is_refused(name: str, tmp_path: Path) -> None:
 
 def test_a_folder_that_is_there_is_not_touched(tmp_path: Path) -> None:
     new_plugin("mine", tmp_path)
-    with pytest.raises(SpecError, match="there already"):
+    with pytest.raises(SpecError, match="already exists"):
         new_plugin("mine", tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""The proof: statistics, looks, leaks, copies, what the report says."""
+"""The proof: statistics, earlier tests, leaks, copies, the report's text."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ PROOF: list[Mutant] = [
     *changes_of(
         "core/workbench/proof/reuse.py",
         REUSE,
-        ("return LEVEL / (len(looks) + 1)", "return LEVEL", "each look has the whole level"),
+        ("return LEVEL / (len(earlier) + 1)", "return LEVEL", "each test has the whole level"),
         ("OVERLAP * len(rows), before=own", "len(rows), before=own", "one row fewer makes a fresh test"),
         ("before=own, except_of=baseline)", "before=None, except_of=baseline)", "a run counts its own test as a look"),
         ("before=own, except_of=baseline)", 'before=own, except_of="")', "a test of the baseline is a look"),
@@ -189,8 +189,8 @@ PROOF: list[Mutant] = [
     *changes_of(
         "core/workbench/proof/findings.py",
         REUSE,
-        ("alpha = level_after(looks)", "alpha = 0.05", "looks do not lower the level"),
-        ("warnings.append(looks_warning(looks))", "pass", "looks are not told"),
+        ("alpha = level_after(earlier)", "alpha = 0.05", "earlier tests do not lower the level"),
+        ("warnings.append(reuse_warning(earlier))", "pass", "earlier tests are not reported"),
         (
             "[digest(normalised_inputs(row, task.inputs)) for row in rows]",
             "[digest(dict(row.fields)) for row in rows]",

@@ -1,7 +1,7 @@
-"""The command line. Heavy modules are imported inside the commands, so that --help is instant.
+"""The command line. Commands import heavy modules themselves, so that --help is instant.
 
-This is the only place that knows click, exit codes and terminals:
-0 done; 2 bad input; 100 gain not shown under --require-gain; 130 interrupted; 1 the run failed, or the tool broke.
+Only this package knows click, exit codes and terminals. Exit codes: 0 success; 1 the run failed, or workbench itself;
+2 bad input; 100 no gain shown, with --require-gain; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from workbench.text import visible
 
 
 class _Commands(click.Group):
-    """Commands in the order in which they are met, plugins' commands after ours; errors become exit codes."""
+    """Commands in the order of a first session, then those of plugins. Modules are imported on demand."""
 
     ours = {
         "init": "project",
@@ -85,14 +85,14 @@ class _Commands(click.Group):
     help="Load no plugin but the bundled ones.",
 )
 def cli() -> None:
-    """Optimize LLM agent workflows: a better workflow, proof on sealed data, and the bill.
+    """Optimize LLM agent workflows: get a better workflow, a proof on sealed data, and the bill.
 
     Start with `workbench init`, or `workbench optimize workflows/quickstart.yaml`.
     """
 
 
 def main(args: list[str] | None = None) -> None:
-    """The entry point: runs a command and turns errors into one message and an exit code."""
+    """Run a command and exit; an error becomes one message and an exit code."""
     from workbench.distribution import find_conflicting_distributions
     from workbench.errors import PluginError, SpecError, StoreError, WorkbenchError
 
@@ -118,7 +118,7 @@ def main(args: list[str] | None = None) -> None:
 
 
 def _run(args: list[str]) -> int:
-    """Run a command; one run that several processes share is shared out by a plugin."""
+    """Run a command and return its exit code. A run started on several ranks goes through the plugin that shares it."""
 
     def command() -> int:
         code = cli.main(args, prog_name="workbench", standalone_mode=False)
@@ -132,18 +132,18 @@ def _run(args: list[str]) -> int:
 
     code = plugins().manager.hook.share_run(rank=int(os.environ["RANK"]), size=size, command=command)
     if code is None:
-        raise PluginError(f"{size} processes were started for one run, and no plugin shares it out; start one process")
+        raise PluginError(f"no plugin can share one run among the {size} processes started; start a single process")
     return code
 
 
 def fail(message: str, code: int) -> None:
-    """Say what is wrong on stderr and end with an exit code."""
+    """Print an error on stderr and exit with a code."""
     click.echo(click.style("Error: ", fg="red", bold=True) + visible(message), err=True)
     sys.exit(code)
 
 
 def echo_json(value: Any) -> None:
-    """One line of JSON on stdout."""
+    """Print a value as one line of JSON on stdout."""
     import json
 
     click.echo(json.dumps(value, ensure_ascii=True, default=str))

@@ -11,15 +11,15 @@ from workbench.workflow import node_class
 _NODE_KEYS: dict[str, Any] = {
     "needs": {
         "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}],
-        "description": "nodes that must be done before",
+        "description": "nodes that must finish first",
     },
-    "optional": {"type": "boolean", "description": "a failure of this node leaves the fields as they were"},
-    "enabled": {"type": "boolean", "description": "whether the node takes part"},
+    "optional": {"type": "boolean", "description": "if this node fails, the run continues without its fields"},
+    "enabled": {"type": "boolean", "description": "whether the node runs"},
 }
 
 
 def json_schema() -> dict[str, Any]:
-    """Draft 2020-12, as editors and validators read it."""
+    """The JSON Schema of workflow files (draft 2020-12), for editors and validators."""
     schema = Spec.model_json_schema(by_alias=True, ref_template="#/$defs/{model}")
     definitions = schema["$defs"]
     kinds = []
@@ -61,7 +61,7 @@ def _node_schema(kind: str, definitions: dict[str, Any]) -> dict[str, Any]:
 
 
 def _or_references(functions: dict[str, Any]) -> dict[str, Any]:
-    """A list of functions may also name those of other files (see `workbench.task`)."""
+    """The schema of a list of functions that also accepts references to other files (see `workbench.task`)."""
     text = {"type": "string", "description": "FILE#nodes.NAME: the functions of another workflow file"}
     items = {"anyOf": [text, functions["items"]]}
     return {

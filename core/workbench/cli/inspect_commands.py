@@ -1,4 +1,4 @@
-"""Commands that look at runs: runs, show, diff, compare, export."""
+"""Commands that inspect runs: runs, show, diff, compare, export."""
 
 from __future__ import annotations
 
@@ -62,14 +62,14 @@ def runs_command(db: str, as_json: bool) -> None:
 
 @click.command("show")
 @click.argument("run", default="last")
-@click.option("--failures", is_flag=True, help="The test rows that the winner gets wrong.")
-@click.option("--calls", type=click.IntRange(min=0), default=0, help="N of its calls with their texts.")
-@click.option("--tree", is_flag=True, help="Draw the candidates as a tree: who was made from whom.")
-@click.option("--mermaid", is_flag=True, help="Draw a run's winner, or a workflow file, as a Mermaid flowchart.")
+@click.option("--failures", is_flag=True, help="Show the test rows that the winner gets wrong.")
+@click.option("--calls", type=click.IntRange(min=0), default=0, help="Show N of its calls with their texts.")
+@click.option("--tree", is_flag=True, help="Show the candidates as a tree, each under its parent.")
+@click.option("--mermaid", is_flag=True, help="Print the winner, or a workflow file, as a Mermaid flowchart.")
 @_DB
 @_JSON
 def show_command(run: str, failures: bool, calls: int, tree: bool, mermaid: bool, db: str, as_json: bool) -> None:
-    """Show a run: its report, its candidates, and on request its failures and calls.
+    """Show a run: its report and candidates, and on request its failures and calls.
 
     With --mermaid, RUN may also be a workflow file.
     """
@@ -80,7 +80,7 @@ def show_command(run: str, failures: bool, calls: int, tree: bool, mermaid: bool
     if mermaid:
         return click.echo(visible(_drawing(run, db)), nl=False)
     if Path(run).suffix in (".yaml", ".yml"):
-        return fail(f"{run} is a workflow file, no run; draw it with: workbench show --mermaid {run}", 2)
+        return fail(f"{run} is a workflow file, not a run; draw it with: workbench show --mermaid {run}", 2)
     store = _store(db)
     row = store.find_run(run)
     report = read_report(row)
@@ -97,13 +97,13 @@ def show_command(run: str, failures: bool, calls: int, tree: bool, mermaid: bool
         return echo_json(found)
     click.echo(f"run {row['run']} of {visible(row['name'])}: {found['status']}, started {row['started']}")
     if found["status"] == "killed":
-        click.echo(f"Nothing paid for is lost. Go on with: workbench resume {row['run']} --db {db}")
+        click.echo(f"Nothing paid for is lost. Resume it with: workbench resume {row['run']} --db {db}")
     if report and found["status"] in ("killed", "running"):
-        click.echo("It ended before, and this is what it reported then:")
+        click.echo("It ended once before, with this report:")
     for line in report.get("lines", []) if report else ():
         click.echo(visible(line))
     if row["file"] is None and not calls:
-        click.echo(f"Only its calls are kept; three of them: workbench show {row['run']} --calls 3")
+        click.echo(f"Only its calls are stored. To see three of them: workbench show {row['run']} --calls 3")
     elif found["candidates"]:
         click.echo("candidates:")
     for depth, c in lineage(found["candidates"]) if tree else ((0, c) for c in found["candidates"]):
@@ -141,7 +141,7 @@ def _drawing(run: str, db: str) -> str:
 @_DB
 @_JSON
 def diff_command(run: str, candidate: str | None, db: str, as_json: bool) -> None:
-    """What a candidate (default: the winner) changes in the starting workflow."""
+    """Show what a candidate (default: the winner) changes in the starting workflow."""
     from workbench.run import candidate_workflow
     from workbench.store import read_report
 
@@ -191,10 +191,10 @@ def compare_command(runs: tuple[str, ...], db: str, as_json: bool) -> None:
         row = store.find_run(name)
         report = read_report(row)
         if row["file"] is None:
-            fail(f"run {row['run']} ({row['status']}) is none of workbench optimize; it has no report", 2)
+            fail(f"run {row['run']} ({row['status']}) has no report: it is not a run of workbench optimize", 2)
             return None
         if report is None:
-            fail(f"run {row['run']} has no report yet; go on with: workbench resume {row['run']}", 2)
+            fail(f"run {row['run']} has no report yet; resume it with: workbench resume {row['run']} --db {db}", 2)
             return None
         rows.append(
             {

@@ -1,4 +1,4 @@
-"""What a run shows while it goes: a live line on a terminal, plain lines elsewhere. Both read the same events."""
+"""Progress of a run: a live line on a terminal, plain lines elsewhere. Both read the same events."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Listen = Callable[[str, dict[str, Any]], None]
 
 @contextmanager
 def listener(quiet: bool = False) -> Iterator[Listen]:
-    """A listener for run events. quiet: nothing at all (for --json)."""
+    """Yield a listener for run events. quiet: it prints nothing (for --json)."""
     if quiet:
         yield lambda event, data: None
     elif sys.stderr.isatty():
@@ -27,7 +27,7 @@ def listener(quiet: bool = False) -> Iterator[Listen]:
 
 
 class _State:
-    """What there is to show, gathered from the events."""
+    """The progress so far, gathered from the events."""
 
     def __init__(self) -> None:
         self.best: float | None = None
@@ -37,7 +37,7 @@ class _State:
         self.started = time.monotonic()
 
     def line(self, event: str, data: dict[str, Any]) -> str | None:
-        """Take an event in; the line that it is worth, if any."""
+        """Record an event. Returns the line to print for it, or None."""
         if event == "run_started":
             budget = ", ".join(f"{k} {v:g}" for k, v in data["run"].budget.items()) or "none"
             lines = [f"run {data['run'].run} of {data['run'].name}; budget: {budget}; database {data['run'].database}"]
@@ -48,7 +48,7 @@ class _State:
         if event == "candidate_evaluated":
             return self._evaluated(data["evaluation"])
         if event == "budget_spent":
-            return f"{data['message']}: testing the best so far"
+            return f"{data['message']}; testing the best candidate so far"
         if event == "optimizer_told":
             return f"{data['optimizer']}: {data['message']}"
         if event == "testing":
@@ -57,14 +57,14 @@ class _State:
         if event == "tested":
             self.doing = f"sealed test {data['done']}/{data['of']}"
         if event == "stopping":
-            self.doing = "stopping: waiting for calls under way (again to stop now)"
+            self.doing = "stopping: waiting for calls in flight (interrupt again to stop now)"
             return self.doing
         return None
 
     def _evaluated(self, evaluation: Any) -> str | None:
         failed = f", {sum(evaluation.failures.values())} failed" if evaluation.failures else ""
         note = evaluation.workflow.patch.note if evaluation.workflow.patch else "baseline"
-        name = evaluation.workflow.hash[:8]  # what show, diff and export take
+        name = evaluation.workflow.hash[:8]  # show, diff and export accept it
         if self.baseline is None:
             self.baseline = self.best = evaluation.score
             return f"baseline: val {evaluation.score:.3f}{failed}"
@@ -78,7 +78,7 @@ class _State:
 
 
 class _Plain:
-    """One line for each thing that happened, on stderr."""
+    """Prints one line per event on stderr."""
 
     def __init__(self) -> None:
         self.state = _State()
@@ -90,7 +90,7 @@ class _Plain:
 
 
 class _Live:
-    """The same lines above a live line with the budget bar."""
+    """Prints the same lines above a live line with the budget bar."""
 
     def __enter__(self) -> _Live:
         from rich.console import Console
@@ -138,7 +138,7 @@ class _Live:
 
 
 def print_report(report: Report) -> None:
-    """The report on stdout."""
+    """Print the report on stdout."""
     from rich.console import Console
     from rich.text import Text
 

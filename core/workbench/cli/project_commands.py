@@ -1,4 +1,4 @@
-"""Commands around the work: init, doctor, plugins, plugin new, schema."""
+"""Commands for a project: init, doctor, plugins, plugin new, schema."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from workbench.text import visible
 _JSON = click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
 
 _TEMPLATE = """\
-# Everything about this file: docs/reference/workflow-file.md, or `workbench schema`.
+# All settings: docs/reference/workflow-file.md, or `workbench schema`.
 name: my-workflow
 lm: bundled/nano                # or openai/gpt-4.1-mini, or {model: openai/NAME, api_base: http://127.0.0.1:8000/v1}
 data: {file: rows.jsonl, split: {train: 30, val: 60, test: 150}, seed: 0}
@@ -38,18 +38,18 @@ budget: {calls: 1200}
 @click.command("init")
 @click.argument("folder", default=".", type=click.Path(path_type=Path, file_okay=False))
 def init_command(folder: Path) -> None:
-    """Write a first workflow.yaml and a rows.jsonl to try it with."""
+    """Write a starter workflow.yaml, and a rows.jsonl to try it with."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in (("workflow.yaml", _TEMPLATE), ("rows.jsonl", _rows())):
         if (folder / name).exists():
-            fail(f"{folder / name} is there already; choose another folder", 2)
+            fail(f"{folder / name} already exists; choose another folder", 2)
         (folder / name).write_text(text, encoding="utf-8")
         click.echo(f"wrote {folder / name}")
-    click.echo(f"Next: workbench validate {folder / 'workflow.yaml'}, then put your own rows into rows.jsonl.")
+    click.echo(f"Next: workbench validate {folder / 'workflow.yaml'}, then replace rows.jsonl with your own rows.")
 
 
 def _rows() -> str:
-    """Made-up tickets, so that the file can be tried at once: an open problem, and one that is solved."""
+    """Made-up tickets as JSON lines, to try the file right away. Each has an open problem and a solved one."""
     things = {
         "billing": ["invoice", "payment", "receipt", "discount", "fee"],
         "shipping": ["parcel", "delivery", "courier", "package", "address"],
@@ -72,7 +72,7 @@ def _rows() -> str:
 @click.command("plugins")
 @_JSON
 def plugins_command(as_json: bool) -> None:
-    """List the plugins: version, hooks, what they provide, and why any was set aside."""
+    """List the plugins: version, what each provides, and why any was set aside."""
     from workbench.plugins import KINDS, plugins
 
     infos = sorted(plugins().infos, key=lambda info: info.name)
@@ -92,14 +92,16 @@ def plugins_command(as_json: bool) -> None:
 
 @click.group("plugin")
 def plugin_command() -> None:
-    """Make plugins of your own."""
+    """Create your own plugins."""
 
 
 @plugin_command.command("new")
 @click.argument("name")
-@click.option("--into", default=".", type=click.Path(path_type=Path, file_okay=False), help="Folder to put it in.")
+@click.option(
+    "--into", default=".", type=click.Path(path_type=Path, file_okay=False), help="Parent folder of the project."
+)
 def plugin_new(name: str, into: Path) -> None:
-    """Write a new optimizer plugin, with a test that passes, ready to install."""
+    """Write an optimizer plugin project, ready to install, with a passing test."""
     from workbench.cli.scaffold import new_plugin
 
     folder = new_plugin(name, into)
@@ -109,7 +111,7 @@ def plugin_new(name: str, into: Path) -> None:
 
 @click.command("schema")
 def schema_command() -> None:
-    """Print the JSON Schema of workflow files, for editors; it covers the installed plugins."""
+    """Print the JSON Schema of workflow files, for editors. It covers the installed plugins."""
     from workbench.cli.file_schema import json_schema
 
     click.echo(json.dumps(json_schema(), indent=2, ensure_ascii=False))

@@ -29,11 +29,13 @@ _SET = click.option(
     metavar="ADDRESS=VALUE",
     help="Change a setting of the file, e.g. nodes.answer.samples=3.",
 )
-_REQUIRE_GAIN = click.option("--require-gain", is_flag=True, help="Exit 100 if nothing is proved on the sealed test.")
-_KEEP_UNPROVED = click.option(
-    "--keep-unproved", is_flag=True, help="Write the best candidate to --out though no gain is shown."
+_REQUIRE_GAIN = click.option(
+    "--require-gain", is_flag=True, help="Exit with code 100 unless the sealed test proves a gain."
 )
-_SEED = click.option("--seed", type=int, help="Seed of everything random.")
+_KEEP_UNPROVED = click.option(
+    "--keep-unproved", is_flag=True, help="Write the best candidate to --out even if no gain is shown."
+)
+_SEED = click.option("--seed", type=int, help="Random seed.")
 
 
 _SANDBOX = (
@@ -41,14 +43,18 @@ _SANDBOX = (
         "--sandbox",
         metavar="NAME",
         envvar="WORKBENCH_SANDBOX",
-        help="Run code of models in this sandbox (`workbench sandbox list`); default: the strongest that works.",
+        help="Sandbox for model-written code (see `workbench sandbox list`). Default: the strongest that works.",
     ),
-    click.option("--unsafe-sandbox", is_flag=True, help="Run code of models even where only resource limits hold it."),
+    click.option(
+        "--unsafe-sandbox",
+        is_flag=True,
+        help="Allow model-written code to run in a sandbox that only limits resources.",
+    ),
 )
 _SETTINGS = (
-    click.option("--budget-calls", type=click.IntRange(min=1), help="Ceiling on LM calls, retries included."),
-    click.option("--budget-usd", type=click.FloatRange(min=0, min_open=True), help="Ceiling on dollars."),
-    click.option("--budget-minutes", type=click.FloatRange(min=0, min_open=True), help="Ceiling on minutes."),
+    click.option("--budget-calls", type=click.IntRange(min=1), help="Maximum LM calls, including retries."),
+    click.option("--budget-usd", type=click.FloatRange(min=0, min_open=True), help="Maximum cost in dollars."),
+    click.option("--budget-minutes", type=click.FloatRange(min=0, min_open=True), help="Maximum time in minutes."),
 )
 
 
@@ -59,7 +65,7 @@ def _add(options: tuple[Any, ...], command: Any) -> Any:
 
 
 def _with_sandbox(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the flags of the sandbox; the command takes them as `sandbox`, a SandboxChoice."""
+    """Add the sandbox flags. The command receives them as `sandbox`, a SandboxChoice."""
 
     @wraps(command)
     def wrapped(*, sandbox: str | None, unsafe_sandbox: bool, **arguments: Any) -> Any:
@@ -73,7 +79,7 @@ def _with_sandbox(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _with_budget(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the flags of the budget; the command takes them, --set and --seed as `settings`: [(address, value)]."""
+    """Add the budget flags. The command receives them, --set and --seed as `settings`: [(address, value)]."""
 
     @wraps(command)
     def wrapped(
@@ -125,7 +131,7 @@ def _reports(command: Callable[..., Report]) -> Callable[..., Any]:
 
 
 def _settings(sets: tuple[str, ...], seed: int | None, **budgets: Any) -> list[tuple[str, Any]]:
-    """All flags as (address, value)."""
+    """All flags as (address, value), in order of precedence: the last wins."""
     from workbench.spec import parse_value
 
     pairs = (_pair(text, "ADDRESS=VALUE", "--set") for text in sets)
@@ -137,7 +143,7 @@ def _settings(sets: tuple[str, ...], seed: int | None, **budgets: Any) -> list[t
 def _pair(text: str, form: str, option: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
-        raise click.BadParameter(f"'{text}' is not {form}", param_hint=option)
+        raise click.BadParameter(f"'{text}' must have the form {form}", param_hint=option)
     return name.strip(), value
 
 
@@ -146,7 +152,7 @@ def _pair(text: str, form: str, option: str) -> tuple[str, str]:
 @_SET
 @_JSON
 def validate_command(file: Path, sets: tuple[str, ...], as_json: bool) -> None:
-    """Check a workflow file, its data and its metric, without calling any model."""
+    """Check a workflow file, its data and its metric. Calls no model."""
     from workbench.errors import PluginError, SpecError, merge_errors
     from workbench.run import find_obstacles, prepare, wrong_in_file
     from workbench.task import lint_task
@@ -163,7 +169,7 @@ def validate_command(file: Path, sets: tuple[str, ...], as_json: bool) -> None:
             echo_json({"ok": False, "errors": [_as_object(e) for e in (error, *getattr(error, "more", ()))]})
         raise
     data = task.dataset
-    warnings = [*data.warnings, *lint_task(task), *(f"it cannot run here: {error}" for error in lacking)]
+    warnings = [*data.warnings, *lint_task(task), *(f"a run would fail here: {error}" for error in lacking)]
     summary = {
         "ok": True,
         "name": spec.name,
@@ -177,10 +183,10 @@ def validate_command(file: Path, sets: tuple[str, ...], as_json: bool) -> None:
     }
     if as_json:
         return echo_json(summary)
-    click.echo(f"{file} is valid: {len(summary['nodes'])} node(s), reads {', '.join(task.inputs) or 'nothing'}.")
+    click.echo(f"{file} is valid: {len(summary['nodes'])} node(s); inputs: {', '.join(task.inputs) or 'none'}.")
     click.echo("Rows: " + ", ".join(f"{k} {v}" for k, v in summary["rows"].items()))
     click.echo("Optimizers: " + ", ".join(summary["optimizers"]))
-    click.echo("Can be changed: " + ", ".join(summary["learnable"]))
+    click.echo("Learnable: " + (", ".join(summary["learnable"]) or "nothing"))
     for warning in warnings:
         click.echo(f"Warning: {visible(warning)}")
     for line in summary["advice"]:
@@ -188,7 +194,7 @@ def validate_command(file: Path, sets: tuple[str, ...], as_json: bool) -> None:
 
 
 def _as_object(error: Exception) -> dict[str, Any]:
-    """What is wrong with a file: file, line, column (from 1, null where there is no place), message, hint."""
+    """An error as a dict: file, line, column (from 1; None where unknown), message, hint."""
     keys = ("file", "line", "column", "message", "hint")
     return {**dict.fromkeys(keys), "message": str(error), **{k: v for k, v in vars(error).items() if k in keys}}
 
@@ -198,7 +204,7 @@ def _as_object(error: Exception) -> dict[str, Any]:
 @_SET
 @_JSON
 def estimate_command(file: Path, sets: tuple[str, ...], as_json: bool) -> None:
-    """Say what a run will cost at most, and what its test can show, before anything is spent."""
+    """Show the maximum cost of a run, and the smallest gain its test can show. Spends nothing."""
     from workbench.run import estimate, prepare
 
     _, _, task, optimizers = prepare(file, _settings(sets, None))
@@ -211,8 +217,10 @@ def estimate_command(file: Path, sets: tuple[str, ...], as_json: bool) -> None:
 
 @click.command("run")
 @_FILE
-@click.option("--input", "inputs", multiple=True, metavar="FIELD=VALUE", help="An input of the workflow.")
-@click.option("--example", type=int, help="Run this row of val instead (counted from 0).")
+@click.option(
+    "--input", "inputs", multiple=True, metavar="FIELD=VALUE", help="Value of an input field; repeat it for each field."
+)
+@click.option("--example", type=int, help="Run this row of val instead, counting from 0.")
 @_SET
 @_with_sandbox
 @_DB
@@ -226,13 +234,13 @@ def run_command(
     db: str,
     as_json: bool,
 ) -> None:
-    """Run the workflow once, and show every step."""
+    """Run the workflow on one example and show every step."""
     from workbench.run import run_single
 
     values = dict(_pair(text, "FIELD=VALUE", "--input") for text in inputs)
     if values and example is not None:
-        raise click.UsageError("--input and --example exclude each other: a row of val brings its own inputs")
-    consent = _asked if sys.stdin.isatty() else None
+        raise click.UsageError("--input and --example cannot be combined: a row of val has its own inputs")
+    consent = _confirm if sys.stdin.isatty() else None
     outcome = run_single(file, values or None, example, _settings(sets, None), db, consent, sandbox)
     if as_json:
         return echo_json(outcome)
@@ -255,8 +263,8 @@ def run_command(
 _ONE_AT_A_TIME = Lock()
 
 
-def _asked(tool: str, arguments: Mapping[str, Any]) -> bool:
-    """Consent of the person at the terminal to one call of a tool (`policy:` of the workflow file)."""
+def _confirm(tool: str, arguments: Mapping[str, Any]) -> bool:
+    """Ask the user at the terminal to allow one tool call (`policy:` of the workflow file)."""
     with _ONE_AT_A_TIME:
         return click.confirm(f"Allow {tool}({visible(json.dumps(dict(arguments), ensure_ascii=False))})?", err=True)
 
@@ -273,7 +281,7 @@ def _asked(tool: str, arguments: Mapping[str, Any]) -> bool:
 def eval_command(
     file: Path, split: str, settings: list[tuple[str, Any]], sandbox: SandboxChoice, db: str, as_json: bool
 ) -> None:
-    """Score the workflow as it stands on one split."""
+    """Score the unchanged workflow on one split."""
     from workbench.run import evaluate_file
 
     found = evaluate_file(file, split, settings, db, sandbox)
@@ -296,10 +304,10 @@ def eval_command(
 @_FILE
 @_SET
 @_SEED
-@click.option("--out", default="optimized.yaml", show_default=True, help="Where to write the result.")
+@click.option("--out", default="optimized.yaml", show_default=True, help="Result file.")
 @_reports
 def optimize_command(file: Path, **options: Any) -> Report:
-    """Make the workflow better within the budget, and prove it on sealed data."""
+    """Improve the workflow within the budget, and prove the gain on sealed data."""
     from workbench.run import optimize
 
     return optimize(file, **options)
@@ -307,10 +315,10 @@ def optimize_command(file: Path, **options: Any) -> Report:
 
 @click.command("resume")
 @click.argument("run", default="last")
-@click.option("--out", default=None, help="Where to write the result (default: as first asked).")
+@click.option("--out", default=None, help="Result file (default: the one the run was started with).")
 @_reports
 def resume_command(run: str, **options: Any) -> Report:
-    """Go on with a run that was killed, interrupted or failed; what is recorded is not paid again."""
+    """Resume a run that was killed, interrupted or failed. Recorded calls are not paid again."""
     from workbench.run import resume
 
     return resume(run, **options)

@@ -1,4 +1,4 @@
-"""`workbench plugin new`: a plugin of your own, from the template in `workbench/cli/template`."""
+"""`workbench plugin new`: writes a plugin project from the template in `workbench/cli/template`."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ TEMPLATE = Path(__file__).parent / "template"
 
 
 def new_plugin(name: str, into: Path) -> Path:
-    """Write a plugin project `workbench-NAME` into a folder; returns its path.
+    """Write a plugin project `workbench-NAME` into a folder and return its path.
 
-    The template is plain text with $name, $module and $Class: three words need no template engine.
-    Raises SpecError for a name that cannot be used, or a folder that is there already.
+    The template is plain text with $name, $dist, $module and $Class: four words need no template engine.
+    Raises SpecError for an invalid or taken name, or an existing folder.
     """
     plain = name.removeprefix("workbench-").replace("-", "_").lower()
     if not re.fullmatch(r"[a-z][a-z0-9_]*", plain) or keyword.iskeyword(plain):
-        raise SpecError(f"'{name}' cannot name a plugin", hint="Use letters, digits and -, e.g. tabu-search.")
+        raise SpecError(f"'{name}' is not a valid plugin name", hint="Use letters, digits and -, e.g. tabu-search.")
     if plain in plugins().names("optimizers"):
-        raise SpecError(f"there is an optimizer '{plain}' already", hint="Choose another name.")
+        raise SpecError(f"an optimizer '{plain}' already exists", hint="Choose another name.")
     folder = into / f"workbench-{plain.replace('_', '-')}"
     if folder.exists():
-        raise SpecError(f"{folder} is there already", hint="Choose another name, or --into another folder.")
+        raise SpecError(f"{folder} already exists", hint="Choose another name, or --into another folder.")
     words = {
         "name": plain,
         "dist": folder.name,

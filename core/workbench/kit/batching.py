@@ -1,4 +1,4 @@
-"""A dynamic batcher for models that run in this process: calls that wait together are served as one batch."""
+"""A dynamic batcher for models in this process: waiting calls are served as one batch."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ Result = TypeVar("Result")
 
 
 class Batcher(Generic[Item, Result]):
-    """Runs `work(items) -> results` in one daemon thread of its own, at most max_batch items at a time.
+    """Runs `work(items) -> results` in a daemon thread, at most `max_batch` items at a time.
 
-    `work` may return an exception in place of a result: it is raised in that item's caller only. An exception that
-    `work` raises reaches all callers of the batch. The thread starts with the first call and survives both. A batch
-    starts `wait` seconds after the thread is free, so that calls sent at the same time join it.
+    An exception that `work` returns instead of a result is raised in that item's caller only; one that it raises
+    reaches all callers of the batch. The thread starts with the first call and survives both. A batch starts `wait`
+    seconds after the thread is free, so that concurrent calls join it.
     """
 
     def __init__(self, work: Callable[[list[Item]], Sequence[Result | Exception]], max_batch: int, wait: float = 0.002):
@@ -33,7 +33,7 @@ class Batcher(Generic[Item, Result]):
         self._closed = False
 
     async def submit(self, item: Item) -> Result:
-        """Wait for the item's result. A cancelled call leaves the queue; a running batch is finished."""
+        """Wait for the item's result. Cancelling removes the item from the queue, but not from a running batch."""
         future: Future[Result] = Future()
         with self._lock:
             if self._closed:
@@ -66,7 +66,7 @@ class Batcher(Generic[Item, Result]):
                 return
 
     def _collect(self) -> tuple[list[tuple[Item, Future[Result]]], bool]:
-        """The next batch, and whether the batcher was closed (then: all that waited)."""
+        """(the next batch, whether the batcher was closed). If it was closed, the batch is all waiting items."""
         batch: list[tuple[Item, Future[Result]]] = []
         entry = self._queue.get()
         while entry is not None:
@@ -84,7 +84,7 @@ class Batcher(Generic[Item, Result]):
             results: Sequence[Any] = self._work([item for item, _ in batch])
             if len(results) != len(batch):
                 raise RuntimeError(f"{len(batch)} items in a batch, but {len(results)} results")
-        except BaseException as error:  # the thread must outlive whatever a model raises
+        except BaseException as error:  # the thread must survive any exception of a model
             results = [error if isinstance(error, Exception) else RuntimeError(repr(error))] * len(batch)
         for (_, future), result in zip(batch, results, strict=True):
             if isinstance(result, Exception):
@@ -94,6 +94,6 @@ class Batcher(Generic[Item, Result]):
 
 
 def derive_seed(request: Request) -> int:
-    """The seed of one draw: the same for the same prompt and replica, wherever and whenever it runs."""
+    """The seed of one draw. It depends only on the prompt and the replica."""
     text = json.dumps([[dict(m) for m in request.messages], request.replica], sort_keys=True)
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")

@@ -1,12 +1,12 @@
-"""Reads tool calls as language models write them.
+"""Parses tool calls in the forms that language models write.
 
-Workflows ask for one line, `call: {"tool": NAME, "arguments": {...}}`, and such a line is read first. Models write
-calls in many other ways, too: over several lines, in a fence, as Python, in the tags of their training, as ReAct's
-`Action:`. These are read where a tool of the node is named. An attempt that cannot be read is a fault, which the node
-tells the model, so that it does not pass for the answer.
+Workflows ask for one line, `call: {"tool": NAME, "arguments": {...}}`, and such a line takes precedence. Models use
+many other forms, too: several lines, a code fence, Python, the tags of their training, ReAct's `Action:`. These count
+only if they name a tool of the node. An unreadable attempt is a fault: the node reports it to the model, so that it is
+not taken for the answer.
 
-An answer that quotes a call is not one: what stands after the label of an output (`answer: ...`) is never a call in any
-of the other ways, and a call in the middle of a sentence counts only where it ends its line.
+A call that an answer quotes does not count. After the label of an output (`answer: ...`), only the requested form is
+read; and in the middle of a sentence, only a call that ends its line.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import Any
 
 from workbench.kit.loose_json import find_balanced, load, read_literal, read_object
 
-Call = dict[str, Any]  # name, arguments; of a native call its id, too
-Tools = Mapping[str, Sequence[str]]  # names of the arguments by the tool's name
+Call = dict[str, Any]  # name, arguments; for a native call also id
+Tools = Mapping[str, Sequence[str]]  # argument names by tool name
 _STRICT = re.compile(r"(?im)^[ \t]*+call:\s*+(\{.*\})\s*$")
 _DECORATION = r"[ \t>*_`#-]*(?:\d+[.)][ \t]*)?"
 _MARK = re.compile(rf"(?im)^{_DECORATION}(?:tool[ _-]?|function[ _-]?)?call[*_`]*[ \t]*:[*_]*")
@@ -41,16 +41,16 @@ _CODE_FENCES = frozenset({"python", "py", "tool_code"})
 _CALL_FENCES = frozenset({"tool_code", "tool_call", "function_call"})
 _CUT = "it was cut off at the limit of tokens"
 
-#: So many places of a text are looked at in each way: a long text of braces is no call, and takes no time.
+#: Places of a text tried for each form, so that a long text of braces takes no time.
 _MANY = 20
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What a reply calls.
+    """The calls in a reply.
 
-    fault: why something that looks like a call cannot be read. certain: a line `call: {...}`, which cannot have been
-    meant as anything else. tool: the tool that it seems to name.
+    fault: why an apparent call cannot be read. certain: whether it was a line `call: {...}`, which can mean nothing
+    else. tool: the tool that it seems to name.
     """
 
     calls: Sequence[Call] = ()
@@ -61,15 +61,15 @@ class Reading:
 
 NOTHING = Reading()
 
-#: How a correction begins.
+#: The beginning of each correction.
 UNREADABLE = "error: this looks like the call of a tool"
 
 
 def read_text(text: str, tools: Tools, outputs: Collection[str] = (), cut: bool = False) -> Reading:
-    """The first call in a reply, or why the first attempt at one cannot be read.
+    """Read the first call in a reply, or the reason why the first attempt cannot be read.
 
-    outputs: labels after which the answer stands. cut: the reply ended at max_tokens. Without tools only the line
-    `call: {...}` is looked for.
+    outputs: labels that begin the answer. cut: whether the reply ended at max_tokens. Without tools, only the line
+    `call: {...}` is read.
     """
     strict = _STRICT.search(text)
     body = load(strict.group(1)) if strict else None
@@ -79,7 +79,7 @@ def read_text(text: str, tools: Tools, outputs: Collection[str] = (), cut: bool 
         return Reading([{"name": None, "arguments": None}]) if strict else NOTHING
     shown = _THOUGHT.sub(lambda found: " " * len(found.group()), text)
     first = _first(shown, tools, outputs)
-    # Anything behind a cut call changes what is read; behind a whole one it changes nothing.
+    # The probe behind the text changes the reading of a cut call, and not that of a complete one.
     if cut and first.calls and first.calls != _first(f'{shown}~"', tools, outputs).calls:
         first = Reading(fault=_CUT, tool=str(first.calls[0]["name"]))
     if strict and not first.calls:
@@ -89,7 +89,7 @@ def read_text(text: str, tools: Tools, outputs: Collection[str] = (), cut: bool 
 
 
 def _first(text: str, tools: Tools, outputs: Collection[str]) -> Reading:
-    """The first call that can be read before the answer begins; else the first fault, if there is one."""
+    """The first readable call before the answer; else the first fault, or NOTHING."""
     end = _answer_begins(text, outputs)
     readers = (_marked, _inline, _tagged, _elements, _actions, _fenced, _bare, _whole)
     found = [one for reader in readers for one in reader(text, tools) if one[0] < end]
@@ -98,7 +98,7 @@ def _first(text: str, tools: Tools, outputs: Collection[str]) -> Reading:
 
 
 def correction(reading: Reading, tools: Tools) -> str:
-    """What a model is told of a call that cannot be read: what was wrong, and the right form."""
+    """The message to a model about an unreadable call: the fault, and the right form."""
     tool = reading.tool if reading.tool in tools else None
     named = ", ".join(f'"{argument}": ...' for argument in tools[tool]) if tool else "..."
     form = f'call: {{"tool": {json.dumps(tool) if tool else "NAME"}, "arguments": {{{named}}}}}'
@@ -109,8 +109,10 @@ def correction(reading: Reading, tools: Tools) -> str:
 
 
 def answer_text(text: str, outputs: Collection[str]) -> str | None:
-    """What a reply says to the user by `say: TEXT`, at its begin or on a line after a thought; None for any other
-    reply. A reply with the label of an output is an answer."""
+    """The text of a reply `say: TEXT`, at the beginning or on a line after a thought; None for any other reply.
+
+    A reply with the label of an output is an answer, and says nothing to the user.
+    """
     found = re.fullmatch(r"(?is)\s*say:\s*(\S.*)", text)
     if found is None and _answer_begins(text, outputs) == len(text):
         shown = _THOUGHT.sub(lambda thought: " " * len(thought.group()), text)
@@ -119,26 +121,26 @@ def answer_text(text: str, outputs: Collection[str]) -> str | None:
 
 
 def _answer_begins(text: str, outputs: Collection[str]) -> int:
-    """Where the first label of an output stands; the length of the text if there is none."""
+    """The index of the first output label; the length of the text if there is none."""
     names = "|".join(re.escape(name) for name in outputs)
     found = re.search(rf"(?im)^{_DECORATION}(?:{names})[*_`]*[ \t]*:", text) if names else None
     return found.start() if found else len(text)
 
 
-# Ways of writing a call. Each yields (place, what is read there).
+# Forms of a call. Each function yields (index, reading).
 
 _Found = Iterator[tuple[int, Reading]]
 
 
 def _marked(text: str, tools: Tools) -> _Found:
-    """After `call:` at the begin of a line."""
+    """Calls after `call:` at the beginning of a line."""
     for mark in _some(_MARK.finditer(text)):
         reading, _ = _read_at(text, mark.end(), tools)
         yield mark.start(), reading
 
 
 def _inline(text: str, tools: Tools) -> _Found:
-    """After `call:` within a line: only what is a call of a tool that is there, and ends the line."""
+    """Calls after `call:` within a line: only those of a known tool that end the line."""
     for mark in _some(_INLINE.finditer(text)):
         reading, end = _read_at(text, mark.end(), tools)
         known = bool(reading.calls) and str(reading.calls[0]["name"]) in tools
@@ -147,7 +149,7 @@ def _inline(text: str, tools: Tools) -> _Found:
 
 
 def _tagged(text: str, tools: Tools) -> _Found:
-    """After a tag such as <tool_call>."""
+    """Calls after a tag such as <tool_call>."""
     for tag in _some(_TAG.finditer(text)):
         reading, _ = _read_at(text, tag.end(), tools)
         yield tag.start(), reading
@@ -204,7 +206,7 @@ def _with_input(name: str, text: str, tools: Tools) -> Reading:
 
 
 def _fenced(text: str, tools: Tools) -> _Found:
-    """A fence that holds JSON, a call as Python writes it, or, where a tool runs Python, code."""
+    """A fence with JSON, with a call in Python syntax, or, if a tool runs Python, with code."""
     for fence in _some(_FENCE.finditer(text)):
         language, content = fence.group(1).lower(), fence.group(2).strip()
         if content[:1] in ("{", "[") and content[:1]:
@@ -216,13 +218,13 @@ def _fenced(text: str, tools: Tools) -> _Found:
 
 
 def _bare(text: str, tools: Tools) -> _Found:
-    """JSON that begins a line."""
+    """JSON at the beginning of a line."""
     for place in _some(_BARE.finditer(text)):
         yield place.start(), _json_at(text, place.end(), tools, marked=False)
 
 
 def _whole(text: str, tools: Tools) -> _Found:
-    """A reply that is a call as Python writes it, and nothing else."""
+    """A reply that is a call in Python syntax and nothing else."""
     if reading := _expression(text.strip().strip("`").strip(), tools):
         yield 0, reading
 
@@ -236,7 +238,7 @@ def _some(found: Iterator[re.Match[str]]) -> Iterator[re.Match[str]]:
 
 
 def _read_at(text: str, place: int, tools: Tools) -> tuple[Reading, int]:
-    """What stands after a mark, and where it ends: JSON, or a name with arguments."""
+    """The reading after a mark, JSON or a name with arguments, and the index of its end."""
     opening = _OPENING.match(text, place)
     start = opening.end() if opening else place
     if text[start : start + 1] in ("{", "["):
@@ -270,7 +272,7 @@ def _read_at(text: str, place: int, tools: Tools) -> tuple[Reading, int]:
 
 
 def _json_at(text: str, start: int, tools: Tools, marked: bool) -> Reading:
-    """A call in JSON. marked: something before it says that it is one; else it must name a tool and its arguments."""
+    """A call in JSON. marked: whether a mark precedes it; without one, it must name a tool and its arguments."""
     body, end, why = read_object(text, start)
     seen = text[start:end]
     named = re.search(r"""["'](?:tool|name|function)["']\s*:\s*["']([\w.-]+)["']""", seen)
@@ -288,7 +290,7 @@ def _json_at(text: str, start: int, tools: Tools, marked: bool) -> Reading:
 
 
 def _unwrapped(body: Any, tools: Tools) -> Any:
-    """The call inside what some models put around it."""
+    """The call inside the wrappers that some models add."""
     if isinstance(body, list):
         return _unwrapped(body[0], tools) if body else None
     if not isinstance(body, dict):
@@ -308,7 +310,7 @@ def _unwrapped(body: Any, tools: Tools) -> Any:
 
 
 def _is_call(body: Mapping[str, Any], tools: Tools) -> bool:
-    """Whether JSON that nothing announces is a call: not merely an object that has a name."""
+    """Whether unmarked JSON is a call, and not just any object with a name."""
     name, rest = body.get("tool") or body.get("name"), set(body) - {"tool", "name", "id", "type"}
     if not isinstance(name, str) or name not in tools:
         return "tool" in body and isinstance(body.get("arguments"), dict)
@@ -318,7 +320,7 @@ def _is_call(body: Mapping[str, Any], tools: Tools) -> bool:
 
 
 def _call(body: Mapping[str, Any], tools: Tools) -> Call:
-    """The call that a JSON object stands for, with what models write in place of `arguments`."""
+    """The call in a JSON object; accepts the synonyms of `arguments` that models use."""
     key = "tool" if body.get("tool") else "name"
     name, given = body.get(key), body.get("arguments", {})
     if "arguments" not in body:
@@ -335,7 +337,7 @@ def _call(body: Mapping[str, Any], tools: Tools) -> Call:
 
 
 def _python_at(text: str, start: int, opening: int, name: str, tools: Tools) -> tuple[Reading, int]:
-    """`NAME(...)`. Of a tool that is not there only what has keywords and ends its line."""
+    """A call `NAME(...)`. An unknown tool counts only with keyword arguments and at the end of a line."""
     raw = find_balanced(text, opening)
     end = opening + len(raw)
     if name in tools:
@@ -358,7 +360,7 @@ def _python_at(text: str, start: int, opening: int, name: str, tools: Tools) -> 
 
 
 def _expression(text: str, tools: Tools) -> Reading | None:
-    """A text that is one call of a tool, as Python writes it; None for any other."""
+    """The reading of a text that is one tool call in Python syntax; None for any other text."""
     if not re.match(r"(?:print\()?[A-Za-z_][\w.-]*\(", text):
         return None
     try:
@@ -385,11 +387,11 @@ def _expression(text: str, tools: Tools) -> Reading | None:
 
 
 def _through_last(text: str, end: str) -> str:
-    """A text up to its last `end`: what begins after it is never ended, and looking for that end takes long."""
+    """A text up to its last `end`. What begins later has no end, and searching for it would take long."""
     return text[: text.rfind(end) + len(end)] if end in text else ""
 
 
 def _value(text: str) -> Any:
-    """The text of an element: JSON where it is a number, true, false, null, a list or an object."""
+    """The value of an element's text: read as JSON if it is a number, true, false, null, a list or an object."""
     found = load(text.strip())
     return text if found is None or isinstance(found, str) else found

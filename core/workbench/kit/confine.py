@@ -1,8 +1,8 @@
-"""Landlock and seccomp by system calls: what a process gives up for good, and its children with it.
+"""Landlock and seccomp by system calls: a process and its children drop rights for good.
 
-It runs in processes that hold untrusted code: the sandbox's children and the one that runs SQL. They load this file by
-its path, in an interpreter that has only the standard library. Sources: landlock(7), seccomp(2), and Linux's tables of
-system calls for x86_64 and aarch64.
+It runs in processes with untrusted code: the sandbox's children and the one that runs SQL. They load this file by its
+path, in an interpreter with only the standard library. Sources: landlock(7), seccomp(2), and Linux's tables of system
+calls for x86_64 and aarch64.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _SET_NO_NEW_PRIVS, _SET_SECCOMP, _FILTER = 38, 22, 2
 # Landlock: the same numbers on every architecture.
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
 _READ_FILE, _READ_DIR = 1 << 2, 1 << 3
-#: Rights over files by the version of Landlock that knows them: all of them are given up.
+#: Rights over files, by the version of Landlock that introduced them. All are dropped.
 _FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
 
-#: What Python needs to compute, read its library and answer. Everything else is denied; so there are no processes,
-#: threads, sockets, signals to others, and no new executable memory from files of its own.
+#: The system calls that Python needs to compute, read its library and answer. All others are denied: no processes,
+#: threads, sockets or signals to others, and no new executable memory from its own files.
 _ALLOWED = {
     "x86_64": (
         0xC000003E,
@@ -150,12 +150,12 @@ _ALLOWED = {
 
 
 def die_with_parent() -> None:
-    """Ask the kernel to kill this process when the zygote dies, so that nothing runs on without a deadline."""
+    """Ask the kernel to kill this process when its parent dies, so that nothing keeps running without a deadline."""
     _libc.prctl(1, 9, 0, 0, 0)
 
 
 def landlock(readable: list[str]) -> bool:
-    """Give up all access to files but reading below `readable`, TCP, and signals to others. False if not available."""
+    """Drop TCP, signals to others, and all access to files except reading below `readable`. False if unavailable."""
     version = _libc.syscall(_CREATE, None, ctypes.c_size_t(0), 1)
     if version < 1:
         return False
@@ -182,8 +182,8 @@ def landlock(readable: list[str]) -> bool:
         os.close(ruleset)
 
 
-#: What fcntl may do: copy a descriptor, and read or set its flags. It may not name who is sent a signal (F_SETOWN) or
-#: which (F_SETSIG): before Linux 6.12 Landlock does not stop a signal that the kernel sends on a file's behalf.
+#: The allowed operations of fcntl: copy a descriptor, and read or set its flags. Forbidden are the receiver (F_SETOWN)
+#: and number (F_SETSIG) of a signal: before Linux 6.12, Landlock does not stop the kernel's own signals.
 _FCNTL = {"F_DUPFD": 0, "F_GETFD": 1, "F_SETFD": 2, "F_GETFL": 3, "F_DUPFD_CLOEXEC": 1030}
 _F_SETFL, _O_ASYNC = 4, 0x2000
 
@@ -195,7 +195,7 @@ _Instruction = tuple[int, int, int, int]  # code, jump if true, jump if false, o
 
 
 def seccomp() -> bool:
-    """Deny every system call that is not in the list above, with the error "not permitted". False if not available."""
+    """Deny all system calls that are not listed above, with the error "not permitted". False if unavailable."""
     found = _ALLOWED.get(platform.machine())
     if found is None:
         return False
@@ -208,7 +208,7 @@ def seccomp() -> bool:
 
 
 def seccomp_program(architecture: int, calls: dict[str, int]) -> list[_Instruction]:
-    """The filter as a classic BPF program: a call of another architecture kills, one that is not listed is denied."""
+    """The filter as a classic BPF program: it kills on a call of another architecture, and denies unlisted calls."""
     numbers = sorted(set(calls.values()) - {calls["fcntl"]})
     program = [(_LOAD, 0, 0, _ARCHITECTURE), (_EQUAL, 1, 0, architecture), (_GIVE, 0, 0, _KILL)]
     program += [(_LOAD, 0, 0, _NUMBER)]

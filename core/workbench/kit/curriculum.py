@@ -6,12 +6,12 @@ import random
 from collections.abc import Sequence
 
 
-def frontier_weight(solved: float, looks: float) -> float:
-    """4p(1-p), where p is the share of attempts that solved a row, smoothed by one attempt of one half.
+def frontier_weight(solved: float, attempts: float) -> float:
+    """4p(1-p), where p is the share of attempts that solved a row, smoothed by one half-solved attempt.
 
     It is 1 at p = 1/2, where a row teaches most (Agent0, arXiv 2511.16043), and for a row without attempts.
     """
-    share = (solved + 0.5) / (looks + 1.0)
+    share = (solved + 0.5) / (attempts + 1.0)
     return 4.0 * share * (1.0 - share)
 
 

@@ -1,7 +1,7 @@
 """Edits of a workflow's structure: small typed changes that plugins contribute and optimizers choose from.
 
-An edit makes a patch, so that it can be shown, recorded and undone (`Patch.inverse`). It is checked before a call is
-paid: an invalid one raises SpecError.
+An edit makes a patch, which can be shown, recorded and undone (`Patch.inverse`). It is checked before any call is paid:
+an invalid one raises SpecError.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from workbench.workflow import NodeKind, Patch, Tree, Workflow, check_flow, node
 
 @dataclass(frozen=True)
 class Menu:
-    """What edits may introduce: names of language models, addresses of tools, verifiers of answers."""
+    """The parts that edits may introduce: names of language models, addresses of tools, verifiers of answers."""
 
     lms: Sequence[str] = ()
     tools: Sequence[str] = ()
@@ -27,7 +27,7 @@ class Menu:
 
 
 class Edit(BaseModel):
-    """Base of all edits: its fields are its arguments, each with a description.
+    """Base of all edits. Its fields are the arguments, each with a description.
 
     node is the address of a node, also of one inside another: `nodes.answer`, `nodes.vote.of`.
     """
@@ -38,11 +38,11 @@ class Edit(BaseModel):
 
     @classmethod
     def options(cls, workflow: Workflow, menu: Menu) -> Iterable[Edit]:
-        """All applications to this workflow worth trying, in a fixed order. Invalid ones are filtered out later."""
+        """The applications to this workflow that are worth trying, in a fixed order; the caller drops invalid ones."""
         raise NotImplementedError
 
     def brings(self) -> Menu:
-        """The models, tools and verifiers that its arguments would introduce."""
+        """The models, tools and verifiers that the edit would introduce."""
         return Menu()
 
     def changed(self, workflow: Workflow) -> Patch | Workflow:
@@ -60,15 +60,15 @@ def edit_classes(names: Sequence[str] | None = None) -> dict[str, type[Edit]]:
 
 
 def edit_options(workflow: Workflow, menu: Menu, names: Sequence[str] | None = None) -> list[Edit]:
-    """Every edit that may be applied to a workflow."""
+    """Every valid edit of a workflow."""
     return [edit for cls in edit_classes(names).values() for edit in cls.options(workflow, menu)]
 
 
 def apply_edit(edit: Edit, workflow: Workflow, start: Workflow | None = None) -> Workflow:
     """The edited workflow, with the edit as its patch.
 
-    start: what the flow of fields is compared with (`check_flow`), by default the workflow itself. Raises SpecError for
-    an edit that does not apply or breaks the flow.
+    start: the workflow whose flow of fields it must keep (`check_flow`); default: the workflow itself. Raises SpecError
+    for an edit that does not apply or breaks the flow.
     """
     try:
         changed = edit.changed(workflow)
@@ -84,7 +84,7 @@ def apply_edit(edit: Edit, workflow: Workflow, start: Workflow | None = None) ->
 
 
 def describe_edit(edit: Edit) -> str:
-    """`refine nodes.answer rounds=2`: what was asked for, without defaults."""
+    """The edit in one line without defaults, e.g. `refine nodes.answer rounds=2`."""
     given = edit.model_dump(exclude_defaults=True)
     name = next((n for n, cls in edit_classes().items() if cls is type(edit)), type(edit).__name__.lower())
     return " ".join([name, str(given.pop("node", "")), *(f"{k}={v}" for k, v in given.items())]).strip()
@@ -129,7 +129,7 @@ def catalogue(names: Sequence[str] | None, menu: Menu) -> str:
 
 
 def _used(workflow: Workflow) -> Menu:
-    """What the enabled nodes use already."""
+    """The models, tools and verifiers that the enabled nodes use already."""
     configs = [node.config for node in workflow.walk()]
     found = {
         key: [v for c in configs if (v := getattr(c, key, None)) is not None] for key in ("lm", "tool", "verifier")
@@ -142,7 +142,7 @@ def _used(workflow: Workflow) -> Menu:
 def places(workflow: Workflow) -> Iterator[tuple[str, NodeKind]]:
     """(address, node) of the enabled nodes and of the nodes inside them.
 
-    Written as `{ensemble: {reflect: {predict: ...}}}`, the innermost node has no address, and is left out.
+    In `{ensemble: {reflect: {predict: ...}}}`, the innermost node has no address and is left out.
     """
 
     def inside(address: str, node: NodeKind) -> Iterator[tuple[str, NodeKind]]:
@@ -156,7 +156,7 @@ def places(workflow: Workflow) -> Iterator[tuple[str, NodeKind]]:
 
 
 def tree_at(workflow: Workflow, address: str) -> Tree:
-    """The node at an address in normal form. Raises KeyError where there is none."""
+    """The tree of the node at an address, in normal form. Raises KeyError if there is none."""
     raw = workflow.get(address)
     if not address.startswith("nodes.") or not isinstance(raw, dict):
         raise KeyError(address)

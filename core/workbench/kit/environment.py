@@ -1,11 +1,11 @@
-"""Environments: worlds that an agent acts in, step by step, which can be put back to any state they were in.
+"""Environments: worlds in which an agent acts step by step, and which can be restored to any earlier state.
 
-An environment is a class whose fields are its settings. Register it by the hook `register_environments`, or name it by
+An environment is a class whose fields are its settings. Register it by the hook `register_environments`, or name it
 `python:file.py:Class`. A node plays it through an `Episode`, which journals every transition: a resumed run reads them
-from the journal, and needs no environment at all.
+from the journal and needs no environment.
 
-Whatever an agent may try out here it may undo. So look-ahead in an environment is a privilege: a score that was reached
-with it is one of search with resets, and no score of an agent that has a single try.
+An agent can undo every action here. So look-ahead is a privilege: a score reached with it is a score of search with
+resets, not of an agent with a single attempt.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from workbench.hashing import digest
 from workbench.plugins import plugins
 from workbench.user_code import PREFIX, check_user_code_allowed, load_user_code, parse_address
 
-#: ctx.effect: (kind, content, run) -> JSON, once for each place in an example.
+#: ctx.effect: (kind, content, run) -> JSON; it runs once at each place in an example.
 Effect = Callable[[str, Any, Callable[[], Awaitable[Any]]], Awaitable[Any]]
 
-#: (tool, arguments): raises NodeError("policy") for an action that may not be taken.
+#: (tool, arguments): raises NodeError("policy") for a forbidden action.
 Check = Callable[[str, Mapping[str, Any]], Awaitable[None]]
 
 
 @dataclass(frozen=True)
 class Step:
-    """The outcome of an action. reward: in the environment's own scale; None: the change of the score."""
+    """The outcome of an action. reward: on the environment's own scale; None: the change of the score."""
 
     observation: str
     done: bool = False
@@ -42,19 +42,19 @@ class Step:
 
 
 class Environment(BaseModel):
-    """A world for one episode at a time. Subclass it, and write reset, step and score.
+    """A world for one episode at a time. Subclasses implement reset, step and score.
 
-    Keep all that changes in `self.state`, which must be JSON: then it can be stored, restored and compared; what the
-    task fixes is set by `reset`, which comes before every `restore`. An environment whose state cannot be had (a game
-    in another process) overrides `snapshot` to return None; it is then put back by a reset and the same actions again,
-    and has to be deterministic.
+    Keep everything that changes in `self.state`, as JSON, so that it can be stored, restored and compared. `reset` sets
+    what the task fixes; it precedes every `restore`. An environment whose state is not accessible (a game in another
+    process) overrides `snapshot` to return None. It is then restored by a reset and the same actions, and must be
+    deterministic.
 
-    An action that cannot be done, or read, is told in the observation. An exception is a fault of the environment.
+    Report an impossible or unreadable action in the observation. An exception is a fault of the environment.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    #: How actions are written, for the agent.
+    #: The form of actions, for the agent.
     help: ClassVar[str] = ""
 
     base: Path = Field(Path("."), exclude=True, description="folder of the workflow file; set by workbench")
@@ -69,21 +69,23 @@ class Environment(BaseModel):
         self._state = value
 
     def reset(self, task: Mapping[str, Any]) -> str:
-        """Begin an episode; gives the first observation. task: fields of the example. Raises ValueError for a task
-        that cannot be played, and says what it lacks."""
+        """Begin an episode and return the first observation. task: fields of the example.
+
+        Raises ValueError for a task that cannot be played, and says what is missing.
+        """
         raise NotImplementedError
 
     def step(self, action: str) -> Step:
         raise NotImplementedError
 
     def score(self) -> float:
-        """The value of the state in [0, 1]; 1 means that the task is done. The agent does not see it."""
+        """The value of the state, in [0, 1]; 1 means that the task is done. The agent does not see it."""
         raise NotImplementedError
 
     @classmethod
     def call(cls, action: str) -> Mapping[str, Any]:
-        """An action as the arguments of a tool call, for the rules of `policy:`: all of it, and its first word in small
-        letters. Override it where an action can be written in several ways, or has arguments to tell apart."""
+        """An action as the arguments of a tool call, for the rules of `policy:`: its text, and its first word in lower
+        case. Override it if an action can be written in several ways, or if rules should distinguish its arguments."""
         words = action.split(maxsplit=1)
         return {"action": action.strip(), "verb": words[0].lower() if words else ""}
 
@@ -93,7 +95,7 @@ class Environment(BaseModel):
         return [self.call(action)]
 
     def actions(self) -> Sequence[str] | None:
-        """The actions possible here, as the agent writes them; None: too many to list."""
+        """The possible actions in this state, as the agent writes them; None if they are too many to list."""
         return None
 
     def snapshot(self) -> Any:
@@ -101,12 +103,12 @@ class Environment(BaseModel):
         return self.state
 
     def restore(self, snapshot: Any) -> None:
-        """Restore a snapshot that an object with the same settings took of the same task."""
+        """Restore a snapshot of the same task, taken by an object with the same settings."""
         self.state = json.loads(json.dumps(snapshot))
 
     def identity(self) -> Any:
-        """What makes two states the same for a search, as JSON: by default all of the snapshot. Leave out what does
-        not matter for what can still be reached, such as the number of steps so far."""
+        """A JSON value that is equal for states that a search may merge; by default the snapshot. Leave out what does
+        not affect the reachable states, such as the number of steps."""
         return self.snapshot()
 
     def close(self) -> None:
@@ -115,8 +117,8 @@ class Environment(BaseModel):
 
 @dataclass(frozen=True)
 class Position:
-    """Where an episode stands. key: equal keys mean equal states; same: they mean states that a search need not tell
-    apart. hints: what can be done here, if that is known."""
+    """A position in an episode. key: equal for equal states. same: equal for states that a search may merge. hints: the
+    possible actions, if known."""
 
     actions: tuple[str, ...]
     observation: str
@@ -132,9 +134,9 @@ class Position:
 class Episode:
     """Plays one task. Every transition is journalled by `effect`, usually `ctx.effect`.
 
-    check: asked before each action, as of a call of a tool that has the environment's name (of `python:file.py:Class`
-    the last part) with the arguments that `Environment.call` gives; usually `partial(check_policy, ctx)`. Actions that
-    are only tried out are checked, too.
+    check: called before each action, also before actions of a look-ahead; usually `partial(check_policy, ctx)`. Its
+    arguments are those of a tool call: the environment's name (for `python:file.py:Class` the last part), and the
+    result of `Environment.call`.
 
     timeout: seconds for one step, with what leads up to it.
 
@@ -159,10 +161,10 @@ class Episode:
         return await self._run("reset", (), lambda environment: self._played(environment, ()))
 
     async def take(self, position: Position, action: str) -> Position:
-        """The position after one more action; the given one stays as it is, and can be continued from again. Raises
-        NodeError("policy") for one that may not be taken.
+        """The position after one more action. The given position does not change and can be continued again.
 
-        The environment is restored from the position's snapshot, or reset, played up to there and compared.
+        The environment is restored from the position's snapshot; without one, it is reset, the actions are replayed,
+        and the state is compared. Raises NodeError("policy") for a forbidden action.
         """
         if position.done:
             raise ValueError("the episode is over; no action can follow")
@@ -196,7 +198,7 @@ class Episode:
             environment.restore(position.snapshot)
 
     async def replay(self, position: Position) -> Position:
-        """Replay a position: reset, then all its actions. Raises NodeError if the state differs."""
+        """Replay a position: reset, then repeat its actions. Raises NodeError if the state differs."""
 
         def play(environment: Environment) -> dict[str, Any]:
             told = self._played(environment, position.actions)
@@ -218,7 +220,7 @@ class Episode:
         if told["key"] != position.key:
             raise NodeError(
                 "environment",
-                f"'{self.name}' cannot be reset: {len(position.actions)} actions played again gave another state",
+                f"'{self.name}' is not deterministic: {len(position.actions)} replayed actions led to another state",
             )
 
     async def _run(
@@ -260,12 +262,12 @@ class Episode:
 def _told(
     environment: Environment, step: Step, observed: list[Any], reward: float = 0.0, before: float = 0.0
 ) -> dict[str, Any]:
-    """A position as JSON. reward, before: what was earned so far, and the score until then. Without a snapshot the key
-    is made of all that was done and seen."""
+    """A position as JSON. reward: the sum so far. before: the score before the step. Without a snapshot, the key is a
+    hash of all actions and observations."""
     snapshot, score, hints = environment.snapshot(), float(environment.score()), environment.actions()
     key = digest(observed if snapshot is None else [snapshot, step.done])
     if not 0.0 <= score <= 1.0:
-        raise ValueError(f"the score of a state must lie in [0, 1], not {score!r}")
+        raise ValueError(f"the score of a state must be a number in [0, 1], not {score!r}")
     reward += score - before if step.reward is None else step.reward
     return {
         "observation": step.observation,
@@ -280,12 +282,12 @@ def _told(
 
 
 def tool_name(name: str) -> str:
-    """The name of an environment's actions in the rules of `policy:`."""
+    """The tool name of an environment's actions in the rules of `policy:`."""
     return parse_address(name).name if name.startswith(PREFIX) else re.split(r"[.:]", name)[-1]
 
 
 def environment_class(name: str, base: Path) -> type[Environment]:
-    """The class behind a registered name or `python:file.py:Class`. Raises SpecError and PluginError."""
+    """The class of a registered name or of `python:file.py:Class`. Raises SpecError and PluginError."""
     if name.startswith(PREFIX):
         found = load_user_code(name, base)
     elif name in (known := plugins().names("environments")):

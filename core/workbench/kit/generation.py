@@ -13,16 +13,15 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 from transformers.utils import logging as hf_logging
 
-#: transformers loads a model by settings of the whole process: two threads that load at once get models without
-#: weights.
+#: transformers loads a model with process-wide settings: two threads that load concurrently get models without weights.
 _LOADING = threading.Lock()
 
 
 @dataclass
 class Row:
-    """One prompt with its settings; the lists fill up while it is generated.
+    """One prompt with its settings; generation fills the lists.
 
-    finish: `stop` (an end token or a stop string came) or `length`; error: why there is nothing.
+    finish: `stop` (an end token or a stop string) or `length`. error: why nothing was generated.
     """
 
     prompt_ids: list[int]
@@ -48,7 +47,7 @@ class Row:
 
 
 class Generator:
-    """A causal language model and its tokenizer, as they are now: training may change the weights between two calls."""
+    """A causal language model and its tokenizer. Training may change the weights between two calls."""
 
     def __init__(self, model: Any, tokenizer: Any):
         self.model, self.tokenizer, self.device = model, tokenizer, model.device
@@ -63,7 +62,7 @@ class Generator:
     def load(
         cls, path: str, *, device: str | None = None, dtype: str | None = None, revision: str | None = None
     ) -> Generator:
-        """Load a checkpoint: bfloat16 on a GPU, float32 on the CPU. Reads only safetensors, runs no code of the
+        """Load a checkpoint: bfloat16 on a GPU, float32 on the CPU. Reads only safetensors and runs no code of the
         checkpoint. Raises OSError if it cannot be read."""
         place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         default = torch.float32 if place.type == "cpu" else torch.bfloat16
@@ -82,7 +81,7 @@ class Generator:
         return cls(model.to(place).eval(), tokenizer)
 
     def encode(self, messages: Sequence[dict[str, Any]]) -> list[int]:
-        """The prompt's token ids by the checkpoint's chat template, or as plain text if it has none."""
+        """The prompt's token ids, with the checkpoint's chat template, or as plain text if there is none."""
         if self.tokenizer.chat_template:
             text = self.tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
             return self.tokenizer(text, add_special_tokens=False)["input_ids"]
@@ -115,7 +114,7 @@ class Generator:
         ids, mask = ids.to(self.device), mask.to(self.device)
         positions = (mask.cumsum(-1) - 1).clamp(min=0)
         logits = self._logits(ids, mask, positions, cache)
-        if len(prompts) < len(rows):  # equal prompts were computed once; from here on every row goes its own way
+        if len(prompts) < len(rows):  # equal prompts are computed once; from here on each row has its own cache
             index = torch.tensor([prompts[tuple(row.prompt_ids)] for row in rows], device=self.device)
             cache.batch_select_indices(index)
             logits, mask, positions = logits[index], mask[index], positions[index]
@@ -125,7 +124,7 @@ class Generator:
             if not keep:
                 break
             positions = positions[:, -1:] + 1
-            if len(keep) < len(active):  # rows that ended cost nothing more
+            if len(keep) < len(active):  # finished rows cost nothing more
                 index = torch.tensor(keep, device=self.device)
                 cache.batch_select_indices(index)
                 ids, mask, positions = ids[index], mask[index], positions[index]

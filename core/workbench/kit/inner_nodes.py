@@ -1,4 +1,4 @@
-"""Nodes inside nodes: normalises their trees and makes them."""
+"""Inner nodes: normalise their trees and make them."""
 
 from __future__ import annotations
 
@@ -38,6 +38,6 @@ def with_new_inputs(signature: str, names: Sequence[str]) -> str:
     """Append inputs to a signature. Raises SpecError if it has inputs of these names."""
     if taken := [f.name for f in parse_signature(signature).inputs if f.name in names]:
         raise SpecError(
-            f"the input '{taken[0]}' is kept for the node around this one", hint="Give it another name.", path=("of",)
+            f"the input '{taken[0]}' is reserved for the enclosing node", hint="Rename the input.", path=("of",)
         )
     return with_inputs(signature, add=names)

@@ -10,7 +10,7 @@ from typing import Any
 
 
 def read_object(text: str, start: int) -> tuple[Any, int, str]:
-    """Read the JSON value at `start`, or a Python literal or malformed JSON in its place: (value, end, error)."""
+    """Read the JSON value, Python literal or malformed JSON at `start`: (value, end, error)."""
     try:
         value, end = json.JSONDecoder(strict=False).raw_decode(text, start)
         return value, end, ""
@@ -33,7 +33,7 @@ def read_object(text: str, start: int) -> tuple[Any, int, str]:
 
 
 def find_balanced(text: str, start: int) -> str:
-    """The text from a bracket to the one that closes it. Brackets that are missing at the end are added."""
+    """The text from a bracket to the one that closes it, with missing brackets added at the end."""
     closing, quote, at = list[str](), "", start
     while at < len(text):
         char = text[at]

@@ -1,4 +1,4 @@
-"""The plain adapter: the fewest tokens that carry instructions, allowed values, demos and inputs.
+"""The plain adapter: instructions, allowed values, demos and inputs in as few tokens as possible.
 
 system     instructions, then one line `field: one of a, b` for each output with allowed values
 user       one line `name: value` for each input, then `first_output:`
@@ -76,10 +76,10 @@ def as_text(value: Any) -> str:
 
 
 def parse(signature: Signature, text: str, cut: bool = False) -> tuple[dict[str, Any], bool]:
-    """(outputs, read): read says that a value was found in plain text and not at its place.
+    """Parse an answer into (outputs, loose). loose: whether a value was found in plain text, not after its label.
 
-    cut: the answer ended at max_tokens; then free text is incomplete and a short value must be whole.
-    Raises NodeError("unparsed" or "cut").
+    cut: whether the answer ended at max_tokens; then free text is incomplete, and short values must be whole.
+    Raises NodeError("unparsed") and NodeError("cut").
     """
     first, *rest = signature.outputs
     body = re.sub(rf"^\s*{re.escape(first.name)}\s*:\s*", "", text, flags=re.IGNORECASE)
@@ -90,7 +90,7 @@ def parse(signature: Signature, text: str, cut: bool = False) -> tuple[dict[str,
             if found:
                 parts[name], parts[field.name] = part[: found.start()], part[found.end() :]
                 break
-    if not parts[first.name].strip():  # the first output may stand behind the others
+    if not parts[first.name].strip():  # the first output may follow the others
         for name, part in list(parts.items()):
             found = re.search(rf"(?im)^[ \t]*{re.escape(first.name)}[ \t]*:[ \t]*", part)
             if found:
@@ -114,7 +114,7 @@ def parse(signature: Signature, text: str, cut: bool = False) -> tuple[dict[str,
 
 
 def convert(field: Field, text: str) -> tuple[Any, bool]:
-    """(typed value, whether it was read out of surrounding text). Raises NodeError("unparsed")."""
+    """Convert a text to (typed value, whether it was found within other text). Raises NodeError("unparsed")."""
     bare = text.strip().strip("\"'`*").strip()
     if field.allowed:
         by_text = {_plain(as_text(v)): v for v in field.allowed}
@@ -144,7 +144,7 @@ def _plain(text: str) -> str:
 
 
 def _whole(field: Field, value: Any, text: str) -> bool:
-    """Whether a value in a cut answer is surely whole: `12` at the end may be the beginning of `125`."""
+    """Whether a value in a cut answer is certainly complete: `12` at the end may be the beginning of `125`."""
     end = text.rstrip().lower()
     if not field.allowed:
         return not end[-1:].isdigit()
@@ -155,7 +155,7 @@ def _whole(field: Field, value: Any, text: str) -> bool:
 
 
 def _mentioned(field: Field, text: str) -> Any:
-    """The allowed value that the text mentions; of several, the one mentioned first."""
+    """The first allowed value that the text mentions. Raises NodeError("unparsed") if there is none."""
     places = []
     for value in field.allowed:
         said = _plain(as_text(value))
@@ -226,7 +226,7 @@ def _structured(field: Field, text: str) -> tuple[Any, bool]:
 
 
 def _embedded(text: str) -> str | None:
-    """From the first bracket that opens to the last one that closes. No pattern: it would look at every pair."""
+    """The text from the first opening bracket to the last closing one, without a quadratic pattern; None if absent."""
     opens = min((place for mark in "[{" if (place := text.find(mark)) >= 0), default=-1)
     closes = max(text.rfind("]"), text.rfind("}"))
     return text[opens : closes + 1] if 0 <= opens < closes else None

@@ -1,6 +1,6 @@
-"""What optimizers with a proposer share: asking it, showing it results, reading its answer.
+"""Helpers for optimizers with a proposer: ask it, show it results, read its answer.
 
-A prompt in a message stands between <prompt> and </prompt>, in what is asked and in what is answered.
+In messages to and from the proposer, a prompt is enclosed in <prompt> and </prompt>.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from workbench.task import Example
 from workbench.text import short
 from workbench.workflow import NodeKind, Workflow
 
-#: An instruction longer than this is no instruction.
+#: Characters; longer texts are not accepted as instructions.
 MAX_PROMPT = 6000
 
 
 @dataclass(frozen=True)
 class Proposer:
-    """The language model of a role: it answers, or returns None if the call fails for good.
+    """The language model of a role.
 
-    temperature, max_tokens: where the file's `roles` say nothing of these.
+    temperature, max_tokens: used unless the file's `roles` set them.
     """
 
     study: Study
@@ -35,16 +35,15 @@ class Proposer:
     role: str = "proposer"
 
     async def ask(self, messages: Sequence[Mapping[str, str]], replica: int = 0) -> str | None:
-        """The text of an answer; None for an empty or refused one and after a failure.
+        """Ask for an answer and return its text; None if it is empty or refused, or if the call fails for good.
 
-        Lets BudgetSpent and wrong credentials pass: no other request would fare better.
+        Raises BudgetSpent and errors of credentials, since later requests would fail, too.
         """
         response = await self._response(messages, replica)
         return response.text if response is not None else None
 
     async def prompt(self, messages: Sequence[Mapping[str, str]], replica: int = 0) -> str | None:
-        """The prompt in an answer, see `read_prompt`; None, which the run is told, if the answer was cut before its
-        end."""
+        """Ask for a prompt and return it (see `read_prompt`), or None. A truncated answer is logged as an event."""
         response = await self._response(messages, replica)
         if response is None:
             return None
@@ -73,7 +72,7 @@ class Proposer:
 
 
 class Batches:
-    """Training rows in batches, shuffled; no row comes again before all others did, up to whole batches."""
+    """Shuffled training rows in batches. All rows are drawn before any is drawn again, up to whole batches."""
 
     def __init__(self, study: Study, size: int):
         self.study, self.size = study, min(size, len(study.train))
@@ -87,21 +86,21 @@ class Batches:
 
 
 def runs_left(study: Study) -> float:
-    """How many examples the remaining calls pay for, at the average of calls per example so far."""
+    """The number of examples that the remaining calls pay for, at the mean number of calls per example so far."""
     seen = study.best_evaluation
     return study.remaining("calls") / max(1.0, seen.objectives["calls"] if seen else 1.0)
 
 
 def finalists(study: Study) -> int:
-    """How many candidates to try on val at the end of a search: 1 to 4, paid by a quarter of the remaining calls."""
+    """The number of candidates to evaluate on val at the end of a search: 1 to 4, for a quarter of the calls left."""
     return int(min(4, max(1, runs_left(study) / 4 / max(1, len(study.val)))))
 
 
 def room_for(study: Study, rows: int, proposals: int = 0) -> bool:
-    """Whether tokens and usd last for so many rows and for proposals of so many tokens.
+    """Whether the remaining tokens and usd suffice for `rows` rows and `proposals` tokens of proposals.
 
-    It asks for 1.5 times what a row of val took so far, and for usd the price of its tokens. An optimizer
-    that leaves its candidates' turn on val to the end keeps room with this. Of calls `Study.affords` tells.
+    Assumes 1.5 times the mean cost of a row of val so far. An optimizer that evaluates its candidates on val only at
+    the end reserves the budget with this. For calls, see `Study.affords`.
     """
     seen = study.best_evaluation
     if seen is None:
@@ -115,10 +114,10 @@ def wrap_in_tags(prompt: str) -> str:
 
 
 def read_prompt(text: str) -> str | None:
-    """What stands between the last <prompt> and </prompt>; None if it is empty or too long to be an instruction.
+    """The text between the last <prompt> and </prompt>; None if it is empty or too long for an instruction.
 
-    Small models forget the marks: a short answer without any is taken as it is, less fences and quotes. Whether it is
-    any good, the evaluation says.
+    Small models forget the tags: a short answer without them is taken whole, without fences and quotes. The evaluation
+    shows whether it is any good.
     """
     found = re.findall(r"<prompt>(.*?)(?:</prompt>|\Z)", text, re.DOTALL)
     body = found[-1] if found else re.sub(r"</?prompt>|```\w*", "", text)
@@ -127,29 +126,29 @@ def read_prompt(text: str) -> str | None:
 
 
 def prompt_in_use(address: str, prompt: str, results: Sequence[Result]) -> str | None:
-    """The path in traces of the node that holds a prompt, e.g. `vote.of`; None if no model was shown it.
+    """The path in traces of the node that holds a prompt, e.g. `vote.of`; None if no call contained the prompt.
 
-    A judge that was not asked, or the case of a branch that was not taken, has nothing to learn from these results.
-    They must have traces.
+    A judge that was not called, or an untaken case of a branch, can learn nothing from these results. The results must
+    have traces.
     """
     owner = address.removeprefix("nodes.").rpartition(".")[0]
     spans = [span for r in results if r.trace for span in r.trace.spans if span.calls]
     first = next(iter(prompt.strip().splitlines()), "").strip()  # adapters indent what follows
-    if not first:  # nothing to look for: the node's own calls must do
+    if not first:  # nothing to search for: use the node's own calls
         return owner if any(span.node == owner for span in spans) else None
-    # `improve` of a reflect node, for one, is shown in calls of the node inside it.
+    # For example, `improve` of a reflect node appears in calls of the node inside it.
     near = [span for span in spans if span.node == owner or span.node.startswith(f"{owner}.")]
     texts = (str(m.get("content")) for span in near for call in span.calls for m in call.messages)
     return owner if any(_holds(text, first) for text in texts) else None
 
 
 def _holds(text: str, line: str) -> bool:
-    """A short line, e.g. `Answer.`, may stand within any sentence: it counts only as a line of its own."""
+    """Whether a text contains a line. A short one, e.g. `Answer.`, fits any sentence, so it must be a whole line."""
     return line in text if len(line) >= 30 else line in map(str.strip, text.splitlines())
 
 
 def describe(node: NodeKind) -> str:
-    """A node's inputs and outputs, for a proposer's prompt."""
+    """Describe a node's inputs and outputs, for a proposer's prompt."""
     signature = getattr(node, "signature", None)
     gives = (
         ", ".join(
@@ -169,9 +168,14 @@ def rewrite_request(
     advice: str = "",
     tried: Iterable[tuple[str, float]] = (),
 ) -> list[dict[str, str]]:
-    """Asks for a better instruction of a node.
+    """The messages that ask for a better instruction of a node.
 
-    evidence: results, see `show_results`. advice: what to change. tried: earlier instructions with their scores.
+    Args:
+        node: the node.
+        prompt: its current instruction.
+        evidence: results, see `show_results`.
+        advice: what to change.
+        tried: earlier instructions with their scores.
     """
     parts = [
         "You write the instruction of one step of a workflow. Another language model follows it.",
@@ -193,7 +197,7 @@ def rewrite_request(
 
 
 def show_results(results: Sequence[Result], limit: int) -> str:
-    """Examples with answers and scores in at most `limit` characters, the worst first: they say most."""
+    """Examples with answers and scores in at most `limit` characters, worst first, since these are most informative."""
     ordered = sorted(results, key=lambda r: r.score or 0.0)
     share = min(600, max(200, limit // max(1, len(ordered))))
     lines: list[str] = []
@@ -219,12 +223,12 @@ def _line(result: Result, share: int) -> str:
 
 
 def outline(workflow: Workflow) -> str:
-    """The nodes of a workflow with their addresses and settings, a line each."""
+    """The nodes of a workflow with their addresses and settings, one per line."""
     return "\n".join(f"- nodes.{name}: {short(tree, 600)}" for name, tree in workflow.nodes.items())
 
 
 def read_objects(text: str) -> Iterator[dict[str, Any]]:
-    """The outermost JSON objects in a text, whatever surrounds them."""
+    """Yield the outermost JSON objects in a text, whatever surrounds them."""
     decoder, place = json.JSONDecoder(parse_constant=_no_number), text.find("{")
     while place != -1:
         try:

@@ -1,10 +1,10 @@
-"""SQL that nobody trusts, run in a process of its own: statements of a language model, scripts from rows of data.
+"""Untrusted SQL in a process of its own: statements of a language model, scripts from rows of data.
 
     with Database.make("create table t (a); insert into t values (1)") as database:
         database.run("select * from t")
 
-Each `Database` is a child process without files, network or rights, which sql_process.py describes. What comes from it
-is read as data. Needs Unix. A process that may only read serves several databases of the same script in turn.
+Each `Database` is a child process without files, network or rights; see sql_process.py. Its output is treated as data.
+Needs Unix. A read-only process is reused for further databases of the same script.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _START = 30.0  # seconds
 
 
 class Database:
-    """A database in memory. Methods raise ValueError, in words for a model, where SQLite or its limits refuse.
+    """A database in memory. If SQLite or its limits refuse, methods raise ValueError, worded for a model.
 
-    reads: whether statements may only read. Close it, or use `with`. Threads: one at a time.
+    reads: whether statements may only read. Close it, or use `with`. Only one thread at a time may use it.
     """
 
     def __init__(self, image: bytes | None = None, *, reads: bool = False):
@@ -53,7 +53,7 @@ class Database:
 
     @classmethod
     def make(cls, script: str, *, reads: bool = False) -> Database:
-        """A new database as a script of statements makes it. Its `pragma` statements do nothing. Raises ValueError."""
+        """A new database, made by a script of statements. `pragma` statements have no effect. Raises ValueError."""
         with _idle_lock:
             for old in [d for d in _idle if time.monotonic() - d.begun > REUSED]:
                 _idle.remove(old)
@@ -81,12 +81,12 @@ class Database:
         return [tuple(_from_json(value) for value in row) for row in answer["rows"]]
 
     def verbs(self, statement: str) -> list[str]:
-        """What a statement would do, by SQLite's own account: select, insert, update, delete, create, drop, alter, ...;
-        nothing for one that fails."""
+        """The actions of a statement according to SQLite: select, insert, update, delete, create, drop, alter, ...; an
+        empty list for a statement that fails."""
         return [str(verb) for verb in self._ask({"do": "verbs", "statement": statement})["verbs"]]
 
     def columns(self, table: str) -> list[tuple[str, str, int]]:
-        """Name, declared type and place in the primary key (0: not in it) of each column."""
+        """(name, declared type, position in the primary key; 0: not in it) of each column."""
         rows = self._ask({"do": "columns", "table": table})["columns"]
         return [(str(name), str(kind), int(key)) for name, kind, key in rows]
 
@@ -168,7 +168,7 @@ def _from_json(value: Any) -> Any:
 
 
 class _Zygote:
-    """The process that forks a child for each session. Started at the first one, for the life of this process."""
+    """The process that forks a child for each session. It starts with the first session and ends with this process."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -237,5 +237,5 @@ if hasattr(os, "register_at_fork"):
 
 def _open_session() -> socket.socket:
     if not hasattr(os, "fork"):
-        raise SandboxError("SQL of models and rows needs a Unix system", hint="Use Linux, macOS or WSL.")
+        raise SandboxError("SQL from models and rows needs a Unix system", hint="Use Linux, macOS or WSL.")
     return _zygote.session()

@@ -1,10 +1,10 @@
-"""The process that runs SQL which nobody trusts: statements of a language model, scripts from rows of data.
+"""The process that runs untrusted SQL: statements of a language model, scripts from rows of data.
 
     python -P -s -S -B sql_process.py FD CONFINE
 
-It takes sockets by the socket FD and forks a child for each. The child gives up files, network and processes (see
-confine.py), opens a database in memory, and answers requests (see `SqlSession`) until its socket ends. So a statement
-that breaks SQLite breaks its own child, and what it left in memory meets no other session.
+It receives sockets over the socket FD and forks a child for each. The child gives up files, network and processes (see
+confine.py), opens a database in memory, and answers requests (see `SqlSession`) until its socket closes. So a statement
+that crashes SQLite crashes only its own child, and what it leaves in memory reaches no other session.
 
 What a statement may do is a list: actions of SQLite's authorizer, functions by name, steps, lengths of values, pages.
 Time stands still and nothing is random, so that the same statements always give the same. `workbench.kit.sql` is the
@@ -32,21 +32,21 @@ from types import ModuleType
 from typing import Any
 
 MEMORY = 1 << 30  # bytes of a session
-PROCESSOR = 120  # seconds of a session; statements end by counted steps, long before
-LONGEST = 600  # seconds that a session may last
+PROCESSOR = 120  # seconds of processor time of a session; counted steps end statements long before
+LONGEST = 600  # seconds of a session
 
-WORK = 20_000_000  # steps of SQLite's machine for a statement; a clock would make episodes differ
-SCRIPT_WORK = 20 * WORK  # and for the script of a database
-VALUE = 1_000_000  # bytes of a text, a blob or a row that a statement makes
-#: Steps times the length of the longest value: what a statement that puts rows aside (to sort, group or compare them)
-#: can hold at once, and what any other can work through.
+WORK = 20_000_000  # virtual machine steps of a statement; a time limit would make episodes differ
+SCRIPT_WORK = 20 * WORK  # steps of a database's script
+VALUE = 1_000_000  # bytes of a text, blob or row that a statement makes
+#: Steps times the length of the longest value. It bounds the memory of a statement that buffers rows (to sort, group or
+#: compare them), and the work of any other.
 HELD, MADE = 200 * WORK, 12_800 * WORK
 RESULT = 10_000_000  # bytes of a result
 PATTERN = 1_000  # bytes of a pattern of LIKE and GLOB
 PAGES = 16_384  # of a database: 64 MB at SQLite's own page size
 
-NOW = "2024-01-01 00:00:00"  # the time, always: a statement that is run again must give the same
-#: SQLite's functions of time, and how many arguments come before the time itself.
+NOW = "2024-01-01 00:00:00"  # the fixed time: a repeated statement must give the same result
+#: SQLite's functions of time, with the number of arguments before the time itself.
 _CLOCKS = {"date": 0, "time": 0, "datetime": 0, "julianday": 0, "unixepoch": 0, "strftime": 1, "timediff": 2}
 
 #: Actions of the authorizer by number, since Python does not name all of them, and the verb that a policy sees.
@@ -67,8 +67,8 @@ _READ, _FUNCTION, _PRAGMA = 20, 31, 19
 SCHEMA_TABLES = frozenset({"sqlite_master", "sqlite_schema", "sqlite_temp_master", "sqlite_temp_schema"})
 VIRTUAL = frozenset({"dbstat", "sqlite_dbpage", "sqlite_dbdata", "sqlite_dbptr", "sqlite_stmt", "fts3tokenize"})
 
-#: Functions that a statement may use. Not among them: fts3_tokenizer, which takes and gives pointers; load_extension;
-#: random and randomblob; what tells of the library itself.
+#: Functions that a statement may use. Excluded: fts3_tokenizer, which accepts and returns pointers; load_extension;
+#: random and randomblob; information about the library itself.
 FUNCTIONS = frozenset(
     """
     abs acos acosh asin asinh atan atan2 atanh avg ceil ceiling changes char coalesce concat concat_ws cos cosh count
@@ -82,15 +82,18 @@ FUNCTIONS = frozenset(
     total_changes trim trunc typeof unhex unicode unistr unistr_quote unixepoch unlikely upper zeroblob -> ->>
     sqlite_rename_column sqlite_rename_table sqlite_rename_test sqlite_rename_quotefix sqlite_drop_column
     """.split()
-)  # the last ones are SQLite's own for ALTER TABLE; it lets no statement call them
+)  # SQLite uses the last ones for ALTER TABLE; statements cannot call them
 
 
 class SqlSession:
     """One database in memory, and requests about it: JSON objects, each answered by one, with `error` if it fails.
 
-    {"do": "make"}, then a script: the database that it makes, as bytes. {"do": "open", "reads": bool}, then such bytes.
-    {"do": "run", "statement": ...}: its rows and how many were ever changed. {"do": "verbs", "statement": ...}: what it
-    would do. {"do": "columns", "table": ...}. {"do": "digest"}: a hash of all that the database holds.
+    {"do": "make"}, then a script: makes a database and returns its bytes.
+    {"do": "open", "reads": bool}, then such bytes: opens it.
+    {"do": "run", "statement": ..., "most": N}: rows, and the number of changes so far.
+    {"do": "verbs", "statement": ...}: the statement's actions.
+    {"do": "columns", "table": ...}: name, type and position in the primary key of each column.
+    {"do": "digest"}: a hash of the whole database.
     """
 
     def __init__(self, fd: int) -> None:
@@ -178,7 +181,7 @@ class SqlSession:
 
     @contextmanager
     def _held(self, steps: int, pragma: int = sqlite3.SQLITE_DENY) -> Iterator[None]:
-        """Only what is allowed, and no more steps."""
+        """Run the block with the authorizer and at most `steps` steps."""
         often = 200
         left = iter(range(often))
         self.database.set_authorizer(partial(self._authorize, pragma))
@@ -194,10 +197,10 @@ class SqlSession:
     def _run(self, statement: str, most: int) -> list[tuple[Any, ...]]:
         """The rows of a statement. Raises ValueError and SQLite's errors.
 
-        SQLite bounds neither what a sorter holds nor how long work with large values takes, only steps and the length
-        of a value. So their product is bounded: a statement has all steps while values are short; if one is longer, it
-        begins anew with a quarter of them for values four times as long. This gives the same on every machine, as a
-        clock or a look at memory would not.
+        SQLite bounds only steps and the length of a value, not the memory of a sorter or the time for large values. So
+        their product is bounded here: a statement gets all steps while values are short; if one is longer, it restarts
+        with a quarter of the steps and values four times as long. Unlike a limit on time or memory, this gives the same
+        result on every machine.
         """
         with self._held(WORK):
             product = HELD if self._puts_aside(statement) else MADE
@@ -219,7 +222,7 @@ class SqlSession:
                 raise ValueError(words) from None
 
     def _puts_aside(self, statement: str) -> bool:
-        """Whether SQLite runs it with a sorter or a table of its own. Raises what is wrong with the statement."""
+        """Whether SQLite runs a statement with a sorter or a temporary table. Raises the statement's own errors."""
         statement = bare(statement)
         if re.match(r"(?i)explain\b", statement):
             return False
@@ -228,7 +231,7 @@ class SqlSession:
 
 
 def in_words(error: BaseException) -> str:
-    """What a caller reads of an error."""
+    """The message of an error for the caller."""
     if isinstance(error, MemoryError):
         return "it needs too much memory"
     words = str(error) or type(error).__name__
@@ -239,12 +242,12 @@ def in_words(error: BaseException) -> str:
 
 
 def bare(statement: str) -> str:
-    """A statement without what SQLite skips before it: blanks, semicolons, comments."""
+    """A statement without the blanks, semicolons and comments before it."""
     return re.sub(r"\A(?s:[\s;\ufeff]+|--[^\n]*(?:\n|\Z)|/\*.*?(?:\*/|\Z))*", "", statement)
 
 
 def fetched(rows: sqlite3.Cursor, most: int) -> list[tuple[Any, ...]]:
-    """The first rows. Raises ValueError where they are too many bytes."""
+    """The first rows. Raises ValueError if they exceed RESULT bytes."""
     found: list[tuple[Any, ...]] = []
     left = RESULT
     for row in islice(rows, most):
@@ -260,8 +263,11 @@ def _to_json(value: Any) -> Any:
 
 
 def with_own_functions(connection: sqlite3.Connection) -> sqlite3.Connection:
-    """The connection with a clock that stands still, and with functions whose work grows with the lengths of their
-    arguments; SQLite's own take the product, within one step of its machine, so that counting steps bounds nothing."""
+    """Install a fixed clock, and string functions that run in linear time; returns the connection.
+
+    SQLite's own string functions take time proportional to the product of their arguments' lengths, all in one step of
+    its virtual machine, so that counting steps would not bound them.
+    """
     own: list[tuple[str, int, Callable[..., Any]]] = [("instr", 2, _instr), ("replace", 3, _replace)]
     for name, ends in (("trim", (True, True)), ("ltrim", (True, False)), ("rtrim", (False, True))):
         own += [(name, count, partial(_trim, ends)) for count in (1, 2)]
@@ -275,7 +281,7 @@ def with_own_functions(connection: sqlite3.Connection) -> sqlite3.Connection:
 
 
 def _at(name: str, before: int, *values: Any) -> Any:
-    """What a function of time gives, with NOW in place of the present, written or left out."""
+    """The result of a function of time, with NOW for the present, whether named or omitted."""
     values = values if len(values) > before else (*values, "now")
     values = tuple(NOW if isinstance(v, str) and v.lower() == "now" else v for v in values)
     return _plain().execute(f"select {name}({', '.join('?' * len(values))})", values).fetchone()[0]
@@ -316,7 +322,7 @@ def _trim(ends: tuple[bool, bool], text: Any, characters: Any = " ") -> str | No
 
 
 def _as_text(value: Any) -> str:
-    """As SQLite casts a value to text."""
+    """A value as text, cast as SQLite does."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return value if isinstance(value, str) else str(value)
@@ -329,7 +335,7 @@ def send(fd: int, data: bytes) -> None:
 
 
 def receive(fd: int, most: int = 1 << 30) -> bytes | None:
-    """The next message; None where there is none any more. Raises OSError for one of more than `most` bytes."""
+    """The next message; None at the end of the stream. Raises OSError for one of more than `most` bytes."""
     head = _exactly(fd, 4)
     size = struct.unpack("!I", head)[0] if head is not None else 0
     if size > most:
@@ -379,7 +385,7 @@ def _load(path: str) -> ModuleType:
 
 
 def _confined(confine: ModuleType) -> None:
-    """Give up what the system lets a process give up; where it knows neither Landlock nor seccomp, limits remain."""
+    """Drop all rights that the system lets a process drop. Without Landlock and seccomp, only limits remain."""
     signal.alarm(LONGEST)
     for what, limit in (
         (resource.RLIMIT_AS, MEMORY),
@@ -387,7 +393,7 @@ def _confined(confine: ModuleType) -> None:
         (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_CORE, 0),
     ):
-        with suppress(ValueError, OSError):  # macOS knows no limit of address space
+        with suppress(ValueError, OSError):  # macOS has no limit on address space
             resource.setrlimit(what, (limit, limit))
     if sys.platform == "linux":
         confine.die_with_parent()

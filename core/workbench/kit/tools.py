@@ -1,11 +1,11 @@
-"""Tools: functions that a workflow may call, from Python code or from an MCP server, and how a model calls them.
+"""Tools that a workflow may call, from Python code or an MCP server; and the calls that models write.
 
-`python:path/tools.py:lookup`    the function of a file, or of a module (`workbench.user_code`)
+`python:path/tools.py:lookup`    a function in a file or a module (`workbench.user_code`)
 `mcp:COMMAND ARGS#name`          the tool `name` of the MCP server that the command starts (extra `[mcp]`)
-`sandbox:python`                 runs Python that the model writes, in the sandbox, and gives what it prints
+`sandbox:python`                 runs Python that the model writes, in the sandbox; the result is the printed output
 
-A model without native tool calls is asked for a line `call: {"tool": NAME, "arguments": {...}}`;
-`workbench.kit.call_parser` reads it, and what models write in its place.
+A model without native tool calls is asked for a line `call: {"tool": NAME, "arguments": {...}}`.
+`workbench.kit.call_parser` reads this line, and other forms that models write instead.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ class Tool:
     call: Callable[[Mapping[str, Any]], Any]
     source: str = field(default="")
     is_async: bool = False
-    defaults: Mapping[str, Any] = field(default_factory=dict)  # of arguments, beside those that the schema names
+    defaults: Mapping[str, Any] = field(default_factory=dict)  # of arguments, in addition to those in the schema
 
     @property
     def all_defaults(self) -> dict[str, Any]:
-        """The value of each argument that may be left out, as far as it is known."""
+        """The known default values of optional arguments."""
         return {**schema_defaults(self.schema), **self.defaults}
 
     async def __call__(self, arguments: Mapping[str, Any], timeout: float = 300.0) -> Any:
@@ -81,15 +81,15 @@ class Tool:
 
 
 def schema_defaults(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The defaults that a JSON Schema of arguments names."""
+    """The default values in a JSON Schema of arguments."""
     properties = schema.get("properties", {})
     return {name: p["default"] for name, p in properties.items() if isinstance(p, Mapping) and "default" in p}
 
 
 async def call_tool(ctx: Context, tool: Tool, arguments: Mapping[str, Any]) -> Any:
-    """Call a tool, if the policy allows it. Results and failures are journalled.
+    """Call a tool if the policy allows it, and return its result. Results and failures are journalled.
 
-    Raises NodeError of the kind "policy" or "tool".
+    Raises NodeError("policy") and NodeError("tool").
     """
     await check_policy(ctx, tool.name, arguments, tool.all_defaults)
     if tool.source == INTERPRETER:
@@ -108,7 +108,7 @@ async def call_tool(ctx: Context, tool: Tool, arguments: Mapping[str, Any]) -> A
 
 
 async def run_in_sandbox(ctx: Context, tool: Tool, arguments: Mapping[str, Any]) -> Any:
-    """Run the tool's own source in the sandbox. Raises NodeError("tool")."""
+    """Run the tool's own source in the sandbox and return its result. Raises NodeError("tool")."""
     found = await ctx.sandboxed(tool.source, tool.name, arguments)
     if found["kind"] == "ok":
         return found["value"]
@@ -119,8 +119,8 @@ async def run_in_sandbox(ctx: Context, tool: Tool, arguments: Mapping[str, Any])
 async def check_policy(
     ctx: Context, tool: str, arguments: Mapping[str, Any], defaults: Mapping[str, Any] | None = None
 ) -> None:
-    """Raises NodeError("policy") for a call that the workflow file refuses, or the file of an inner workflow that makes
-    it, or that a person who is asked refuses."""
+    """Raise NodeError("policy") for a call that a policy refuses, or the user on request. The policies are those of the
+    workflow file and, for an inner workflow, of its own file."""
     runtime = ctx.program.runtime
     await check_call((runtime.policy, *ctx.policies), tool, arguments, runtime.consent, ctx.effect, defaults)
 
@@ -133,11 +133,15 @@ async def check_call(
     effect: Callable[[str, Any, Callable[[], Awaitable[bool]]], Awaitable[bool]],
     defaults: Mapping[str, Any] | None = None,
 ) -> None:
-    """Raises NodeError("policy") for a call that one of the policies refuses, or the person whom one of them wants
-    asked.
+    """Raise NodeError("policy") for a call that one of the policies refuses, or the user where a policy says `ask`.
 
-    consent: asks the person; None where nobody is there. effect: journals what the person said. defaults: values of
-    arguments that are left out, which count for the rules like those that are given.
+    Args:
+        policies: all of them must allow the call.
+        tool: its name.
+        arguments: of the call.
+        consent: asks the user; None if nobody is present, which refuses.
+        effect: journals the user's answer.
+        defaults: values of omitted arguments, which rules treat as given.
     """
     try:
         verdict, why = strictest_verdict(policy.verdict(tool, {**(defaults or {}), **arguments}) for policy in policies)
@@ -174,12 +178,13 @@ def _load_tool(address: str, base: Path) -> Tool:
     if address.startswith("mcp:"):
         command, mark, name = address.removeprefix("mcp:").rpartition("#")
         if not mark or not command.strip() or not name:
-            raise SpecError(f"'{address}' names no MCP tool", hint="Write mcp:COMMAND ARGS#tool_name.")
+            raise SpecError(f"'{address}' does not name an MCP tool", hint="Write mcp:COMMAND ARGS#tool_name.")
         return Tool(
             name, f"The tool {name} of an MCP server.", {}, McpCall(tuple(shlex.split(command)), name, base), address
         )
     raise SpecError(
-        f"'{address}' is no tool", hint="Write python:file.py:function, mcp:COMMAND ARGS#tool_name or sandbox:python."
+        f"'{address}' is not a tool",
+        hint="Write python:file.py:function, mcp:COMMAND ARGS#tool_name or sandbox:python.",
     )
 
 
@@ -208,7 +213,7 @@ def _defaults(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _schema(function: Callable[..., Any]) -> dict[str, Any]:
-    """JSON Schema of a function's arguments, by its annotations."""
+    """The JSON Schema of a function's arguments, from its annotations."""
     from pydantic import TypeAdapter
 
     try:
@@ -235,11 +240,16 @@ def describe_tool(tool: Tool, hidden: Collection[str] = ()) -> str:
 def read_calls(
     response: Response, tools: Collection[Tool] = (), outputs: Collection[str] = (), hidden: Collection[str] = ()
 ) -> Reading:
-    """The calls in an answer: native calls, or the first one in its text (`workbench.kit.call_parser`).
+    """Read the calls in a response: native calls, or the first call in its text (`workbench.kit.call_parser`).
 
-    tools: those that may be called; calls in other forms than the line `call: {...}` are read only of these. outputs:
-    labels of an answer in the form asked for. hidden: arguments that the model does not give. Arguments that are not
-    JSON are None.
+    Args:
+        response: of the model.
+        tools: the callable tools; forms other than the line `call: {...}` count only for these.
+        outputs: labels of an answer in the requested form.
+        hidden: arguments that the model does not provide.
+
+    Returns:
+        The reading. Arguments that are not JSON are None.
     """
     if response.tool_calls:
         return Reading(
@@ -261,7 +271,7 @@ def argument_names(tools: Collection[Tool], hidden: Collection[str] = ()) -> dic
 def unreadable_call(
     ctx: Context, response: Response, reading: Reading, tools: Collection[Tool], hidden: Collection[str] = ()
 ) -> str:
-    """The reply to a call that cannot be read. It is noted on the span, so that a report can count it."""
+    """The reply to an unreadable call. Also counts it on the span, for the report."""
     seen = {"said": response.text[:200], "why": reading.fault}
     ctx.note(unreadable_calls=[*ctx.span.notes.get("unreadable_calls", []), seen])
     return correction(reading, argument_names(tools, hidden))

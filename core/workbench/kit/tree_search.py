@@ -1,10 +1,10 @@
 """Tree search: one kernel for searches over workflows, prompts, tool-call plans and the states of an environment.
 
-It makes no calls and has no randomness of its own. The caller gives coroutines that value and expand states, and the
-random generator. All else is deterministic; of equals the node made first wins.
+It makes no calls and has no randomness of its own. The caller provides coroutines that value and expand states, and the
+random generator. The rest is deterministic; ties go to the node that was added first.
 
     explore(root, expand, value, order=...)   a frontier: bfs, dfs, best_first, beam or astar
-    grow(root, expand, value, choose)         a tree: choose a node, visit or expand it, back up what it was worth
+    grow(root, expand, value, choose)         a tree: choose a node, visit or expand it, back up its value
     select, uct, Widening, softmix, pool, back_up   the parts of `grow`, for searches with a loop of their own
 
 Sources: A* (Hart, Nilsson and Raphael 1968); UCT (Kocsis and Szepesvari 2006) in the form of PromptAgent (arXiv
@@ -31,10 +31,15 @@ Backup = Literal["max", "mean", "sum", "leaf"]
 class Node(Generic[S]):
     """A state in a tree.
 
-    reward: the value found for the state, higher is better; None if unknown. action: what led here from the parent.
-    cost: of the path from the root, for astar. heuristic: an estimate of the remaining cost. key: equal keys mean equal
-    states; None if unknown. returns: one number for each back-up through the node. visited: a search valued it, or
-    tried to. closed: it is not expanded any more.
+    Args:
+        reward: the value of the state, higher is better; None if unknown.
+        action: the action that led here from the parent.
+        cost: of the path from the root, for astar.
+        heuristic: estimate of the remaining cost, for astar.
+        key: equal for equal states; None if unknown.
+        returns: one number for each back-up through the node.
+        visited: whether a search valued it, or tried to.
+        closed: whether it will not be expanded again.
     """
 
     state: S
@@ -63,7 +68,7 @@ class Node(Generic[S]):
         heuristic: float = 0.0,
         key: Hashable | None = None,
     ) -> Node[S]:
-        """A new child. cost: of this one step; must not be negative."""
+        """Add and return a child. cost: of this one step. Raises ValueError if it is negative."""
         if cost < 0:
             raise ValueError(f"a step costs {cost}; costs must not be negative")
         child = Node(state, reward, self, action, self.cost + cost, heuristic, key)
@@ -72,7 +77,7 @@ class Node(Generic[S]):
 
     @property
     def path(self) -> list[Node[S]]:
-        """From the root to here."""
+        """The nodes from the root to this one."""
         nodes: list[Node[S]] = [self]
         node = self.parent
         while node is not None:
@@ -82,7 +87,7 @@ class Node(Generic[S]):
 
     @property
     def estimate(self) -> float:
-        """What is known of its worth: the mean of its returns, else its reward, else the parent's estimate, else 0."""
+        """The estimated value: the mean of its returns, else its reward, else the parent's estimate, else 0."""
         if self.returns:
             return math.fsum(self.returns) / len(self.returns)
         if self.reward is not None:
@@ -90,22 +95,22 @@ class Node(Generic[S]):
         return self.parent.estimate if self.parent is not None else 0.0
 
     def walk(self) -> Iterator[Node[S]]:
-        """This node and all below it, depth first, in the order in which they were made."""
+        """This node and its descendants, depth first, in the order in which they were added."""
         yield self
         for child in self.children:
             yield from child.walk()
 
 
-#: Adds children to a node (`node.add`): an empty addition says that there are none, or no more.
+#: Adds children to a node (`node.add`). If it adds none, there are none, or no more.
 Expand = Callable[[Node[S]], Awaitable[None]]
 
-#: What a node is worth; None: it cannot be said. It may set the node's `state` and `key`, if they show only now.
+#: The value of a node; None if unknown. It may set the node's `state` and `key`, if they become known only now.
 Value = Callable[[Node[S]], Awaitable[float | None]]
 
 
 @dataclass
 class Search(Generic[S]):
-    """What a search did. visited: in their order. stopped: goal, evaluations, expansions, or exhausted."""
+    """The result of a search. visited: nodes in order. stopped: goal, evaluations, expansions, or exhausted."""
 
     root: Node[S]
     visited: list[Node[S]] = field(default_factory=list)
@@ -123,7 +128,7 @@ class Search(Generic[S]):
 
 @dataclass
 class _Course(Generic[S]):
-    """What `explore` and `grow` share: visiting and expanding under limits, and states that were seen."""
+    """The part that `explore` and `grow` share: visits and expansions under limits, and the states seen so far."""
 
     search: Search[S]
     expand: Expand[S]
@@ -139,15 +144,15 @@ class _Course(Generic[S]):
         return node.cost if self.by_cost else node.depth
 
     def stale(self, node: Node[S], strict: bool = False) -> bool:
-        """Whether the same state was met before on a path that is no worse (strict: that is better).
+        """Whether the same state was met before on a path that is as good or better (strict: better).
 
-        No worse is cheaper for astar, and shorter otherwise: under a limit of depth more follows a shorter path.
+        Better means cheaper for astar and shorter otherwise: under a limit of depth, more can follow a shorter path.
         """
         known = math.inf if node.key is None else self.seen.get(node.key, math.inf)
         return known < self.rank(node) or (known == self.rank(node) and not strict and known < math.inf)
 
     def meet(self, node: Node[S]) -> bool:
-        """Remember a state. False, and the node is closed, if it was met before on a path that is no worse."""
+        """Record a state. If it was met before on a path as good or better, close the node and return False."""
         if node.key is not None:
             if self.stale(node):
                 node.closed = True
@@ -156,7 +161,7 @@ class _Course(Generic[S]):
         return True
 
     async def visit(self, node: Node[S]) -> bool:
-        """Value a node that has no reward yet. True if the search ends with it."""
+        """Value a node that has no reward yet. Returns True if the search ends with it."""
         if node.reward is None and self.value is not None:
             if self.search.evaluations >= self.evaluations:
                 self.search.stopped = "evaluations"
@@ -175,7 +180,7 @@ class _Course(Generic[S]):
         return self.search.goal is not None
 
     async def children(self, node: Node[S]) -> list[Node[S]] | None:
-        """The new children of a node whose states are new; None at the limit of expansions."""
+        """Expand a node and return the new children with new states; None at the limit of expansions."""
         if node.closed:
             return []
         if len(self.search.expanded) >= self.expansions:
@@ -199,18 +204,26 @@ async def explore(
     evaluations: float = math.inf,
     expansions: float = math.inf,
 ) -> Search[S]:
-    """Search from a root by a frontier: take a node, value it, stop if it is the goal, else add its children.
+    """Search from a root with a frontier: take a node, value it, stop at the goal, else add its children.
 
-    order: bfs and dfs take them level by level and branch by branch; best_first takes the highest estimate, which for
-    a node that was not valued yet is its parent's; beam values a level and goes on from its `width` best; astar takes
-    the least cost + heuristic, where `cost` and `heuristic` were given to `Node.add`. With an admissible and consistent
-    heuristic astar finds a cheapest path, and expands only states that Dijkstra's algorithm (heuristic 0) expands, too,
-    save that ties with the goal's own cost may fall differently; with one that is only admissible it still finds a
-    cheapest path, but may expand a state twice.
+    Orders: bfs and dfs take nodes level by level and branch by branch. best_first takes the highest estimate, which for
+    an unvalued node is its parent's. beam values a level and continues from its `width` best. astar takes the least
+    cost + heuristic, both given to `Node.add`. With an admissible and consistent heuristic, astar finds a cheapest path
+    and expands only states that Dijkstra's algorithm (heuristic 0) also expands, apart from ties with the goal's cost.
+    With one that is only admissible, it still finds a cheapest path but may expand a state twice.
 
-    A state with the key of one met before is dropped, unless its path is cheaper (astar) or shorter. A root, or a
-    child, that comes with a reward is not valued. depth: nodes this deep are valued, and not expanded. evaluations,
-    expansions: at most so many calls of `value` and of `expand`.
+    A state with the key of an earlier one is dropped, unless its path is cheaper (astar) or shorter.
+
+    Args:
+        root: if it has a reward, it is not valued; the same holds for children.
+        expand: adds children to a node.
+        value: values a node; None: only children with rewards have one.
+        order: of the frontier.
+        goal: whether a node ends the search.
+        width: nodes that beam keeps of each level.
+        depth: nodes at this depth are valued, but not expanded.
+        evaluations: maximum calls of `value`.
+        expansions: maximum calls of `expand`.
     """
     course = _Course(Search(root), expand, value, goal, depth, evaluations, expansions, by_cost=order == "astar")
     course.meet(root)
@@ -221,7 +234,7 @@ async def explore(
     while frontier:
         node = heapq.heappop(frontier)[2]
         if order == "astar" and course.stale(node, strict=True):
-            continue  # a cheaper path to the same state was found while this one waited
+            continue  # a cheaper path to the same state was found in the meantime
         if await course.visit(node):
             break
         children = await course.children(node)
@@ -233,14 +246,14 @@ async def explore(
 
 
 def _priority(node: Node[S], order: Order, goal: Callable[[Node[S]], bool] | None) -> tuple[float, ...]:
-    """What the frontier is sorted by, the least first; among equals the node made first."""
+    """The sort key of the frontier, least first; ties go to the node that was added first."""
     if order == "bfs":
         return (node.depth,)
-    if order == "dfs":  # positions among siblings, from the root: in their lexical order a branch comes before the next
+    if order == "dfs":  # positions among siblings from the root: in lexical order, branch after branch
         return tuple(n.parent.children.index(n) for n in node.path[1:] if n.parent is not None)
     if order == "best_first":
         return (-node.estimate,)
-    # Among equal sums goals come first, then what is nearest to one.
+    # Among equal sums, goals come first, then nodes nearest to a goal.
     at_goal = goal is not None and goal(node)
     return (node.cost + node.heuristic, not at_goal, node.heuristic)
 
@@ -274,11 +287,11 @@ async def grow(
     evaluations: float = math.inf,
     expansions: float = math.inf,
 ) -> Search[S]:
-    """Monte Carlo tree search: choose a node; visit it, or, if it was visited, expand it and visit its first new child;
-    back up along its path what that was worth. Until the goal, a limit, or no node can be chosen.
+    """Monte Carlo tree search. Each turn chooses a node; visits it, or, if it was visited, expands it and visits its
+    first new child; and backs the value up along the path. It ends at the goal, at a limit, or with no node to choose.
 
-    choose: a node that is not closed, e.g. `lambda root: select(root, lambda n: uct(n, 0.5))`; None ends the search. A
-    node whose expansion adds nothing new is closed. The other arguments are those of `explore`.
+    choose: returns a node that is not closed, e.g. `lambda root: select(root, lambda n: uct(n, 0.5))`; None ends the
+    search. A node whose expansion adds nothing new is closed. The other arguments are those of `explore`.
     """
     course = _Course(Search(root), expand, value, goal, depth, evaluations, expansions)
     course.meet(root)
@@ -298,7 +311,7 @@ async def grow(
 
 
 def uct(node: Node[Any], exploration: float) -> float:
-    """Upper confidence bound of a child, as in PromptAgent: a child without a back-up counts as one with one."""
+    """Upper confidence bound of a child, as in PromptAgent: a child without back-ups counts as one with one back-up."""
     assert node.parent is not None
     visits, above = len(node.returns), len(node.parent.returns)
     return node.estimate + exploration * math.sqrt(math.log(above + 1) / max(1, visits))
@@ -306,7 +319,7 @@ def uct(node: Node[Any], exploration: float) -> float:
 
 @dataclass(frozen=True)
 class Widening:
-    """Progressive widening: a node visited N times has room for factor * N ** power children."""
+    """Progressive widening: a node with N visits has room for factor * N ** power children."""
 
     factor: float = 1.0
     power: float = 0.5
@@ -316,10 +329,9 @@ class Widening:
 
 
 def select(root: Node[S], bound: Callable[[Node[S]], float], widening: Widening | None = None) -> Node[S] | None:
-    """The node to go on from: down along the highest bounds of open children; None if all is closed.
+    """The node to expand next: follow the highest bounds of open children from the root. None if all are closed.
 
-    The way ends at a node without open children, which therefore gets further ones; with widening also at one that has
-    room for another child.
+    The descent ends at a node without open children; with widening, also at one with room for another child.
     """
     node = root
     while open_children := [c for c in node.children if not c.closed]:
@@ -330,9 +342,10 @@ def select(root: Node[S], bound: Callable[[Node[S]], float], widening: Widening 
 
 
 def back_up(path: Sequence[Node[Any]], backup: Backup) -> None:
-    """Tell each node of a path what came of it: a number made of the rewards from itself to the path's end.
+    """Append to each node's returns a number made of the rewards from the node to the end of the path.
 
-    max, mean, sum: of these rewards; leaf: the last one, as in plain UCT. Where no reward is known nothing is told.
+    backup: max, mean or sum of these rewards; leaf: the last one, as in plain UCT. Without a known reward, nothing is
+    appended.
     """
     for index, node in enumerate(path):
         rewards = [n.reward for n in path[index:] if n.reward is not None]
@@ -344,9 +357,9 @@ def back_up(path: Sequence[Node[Any]], backup: Backup) -> None:
 
 
 def pool(root: Node[S], size: int) -> list[Node[S]]:
-    """Candidates to be a parent: the root, and the best others by estimate, at most `size` in all. Closed ones are out.
+    """Candidate parents: the root and the best others by estimate, at most `size`, without closed ones.
 
-    AFlow's public code gives two where one was asked for; this gives one.
+    Departure from AFlow's public code, which returns two for size 1: this returns one.
     """
     others = sorted((n for n in root.walk() if n is not root and not n.closed), key=lambda n: -n.estimate)
     return [*([] if root.closed else [root]), *others][:size]
@@ -355,8 +368,7 @@ def pool(root: Node[S], size: int) -> list[Node[S]]:
 def softmix(scores: Sequence[float], *, mix: float = 0.3, alpha: float = 0.2, scale: float = 100.0) -> list[float]:
     """AFlow's soft mixed probabilities: mix/n + (1 - mix) * softmax(alpha * scale * (score - best)).
 
-    mix (lambda) is the share that is spread evenly, alpha an inverse temperature; scale makes per cent of scores in
-    [0, 1].
+    mix: lambda, the share spread evenly. alpha: inverse temperature. scale: converts scores in [0, 1] to per cent.
     """
     if not scores:
         return []
@@ -367,5 +379,5 @@ def softmix(scores: Sequence[float], *, mix: float = 0.3, alpha: float = 0.2, sc
 
 
 def draw(nodes: Sequence[Node[S]], weights: Sequence[float], rng: random.Random) -> Node[S] | None:
-    """One node by its weight, from a generator of the caller; None if there are none."""
+    """Draw one node by weight with the caller's generator; None if there are none."""
     return rng.choices(nodes, weights)[0] if nodes else None

@@ -1,4 +1,4 @@
-"""Builds the report of a run: the proof, both sides, leaks, earlier tests on the same rows, warnings."""
+"""Builds the report of a run: proof, both sides, leaks, earlier tests on the same rows, warnings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from workbench.hashing import digest
 from workbench.ledger import Ledger
 from workbench.proof.leakage import Leak, find_leaks
 from workbench.proof.report import Report
-from workbench.proof.reuse import earlier_tests, level_after, looks_warning
+from workbench.proof.reuse import find_earlier_tests, level_after, reuse_warning
 from workbench.proof.statistics import Proof, Saving, paired_proof, paired_saving
 from workbench.store import Journal, RunRecord
 from workbench.study import Evaluation, Result, pareto_set
@@ -34,8 +34,8 @@ def build_report(
 ) -> Report:
     """Build the report of a run. pairs: (baseline, winner) results of the sealed test rows."""
     pairs = list(pairs or ())
-    looks = _looks(task, winner, pairs, ledger)
-    alpha = level_after(looks)
+    earlier = _find_earlier_tests(task, winner, pairs, ledger)
+    alpha = level_after(earlier)
     proof = _proof(task, pairs, alpha)
     leaks = find_leaks(task, winner)
     ledger.store.flush()
@@ -58,13 +58,13 @@ def build_report(
         warnings=[
             *warnings,
             *_unusable(evaluations.get(task.workflow.hash)),
-            *_warnings(task, winners, looks, leaks, roles),
+            *_warnings(task, winners, earlier, leaks, roles),
         ],
         error=error,
         test_rows=len(pairs),
         sandbox=RunRecord(ledger.store, ledger.run_id).find_sandbox(),
         untried=_untried(roles, status) if status in ("finished", "budget") and candidates < 2 else None,
-        looks=looks,
+        earlier_tests=earlier,
         leaks=leaks,
         saving=_saving(task, pairs, alpha) if winner != task.workflow else None,
         sealed_rows=len(task.dataset.test),
@@ -83,12 +83,14 @@ def _unusable(baseline: Evaluation | None) -> list[str]:
     ]
 
 
-def _looks(task: Task, winner: Workflow, pairs: Sequence[tuple[Result, Result]], ledger: Ledger) -> list[str]:
+def _find_earlier_tests(
+    task: Task, winner: Workflow, pairs: Sequence[tuple[Result, Result]], ledger: Ledger
+) -> list[str]:
     """The runs that tested changed workflows on these sealed rows before; none if the winner is the baseline."""
     if winner == task.workflow:
         return []
     keys = sealed_row_keys(task, [a.example for a, _ in pairs] or task.dataset.test.open())
-    return earlier_tests(ledger.store, ledger.run_id, winner.hash, task.workflow.hash, keys, task.test_hash)
+    return find_earlier_tests(ledger.store, ledger.run_id, winner.hash, task.workflow.hash, keys, task.test_hash)
 
 
 def _proof(task: Task, pairs: Sequence[tuple[Result, Result]], alpha: float) -> Proof | None:
@@ -106,14 +108,17 @@ def _pareto(task: Task, evaluations: Mapping[str, Evaluation]) -> list[dict[str,
 
 
 def _warnings(
-    task: Task, winners: Sequence[Result], looks: Sequence[str], leaks: Sequence[Leak], roles: Sequence[Any]
+    task: Task, winners: Sequence[Result], earlier: Sequence[str], leaks: Sequence[Leak], roles: Sequence[Any]
 ) -> list[str]:
     """Warnings about the test, the winner and the calls. winners: the winner's results on the test rows."""
     warnings: list[str] = []
     if winners and len(winners) < len(task.dataset.test):
-        warnings.append(f"the budget allowed only {len(winners)} of the {len(task.dataset.test)} test rows")
-    if winners and looks:
-        warnings.append(looks_warning(looks))
+        warnings.append(
+            f"the budget sufficed for only {len(winners)} of the {len(task.dataset.test)} test rows; raise it to test "
+            "the rest"
+        )
+    if winners and earlier:
+        warnings.append(reuse_warning(earlier))
     warnings += map(str, leaks)
     warnings += [
         f"{r['failed']} of {r['n']} calls of the {r['role']} failed ({r['kinds']}): {(r['message'] or '')[:200]}"
@@ -122,14 +127,14 @@ def _warnings(
     ]
     if lost := [r.unreadable_calls for r in winners if r.unreadable_calls]:
         warnings.append(
-            f"in {len(lost)} of the {len(winners)} test rows the winner's model seemed to call a tool in a form that "
-            f"could not be read ({sum(lost)} times): it was told the right form, but its scores may be too low"
+            f"in {len(lost)} of the {len(winners)} test rows, the winner's model wrote {sum(lost)} tool calls that "
+            "could not be read. It was shown the right form, but its scores may be too low"
         )
     return warnings
 
 
 def sealed_row_keys(task: Task, rows: Sequence[Example]) -> list[str]:
-    """The keys under which sealed rows are remembered: hashes of their inputs."""
+    """The keys of sealed rows in the store: hashes of their inputs."""
     return [digest(normalised_inputs(row, task.inputs)) for row in rows]
 
 
@@ -154,7 +159,7 @@ def _saving(task: Task, pairs: Sequence[tuple[Result, Result]], alpha: float) ->
 
 
 def _changes(before: Workflow, after: Workflow) -> list[tuple[str, Any, Any]]:
-    """Settings that differ, without those that only write out a default in force."""
+    """The changed settings as (address, old, new), without those that only spell out the default."""
 
     def in_force(address: str) -> Any:
         try:
@@ -169,12 +174,9 @@ def _untried(roles: Sequence[Any], status: str) -> str:
     """Why no candidate was made."""
     asked = next((r for r in roles if r["role"] == "proposer"), None)
     if asked is not None and asked["failed"] < asked["n"] and status == "budget":
-        return "the budget ended before there was a candidate (workbench estimate)"
+        return "the budget ended before there was a candidate (see workbench estimate)"
     if asked is None:
-        return (
-            "either the optimizers find nothing here that they can change, or the budget is too small "
-            "(workbench estimate)"
-        )
+        return "either the optimizers find nothing to change, or the budget is too small (see workbench estimate)"
     if asked["failed"] == asked["n"]:
         return f"the proposer gave no answer: all {asked['n']} of its calls failed ({asked['kinds']})"
     failed = f", and {asked['failed']} more calls failed ({asked['kinds']})" if asked["failed"] else ""
@@ -182,7 +184,7 @@ def _untried(roles: Sequence[Any], status: str) -> str:
 
 
 def _side(val: Evaluation | None, test: list[Result], workflow: Workflow, mean: float | None) -> dict[str, Any]:
-    """One side of the comparison. mean: its score as the proof counts it, clusters once."""
+    """One side of the comparison. mean: its score in the proof, which counts each cluster once."""
     evaluation = Evaluation(workflow, "test", tuple(test), True)
     counted = [r.score for r in test if r.score is not None]
     cost = evaluation.objectives if test else val.objectives if val is not None else {}

@@ -14,7 +14,7 @@ from workbench.workflow import Workflow
 
 @dataclass
 class Report:
-    """What a run found. `as_dict` is what `--json` prints."""
+    """The result of a run. `--json` prints `as_dict`."""
 
     run: str
     status: str
@@ -33,35 +33,35 @@ class Report:
     error: str | None = None
     workflow: str | None = None
     test_rows: int = 0
-    sandbox: dict[str, str] | None = None  # name and measured level, where code ran in one
-    untried: str | None = None  # why there was no candidate but the baseline
-    looks: list[str] = field(default_factory=list[str])  # runs that tested changes on the same sealed rows before
+    sandbox: dict[str, str] | None = None  # name and measured level, if code ran in one
+    untried: str | None = None  # why the baseline is the only candidate
+    earlier_tests: list[str] = field(default_factory=list[str])  # runs that tested changes on these sealed rows before
     leaks: list[Leak] = field(default_factory=list[Leak])
-    saving: Saving | None = None  # where the winner was picked for what it costs
-    sealed_rows: int = 0  # that there are to test on
-    unproved: str | None = None  # file with the best candidate, where `workflow` keeps the baseline
-    kept: Workflow | None = None  # in the file `workflow`
+    saving: Saving | None = None  # if the winner was picked by cost
+    sealed_rows: int = 0  # test rows in the data; `test_rows` of them were tested
+    unproved: str | None = None  # file with the best candidate, if `workflow` keeps the baseline
+    kept: Workflow | None = None  # the workflow in the file `workflow`
 
     @property
     def repeats_rows(self) -> Leak | None:
-        """A text of the winner that repeats rows of val or test: its scores there show nothing."""
+        """The first leak that invalidates the proof: a text of the winner that repeats rows of val or test."""
         return next((leak for leak in self.leaks if leak.breaks_proof), None)
 
     @property
     def saving_shown(self) -> bool:
-        """The winner was picked for its cost and is cheaper on the sealed rows; that its score is lower by MARGIN or
-        more is ruled out there, and no smaller loss is shown."""
+        """Whether the sealed rows show a winner that was picked by cost to be cheaper, rule out a loss of score of
+        MARGIN or more, and show no smaller loss."""
         bounded = self.proof is not None and self.proof.loss_bounded and not self.loss_shown
         return self.saving is not None and self.saving.shown and bounded and self.repeats_rows is None
 
     @property
     def proved(self) -> bool:
-        """The sealed rows show that taking the winner is right."""
+        """Whether the sealed rows show a gain or a saving."""
         return self.gain_shown or self.saving_shown
 
     @property
     def loss_shown(self) -> bool:
-        """The winner is worse than the baseline on the sealed rows, as surely as a gain would have to be better."""
+        """Whether the winner is worse than the baseline on the sealed rows, at the level of a gain."""
         return self.proof is not None and self.proof.diff < 0 and self.proof.p < 0.05 and self.proof.ci95[1] < 0
 
     @property
@@ -104,13 +104,13 @@ class Report:
             "error": self.error,
             "sandbox": self.sandbox,
             "untried": self.untried,
-            "looks": self.looks,
+            "looks": self.earlier_tests,  # the key of stored reports
             "saving": saving,
             "unproved": self.unproved,
         }
 
     def headline(self) -> list[str]:
-        """The result in a few lines; also the comment on top of the written workflow."""
+        """The result in a few lines, which also head the written workflow file as a comment."""
         untried = f", but nothing was tried: {self.untried}" if self.untried else ""
         lines = [f"workbench run {self.run}: {_STATUS[self.status]}{untried}"]
         if self.proof is not None:
@@ -120,12 +120,10 @@ class Report:
             if self.saving is not None:
                 lines.append(self._saving_verdict(self.saving))
         elif self.status in ("finished", "budget"):
-            why = (
-                "the budget left nothing for the sealed test" if self.sealed_rows else "no test row is left to test on"
-            )
+            why = "the budget left nothing for the sealed test" if self.sealed_rows else "no test rows are left"
             lines.append(f"The gain is not shown: {why}.")
         if self.sandbox is not None:
-            held = "" if self.sandbox["level"] in BOUNDARIES else ", which is no boundary against hostile code"
+            held = "" if self.sandbox["level"] in BOUNDARIES else ", which does not contain hostile code"
             lines.append(f"Code ran in the sandbox {self.sandbox['name']}, level {self.sandbox['level']}{held}.")
         return lines
 
@@ -133,14 +131,14 @@ class Report:
         if (leak := self.repeats_rows) is None or not proof.shown:
             return describe_proof(proof)
         where = f"{leak.address} of the winner repeats {leak.split} rows, e.g. {leak.example}"
-        return f"The gain is not shown: {where}. Its score ({proof.diff:+.3f}) is not fair."
+        return f"The gain is not shown: {where}. Its score ({proof.diff:+.3f}) does not count."
 
     def _saving_verdict(self, saving: Saving) -> str:
         shown = "is shown" if self.saving_shown else "is not shown"
         share = saving.diff / saving.baseline_mean if saving.baseline_mean else 0.0
         text = (
-            f"It was picked for its cost: the saving {shown}, {saving.objective} {saving.baseline_mean:.4g} -> "
-            f"{saving.winner_mean:.4g} a row ({share:+.0%}, [{saving.ci95[0]:+.4g}, {saving.ci95[1]:+.4g}], "
+            f"It was picked by cost. The saving {shown}: {saving.objective} {saving.baseline_mean:.4g} -> "
+            f"{saving.winner_mean:.4g} per row ({share:+.0%}, [{saving.ci95[0]:+.4g}, {saving.ci95[1]:+.4g}], "
             f"p = {saving.p:.2g})."
         )
         if not saving.shown or self.proof is None or self.saving_shown:
@@ -151,8 +149,8 @@ class Report:
             text += " It is cheaper, but its score is shown to be lower."
         elif not self.proof.loss_bounded:
             text += (
-                f" It is cheaper, but the score may be lower by {-self.proof.lowest:.2g}, and a loss of {MARGIN:g} "
-                "must be ruled out; use more test rows."
+                f" It is cheaper, but its score may be lower by {-self.proof.lowest:.2g}, and a loss of {MARGIN:g} "
+                "must be ruled out: use more test rows."
             )
         return text
 
@@ -178,21 +176,21 @@ class Report:
         if self.workflow:
             out += self._result_lines()
         elif self.status in ("interrupted", "failed"):
-            out.append(f"Nothing paid for is lost. Go on with: workbench resume {self.run} --db {self.database}")
+            out.append(f"Nothing paid for is lost. Resume it with: workbench resume {self.run} --db {self.database}")
         return out
 
     def _why_unchanged(self) -> str:
         if self.untried:
             return "no candidate was made"
         if any(point["score"] > (self.baseline["val"] or 0.0) for point in self.pareto):
-            return "of the candidates that scored better on val none was picked, for what they cost"
+            return "the candidates that scored better on val cost too much to be picked"
         return "no candidate beat the baseline on val"
 
     def _result_lines(self) -> list[str]:
-        """Where the result is, what is in it, and how to take what is not proved."""
+        """The lines on the result file: its path and content, and how to take an unproved candidate."""
         details = f"    Details: workbench show {self.run}"
         if self.kept is None or self.kept == self.winner:
-            unproved = "" if self.proved or not self.changes else ", which has the unproved changes"
+            unproved = "" if self.proved or not self.changes else ", which contains the unproved changes"
             return [f"Result: {self.workflow}{unproved}{details}"]
         lines = [f"Result: {self.workflow}, which keeps the baseline{details}"]
         if self.unproved:
@@ -229,11 +227,11 @@ class Report:
             f"{spent['completion_tokens']} out, {usd}, {spent['seconds']:.1f} s"
         )
         if spent["unknown"]:
-            text += f"; {spent['unknown']} more were sent before a kill, outcome unknown"
+            text += f"; {spent['unknown']} more were in flight at a kill, outcome unknown"
         if spent["maybe_tokens"]:
             text += f"; up to {spent['maybe_tokens']} tokens"
             text += f" and ${spent['maybe_usd']:.4f}" if spent["maybe_usd"] else ""
-            text += " more if the server bills calls whose answers never came whole"
+            text += " more if the server bills calls whose answers did not arrive in full"
         if spent["failed"]:
             kinds = ", ".join(f"{kind} {n}" for kind, n in spent["failed"].items())
             text += f"; {sum(spent['failed'].values())} requests failed ({kinds}), which count as calls"

@@ -1,4 +1,4 @@
-"""The course of a run: preflight, start, resume, winner, sealed test; and what stored runs tell.
+"""The course of a run: preflight, start, resume, winner, sealed test; and queries on stored runs.
 
 The only room that knows the whole order.
 """

@@ -1,4 +1,4 @@
-"""What a run will cost at most and what its test can show, before anything is spent."""
+"""Estimates, before a run: its maximum cost, and the smallest gain that its test can show."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from workbench.task import Example, Task
 def estimate(task: Task, optimizers: Sequence[tuple[str, Optimizer]] = ()) -> dict[str, Any]:
     """Worst-case calls, estimated tokens per example, and the smallest gain that the test can show.
 
-    optimizers: (name, optimizer), as `run.prepare` returns them. The result's `most_calls` is that of the whole run;
-    None if an optimizer does not bound its calls, or the metric asks a model.
+    optimizers: (name, optimizer), as `run.prepare` returns them. In the result, `most_calls` bounds the whole run; it
+    is None if an optimizer does not bound its calls, or the metric calls a model. `lines` is the estimate as text.
     """
     data, budget = task.dataset, task.spec.budget
     calls = task.workflow.max_calls
@@ -25,12 +25,12 @@ def estimate(task: Task, optimizers: Sequence[tuple[str, Optimizer]] = ()) -> di
     counted = len({task.cluster_of(row) for row in data.test.open()})
     smallest = detectable_gain(counted)
     can_show = (
-        f"gains of about {smallest:.2f} and more can be shown (80% power; fewer rows disagree, smaller gains show)."
+        f"the test can show gains of about {smallest:.2f} or more (80% power; smaller ones if fewer rows change)."
         if smallest is not None
-        else "no gain can be shown: use more rows for the test."
+        else "the test can show no gain: use more rows for it."
     )
     lines = [
-        f"{calls} call(s) an example at most, about {tokens} input tokens each.",
+        f"At most {calls} call(s) per example, about {tokens} input tokens each.",
         f"Baseline on val: {baseline} calls. Sealed test of baseline and winner: {proof} calls.",
     ]
     rounds, asks = task.spec.rounds, getattr(task.metric, "needs_lm", False)
@@ -39,15 +39,15 @@ def estimate(task: Task, optimizers: Sequence[tuple[str, Optimizer]] = ()) -> di
     known = sum(most for _, most in search if most is not None)
     total = baseline + proof + known if optimizers and all(most is not None for _, most in search) else None
     if asks:
-        lines.append("The metric asks a model as well; its calls come on top.")
+        lines.append("The metric calls a model, too; its calls are extra.")
     in_rounds = f" in {rounds} rounds" if rounds > 1 else ""
     lines += [f"{name}: at most {most} calls{in_rounds}." for name, most in search if most is not None]
     if total is not None:
-        lines.append(f"In all at most {total} calls, retries left out.")
+        lines.append(f"Total: at most {total} calls, without retries.")
     if budget.calls is not None:
         rest = max(0, budget.calls - baseline - proof)
         if known > rest:
-            lines.append(f"Warning: of {budget.calls} calls {rest} are left for search, which may take {known}.")
+            lines.append(f"Warning: of {budget.calls} calls, {rest} are left for search, which may take {known}.")
         elif total is None:
             rest -= known
             lines.append(
@@ -70,29 +70,26 @@ def estimate(task: Task, optimizers: Sequence[tuple[str, Optimizer]] = ()) -> di
 
 
 def budget_warnings(task: Task) -> list[str]:
-    """A warning if the budget does not cover the worst case of the baseline and the whole sealed test. A judge is
-    assumed to ask once a row."""
+    """A warning if the budget does not cover the worst case of baseline and sealed test, at one judge call per row."""
     calls = task.workflow.max_calls + bool(getattr(task.metric, "needs_lm", False))
     needed = calls * (len(task.dataset.val) + 2 * len(task.dataset.test))
     most = task.spec.budget.calls
     if most is None or most >= needed:
         return []
-    return [
-        f"the budget of {most} calls may be too small for the baseline and the whole sealed test, which take {needed}."
-    ]
+    return [f"the budget of {most} calls may be too small: the baseline and the whole sealed test may take {needed}."]
 
 
 def detectable_gain(n: int, discordant: float = 0.3) -> float | None:
     """The gain in a 0/1 score that the exact paired test at 5% shows with 80% power.
 
-    discordant: the share of rows whose score changes, at least the gain itself. None if n rows can show no gain.
+    discordant: the share of rows whose score changes, at least the gain itself. Returns None if n rows can show none.
     """
     gain = smallest_binary_gain(n, discordant)
     return None if gain is None else round(gain, 4)
 
 
 def _prompt_tokens(task: Task, rows: tuple[Example, ...]) -> int:
-    """Estimated from the inputs in the rows; what later nodes read is not known yet."""
+    """Mean input tokens of a call, estimated from the rows' inputs: inputs of later nodes are not known yet."""
     system = sum(len(str(t.get("instructions", ""))) for t in task.workflow.nodes.values()) // 3
     texts = [sum(estimate_tokens(({"content": str(row[n])},)) for n in task.inputs) for row in rows]
     return system + (sum(texts) // len(texts) if texts else 0)

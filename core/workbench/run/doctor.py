@@ -1,4 +1,4 @@
-"""What `workbench doctor` checks: versions with known faults, plugins, the disk, and where settings come from."""
+"""The checks of `workbench doctor`: package versions, plugins, disk and sandbox; and the origins of settings."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from workbench.plugins import plugins
 from workbench.runtime import open_sandbox
 from workbench.spec import Setting, Spec, config_settings, environment_settings, load_spec
 
-#: Releases that stole credentials.
-_STOLEN = {"litellm": {"1.82.7", "1.82.8"}}
+#: Compromised releases that stole credentials.
+_COMPROMISED = {"litellm": {"1.82.7", "1.82.8"}}
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Check:
 
 
 def run_checks() -> list[Check]:
-    """All checks, cheap ones only; nothing is sent anywhere."""
+    """Run all checks. They are cheap and use no network."""
     found = [Check("python", "ok", sys.version.split()[0]), _sqlite(), _disk(), *_packages(), *_plugins(), _sandbox()]
     found += [Check("executable .pth", "warn", f"{p} runs code at every start of Python") for p in _executable_pth()]
     return found
@@ -42,8 +42,8 @@ def _sqlite() -> Check:
         return Check(
             "sqlite",
             "warn",
-            f"{version}; before 3.51.3 two processes that write and checkpoint at the same "
-            "moment can, rarely, corrupt a WAL file. Let one run at a time use a database.",
+            f"{version}; before 3.51.3, two processes that write and checkpoint at the same "
+            "moment can, rarely, corrupt a WAL file. Use a database for one run at a time.",
         )
     return Check("sqlite", "ok", version)
 
@@ -58,9 +58,9 @@ def _packages() -> Iterator[Check]:
         try:
             version = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
-            yield Check(name, "fail", f"not installed; install {NAME} again")
+            yield Check(name, "fail", f"not installed; reinstall {NAME}")
             continue
-        if version in _STOLEN.get(name, ()):
+        if version in _COMPROMISED.get(name, ()):
             yield Check(name, "fail", f"{version} stole credentials: uninstall it and change your keys")
         else:
             yield Check(name, "ok", version)
@@ -74,7 +74,7 @@ def _plugins() -> Iterator[Check]:
 
 
 def _sandbox() -> Check:
-    """Opens the sandbox, which attacks itself: the level is what was measured just now."""
+    """Open the sandbox, whose self-test attacks it, and report the level that this measured."""
     import asyncio
 
     async def level() -> str:
@@ -89,7 +89,7 @@ def _sandbox() -> Check:
 
 
 def _executable_pth() -> Iterator[str]:
-    """`.pth` files with a line that is executed: how one stolen release spread."""
+    """The `.pth` files with an executable line: one compromised release spread that way."""
     for path in sorted(Path(sysconfig.get_paths()["purelib"]).glob("*.pth")):
         try:
             lines = path.read_text(errors="replace").splitlines()
@@ -100,7 +100,7 @@ def _executable_pth() -> Iterator[str]:
 
 
 def find_origins(file: Path) -> list[Setting]:
-    """Every top-level setting of a workflow file and where its value comes from."""
+    """Every top-level setting of a workflow file with the origin of its value. Raises SpecError."""
     spec, source = load_spec(file)
     outside = {s.address: s for s in environment_settings()}
     config = {s.address: s for s in config_settings()}

@@ -1,4 +1,4 @@
-"""One example, or one split, without optimizing: what `workbench run` and `workbench eval` do."""
+"""Runs one example, or scores one split, without optimizing: `workbench run` and `workbench eval`."""
 
 from __future__ import annotations
 
@@ -33,15 +33,19 @@ def run_single(
 
     Args:
         path: the workflow file.
-        inputs: by field; None takes a row of val.
-        index: of that row, from 0.
+        inputs: values by field; None takes a row of val.
+        index: number of that row, from 0; None: the first.
         sets: changed settings of the file, as (address, value).
         database: path of the run database.
-        consent: asks a person about a tool call that the policy wants to be asked about.
-        sandbox: default: the one of the environment.
+        consent: asks the user to allow a tool call, where the policy says `ask`.
+        sandbox: default: the one that the environment names.
 
     Returns:
-        row, prediction, failure, message, spans, and what was spent.
+        A dict of row, prediction, failure, message, spans and spent.
+
+    Raises:
+        SpecError: the file or the inputs are wrong.
+        BudgetSpent: the budget ended before the example did.
     """
     _, _, task, _ = prepare(path, sets)
     if inputs is not None:
@@ -54,7 +58,9 @@ def run_single(
         example = Example("command-line", inputs)
     else:
         if not 0 <= (index or 0) < len(task.dataset.val):
-            raise SpecError(f"val has rows 0 to {len(task.dataset.val) - 1}, not {index}")
+            raise SpecError(
+                f"val has no row {index or 0}", hint=f"Name one from 0 to {len(task.dataset.val) - 1} with --example."
+            )
         example = task.dataset.val[index or 0]
 
     async def job(evaluator: Evaluator) -> dict[str, Any]:
@@ -77,7 +83,11 @@ def evaluate_file(
     database: str,
     sandbox: SandboxChoice | None = None,
 ) -> dict[str, Any]:
-    """Score a workflow on one split. On train the score of each row is stored, as a run of `optimize` does."""
+    """Score a workflow on one split. The scores of train rows are stored, as by a run of `optimize`.
+
+    Returns a dict of run, split, score, ci95, n, failures, cost, warnings and spent. Raises SpecError for a wrong file
+    or an empty split, BudgetSpent if the budget ends early, and LMError if no row was answered.
+    """
     _, _, task, _ = prepare(path, sets)
     rows = task.dataset.test.open() if split == "test" else getattr(task.dataset, split)
     if not rows:
@@ -132,7 +142,7 @@ def with_evaluator(
     options: Mapping[str, Any] | None = None,
     sandbox: SandboxChoice | None = None,
 ) -> dict[str, Any]:
-    """Run a job under its own ledger, so that its calls are recorded and billed."""
+    """Run a job with a ledger of its own, so that its calls are recorded and billed. Adds `spent` to its result."""
 
     async def course() -> dict[str, Any]:
         store = Store(database)

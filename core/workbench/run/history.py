@@ -21,7 +21,7 @@ from workbench.workflow import Workflow, mermaid
 
 
 def status_of(store: Store, row: Any) -> str:
-    """A run's status; "killed" if it is stored as running, and no process of this machine holds its lock."""
+    """A run's status; "killed" if it is stored as running on this machine, and no process holds its lock."""
     if row["status"] == "running" and row["host"] == os.uname().nodename and not RunLock(store, row["run"]).held():
         return "killed"
     return row["status"]
@@ -33,7 +33,7 @@ def candidates(store: Store, run_id: int) -> list[dict[str, Any]]:
 
 
 def lineage(found: Sequence[Mapping[str, Any]]) -> list[tuple[int, Mapping[str, Any]]]:
-    """(depth, candidate) of all candidates, each after its parent."""
+    """All candidates as (depth, candidate), each after its parent."""
     children: dict[Any, list[Mapping[str, Any]]] = {}
     hashes = {c["hash"] for c in found}
     for c in found:
@@ -48,7 +48,7 @@ def lineage(found: Sequence[Mapping[str, Any]]) -> list[tuple[int, Mapping[str, 
 
 
 def candidate_workflow(store: Store, run_id: int, hash_: str | None) -> Workflow | None:
-    """A candidate by its hash or a prefix of it; None: the first one, the baseline."""
+    """The candidate with this hash or prefix of a hash (None: the baseline). Returns None if there is none."""
     tree = Candidates(store, run_id).find_tree(hash_)
     return None if tree is None else Workflow(tree)
 
@@ -182,12 +182,12 @@ def _export_through_plugin(row: Any, found: Workflow, form: str, out: Path | Non
     try:
         exporter(Workflow(found.tree, base), out, **({"task": task} if task is not None else {}))
     except BaseException:
-        _leave_no_empty_folder(out, there)
+        _remove_empty_folders(out, there)
         raise
 
 
-def _leave_no_empty_folder(out: Path | None, there: Collection[Path]) -> None:
-    """Remove empty folders that an export created."""
+def _remove_empty_folders(out: Path | None, there: Collection[Path]) -> None:
+    """Remove the empty folders that a failed export created. there: folders that existed before."""
     for folder in (out, *out.parents) if out else ():
         if folder in there or not folder.is_dir() or any(folder.iterdir()):
             return

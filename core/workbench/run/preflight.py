@@ -1,5 +1,4 @@
-"""Checks before a run: what would stop it although its file is valid, as a missing key, price, package or sandbox. No
-model is called."""
+"""Checks before a run of a valid file: missing keys, prices, packages or sandboxes. Calls no model."""
 
 from __future__ import annotations
 
@@ -17,8 +16,7 @@ from workbench.workflow import Workflow, task_lm
 
 
 def lms_of(task: Task) -> Iterator[LMSpec]:
-    """The language models that a run may call: those of the nodes, variants under `search:` included, and of the roles
-    in the file."""
+    """The language models that a run may call: those of nodes, of variants under `search:`, and of roles."""
     yield from _lms_in(task, task.workflow)
     for _, workflow in variants(task.spec.search, task.workflow):
         yield from _lms_in(task, workflow)
@@ -43,8 +41,8 @@ def check_optimizers(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) ->
         lacking = [optimizer.lacking(workflow) for workflow in workflows]
         if all(lacking):
             raise SpecError(
-                f"`{name}` finds nothing here that it could change: the workflow lacks {lacking[0]}",
-                hint=f"Add one to nodes, or take `{name}` out.",
+                f"`{name}` finds nothing to change: the workflow lacks {lacking[0]}",
+                hint=f"Add one to nodes, or remove `{name}` from optimize.",
                 path=("optimize", index, name),
             )
 
@@ -53,8 +51,7 @@ def check_optimizers(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) ->
 
 
 def lm_warnings(task: Task) -> list[str]:
-    """Warnings of models that a ceiling in dollars does not cover, and of model names that lead to a server other than
-    that of `lm`."""
+    """Warnings about models that a ceiling in dollars does not cover, and about names served elsewhere than `lm`."""
     lms = {spec.model_dump_json(): spec for spec in lms_of(task)}.values()
     return [*_not_counted(task, lms), *_elsewhere(task, lms)]
 
@@ -65,10 +62,10 @@ def _not_counted(task: Task, lms: Iterable[LMSpec]) -> Iterator[str]:
     for spec in lms:
         if _assumed_free(spec):
             yield (
-                f"the ceiling of ${task.spec.budget.usd:g} does not hold the calls of {spec.model}: its server is on "
-                "this machine, so they count as free. If it passes them on to a service that bills them, write "
-                "price: {input: ..., output: ...} (dollars per million tokens) beside its name; "
-                "price: {input: 0, output: 0} if they are free."
+                f"the ceiling of ${task.spec.budget.usd:g} does not cover calls of {spec.model}: its server is on "
+                "this machine, so they count as free. If it forwards them to a paid service, write "
+                "price: {input: ..., output: ...} (dollars per million tokens) beside its name; if they are free, "
+                "price: {input: 0, output: 0}."
             )
 
 
@@ -81,13 +78,13 @@ def _assumed_free(spec: LMSpec) -> bool:
 
 
 def _elsewhere(task: Task, lms: Iterable[LMSpec]) -> Iterator[str]:
-    """A model given by name alone inherits nothing from `lm`, in particular not its server."""
+    """Warnings about models given by name only: they inherit nothing from `lm`, in particular not its server."""
     own = task.spec.lm
     for spec in lms:
         if own.api_base and spec.model_fields_set == {"model"} and _prefix(spec) == _prefix(own):
             yield (
-                f"{spec.model} stands by its name alone, so it is not asked at {own.api_base}, the api_base of lm, "
-                f"but where {_prefix(spec)}/... is asked by default. If lm's server serves it, write "
+                f"{spec.model} is given by name only, so its calls go to the default server of {_prefix(spec)}/..., "
+                f"not to {own.api_base}, the api_base of lm. If that server serves it, write "
                 f"{{model: {spec.model}, api_base: {own.api_base}}}."
             )
 
@@ -97,7 +94,7 @@ def _prefix(spec: LMSpec) -> str:
 
 
 def lms_not_ready(lms: Iterable[LMSpec], runtime: Runtime) -> Iterator[WorkbenchError]:
-    """The error of each language model that is not ready, e.g. for want of a key."""
+    """The error of each language model that is not ready, e.g. a missing key."""
     for spec in {spec.model_dump_json(): spec for spec in lms}.values():
         try:
             lm = runtime.pool.get(spec)
@@ -109,7 +106,7 @@ def lms_not_ready(lms: Iterable[LMSpec], runtime: Runtime) -> Iterator[Workbench
 
 
 def wrong_in_file(found: Iterable[WorkbenchError]) -> list[SpecError]:
-    """The errors that only a change of the file can mend. Others, as a missing package, allow the run to be resumed."""
+    """The errors that only a change of the file can fix. After others, e.g. a missing package, a run can be resumed."""
     return [error for error in found if isinstance(error, SpecError) and not isinstance(error, SandboxError)]
 
 

@@ -14,13 +14,13 @@ LARGEST_RESERVE = 0.5
 #: Both the baseline and the winner are tested.
 SIDES = 2
 
-#: Factors on what rows of val took, since sealed rows may take more. The number of calls hardly varies, tokens and
-#: dollars vary more, and minutes most, with the speed of the server.
+#: Safety factors on the cost of val rows, since sealed rows may cost more. The number of calls hardly varies, tokens
+#: and dollars vary more, and minutes vary most, with the speed of the server.
 MORE_CALLS, MORE_TOKENS, MORE_MINUTES = 1.02, 1.1, 1.5
 
 
 def reserve_for_proof(task: Task, evaluator: Evaluator, progress: Progress, ledger: Ledger) -> None:
-    """Reserve what testing the baseline and the best so far will take, at the retry rate seen so far."""
+    """Reserve the estimated cost of testing the baseline and the best candidate, at the retry rate so far."""
     n, budget, judging = len(task.dataset.test), task.spec.budget, evaluator.judging
     base = progress.complete.get(task.workflow.hash)
     best = progress.best or base

@@ -34,7 +34,7 @@ Listener = Callable[[str, dict[str, Any]], None]
 
 @dataclass(frozen=True)
 class RunInfo:
-    """The run, as events describe it."""
+    """The description of the run in events."""
 
     run: str
     name: str
@@ -44,12 +44,12 @@ class RunInfo:
 
 @dataclass
 class Options:
-    """What the command line adds to the file. Stored with the run, as are environment and config, so that a resumed run
-    has the same settings."""
+    """Settings from the command line. They are stored with the run, as are environment and config, so that a resumed
+    run has the same settings."""
 
     sets: list[tuple[str, Any]] = field(default_factory=list)
     out: str | None = None
-    keep_unproved: bool = False  # write the best candidate to `out` though its gain is not shown
+    keep_unproved: bool = False  # write the best candidate to `out` even if its gain is not shown
     sandbox: SandboxChoice = field(default_factory=SandboxChoice.from_environment)
 
     @property
@@ -63,7 +63,7 @@ class Options:
         return self.path.with_name(f"{self.path.stem}.unproved{self.path.suffix}")
 
     def as_dict(self) -> dict[str, Any]:
-        """What is stored. Permission to run code without a boundary is not: each process asks for it anew."""
+        """The stored options. Permission to run code without a boundary is not stored: each process needs its own."""
         return {
             "sets": [list(s) for s in self.sets],
             "out": self.out,
@@ -73,7 +73,7 @@ class Options:
 
 
 class Session:
-    """The course of one run. A resumed run repeats it from the start, and the journal answers what is paid."""
+    """The course of one run. A resumed run repeats it from the start; the journal answers the paid calls."""
 
     def __init__(
         self,
@@ -115,10 +115,10 @@ class Session:
         self._saved_seconds = 0.0
 
     async def go(self) -> Report:
-        """Run to the end; the report says how it ended. Errors of the tool itself are raised after it is saved."""
+        """Run to the end and return the report, which says how it ended. Bugs are raised after the report is saved."""
         with RunLock(self.store, self.run):
             self.record.mark_running(os.getpid(), os.uname().nodename)
-            self._tell(
+            self._emit(
                 "run_started", run=self.info, warnings=[*self.task.dataset.warnings, *budget_warnings(self.task)]
             )
             course = asyncio.current_task()
@@ -139,7 +139,7 @@ class Session:
                 self._finish(self._report("failed", error=f"{type(error).__name__}: {error}"))
                 raise
             finally:
-                # A second signal may cancel the closing: the report is written all the same.
+                # A second signal may cancel the closing; the report is still written.
                 with suppress(asyncio.CancelledError):
                     await self.runtime.aclose()
                 restore_signals()
@@ -148,7 +148,7 @@ class Session:
             return report
 
     async def find_obstacles(self) -> list[WorkbenchError]:
-        """What would stop the run, found without a call. A resumed run skips this: its journal may suffice."""
+        """Errors that would stop the run, found without a call. A resumed run skips this: its journal may suffice."""
         studies = [(self._study(self.task.workflow, i + 1, name), o) for i, (name, o) in enumerate(self.optimizers)]
         return [*lms_not_ready(lms_of(self.task), self.runtime), *await optimizers_not_ready(self.task, studies)]
 
@@ -157,15 +157,15 @@ class Session:
         with task.dataset.test.sealed():
             status, broken = await self._search()
         winner = self._pick()
-        self._tell("testing", winner=winner.hash, changed=winner != baseline)
+        self._emit("testing", winner=winner.hash, changed=winner != baseline)
         self.ledger.reserve_for_proof()
         pairs = await self._test(baseline, winner)
         if status == "finished" and len(pairs) < len(task.dataset.test):
-            status = "budget"  # with more of it the rest can be tested
+            status = "budget"  # a larger budget can test the rest
         return self._report(status, winner, pairs, broken)
 
     async def _search(self) -> tuple[str, str | None]:
-        """Evaluate the baseline, then run the optimizers, each from the best so far. Returns (status, error)."""
+        """Evaluate the baseline, then run the optimizers, each on the best so far. Returns (status, error)."""
         self._reserve_for_proof()
         baseline = current = self.task.workflow
         base_study = self._study(baseline, 0, "baseline")
@@ -179,16 +179,16 @@ class Session:
                     current = study.best
         except BudgetSpent as spent:
             self.ledger.bill.check_answered()
-            self._tell("budget_spent", message=str(spent))
+            self._emit("budget_spent", message=str(spent))
             return "budget", None
         except PluginError as error:
             return "failed", str(error)
         return "finished", None
 
     def _check_answered(self, baseline: Evaluation) -> None:
-        """Raise LMError if no row of the baseline was answered: a mistyped model or a server that is down.
+        """Raise LMError if no row of the baseline was answered, e.g. for a mistyped model or a server that is down.
 
-        The failures are deleted, so that a resumed run asks again.
+        The failures are deleted, so that a resumed run sends the calls again.
         """
         if (error := unanswered_error(baseline)) is not None:
             self.ledger.bill.forget_unanswered()
@@ -196,7 +196,7 @@ class Session:
             raise error
 
     async def _improve(self, study: Study, optimizer: Optimizer) -> None:
-        """Run one optimizer. A bug in it is raised as a PluginError: the best so far is still tested."""
+        """Run one optimizer. A bug in it becomes a PluginError, after which the best so far is still tested."""
         try:
             returned = await optimizer.optimize(study)
         except (WorkbenchError, asyncio.CancelledError):
@@ -242,7 +242,7 @@ class Session:
         return best.workflow
 
     async def _test(self, baseline: Workflow, winner: Workflow) -> list[tuple[Result, Result]]:
-        """Run baseline and winner on the sealed rows, pair by pair, as far as the budget goes."""
+        """Run baseline and winner on the sealed rows, pair by pair, until the budget ends. Returns the pairs."""
         test = self.task.dataset.test.open()
         programs = [self.evaluator.program(w) for w in (baseline, winner)]
         pairs: list[tuple[Result, Result] | None] = [None] * len(test)
@@ -252,7 +252,7 @@ class Session:
             first = await self.evaluator.run_one(programs[0], example)
             second = first if winner == baseline else await self.evaluator.run_one(programs[1], example)
             pairs[index] = (first, second)
-            self._tell("tested", done=sum(p is not None for p in pairs), of=len(test))
+            self._emit("tested", done=sum(p is not None for p in pairs), of=len(test))
 
         with suppress(BudgetSpent):
             await self.evaluator.gather(len(test), both)
@@ -269,7 +269,7 @@ class Session:
 
     # Events and the store
 
-    def _tell(self, event: str, **data: Any) -> None:
+    def _emit(self, event: str, **data: Any) -> None:
         self.listener(event, data)
         if hasattr(plugins().manager.hook, event):
             plugins().emit(event, **{"run": self.info, **data})
@@ -296,15 +296,15 @@ class Session:
             dumps(patch.as_dict()) if patch else None,
             dumps(workflow.tree),
         )
-        self._tell("candidate_proposed", candidate=workflow)
+        self._emit("candidate_proposed", candidate=workflow)
 
     def _on_note(self, optimizer: str, message: str, figures: Mapping[str, Any]) -> None:
-        self._tell("optimizer_told", optimizer=optimizer, message=message, figures=dict(figures))
+        self._emit("optimizer_told", optimizer=optimizer, message=message, figures=dict(figures))
 
     async def _on_evaluation(self, evaluation: Evaluation) -> None:
         await store_evaluation(self.store, self.run_id, evaluation)
         self._reserve_for_proof()
-        self._tell("candidate_evaluated", candidate=evaluation.workflow, evaluation=evaluation)
+        self._emit("candidate_evaluated", candidate=evaluation.workflow, evaluation=evaluation)
         self._save_seconds()
 
     def _save_seconds(self) -> None:
@@ -343,20 +343,20 @@ class Session:
         )
 
     def _not_reached(self) -> list[str]:
-        """A warning about candidates of earlier processes that this replay did not reach, if there are any."""
+        """A warning about candidates of earlier processes that this replay did not reach; an empty list if none."""
         self.store.flush()
         left = Candidates(self.store, self.run_id).count() - len(self._candidates)
         if left <= 0:
             return []
         return [
-            f"{left} candidates that were made before are not in this report, since this time the run did not come to "
-            f"them (workbench show {self.run} lists them)"
+            f"{left} earlier candidates are not in this report, since the resumed run did not reach them; "
+            f"`workbench show {self.run}` lists them"
         ]
 
     def _finish(self, report: Report) -> None:
         """Write the result files and the report. A file is written under another name first, then renamed.
 
-        Only what is proved replaces the baseline: val chose the winner, so its score there is biased upwards.
+        Only a proved winner replaces the baseline: it was chosen on val, so its score there is biased upwards.
         """
         if report.test_rows or report.status in ("finished", "budget"):
             changed = report.winner != self.task.workflow
@@ -367,7 +367,7 @@ class Session:
             report.workflow = self._write(report, report.kept, self.options.path)
         stored = {**report.as_dict(), "lines": report.lines()}
         self.record.end_with_report(report.status, stored, self.ledger.seconds)
-        self._tell("run_finished", report=report)
+        self._emit("run_finished", report=report)
         self.store.flush()
 
     def _stop(self) -> bool:
@@ -375,7 +375,7 @@ class Session:
         if self.ledger.stopping is not None:
             return False
         self.ledger.stopping = Interrupted("interrupted")
-        self._tell("stopping")
+        self._emit("stopping")
         return True
 
     def _write(self, report: Report, workflow: Workflow, out: Path) -> str | None:
@@ -384,13 +384,13 @@ class Session:
         if workflow != report.winner:
             head.append("This file keeps the baseline.")
         elif workflow != self.task.workflow and not report.proved:
-            head.append("This file has the changes all the same.")
+            head.append("This file contains the unproved changes.")
         try:
             write_workflow(self.task, workflow, out, head)
         except OSError as error:
             report.warnings.append(
-                f"{out} cannot be written ({error}); once there is a place for it: workbench export "
-                f"{self.run} --db {self.store.path} --out FILE"
+                f"{out} cannot be written ({error}); write the result elsewhere with: workbench export {self.run} "
+                f"--db {self.store.path} --out FILE"
             )
             return None
         self.record.add_artifact(str(out.resolve()), workflow.hash, file_digest(out))

@@ -127,7 +127,7 @@ def resume(
         check_writable(merged.path)
         _, _, task, named = _stored(row, sets, stored.get("outside"))
         if row["status"] == "finished" and options.sets:
-            raise StoreError(f"run {row['run']} is finished, its proof is done; start a new run with other settings")
+            raise StoreError(f"run {row['run']} is finished and proved; start a new run with the other settings")
         if task.data_hash != row["data_hash"]:
             raise StoreError(f"the data of run {row['run']} have changed since it started; start a new run")
         same = Candidates(store, row["id"]).find_baseline() in (None, task.workflow.hash)
@@ -136,7 +136,7 @@ def resume(
             raise StoreError(
                 f"a file that the workflow of run {row['run']} refers to has changed since it started; start a new run"
             )
-        if options.sets:  # they hold for whoever goes on after a further kill
+        if options.sets:  # a later resume uses them, too
             RunRecord(store, row["id"]).replace_options(dumps({**stored, "sets": sets}))
         steps = list(optimizers) if optimizers is not None else named
         session = Session(store, row["id"], row["run"], task, steps, merged, listener, row["seconds"], pool)
@@ -166,14 +166,17 @@ def _check_stored_out(record: RunRecord, run: str, options: Options) -> None:
 def prepare(
     path: str | Path, sets: Sequence[tuple[str, Any]] = ()
 ) -> tuple[Spec, Source, Task, list[tuple[str, Optimizer]]]:
-    """Read and check everything about a workflow file, without calling any model. Raises SpecError."""
+    """Read and check everything about a workflow file, without calling a model: (spec, source, task, optimizers).
+
+    sets: changed settings of the file, as (address, value). Raises SpecError.
+    """
     base = Path(path).resolve().parent
     _, source = _checked(load_yaml_file(path), base)
     return _prepare(source, base, sets)
 
 
 def find_obstacles(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> list[WorkbenchError]:
-    """What would stop a run of a valid file if it began here and now. No model is called, no file is written."""
+    """The errors that a run of a valid file would end with here and now. Calls no model and writes no file."""
 
     async def course() -> list[WorkbenchError]:
         session = Session(store, 0, "", task, list(optimizers), Options(), None)
@@ -197,7 +200,7 @@ def _prepare(
     def made() -> Task:
         task = load_task(spec, source, base)
         check_search(task)
-        data = task.dataset  # whose warnings are shown wherever the file is used
+        data = task.dataset  # its warnings are shown wherever the file is used
         return replace(task, dataset=replace(data, warnings=(*data.warnings, *lm_warnings(task))))
 
     with source.locating():
@@ -223,14 +226,14 @@ def _wrong_elsewhere(source: Source, error: SpecError, base: Path) -> list[SpecE
         return []
     broken = {one.path[0] for one in (error, *error.more) if one.path} | (_STAND_INS.keys() - source.value.keys())
     if "roles" in broken:
-        broken.add("nodes")  # they may ask a role
+        broken.add("nodes")  # they may refer to a role
     whole = {key: value for key, value in source.value.items() if key not in broken}
     try:
         spec = Spec.model_validate({**_STAND_INS, **whole})
         jobs = {**section_loaders(spec, base, []), "optimize": lambda: load_optimizers(spec, source)}
         with source.locating():
             collect_errors(job for key, job in jobs.items() if key not in broken)
-    except ValidationError:  # of sections together, e.g. `pick` without `objectives`
+    except ValidationError:  # from sections in combination, e.g. `pick` without `objectives`
         return []
     except SpecError as more:
         return [more]

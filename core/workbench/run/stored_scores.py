@@ -1,4 +1,4 @@
-"""Stores evaluations with their results, and the scores of train rows, by which rows are drawn.
+"""Stores evaluations with their results, and the scores of train rows, which weight the drawing of rows.
 
 The scores of train rows come from optimizers and from `workbench eval --split train`.
 """
@@ -46,10 +46,10 @@ def _as_row(result: Result) -> ResultRow:
 
 
 class TrainRows:
-    """Keeps the scores of train rows, each once for a candidate and a replica, so that a replay adds nothing.
+    """Stores the scores of train rows, once for each candidate and replica, so that a replay adds nothing.
 
-    An optimizer scores the rows of train a few at a time: those of one candidate and replica gather in one evaluation,
-    whose own n and score are left empty. Only score and kind of failure of a row are kept; answers are in `calls`.
+    An optimizer scores train rows a few at a time. Those of one candidate and replica are collected in one evaluation,
+    whose own n and score stay empty. Only a row's score and kind of failure are stored; answers are in `calls`.
     """
 
     def __init__(self, store: Store, run_id: int, train: Sequence[Example]):

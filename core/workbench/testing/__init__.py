@@ -1,9 +1,9 @@
-"""For authors of plugins: does your optimizer keep the promises that users rely on?
+"""Tests for authors of plugins: does your optimizer keep its contract?
 
     from workbench.testing.optimizers import check_optimizer
     check_optimizer(MyOptimizer)
 
-or, one test for each promise:
+or, one test per check:
 
     @pytest.mark.parametrize("check", optimizer_checks(), ids=lambda check: check.__name__)
     def test_contract(check):

@@ -1,4 +1,4 @@
-"""The checks: each takes an optimizer, runs it on a simulated task, and raises AssertionError in words."""
+"""Checks of an optimizer's contract. Each runs it on a simulated task and raises AssertionError with a remedy."""
 
 from __future__ import annotations
 
@@ -17,11 +17,14 @@ from workbench.workflow import Workflow
 
 Check = Callable[[Optimizer], None]
 CEILINGS = (1, 2, 5, 17, 50, 200)
-SEALED = "test row"  # stands in each of the simulated test rows, and nowhere else
+SEALED = "test row"  # occurs in every simulated test row, and nowhere else
 
 
 def check_optimizer(optimizer: Optimizer | type[Optimizer], **parameters: Any) -> None:
-    """Run all checks. A class is made with the given parameters. Raises AssertionError that says what to mend."""
+    """Run all checks on an optimizer, or on a class with the given parameters.
+
+    Raises AssertionError that says what to fix.
+    """
     made = optimizer(**parameters) if isinstance(optimizer, type) else optimizer
     for check in optimizer_checks():
         check(made)
@@ -58,7 +61,7 @@ def _name(optimizer: Any) -> str:
 def _ended_well(run: SimulatedRun, optimizer: Any, when: str) -> None:
     assert run.report.status in ("finished", "budget"), (
         f"{_name(optimizer)} ended as '{run.report.status}' {when}: {run.report.error}. "
-        "Let BudgetSpent pass, expect failed results, and return a Workflow (usually study.best)."
+        "Do not catch BudgetSpent, expect failed results, and return a Workflow (usually study.best)."
     )
 
 
@@ -68,12 +71,12 @@ def check_is_documented(optimizer: Optimizer) -> None:
     assert isinstance(optimizer, Optimizer), f"{_name(optimizer)} must be a subclass of workbench.Optimizer"
     assert cls.__doc__ and cls.__doc__ != Optimizer.__doc__, f"{_name(optimizer)} needs a docstring of its own"
     for name, field in cls.model_fields.items():
-        assert field.description, f"the parameter '{name}' needs Field(..., description='...')"
+        assert field.description, f"the parameter '{name}' needs a description: Field(..., description='...')"
         assert not field.is_required(), f"the parameter '{name}' needs a default: users should not have to choose"
 
 
 def check_honours_any_budget(optimizer: Optimizer) -> None:
-    """Never one request above the ceiling, and a normal end, whatever the ceiling is."""
+    """Under any ceiling of calls, it sends no request more and ends normally."""
     for ceiling in CEILINGS:
         run = _run(optimizer, calls=ceiling)
         _ended_well(run, optimizer, f"with a ceiling of {ceiling} calls")
@@ -84,8 +87,8 @@ def check_honours_any_budget(optimizer: Optimizer) -> None:
 
 
 def check_never_sees_test_rows(optimizer: Optimizer) -> None:
-    """No test row is in any message to a model before the winner is chosen, in any candidate, or in anything that can
-    be reached from the study; and the seal of the test rows is not tried."""
+    """Before the winner is chosen, no test row is in a message to a model, in a candidate, or in anything that the
+    study refers to. Asking for the sealed rows ends the run."""
     reached: list[str] = []
 
     class Watched(_Wrapped):
@@ -97,16 +100,18 @@ def check_never_sees_test_rows(optimizer: Optimizer) -> None:
 
     run = _run(Watched(inner=optimizer), calls=300)
     early = [text for text in run.lm.messages[: run.before_test] if SEALED in text]
-    assert not early, f"{_name(optimizer)} asked a model about a sealed test row: {early[0]!r}"
-    assert not reached, f"{_name(optimizer)} leaves a sealed test row where the study leads to it: {reached[0]}"
-    told = [tree for tree in run.trees if SEALED in tree]
-    assert not told, f"{_name(optimizer)} writes sealed test rows into a candidate: {told[0][:200]}"
+    assert not early, f"{_name(optimizer)} sends a sealed test row to a model: {early[0]!r}"
+    assert not reached, f"{_name(optimizer)} leaves a sealed test row within reach of the study: {reached[0]}"
+    leaked = [tree for tree in run.trees if SEALED in tree]
+    assert not leaked, f"{_name(optimizer)} writes sealed test rows into a candidate: {leaked[0][:200]}"
     assert "sealed test rows" not in (run.report.error or ""), f"{_name(optimizer)} asked for the sealed test rows"
 
 
 def _reachable_test_rows(root: Any) -> list[str]:
-    """Where a text of a test row stands among all that an object leads to, by attributes, items, closures and methods.
-    Classes, modules and globals are left out: through them everything leads everywhere."""
+    """The paths from an object to texts of test rows, through attributes, items, closures and bound methods.
+
+    Classes, modules and globals are not followed: they refer to everything.
+    """
     found, seen, todo = [], set(), [("study", root)]
     while todo:
         path, value = todo.pop()
@@ -141,13 +146,13 @@ def _is_filled(cell: CellType) -> bool:
 def check_is_deterministic(optimizer: Optimizer) -> None:
     """The same seed gives the same candidates, scores and winner."""
     first, second = (_run(optimizer, calls=200, seed=3) for _ in range(2))
-    hint = "take randomness from study.rng alone, keep no state in the class, and do not iterate over sets"
-    assert first.seen == second.seen, f"{_name(optimizer)} proposes other candidates under the same seed: {hint}"  # type: ignore[attr-defined]
+    hint = "take randomness only from study.rng, keep no state in the class, and do not iterate over sets"
+    assert first.seen == second.seen, f"{_name(optimizer)} proposes other candidates with the same seed: {hint}"  # type: ignore[attr-defined]
     assert first.report.winner == second.report.winner, f"{_name(optimizer)} finds another winner: {hint}"
 
 
 def check_resumes_exactly(optimizer: Optimizer) -> None:
-    """Killed at any call and resumed, it ends as if never killed, and pays for no recorded call again."""
+    """Killed at any call and resumed, it ends as an uninterrupted run does, and pays for no recorded call again."""
     whole = _run(optimizer, calls=220, seed=5)
     for kill_at in sorted({1, 2, 17, whole.lm.requests // 2, max(1, whole.lm.requests - 1)}):
         with tempfile.TemporaryDirectory() as folder:
@@ -160,9 +165,9 @@ def check_resumes_exactly(optimizer: Optimizer) -> None:
                 f"{_name(optimizer)}, killed at call {kill_at}, sent {len(repeated)} recorded calls again"
             )
             if whole.report.status == "finished":
-                hint = "all effects must go through the study, all randomness through study.rng, no state in the class"
+                hint = "use the study for all effects and study.rng for all randomness, and keep no state in the class"
                 where = f"{_name(optimizer)}, killed at call {kill_at} and resumed,"
-                # What was under way at the kill counts, so of a budget used up the last candidates may be missing.
+                # Calls in flight at the kill count, so the last candidates of a spent budget may be missing.
                 enough = whole.report.spent["calls"] + killed.concurrency <= 220
                 same = len(whole.seen) - (0 if enough else 2)  # type: ignore[attr-defined]
                 assert again.candidates()[:same] == whole.seen[:same], f"{where} tries other candidates: {hint}"  # type: ignore[attr-defined]
@@ -172,19 +177,19 @@ def check_resumes_exactly(optimizer: Optimizer) -> None:
 
 
 def check_survives_failures(optimizer: Optimizer) -> None:
-    """A fifth of all requests fail; the run still ends well."""
+    """The run ends normally although a fifth of all requests fail."""
     _ended_well(_run(optimizer, lm=SimulatedLM(fail=0.2), calls=120), optimizer, "when a fifth of the calls fail")
 
 
 def check_survives_refusals(optimizer: Optimizer) -> None:
-    """The model refuses everything; the run still ends well, and claims no gain."""
+    """The run ends normally, and claims no gain, although the model refuses everything."""
     run = _run(optimizer, lm=SimulatedLM(refuse=True), calls=120)
     _ended_well(run, optimizer, "when the model refuses everything")
-    assert not run.report.gain_shown, f"{_name(optimizer)} shows a gain where every answer is a refusal"
+    assert not run.report.gain_shown, f"{_name(optimizer)} claims a gain although every answer is a refusal"
 
 
 def check_leaves_its_input_unchanged(optimizer: Optimizer) -> None:
-    """Workflows and rows are values: they are the same after as before."""
+    """It changes neither the workflow it receives, nor training rows, nor its own parameters."""
     changed: list[str] = []
 
     class Watched(_Wrapped):
@@ -195,7 +200,7 @@ def check_leaves_its_input_unchanged(optimizer: Optimizer) -> None:
                 return await super().optimize(study)
             finally:
                 if tree != study.workflow.tree:
-                    changed.append("the workflow that it was given: use workflow.patched(...)")
+                    changed.append("the workflow it received: use workflow.patched(...)")
                 if rows != [dict(e.fields) for e in study.train]:
                     changed.append("training rows")
                 if own != self.inner.model_dump():
@@ -206,20 +211,20 @@ def check_leaves_its_input_unchanged(optimizer: Optimizer) -> None:
 
 
 def check_leaves_global_random_alone(optimizer: Optimizer) -> None:
-    """The global random states of Python and numpy are neither used nor moved."""
+    """It does not use the global random states of Python and numpy."""
     import numpy
 
     before, before_numpy = random.getstate(), numpy.random.get_state()[1].copy()  # type: ignore[union-attr,index]
     _run(optimizer, calls=120)
-    assert random.getstate() == before, f"{_name(optimizer)} uses the global random: use study.rng"
+    assert random.getstate() == before, f"{_name(optimizer)} uses Python's global random state: use study.rng"
     after = numpy.random.get_state()[1]  # type: ignore[index]
     assert (after == before_numpy).all(), (
-        f"{_name(optimizer)} uses numpy's global random: seed a Generator from study.rng"
+        f"{_name(optimizer)} uses numpy's global random state: seed a Generator from study.rng"
     )
 
 
 def check_keeps_to_its_estimate(optimizer: Optimizer) -> None:
-    """It takes no more calls than it says that it takes at most, where it says so."""
+    """It makes no more calls than `most_calls` says, if it says."""
     found: list[tuple[int, int]] = []
 
     class Watched(_Wrapped):
@@ -236,13 +241,13 @@ def check_keeps_to_its_estimate(optimizer: Optimizer) -> None:
     assert found, f"{_name(optimizer)} was not run"
     for taken, most in found:
         assert most is None or taken <= most, (
-            f"{_name(optimizer)} took {taken} calls, and most_calls says {most} at most: workbench estimate adds "
-            "that up"
+            f"{_name(optimizer)} made {taken} calls, but most_calls returned {most}, which `workbench estimate` shows: "
+            "return an upper bound, or None"
         )
 
 
 def check_is_ready_without_a_call(optimizer: Optimizer) -> None:
-    """What it lacks it finds without a call."""
+    """`ready` calls no model."""
     sent: list[int] = []
 
     class Watched(_Wrapped):
@@ -251,11 +256,11 @@ def check_is_ready_without_a_call(optimizer: Optimizer) -> None:
             sent.append(study.ledger.sent.calls)
 
     _run(Watched(inner=optimizer), calls=1)
-    assert sent == [0], f"{_name(optimizer)}.ready called a model: it is asked before a run pays for anything"
+    assert sent == [0], f"{_name(optimizer)}.ready called a model, but it runs before the budget may be spent"
 
 
 class _Wrapped(Optimizer):
-    """An optimizer that looks on while another one works."""
+    """An optimizer that delegates to another one; subclasses observe it."""
 
     inner: Any = None
 

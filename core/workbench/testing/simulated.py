@@ -1,8 +1,8 @@
-"""A simulated language model and a small task, for tests. Nothing here is a model: answers follow a formula.
+"""A simulated language model and a small task, for tests. Answers follow a formula; no model is involved.
 
-The task: texts about one of four things, to be labelled a, b, c or d. The simulated model is right with a probability
-that grows with the number of demos and with a certain word in the instructions; the same request always gets the same
-answer. So there is something to find, and random search finds some of it.
+The task is to label texts about one of four things a, b, c or d. The probability of a right answer grows with the
+number of demos, and with the word HELPFUL in the instructions. The same request always gets the same answer. So there
+is a gain to find, and random search finds part of it.
 """
 
 from __future__ import annotations
@@ -27,15 +27,18 @@ HELPFUL = "carefully"
 
 
 class Killed(BaseException):
-    """Ends a simulated run as a kill would: nothing may catch it."""
+    """Ends a simulated run as a kill would. No code may catch it."""
 
 
 @dataclass
 class SimulatedLM:
-    """Answers the simulated task by a formula, counts requests, and misbehaves on request.
+    """Answers the simulated task by a formula, counts requests, and misbehaves as configured.
 
-    fail: share of requests that fail with a server error. refuse: every answer is a refusal. kill_at: raise Killed at
-    this request (counted from 1). helps: False makes instructions and demos worthless (the null problem).
+    Args:
+        fail: share of requests that fail with a server error.
+        refuse: whether every answer is a refusal.
+        kill_at: raise Killed at this request, counting from 1.
+        helps: False makes instructions and demos worthless (the null problem).
     """
 
     fail: float = 0.0
@@ -78,7 +81,7 @@ class SimulatedLM:
         return LABELS[(LABELS.index(right) + 1 + int(_share(question, "wrong") * 3)) % len(LABELS)]
 
     def _proposal(self, request: Request, question: str) -> str:
-        """An instruction, in half of the draws a helpful one; in DSPy's markers where they are asked for."""
+        """An instruction, a helpful one in half of the draws; in the output format that the question asks for."""
         helpful = _share(request.key("proposal"), "") < 0.5
         text = f"Read the text {HELPFUL} and give its label." if helpful else "Give the label of the text."
         asked = question.rsplit("Respond with", 1)[-1]
@@ -108,12 +111,12 @@ class SimulatedPool(LMPool):
 
 
 def _share(text: str, salt: str) -> float:
-    """A number in [0, 1) that depends on the texts alone."""
+    """A pseudo-random number in [0, 1), a hash of both texts."""
     return int.from_bytes(hashlib.sha256(f"{salt}|{text}".encode()).digest()[:6], "big") / 2**48
 
 
 def write_task(folder: Path, *, budget: dict[str, Any], seed: int = 0, rows: Sequence[int] = (16, 16, 24)) -> Path:
-    """The simulated task as files; returns the workflow file."""
+    """Write the simulated task as files. rows: of train, val and test. Returns the path of the workflow file."""
     folder.mkdir(parents=True, exist_ok=True)
     names = ("train", "val", "test")
     for name, count in zip(names, rows, strict=True):
@@ -140,16 +143,16 @@ def write_task(folder: Path, *, budget: dict[str, Any], seed: int = 0, rows: Seq
 
 @dataclass
 class SimulatedRun:
-    """What a simulated run left behind."""
+    """The outcome of a simulated run."""
 
     report: Report
     lm: SimulatedLM
     folder: Path
-    before_test: int  # requests until the sealed test began
-    trees: list[str]  # of every candidate, as JSON
+    before_test: int  # requests before the sealed test
+    trees: list[str]  # every candidate's tree, as JSON
 
     def candidates(self) -> list[tuple[str, float | None]]:
-        """(hash, score on val) of every candidate in order."""
+        """(hash, score on val) of every candidate in order; the score is None if val was not finished."""
         store = Store(self.folder / "run.db")
         try:
             return read_val_scores(store)

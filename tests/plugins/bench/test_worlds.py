@@ -16,8 +16,8 @@ from workbench.cli import cli
 from workbench.lm import Request
 from workbench.workflow import Workflow, node_tree
 from workbench_bench import functions, routing, topology
-from workbench_bench.run_world import accuracy, mean_and_interval, measure_accuracy, run_many, run_world
-from workbench_bench.worlds import INSTRUCTIONS, TOPICS, WORDS, WORLDS, proposer, rules_in, with_rules
+from workbench_bench.run_world import compute_accuracy, compute_mean_and_interval, measure_accuracy, run_many, run_world
+from workbench_bench.worlds import INSTRUCTIONS, TOPICS, WORDS, WORLDS, answer_as_proposer, read_rules, write_rules
 
 needs_sandbox = pytest.mark.skipif(bool(_kernel_features()), reason=_kernel_features() or "-")
 
@@ -67,7 +67,7 @@ def test_the_same_seed_gives_the_same_result() -> None:
 
 
 def test_the_mean_and_its_interval() -> None:
-    mean, (low, high) = mean_and_interval([0.8, 0.6, 0.7])
+    mean, (low, high) = compute_mean_and_interval([0.8, 0.6, 0.7])
     assert mean == pytest.approx(0.7) and low == pytest.approx(0.7 - 4.303 * 0.1 / 3**0.5, abs=1e-3) and high > mean
 
 
@@ -135,20 +135,22 @@ def test_a_bench_that_was_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.Mo
 
 def ask(text: str, world: str = "rules", draws: int = 200) -> list[str]:
     request = Request(({"role": "user", "content": text},))
-    return [proposer(WORLDS[world], request, random.Random(i)) for i in range(draws)]
+    return [answer_as_proposer(WORLDS[world], request, random.Random(i)) for i in range(draws)]
 
 
 def test_the_proposer_finds_rules_for_failures_that_it_sees_only() -> None:
     seen = '- score 0.00; task: {"text": "x topic3: an a-thing"}\n- score 1.00; task: {"text": "y topic5"}'
-    made = [rules_in(a) for a in ask(f"<prompt>\nLabel it.\n</prompt>\n{seen}\nAnswer between <prompt> and </prompt>.")]
+    made = [
+        read_rules(a) for a in ask(f"<prompt>\nLabel it.\n</prompt>\n{seen}\nAnswer between <prompt> and </prompt>.")
+    ]
     assert all(set(m) == {3} for m in made)
     assert 0.6 < sum(m[3] == WORDS[3] for m in made) / len(made) < 0.75, "60%, and one in eight of the rest"
 
 
 def test_the_proposer_keeps_and_merges_rules_and_loses_few() -> None:
-    one, two = with_rules({0: WORDS[0], 1: "use"}), with_rules({1: WORDS[1], 2: WORDS[2]})
+    one, two = write_rules({0: WORDS[0], 1: "use"}), write_rules({1: WORDS[1], 2: WORDS[2]})
     made = [
-        rules_in(a)
+        read_rules(a)
         for a in ask(f"<prompt>\n{one}\n</prompt> <prompt>\n{two}\n</prompt> between <prompt> and </prompt>")
     ]
     assert 0.9 < sum(0 in m for m in made) / len(made) < 0.99
@@ -158,9 +160,9 @@ def test_the_proposer_keeps_and_merges_rules_and_loses_few() -> None:
 
 def test_the_proposer_takes_over_an_advice() -> None:
     text = (
-        f"<prompt>\nLabel it.\n</prompt>\nAdvice: {with_rules({4: WORDS[4]})}\nAnswer between <prompt> and </prompt>."
+        f"<prompt>\nLabel it.\n</prompt>\nAdvice: {write_rules({4: WORDS[4]})}\nAnswer between <prompt> and </prompt>."
     )
-    assert all(rules_in(a) == {4: WORDS[4]} for a in ask(text))
+    assert all(read_rules(a) == {4: WORDS[4]} for a in ask(text))
 
 
 @pytest.mark.slow
@@ -207,7 +209,7 @@ def test_wrong_words_are_named(flags: list[str], message: str) -> None:
 
 
 def test_the_worlds_of_structure_have_one_best_and_differ_by_seed() -> None:
-    tables = [[topology.worth(s, seed) for s in topology.structures()] for seed in range(5)]
+    tables = [[topology.score_structure(s, seed) for s in topology.list_structures()] for seed in range(5)]
     for found in tables:
         assert len(found) == 256 and max(found) == pytest.approx(WORLDS["topology"].best)
         assert min(found) == pytest.approx(topology.WORST)
@@ -228,12 +230,12 @@ def test_the_truth_of_a_structure_is_what_the_simulation_shows(tmp_path: Path) -
     rows, seen = [{"text": f"q topic1 {c}: a {c}-thing"} for c in "abcd"], set()
     for seed in range(6):
         made = start.patched(space.suggest(RandomTrial(random.Random(seed)), start))
-        truth = accuracy(world, made, seed)
+        truth = compute_accuracy(world, made, seed)
         seen.add(truth)
         assert measure_accuracy(world, made, rows, repeats=100) == pytest.approx(truth, abs=0.09)
     assert len(seen) > 3 and max(seen) <= world.best
     wrapped = start.patched({"nodes.sort": {"kind": "ensemble", "of": start.nodes["sort"], "samples": 3}})
-    assert world.truth(wrapped) is None and 0.1 < accuracy(world, wrapped, 0) < 1.0
+    assert world.truth(wrapped) is None and 0.1 < compute_accuracy(world, wrapped, 0) < 1.0
 
 
 @pytest.mark.slow
@@ -252,19 +254,22 @@ def start_of(name: str, folder: Path, seed: int = 0) -> tuple[Any, Workflow]:
 
 def test_the_best_functions_are_a_right_one_for_each_topic(tmp_path: Path) -> None:
     world, start = start_of("functions", tmp_path)
-    best = [functions.function(t, "right") for t in range(TOPICS)]
-    assert functions.worth(best) == pytest.approx(world.best) and functions.worth([]) == functions.NOTHING_CALLED
+    best = [functions.make_function(t, "right") for t in range(TOPICS)]
+    assert (
+        functions.score_functions(best) == pytest.approx(world.best)
+        and functions.score_functions([]) == functions.NOTHING_CALLED
+    )
     assert world.truth(start.patched({"nodes.sort.functions": best})) == pytest.approx(world.best)
     for kind in functions.WORTH:
-        other = [functions.function(t, kind) for t in range(TOPICS)]
-        here = functions.worth([*other, *best])
+        other = [functions.make_function(t, kind) for t in range(TOPICS)]
+        here = functions.score_functions([*other, *best])
         assert here == pytest.approx(functions.WORTH[kind]), kind
         assert here == pytest.approx(world.best) or (kind not in ("right", "lying") and here < world.best)
-    assert functions.worth([*best, functions.function(0, "meddling")]) == pytest.approx(world.best), (
+    assert functions.score_functions([*best, functions.make_function(0, "meddling")]) == pytest.approx(world.best), (
         "it is never called"
     )
     assert world.truth(start.patched({"nodes.sort.functions": best, "nodes.sort.max_steps": 3})) is None
-    assert functions.worth([{**best[0], "source": "def f(text): return 1"}]) is None
+    assert functions.score_functions([{**best[0], "source": "def f(text): return 1"}]) is None
 
 
 @pytest.mark.slow
@@ -273,9 +278,9 @@ def test_the_truth_of_functions_is_what_the_simulation_shows(tmp_path: Path) -> 
     """In the real sandbox, one topic of each kind of function; the share of right answers against the formula."""
     world, start = start_of("functions", tmp_path)
     shown = ["right", "wrong", "memorised", "slow", "right"]
-    made = start.patched({"nodes.sort.functions": [functions.function(t, kind) for t, kind in enumerate(shown)]})
+    made = start.patched({"nodes.sort.functions": [functions.make_function(t, kind) for t, kind in enumerate(shown)]})
     rows = [{"text": f"q topic{t} {'abcd'[t % 4]}: a {'abcd'[t % 4]}-thing"} for t in range(TOPICS)]
-    assert measure_accuracy(world, made, rows, repeats=24) == pytest.approx(accuracy(world, made, 0), abs=0.09)
+    assert measure_accuracy(world, made, rows, repeats=24) == pytest.approx(compute_accuracy(world, made, 0), abs=0.09)
 
 
 @pytest.mark.slow
@@ -306,35 +311,35 @@ def test_the_proposer_of_functions_edits_by_what_it_sees() -> None:
 def test_the_best_route_is_the_best_of_all_and_differs_by_seed() -> None:
     """The table of costs against trying all routes of three kinds."""
     for seed in range(4):
-        best = routing.best_route(seed)
-        assert routing.worth(best, seed) == pytest.approx(WORLDS["routing"].best)
-        most, reached = routing.ceiling(seed)
-        cheap = routing.best_route(seed, most)
-        assert routing.cost(cheap) <= most + 1e-12 and routing.worth(cheap, seed) == reached < 0.9
-        assert routing.worth(dict.fromkeys(routing.KINDS, routing.MODELS[0]), seed) <= reached
+        best = routing.find_best_route(seed)
+        assert routing.score_route(best, seed) == pytest.approx(WORLDS["routing"].best)
+        most, reached = routing.find_ceiling(seed)
+        cheap = routing.find_best_route(seed, most)
+        assert routing.compute_cost(cheap) <= most + 1e-12 and routing.score_route(cheap, seed) == reached < 0.9
+        assert routing.score_route(dict.fromkeys(routing.KINDS, routing.MODELS[0]), seed) <= reached
         draw = random.Random(seed)
         for _ in range(3000):
             drawn = {k: draw.choice(routing.MODELS) if draw.random() < 0.4 else cheap[k] for k in routing.KINDS}
-            assert routing.cost(drawn) > most + 1e-12 or routing.worth(drawn, seed) <= reached + 1e-12
-    assert len({tuple(routing.best_route(seed).values()) for seed in range(5)}) == 5
+            assert routing.compute_cost(drawn) > most + 1e-12 or routing.score_route(drawn, seed) <= reached + 1e-12
+    assert len({tuple(routing.find_best_route(seed).values()) for seed in range(5)}) == 5
 
 
 def test_the_truth_of_a_route_is_what_the_simulation_shows(tmp_path: Path) -> None:
     world, start = start_of("routing", tmp_path, 3)
     rows: Any = [world.row({"text": f"q topic1: a {'abcd'[i % 4]}-thing"}, i) for i in range(8)]
     assert {row["kind"] for row in rows} == set(routing.KINDS)
-    for route in (routing.best_route(3), {k: routing.MODELS[i % 4] for i, k in enumerate(routing.KINDS)}):
+    for route in (routing.find_best_route(3), {k: routing.MODELS[i % 4] for i, k in enumerate(routing.KINDS)}):
         made = start.patched({f"nodes.sort.cases.{kind}.lm": model for kind, model in route.items()})
-        assert routing.route_of(made) == route and accuracy(world, made, 0) == routing.worth(route, 3)
-        assert measure_accuracy(world, made, rows, repeats=60) == pytest.approx(routing.worth(route, 3), abs=0.07)
-    assert routing.route_of(start.patched({"nodes.sort.cases.law.samples": 3})) is None
+        assert routing.read_route(made) == route and compute_accuracy(world, made, 0) == routing.score_route(route, 3)
+        assert measure_accuracy(world, made, rows, repeats=60) == pytest.approx(routing.score_route(route, 3), abs=0.07)
+    assert routing.read_route(start.patched({"nodes.sort.cases.law.samples": 3})) is None
 
 
 def test_a_ceiling_holds_and_costs_accuracy(tmp_path: Path) -> None:
     """Without the ceiling the winner of the same seed is dearer; with it the best that can be had is told."""
     optimizer = {"optuna": {"trials": 12}}
     free, tight = (run_world(WORLDS[w], optimizer, calls=400, seed=1) for w in ("routing", "routing_ceiling"))
-    assert free.best == 0.9 and tight.best == routing.ceiling(1)[1] < 0.9
+    assert free.best == 0.9 and tight.best == routing.find_ceiling(1)[1] < 0.9
     assert tight.accuracy <= tight.best + 1e-9 and tight.accuracy > 0.4
 
 
@@ -359,7 +364,7 @@ def test_what_measured_nothing_is_marked_in_table_json_and_plot(tmp_path: Path) 
     table = CliRunner().invoke(cli, [*flags, "--plot", str(tmp_path / "plot.svg")])
     (line,) = [line for line in table.stdout.splitlines() if line.startswith("grpo")]
     assert line.endswith("nothing was measured") and "0." not in line
-    assert "; it told: nothing to train: the weights of openai/simulated are not here." in table.stdout
+    assert "; its last event: nothing to train: the weights of openai/simulated are not local." in table.stdout
     results = json.loads(CliRunner().invoke(cli, [*flags, "--json"]).stdout)["results"]
     assert results["grpo"]["measured"] == 0 and results["grpo"]["score"] is results["grpo"]["regret"] is None
     assert "vs_random" not in results["grpo"] and results["random"]["measured"] == 2
@@ -388,6 +393,6 @@ def test_the_least_budget_is_what_the_help_and_the_refusal_name() -> None:
 
     assert (2 * ROWS["test"], 2 * ROWS["test"] + ROWS["val"]) == (PROOF, LEAST_BUDGET)
     shown = " ".join(CliRunner().invoke(cli, ["bench", "--help"]).output.split())
-    assert f"{PROOF} are the proof's, {ROWS['val']} the baseline's" in shown
+    assert f"of which the proof takes {PROOF} and the baseline {ROWS['val']}" in shown
     at_least = run_world(WORLDS["null"], "random", calls=LEAST_BUDGET, seed=0)
     assert at_least.error is None and at_least.calls <= LEAST_BUDGET

@@ -267,7 +267,7 @@ def test_with_a_good_verifier_it_beats_best_of_n_and_with_one_by_chance_it_does_
     ("settings", "message"),
     [
         ({"of": {"code": "text -> answer", "source": "def f(text): return text"}}, "cannot improve answers of 'code'"),
-        ({"of": {"predict": "text, criticism -> answer"}}, "the input 'criticism' is kept"),
+        ({"of": {"predict": "text, criticism -> answer"}}, "the input 'criticism' is reserved"),
         ({"of": PREDICT, "samples": 3}, "need a verifier"),
         ({"of": PREDICT, "critic": ""}, "a critic, a verifier, or both"),
         ({"of": PREDICT, "verifier": {"predict": "text, label -> score: float"}}, "the verifier reads 'label'"),

@@ -80,7 +80,7 @@ def test_every_transition_is_read_from_the_journal_in_a_resumed_run(base: Path) 
 
 def test_a_world_that_cannot_be_reset_is_refused(base: Path) -> None:
     positions = play("python:coin.py:Coin", base, ["flip"])
-    with pytest.raises(NodeError, match="cannot be reset: 1 actions played again gave another state") as caught:
+    with pytest.raises(NodeError, match="is not deterministic: 1 replayed actions led to another state") as caught:
         asyncio.run(episode("python:coin.py:Coin", base).take(positions[-1], "flip"))
     assert caught.value.kind == "environment"
 

@@ -51,7 +51,7 @@ def test_gymnasium_is_played_again_from_its_seed(base: Path) -> None:
     assert positions[0].hints == tuple(names)
     assert [p.observation.split("\n")[0] for p in positions] == ["0", "4", "8", "9"]
     assert "[S]FFF" in positions[0].observation and positions[0].snapshot is None
-    with pytest.raises(SpecError, match="gymnasium makes no 'FrozenLak-v1'"):
+    with pytest.raises(SpecError, match="gymnasium cannot make 'FrozenLak-v1'"):
         made("gymnasium", base, id="FrozenLak-v1").reset({})
 
 

@@ -16,7 +16,7 @@ from workbench.store import Store
 from workbench.study import Result, make_optimizer
 from workbench.task import Example
 from workbench_bench.run_world import run_world
-from workbench_bench.worlds import WORLDS, rules_in
+from workbench_bench.worlds import WORLDS, read_rules
 from workbench_fgo import optimizer as fgo_optimizer
 from workbench_fgo.divide import classify_failure, split_at_random, split_by_group
 from workbench_fgo.merge import merge_workflows, unite_rows
@@ -246,7 +246,7 @@ def test_eight_parts_are_merged_three_at_a_time_in_two_steps(monkeypatch: pytest
     assert len({row.id for row in seen[3][1].rows}) == 48
     parts = [m for group, _ in seen[:3] for m in group]
     assert all(len(m.rows) == 6 and m.gain >= 0 for m in parts) and max(m.gain for m in parts) > 0
-    rules = [len(rules_in(str(m.workflow.get("nodes.sort.instructions")))) for m in (*parts, seen[3][1])]
+    rules = [len(read_rules(str(m.workflow.get("nodes.sort.instructions")))) for m in (*parts, seen[3][1])]
     assert rules[-1] > max(rules[:-1]), "it has rules of several parts"
 
 

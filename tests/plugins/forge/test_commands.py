@@ -44,7 +44,7 @@ def test_a_forged_function_is_exported_with_its_test_which_can_be_run(tmp_path: 
     ]
     out.write_text(out.read_text().replace("'aeiou'", "'aeo'").replace("text: abe", "text: iii"))
     broken = command("test", out)
-    assert broken.exit_code == 1 and "vowels FAILED: gave 0 and not 2" in broken.output
+    assert broken.exit_code == 1 and "vowels FAILED: returned 0, not 2" in broken.output
 
 
 def test_a_forged_program_gets_a_solved_training_row_as_its_test(tmp_path: Path) -> None:

@@ -192,7 +192,7 @@ SMALL = {"rounds": 20, "initial": 10, "race": False, "edits": []}
 def test_every_policy_and_surrogate_gets_better_than_the_start(change: dict[str, Any]) -> None:
     found = run_world(WORLDS["topology"], {"mcts": {**SMALL, **change}}, calls=9000, seed=1)
     start = {name: words[0] for name, words in topology._PLACES.items()}
-    assert found.error is None and found.accuracy > topology.worth(start, 1) + 0.05
+    assert found.error is None and found.accuracy > topology.score_structure(start, 1) + 0.05
 
 
 @pytest.mark.slow

@@ -16,8 +16,8 @@ def labels(seed: int, count: int, rows: int = 40) -> list[Label]:
     """Drawn structures of a planted world with the noise of a mean of `rows` answers."""
     rng = random.Random(f"labels:{seed}")
     found = []
-    for structure in rng.sample(topology.structures(), count):
-        p = topology.worth(structure, seed)
+    for structure in rng.sample(topology.list_structures(), count):
+        p = topology.score_structure(structure, seed)
         found.append(Label(Features(dict(structure), {}), sum(rng.random() < p for _ in range(rows)) / rows, rows))
     return found
 
@@ -29,9 +29,11 @@ def test_thirty_labels_rank_all_256_structures(kind: str) -> None:
     for seed in range(10 if kind == "gp" else 4):
         model: Surrogate = GaussianProcess() if kind == "gp" else Trees(random.Random(seed))
         model.fit(labels(seed, 30))
-        means, spreads = model.predict([Features(s, {}) for s in topology.structures()])
+        means, spreads = model.predict([Features(s, {}) for s in topology.list_structures()])
         assert (spreads >= 0).all()
-        found.append(spearmanr(means, [topology.worth(s, seed) for s in topology.structures()]).statistic)
+        found.append(
+            spearmanr(means, [topology.score_structure(s, seed) for s in topology.list_structures()]).statistic
+        )
     assert sum(found) / len(found) > 0.65 and min(found) > 0.5, found
 
 
@@ -41,7 +43,7 @@ def test_a_gaussian_process_is_surer_where_it_has_looked() -> None:
     model.fit(known)
     there = model.predict([label.features for label in known])[1].mean()
     seen = {tuple(label.features.labels.values()) for label in known}
-    others = [Features(s, {}) for s in topology.structures() if tuple(s.values()) not in seen]
+    others = [Features(s, {}) for s in topology.list_structures() if tuple(s.values()) not in seen]
     assert there < 0.5 * model.predict(others)[1].mean()
 
 

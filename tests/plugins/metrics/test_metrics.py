@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import workbench.task.metric as metric_module
 from workbench.plugins import plugins
 from workbench.task import Example, Score
-from workbench_metrics.numbers import last_number
+from workbench_metrics.numbers import find_last_number
 
 
 def score(call: str, given, wanted, **options) -> Score:
@@ -184,13 +184,13 @@ def test_f1_takes_the_best_of_several_answers():
     ],
 )
 def test_the_last_number(text, number):
-    assert last_number(text) == number
+    assert find_last_number(text) == number
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.decimals(-(10**9), 10**9, places=2), st.sampled_from(["{:,}", "{}", "It is {:,}.", "${:,}", "1 + 1 = {}!"]))
 def test_numbers_as_python_writes_them_are_read_back(number, pattern):
-    assert last_number(pattern.format(number)) == float(number)
+    assert find_last_number(pattern.format(number)) == float(number)
 
 
 def test_numeric_tolerances():

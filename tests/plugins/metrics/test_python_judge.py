@@ -84,7 +84,7 @@ def test_errors_of_the_file_name_file_and_line(write, code, message, line):
         ("metric.py:near", "no file", "Did you mean 'metrics.py'?"),
         ("no_such_module_anywhere:f", "cannot be imported", "relative to the workflow file"),
         ("metrics.py:four", "needs 4 arguments", "def metric(example, prediction, trace)"),
-        ("metrics.py:keyword", "asks for arguments", "example, prediction and trace"),
+        ("metrics.py:keyword", "has parameters that a metric does not receive", "example, prediction and trace"),
     ],
 )
 def test_wrong_addresses(write, address, message, hint):

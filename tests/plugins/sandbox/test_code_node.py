@@ -27,7 +27,7 @@ def test_a_node_runs_its_source(tmp_path: Path) -> None:
     ("node", "message"),
     [
         (code("def f(text): return 1 / 0"), "line 1: ZeroDivisionError"),
-        (code("def f(text): return 'many'"), "gave a wrong 'n'"),
+        (code("def f(text): return 'many'"), "returned an invalid 'n'"),
         (code("def f(text): return 1", "text -> a: int, b: int"), "must return a dict with a, b"),
         (code("def f(text): return {'a': 1, 'c': 2}", "text -> a: int, b: int"), "must return a dict with a, b"),
         (code("def f(text):\n    while True: pass", timeout=0.2), "timeout"),
@@ -39,7 +39,7 @@ def test_what_the_code_does_wrong_is_a_failure_of_the_example(node: dict, messag
     assert outcome.failure == "code" and message in (outcome.message or ""), outcome
 
 
-@pytest.mark.parametrize(("source", "message"), [("def f(:", "no Python"), ("x = 1", "defines no function")])
+@pytest.mark.parametrize(("source", "message"), [("def f(:", "not valid Python"), ("x = 1", "defines no function")])
 def test_a_source_that_cannot_run_is_refused_at_once(source: str, message: str, tmp_path: Path) -> None:
     with pytest.raises((SpecError, ValueError), match=message):
         run_node(code(source), {"text": "a"}, tmp_path)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from workbench_synthesize.apis import Api, load_apis
-from workbench_synthesize.chains import Links, looked_up, made_up, reference, words
+from workbench_synthesize.chains import Links, find_made_up, read_reference, resolve_reference, split_name
 
 
 def call(tool: str, /, **arguments: Any) -> dict[str, Any]:
@@ -54,14 +54,14 @@ def test_tools_are_linked_by_documents_and_by_what_was_seen() -> None:
 
 def test_references_are_looked_up_in_results() -> None:
     def one(text: str) -> Any:
-        found = reference(ref(text))
+        found = read_reference(ref(text))
         assert found is not None
-        return looked_up(found, [{"a": [{"b": 5}], "c": None}])
+        return resolve_reference(found, [{"a": [{"b": 5}], "c": None}])
 
     assert one("1.a.0.b") == 5 and one("1.c") is None and one("1")["c"] is None
     with pytest.raises(LookupError):
         one("1.a.b")
-    assert words("orderId") == words("order_id") == {"order", "id"}
+    assert split_name("orderId") == split_name("order_id") == {"order", "id"}
 
 
 def test_results_of_the_documents_are_read(tmp_path: Path) -> None:
@@ -94,5 +94,5 @@ def test_results_of_the_documents_are_read(tmp_path: Path) -> None:
 )
 def test_values_that_should_be_references(arguments: Any, question: str, wrong: str | None) -> None:
     api = Api("trip", "", {"properties": {"city": {}, "count": {}, "stay": {}, "mode": {"enum": ["rome", "other"]}}})
-    found = made_up(call("trip", **arguments), api, question, [{"city": "rome", "nights": [7], "paid": True}])
+    found = find_made_up(call("trip", **arguments), api, question, [{"city": "rome", "nights": [7], "paid": True}])
     assert (found or "None").startswith(f"{wrong}{' is' if wrong else ''}")

@@ -197,7 +197,7 @@ def test_runs_without_failed_train_rows_are_refused_before_a_call(tmp_path: Path
             optimizers=[],
             pool=Script(answer),
         ).run
-        message = "has kept no score of a train row\n.*eval FILE --split train"
+        message = "has stored no scores of train rows\n.*eval FILE --split train"
     elif how == "unknown":
         run(tmp_path)
         name, error, message = "zzzz", StoreError, "run 'zzzz' is not in"
@@ -210,7 +210,7 @@ def test_runs_without_failed_train_rows_are_refused_before_a_call(tmp_path: Path
 
         with sqlite3.connect(db) as reader:
             name = reader.execute("select run from runs").fetchone()[0]
-        error, message = StoreError, "is of no workflow file"
+        error, message = StoreError, "has no workflow file"
     else:
         name, error, message = "abcd", StoreError, "there is no run database at"
         db = str(tmp_path / "none.db")

@@ -103,7 +103,7 @@ def test_a_chain_keeps_its_calls_with_values_and_with_references(tmp_path: Path)
         (
             said("cancel order of anna", call("find_order", name="anna"), {"name": "cancel"}),
             "format",
-            "call 2: the arguments are no object",
+            "call 2: the arguments are not an object",
         ),
         (said("cancel order of anna", call("find_order", name="anna"), "cancel"), "format", "no list of calls"),
         (
@@ -288,7 +288,7 @@ def test_a_judge_sees_all_calls_and_results_of_a_chain(tmp_path: Path) -> None:
         ({"kinds": {"chain": 0.0}}, "the share of chain must be above 0"),
         (
             {"kinds": ["chain"], "apis": "apis.json"},
-            r"'song' cannot be run\n.*`source` in apis.json.*python:FILE.py:song",
+            r"'song' cannot run\n.*`source` in apis.json.*python:FILE.py:song",
         ),
         ({"kinds": ["chain"], "tools": ["python:tools.now"]}, "no tool takes an argument"),
         ({"kinds": ["chain"], "most": 1}, "most"),

@@ -64,7 +64,7 @@ def effects(folder: Path) -> list[str]:
 
 
 def test_callables_are_not_run_unless_somebody_says_so(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="pay, send would be run for real") as caught:
+    with pytest.raises(SpecError, match="pay, send would run for real") as caught:
         found_in(tmp_path, SMALL, settings={})
     assert "--run-tools" in str(caught.value.hint) and "policy: {default: deny" in str(caught.value.hint)
     assert caught.value.path == ("tools",) and effects(tmp_path) == []

@@ -18,7 +18,7 @@ from workbench.cli import cli
 from workbench.errors import LMError, SpecError
 from workbench.kit.proposer import read_objects
 from workbench.lm import Request
-from workbench_synthesize.apis import load_apis, misfit
+from workbench_synthesize.apis import find_misfit, load_apis
 from workbench_synthesize.chains import Links
 from workbench_synthesize.settings import load_synthesis
 from workbench_synthesize.synthesize import Found, synthesize, write_rows
@@ -98,7 +98,7 @@ def test_only_right_rows_are_kept_and_each_rejection_has_its_reason(tmp_path: Pa
     apis = {a.name: a for a in load_apis("apis.json", ["python:tools.half"], tmp_path)}
     for kept in found.rows:
         (call,) = kept["calls"]
-        assert misfit(call["arguments"], apis[call["name"]].schema) is None
+        assert find_misfit(call["arguments"], apis[call["name"]].schema) is None
         assert call["name"] in {t["name"] for t in kept["tools"]} and kept["source"]["seed"] == 0
         if call["name"] == "half":
             assert kept["result"] == call["arguments"]["n"] // 2 and kept["source"]["checks"] == ["format", "execution"]
@@ -222,7 +222,7 @@ def test_a_source_of_a_tool_runs_in_the_sandbox(tmp_path: Path) -> None:
     ],
 )
 def test_arguments_are_checked_against_the_schema(value: Any, schema: Any, reason: str | None) -> None:
-    found = misfit(value, schema)
+    found = find_misfit(value, schema)
     assert (found is None) == (reason is None) and (reason or "") in (found or "")
 
 
@@ -233,7 +233,7 @@ def test_objects_are_found_in_prose() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"apis": None, "tools": []}, "no tool is named"),
+        ({"apis": None, "tools": []}, "no tools are given"),
         ({"apis": "none.json"}, "cannot read"),
         ({"row": 3}, "unknown key 'row'"),
     ],
@@ -250,8 +250,8 @@ def test_documents_of_the_shared_data_are_read(tmp_path: Path) -> None:
         pytest.skip("the shared data are not here")
     docs = load_apis(str(shared / "api_bank/api_docs.json"), [], tmp_path)
     token = next(a for a in docs if a.name == "GetUserToken")
-    assert misfit({"username": "a", "password": "b"}, token.schema) is None
-    assert misfit({"username": "a"}, token.schema) == "arguments lacks 'password'"
+    assert find_misfit({"username": "a", "password": "b"}, token.schema) is None
+    assert find_misfit({"username": "a"}, token.schema) == "arguments lacks 'password'"
     links = Links(docs)
     users = {a.name for a in docs if "token" in a.parameters}
     assert {a.name for a in docs if links.rank("GetUserToken", a.name) == 2} == users and len(users) == 18
@@ -301,7 +301,7 @@ def test_the_rows_are_data_of_a_workflow(tmp_path: Path) -> None:
             "'sub': parameters.a has the unknown type 'strnig'",
         ),
         ('{"add": {"source": "def plus(a): return a"}}', (1, 2), "'add': its source defines no function of that name"),
-        ('{"add": {"source": "def add(a) return a"}}', (1, 2), "'add': its source is no Python"),
+        ('{"add": {"source": "def add(a) return a"}}', (1, 2), "'add': its source is not valid Python"),
     ],
 )
 def test_wrong_descriptions_of_tools_are_refused_at_their_place(

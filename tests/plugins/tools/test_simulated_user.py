@@ -113,7 +113,7 @@ def test_a_talk_without_end_ends_and_never_costs_more_than_was_said(tmp_path: Pa
 
 def test_what_the_user_knows_comes_from_the_row_and_a_model_must_play_it(tmp_path: Path) -> None:
     assert make_workflow({"n": NODE}, tmp_path).enabled_nodes["n"].inputs == ("wish", "home")
-    with pytest.raises(SpecError, match=r"(?s)needs a model that plays it.*roles: \{user:"):
+    with pytest.raises(SpecError, match=r"(?s)needs a model that plays the user.*roles: \{user:"):
         run_node(NODE, ROW, tmp_path, lambda request: "say: hello")
     outcome, _, _ = talk(tmp_path, lambda r: Response("", "refusal", 1, 0) if plays_user(r) else "say: hello")
     assert outcome.failure == "user" and "gave no text (refusal)" in str(outcome.message)

@@ -181,7 +181,7 @@ def test_natively_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"queries": 2}, "say how many"),
+        ({"queries": 2}, "the number of tools to find"),
         ({"asked": {"thng1": ["?"]}}, "no tool 'thng1'"),
         (
             {"functions": [{"name": "register", "source": "def register(): pass"}], "register": "lazy"},

@@ -156,4 +156,4 @@ def test_a_curriculum_and_stages_survive_a_kill(tmp_path: Path) -> None:
     again = bandit(tmp_path, sevens, **settings)
     assert again.state == whole.state and whole.state.known
     assert again.learners[""].policy.digest() == whole.learners[""].policy.digest()
-    assert [f["step"] for f in again.log] == [5.0, 6.0] or [f["step"] for f in again.log] == [4.0, 5.0, 6.0]
+    assert [f["step"] for f in again.history] == [5.0, 6.0] or [f["step"] for f in again.history] == [4.0, 5.0, 6.0]

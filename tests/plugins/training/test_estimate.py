@@ -29,7 +29,7 @@ def test_it_is_what_the_runs_of_the_readme_took(sets: list[str], spent: int) -> 
     done = CliRunner().invoke(cli, ["estimate", str(WORKFLOWS / "grpo.yaml"), "--json", *sets])
     found = json.loads(done.output)
     assert spent <= found["most_calls"] <= 1.1 * spent, found
-    assert f"In all at most {found['most_calls']} calls, retries left out." in found["lines"]
+    assert f"Total: at most {found['most_calls']} calls, without retries." in found["lines"]
 
 
 @pytest.mark.parametrize("name", ["grpo", "sft"])
@@ -73,7 +73,7 @@ def test_rounds_and_metrics_that_ask_count(tmp_path: Path) -> None:
     assert (once["most_calls"], thrice["most_calls"]) == (12 + 40 + 36, 12 + 40 + 3 * 36)
     asks = estimated(tmp_path, optimizer, metric="judge(label)")
     assert asks["most_calls"] is None and not any("at most 36" in line for line in asks["lines"])
-    assert "The metric asks a model as well; its calls come on top." in asks["lines"]
+    assert "The metric calls a model, too; its calls are extra." in asks["lines"]
 
 
 def test_what_does_not_say_leaves_the_rest_of_the_budget(tmp_path: Path) -> None:
@@ -82,4 +82,4 @@ def test_what_does_not_say_leaves_the_rest_of_the_budget(tmp_path: Path) -> None
     assert found["most_calls"] is None and found["optimizer_calls"][0] == {"optimizer": "random", "calls": None}
     assert "Of 1000 calls, 912 are left for search: about 76 candidates." in found["lines"]  # less 12, 40 and 36
     small = estimated(tmp_path, course, budget={"calls": 60})
-    assert "Warning: of 60 calls 8 are left for search, which may take 36." in small["lines"]
+    assert "Warning: of 60 calls, 8 are left for search, which may take 36." in small["lines"]

@@ -315,14 +315,14 @@ def test_a_conversation_goes_on_from_the_very_tokens_that_were_drawn() -> None:
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_it_learns_to_emit_a_digit(tmp_path: Path, seed: int) -> None:
     """Share of 7 in eight characters: chance at first, at least 0.9 over the last four of 40 steps."""
-    log = bandit(tmp_path, sevens, seed=seed).log
+    log = bandit(tmp_path, sevens, seed=seed).history
     assert log[0]["reward"] < 0.1
     assert sum(f["reward"] for f in log[-4:]) / 4 >= 0.9
 
 
 def test_without_reward_nothing_is_learned(tmp_path: Path) -> None:
     made = bandit(tmp_path, lambda text: 0.0, steps=10)
-    assert all(f["silent"] == 1.0 and "loss" not in f for f in made.log)
+    assert all(f["silent"] == 1.0 and "loss" not in f for f in made.history)
     drawn = [sevens(text) for step, text in made.source.drawn if step >= 5]  # type: ignore[attr-defined]
     assert sum(drawn) / len(drawn) < 0.1
 
@@ -338,9 +338,9 @@ def test_killed_and_resumed_from_a_checkpoint_it_ends_with_the_same_bits(tmp_pat
         bandit(tmp_path, sevens, objective=objective, crash=8, **settings)
     assert sorted(p.name for p in (tmp_path / "course").glob("step-*")) == ["step-000003", "step-000006"]
     again = bandit(tmp_path, sevens, objective=objective, **settings)
-    assert [f["step"] for f in again.log] == [6.0, 7.0, 8.0, 9.0]  # nothing before the checkpoint was computed
+    assert [f["step"] for f in again.history] == [6.0, 7.0, 8.0, 9.0]  # nothing before the checkpoint was computed
     assert again.learners[""].policy.digest() == whole.learners[""].policy.digest()
-    assert again.log == whole.log[6:]
+    assert again.history == whole.history[6:]
     assert again.state == whole.state
     assert any("reference is reset" in text for text in whole.told)  # type: ignore[attr-defined]
 
@@ -383,9 +383,9 @@ def test_dynamic_sampling_replaces_groups_without_differences(tmp_path: Path) ->
 def test_alarms_are_told_and_stop_or_roll_back(tmp_path: Path) -> None:
     band = {"entropy": (0.0, 0.1), "on_alarm": "stop"}
     stopped = bandit(tmp_path, sevens, steps=5, course=band)
-    assert len(stopped.log) == 1 and any("alarm at step 1: entropy" in t for t in stopped.told)  # type: ignore[attr-defined]
+    assert len(stopped.history) == 1 and any("alarm at step 1: entropy" in t for t in stopped.told)  # type: ignore[attr-defined]
     resumed = bandit(tmp_path, sevens, steps=5, course=band)
-    assert resumed.log == []  # what an alarm ended stays ended
+    assert resumed.history == []  # what an alarm ended stays ended
     back = bandit(
         tmp_path,
         sevens,
@@ -398,7 +398,7 @@ def test_alarms_are_told_and_stop_or_roll_back(tmp_path: Path) -> None:
 
 def test_the_budget_ends_training_with_a_last_candidate(tmp_path: Path) -> None:
     made = bandit(tmp_path, sevens, steps=7, course={"evaluate_every": 3}, affords=5)
-    assert len(made.log) == 5
+    assert len(made.history) == 5
     assert [step for step, _ in made.source.offers] == [3, 5]  # type: ignore[attr-defined]
 
 

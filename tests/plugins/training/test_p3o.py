@@ -321,7 +321,7 @@ def test_it_learns_to_emit_a_digit(tmp_path: Path, clip: str, epochs: int, steps
     answer, eight times the logarithm of some 50 characters. So the best policy there draws a 7 with about 0.2.
     """
     objective = make_objective("p3o", {"pair_clip": clip, "beta": 1e-3})
-    log = bandit(tmp_path, sevens, steps=steps, objective=objective, learning={"epochs": epochs}).log
+    log = bandit(tmp_path, sevens, steps=steps, objective=objective, learning={"epochs": epochs}).history
     assert log[0]["reward"] < 0.1
     assert sum(f["reward"] for f in log[-4:]) / 4 >= 0.9, [round(f["reward"], 2) for f in log]
     assert any(f["clipped"] > 0 for f in log if "clipped" in f) == (epochs > 1)

@@ -95,7 +95,7 @@ def test_a_rollback_restores_the_best_weights_and_forgets_the_optimizer(tmp_path
         best = made.best_weights[""]
         same = all(torch.equal(best[name], p) for name, p in learner.policy.trained.items())
         ends[on_alarm] = (first == last, same, bool(learner.optimizer.state))
-        assert all("grad_norm" in f for f in made.log), "each step learned something"
+        assert all("grad_norm" in f for f in made.history), "each step learned something"
     assert ends == {"rollback": (True, True, False), "tell": (False, False, True)}
 
 
@@ -106,10 +106,10 @@ def told(made: Any, what: str) -> list[str]:
 def test_a_divergence_above_its_limit_is_an_alarm(tmp_path: Path) -> None:
     objective = make_objective("grpo", {"beta": 0.01})
     made = bandit(tmp_path, sevens, steps=4, objective=objective, course={"kl": 1e-6}, checkpoints="low")
-    assert made.log[0]["kl"] <= 1e-6 < made.log[1]["kl"]
+    assert made.history[0]["kl"] <= 1e-6 < made.history[1]["kl"]
     assert [text.split(":")[0] for text in told(made, "divergence")] == [f"alarm at step {n}" for n in (2, 3, 4)]
     calm = bandit(tmp_path, sevens, steps=4, objective=objective, checkpoints="high")
-    assert calm.log == made.log and not told(calm, "alarm")
+    assert calm.history == made.history and not told(calm, "alarm")
 
 
 class Misremembered(TextSource):
@@ -122,8 +122,8 @@ class Misremembered(TextSource):
 
 def test_drawing_and_training_apart_is_an_alarm(tmp_path: Path) -> None:
     made = bandit(tmp_path, sevens, steps=3, world=Misremembered, course={"on_alarm": "stop"})
-    assert [text.split(":")[0] for text in told(made, "drawing and training differ by 0.2")] == ["alarm at step 2"]
-    assert len(made.log) == 2 and made.log[0]["off_policy_gap"] < 1e-3
+    assert [text.split(":")[0] for text in told(made, "sampling and training differ by 0.2")] == ["alarm at step 2"]
+    assert len(made.history) == 2 and made.history[0]["off_policy_gap"] < 1e-3
 
 
 class Overflowing(TextSource):
@@ -138,7 +138,7 @@ class Overflowing(TextSource):
 def test_updates_that_are_not_finite_are_told(tmp_path: Path) -> None:
     made = bandit(tmp_path, sevens, steps=3, world=Overflowing)
     assert told(made, "left out") == ["1 updates of step 2 were left out: their loss or gradient was not finite"]
-    assert [f.get("skipped") for f in made.log] == [None, 1.0, None] and made.state.skipped == {"": 1}
+    assert [f.get("skipped") for f in made.history] == [None, 1.0, None] and made.state.skipped == {"": 1}
     assert all(math.isfinite(float(p.detach().sum())) for p in made.learners[""].policy.trained.values())
     assert not told(bandit(tmp_path, sevens, steps=3, checkpoints="other"), "left out")
 
@@ -164,7 +164,7 @@ def test_a_large_divergence_resets_reference_and_optimizer(tmp_path: Path) -> No
     assert other.reference is not None
     assert any(not torch.equal(other.reference[name], p) for name, p in other.policy.trained.items())
     longer = bandit(tmp_path, sevens, steps=3, objective=objective, course=course, checkpoints="longer")
-    assert abs(longer.log[2]["kl"]) < 1e-6 < longer.log[1]["kl"]
+    assert abs(longer.history[2]["kl"]) < 1e-6 < longer.history[1]["kl"]
 
 
 # Constraints
@@ -180,10 +180,10 @@ def test_multipliers_survive_a_kill(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         bandit(tmp_path, sevens, crash=5, **common)
     again = bandit(tmp_path, sevens, **common)
-    assert [f["step"] for f in again.log] == [3.0, 4.0, 5.0]
-    grown = [f["multiplier_tokens"] for f in whole.log]
+    assert [f["step"] for f in again.history] == [3.0, 4.0, 5.0]
+    grown = [f["multiplier_tokens"] for f in whole.history]
     assert grown == sorted(grown) and grown[2] > 0.2, "at the checkpoint there is something to forget"
-    assert again.state.multipliers == whole.state.multipliers and again.log == whole.log[3:]
+    assert again.state.multipliers == whole.state.multipliers and again.history == whole.history[3:]
     assert again.learners[""].policy.digest() == whole.learners[""].policy.digest()
 
 
@@ -194,4 +194,4 @@ def test_a_budget_of_tokens_is_met(tmp_path: Path) -> None:
     lengths = made.source.lengths  # type: ignore[attr-defined]
     assert lengths[0] > 6.0
     assert sum(lengths[-15:]) / 15 == pytest.approx(4.0, rel=0.1)
-    assert sum(f["reward"] for f in made.log[-15:]) / 15 > 0.25  # 0.5 is all that four tokens can earn
+    assert sum(f["reward"] for f in made.history[-15:]) / 15 > 0.25  # 0.5 is all that four tokens can earn

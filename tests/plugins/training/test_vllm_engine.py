@@ -278,7 +278,7 @@ def test_a_program_that_is_not_there_is_found_before_anything_is_paid(tmp_path: 
     report, _ = optimized(tmp_path, command="no-such-server serve")
     assert report.status == "failed" and report.spent["calls"] == 0
     assert re.search(r"no program 'no-such-server' to start .*\[vllm\]", report.error or "")
-    assert report.lines()[-1].startswith("Nothing paid for is lost. Go on with: workbench resume")
+    assert report.lines()[-1].startswith("Nothing paid for is lost. Resume it with: workbench resume")
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells a child that its parent died")

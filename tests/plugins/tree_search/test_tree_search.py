@@ -248,7 +248,7 @@ def test_what_was_found_must_be_reached_by_just_doing_it(folder: Path) -> None:
     )
     node = {"tree_search": "python:worlds.py:Dice", "value": "python:judges.py:sure", "steps": 1}
     outcome, _ = run_node(node, {}, folder, lambda request: "roll")
-    assert outcome.failure == "environment" and "cannot be reset" in str(outcome.message)
+    assert outcome.failure == "environment" and "is not deterministic" in str(outcome.message)
 
 
 def test_a_resumed_run_asks_nobody_and_plays_nothing(folder: Path) -> None:
