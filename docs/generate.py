@@ -26,7 +26,7 @@ from workbench.cli.file_schema import json_schema
 from workbench.plugins import GROUP, plugins
 from workbench.run import prepare
 from workbench.spec import ENVIRONMENT, BudgetSpec, DataSpec, DomainSpec, LMSpec, PolicySpec, Spec
-from workbench.store import M001_INITIAL, TABLES, Store
+from workbench.store import SCHEMA, TABLES, Store
 from workbench.workflow import mermaid, node_class
 
 ROOT = Path(__file__).parent.parent
@@ -243,7 +243,7 @@ def database() -> str:
             *(f"| `{name}` | {what} |" for name, what in TABLES.items()),
             "",
             "```sql",
-            M001_INITIAL.strip(),
+            SCHEMA.strip(),
             "```\n",
         ]
     )
@@ -307,6 +307,7 @@ CONTENTS: dict[str, list[tuple[str, str]]] = {
     ],
     "Explanation": [
         ("the proof", "docs/explanation/proof.md"),
+        ("security", "docs/security.md"),
         ("budget and journal", "docs/explanation/budget-and-journal.md"),
         ("architecture", "docs/explanation/architecture.md"),
         ("words", "docs/explanation/words.md"),

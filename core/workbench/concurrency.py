@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import gc
-from collections.abc import Awaitable, Collection, Coroutine, Iterable
+import threading
+import time
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
+from contextlib import suppress
 from typing import Any, TypeVar, cast
 
 from workbench.errors import NodeError
@@ -14,6 +18,47 @@ T = TypeVar("T")
 #: Allocations between two passes of the garbage collector (Python: 700). The objects of a call are freed by reference
 #: counting; scanning them again and again took 5% of the time of a run against a fast server.
 ALLOCATIONS = 20_000
+
+
+_deadline: contextvars.ContextVar[float | None] = contextvars.ContextVar("deadline", default=None)
+
+
+def remaining_seconds() -> float | None:
+    """Seconds until the deadline of the call that this code serves; None without a deadline."""
+    deadline = _deadline.get()
+    return None if deadline is None else max(0.0, deadline - time.monotonic())
+
+
+async def run_in_thread(function: Callable[[], T], timeout: float) -> T:
+    """The result of a blocking function, run in a thread of its own.
+
+    After `timeout` seconds the thread is abandoned. It is a daemon, so that it cannot keep the process from ending.
+    Raises TimeoutError, and whatever the function raises.
+    """
+    loop, context = asyncio.get_running_loop(), contextvars.copy_context()
+    outcome: asyncio.Future[T] = loop.create_future()
+
+    def settle(result: T | None, error: BaseException | None) -> None:
+        if outcome.done():
+            return
+        if error is None:
+            outcome.set_result(cast(T, result))
+        else:
+            outcome.set_exception(RuntimeError(repr(error)) if isinstance(error, StopIteration) else error)
+
+    def work() -> None:
+        result, error = None, None
+        try:
+            context.run(_deadline.set, time.monotonic() + timeout)
+            result = context.run(function)
+        except BaseException as raised:
+            error = raised
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(settle, result, error)
+
+    threading.Thread(target=work, name="workbench-call", daemon=True).start()
+    async with asyncio.timeout(timeout):
+        return await outcome
 
 
 def run_in_loop(course: Coroutine[Any, Any, T]) -> T:

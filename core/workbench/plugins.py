@@ -13,9 +13,11 @@ from typing import Any
 import pluggy
 
 from workbench import hookspecs
+from workbench.distribution import NAME
 from workbench.errors import PluginError, suggest
 
 GROUP = "workbench"
+NO_PLUGINS = "WORKBENCH_NO_PLUGINS"  # the flag --no-plugins sets it, for the processes of a run too
 
 #: The kinds of things that can be registered, and what messages call one of them.
 KINDS = {
@@ -51,8 +53,8 @@ class Plugins:
         entries: entry points to load.
         extra: (name, plugin) of plugins that are loaded already, as in tests.
 
-    Raises:
-        PluginError: two distributions provide plugins of one name.
+    Of two plugins, or two things that they register, with one name, the first of `entries` stays and the other plugin
+    is set aside.
     """
 
     def __init__(self, entries: Iterable[EntryPoint] = (), extra: Iterable[tuple[str, Any]] = ()):
@@ -63,13 +65,12 @@ class Plugins:
         self._tables: dict[str, dict[str, tuple[Any, str]]] = {kind: {} for kind in KINDS}
         by_name: dict[str, EntryPoint] = {}
         for entry in entries:
-            other = by_name.get(entry.name)
-            if other is not None and _distribution(other) != _distribution(entry):
-                raise PluginError(
-                    f"two distributions provide a plugin named '{entry.name}': {_distribution(other)[0]} and "
-                    f"{_distribution(entry)[0]}; uninstall one of them"
-                )
-            by_name[entry.name] = entry
+            other = by_name.setdefault(entry.name, entry)
+            if _distribution(other) != _distribution(entry):
+                dist, version = _distribution(entry)
+                reason = f"{_distribution(other)[0]} has a plugin of this name already; uninstall one of them"
+                self.set_aside[f"{entry.name} of {dist}"] = reason
+                self.infos.append(PluginInfo(entry.name, dist, version, entry.value, error=reason))
         for entry in by_name.values():
             dist, version = _distribution(entry)
             self._load(entry.name, entry.load, dist, version, entry.value)
@@ -146,7 +147,7 @@ class Plugins:
         module, _, attribute = target.partition(":")
         try:
             target = getattr(importlib.import_module(module), attribute)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise PluginError(
                 f"{KINDS[kind]} '{name}' of plugin '{owner}' cannot be loaded: {type(error).__name__}: {error}"
             ) from error
@@ -162,7 +163,7 @@ class Plugins:
         for impl in list(getattr(self.manager.hook, event).get_hookimpls()):
             try:
                 impl.function(**{name: values[name] for name in impl.argnames})
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 self.set_aside[impl.plugin_name] = f"raised in {event}: {type(error).__name__}: {error}"
                 self.manager.unregister(impl.plugin)
 
@@ -179,10 +180,19 @@ def _read_metadata(distribution: Distribution) -> tuple[str, str]:
 
 @cache
 def plugins() -> Plugins:
-    """The plugins of this process, loaded once. WORKBENCH_LOAD_PLUGINS="a,b" loads only those ("" loads none)."""
+    """The plugins of this process, loaded once; the bundled ones first, so that no other takes their names.
+
+    WORKBENCH_LOAD_PLUGINS="a,b" loads only those ("" loads none); WORKBENCH_NO_PLUGINS=1 only the bundled ones.
+    """
     entries: Iterable[EntryPoint] = entry_points(group=GROUP)
     only = os.environ.get("WORKBENCH_LOAD_PLUGINS")
+    if os.environ.get(NO_PLUGINS):
+        entries = [entry for entry in entries if _is_bundled(entry)]
     if only is not None:
         wanted = {name.strip() for name in only.split(",") if name.strip()}
         entries = [entry for entry in entries if entry.name in wanted]
-    return Plugins(sorted(entries, key=lambda entry: entry.name))
+    return Plugins(sorted(entries, key=lambda entry: (not _is_bundled(entry), entry.name)))
+
+
+def _is_bundled(entry: EntryPoint) -> bool:
+    return _distribution(entry)[0] == NAME

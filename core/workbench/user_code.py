@@ -4,7 +4,7 @@
 `python:tools:lookup`           of a module: the file tools.py beside the workflow file, else an installed module
 `python:tools.lookup`           the same; modules may be dotted, as in `python:package.tools.lookup`
 
-The code is trusted and runs in this process.
+The code is trusted and runs in this process. Looking at a stored run must not run it: see `without_user_code`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ import importlib.util
 import os
 import sys
 import traceback
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -24,6 +27,37 @@ from workbench.errors import SpecError, suggest
 from workbench.type_guards import is_dict, is_list
 
 PREFIX = "python:"
+
+#: "": user code may run; "refused": it raises CodeRefused; "outlined": tools are outlines that cannot be called.
+_mode: ContextVar[str] = ContextVar("user_code", default="")
+
+
+class CodeRefused(SpecError):
+    """User code was needed where it must not run."""
+
+
+@contextmanager
+def without_user_code(*, outlines: bool = False) -> Generator[None]:
+    """Run no user code inside: loading it raises CodeRefused.
+
+    outlines: nodes whose settings suffice to draw them are made all the same, with outlines in place of their code.
+    """
+    token = _mode.set("outlined" if outlines else "refused")
+    try:
+        yield
+    finally:
+        _mode.reset(token)
+
+
+def code_is_outlined() -> bool:
+    """Whether nodes are made to be looked at only: what they name is neither loaded nor opened."""
+    return _mode.get() == "outlined"
+
+
+def check_user_code_allowed(what: str) -> None:
+    """Raise CodeRefused inside `without_user_code`. what: that which would be loaded or started."""
+    if _mode.get():
+        raise CodeRefused(f"this needs '{what}', which is not loaded here: looking at a run does not run its code")
 
 
 @dataclass(frozen=True)
@@ -69,7 +103,9 @@ def parse_address(address: str) -> Address:
 
 
 def load_user_code(address: str, base: Path) -> Any:
-    """The function or class at an address. base: the folder of the workflow file. Raises SpecError."""
+    """The function or class at an address. base: the folder of the workflow file. Raises SpecError, and
+    CodeRefused inside `without_user_code`."""
+    check_user_code_allowed(address)
     parsed = parse_address(address)
     module = _module(address, parsed, base)
     found = getattr(module, parsed.name, None)

@@ -24,7 +24,6 @@ class Sql(Environment):
     end in the state after that statement.
     """
 
-    calls_need_state: ClassVar[bool] = True
     help: ClassVar[str] = "one SQL statement, or submit to hand in what the last query gave and how the database is"
 
     folder: str = Field(".", description="folder of the database scripts, relative to the workflow file")
@@ -98,14 +97,12 @@ class Sql(Environment):
                 return float(wanted.digest() == self._db.digest())
         if self.state["last"] is None:
             return 0.0
-        with Database.make(
-            self._script
-        ) as fresh:  # the original state: emptying the tables must not make all results equal
+        with Database.make(self._script, reads=True) as fresh:  # as it was given, and neither query changes it
+            gold = fresh.run(self._gold)
             try:
                 found = fresh.run(self.state["last"])
-            except ValueError:  # it depends on an earlier statement
+            except ValueError:  # it reads what an earlier statement made, or changes something
                 return 0.0
-            gold = fresh.run(self._gold)
         ordered = re.search(r"(?i)\border\s+by\b", self._gold) is not None
         return float(found == gold if ordered else sorted(map(repr, found)) == sorted(map(repr, gold)))
 

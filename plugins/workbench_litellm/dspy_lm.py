@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import sys
 from collections.abc import Sequence
@@ -22,6 +23,7 @@ from dspy.utils import exceptions as dspy_errors
 
 from workbench.errors import LMError, SpecError
 from workbench.lm import (
+    MOST_TOKENS,
     Request,
     Response,
     check_extra,
@@ -32,6 +34,7 @@ from workbench.lm import (
     offset_seed,
     parse_price,
     redact,
+    redact_sent,
 )
 
 DEFAULT_CONCURRENCY = 8
@@ -121,7 +124,10 @@ class DSPyLM:
             )
             rows = sorted((dict(row) for row in found.data), key=lambda row: row["index"])
             tokens = int(getattr(found.usage, "prompt_tokens", 0) or 0)
-            return [[float(x) for x in row["embedding"]] for row in rows], tokens
+            vectors = [[float(x) for x in row["embedding"]] for row in rows]
+            if not all(math.isfinite(x) for vector in vectors for x in vector):
+                raise ValueError("a vector with a number that is not finite")
+            return vectors, tokens
         except Exception as error:  # LiteLLM raises its own kinds, those of the openai package, and what JSON brings
             raise self._embedding_error(error) from None
 
@@ -204,6 +210,7 @@ class DSPyLM:
     def _response(self, answer: lm15.Response, request: Request, canonical: lm15.Request) -> Response:
         parts = answer.message.parts
         text = "".join(part.text for part in parts if isinstance(part, lm15.TextPart))
+        text = redact_sent(text, os.environ.get(self._settings.api_key_env or ""), self._client.get("headers"))
         refusal = "".join(part.text for part in parts if isinstance(part, lm15.RefusalPart))
         calls = tuple(
             {"id": part.id, "name": part.name, "arguments": _arguments(part.input)}
@@ -213,6 +220,8 @@ class DSPyLM:
         for stop in request.stop:
             text = text.split(stop, 1)[0] if stop else text  # for models and servers that take none, or fewer
         prompt, completion = answer.usage.input_tokens, answer.usage.output_tokens
+        if max(prompt or 0, completion or 0) > MOST_TOKENS:
+            prompt, completion = None, None  # nonsense: estimated like what was not told
         estimated = not prompt or completion is None  # LiteLLM fills in zeros for what it was not told
         if not prompt:
             prompt, completion = estimate_tokens(request.messages), completion or None
@@ -226,12 +235,13 @@ class DSPyLM:
             completion,
             usd=self._usd(answer, canonical, prompt, completion),
             tool_calls=calls,
-            logprobs=logprobs or None,
+            logprobs=logprobs if logprobs and all(map(math.isfinite, logprobs)) else None,
             estimated=estimated,
         )
 
     def _usd(self, answer: lm15.Response, canonical: lm15.Request, prompt: int, completion: int) -> float | None:
-        if self._settings.price is None and not self._settings.api_base:
+        told = max(answer.usage.input_tokens or 0, answer.usage.output_tokens or 0)
+        if self._settings.price is None and not self._settings.api_base and told <= MOST_TOKENS:
             provider, _, name = self.model.partition("/")
             exact, _ = estimate_cost(answer, provider=provider, requested_model=name, request=canonical)
             if exact is not None:  # knows the prices of cached and reasoning tokens, which `price` does not

@@ -30,6 +30,8 @@ class FunctionMetric:
     "feedback": text}.
     """
 
+    user_code = True
+
     def __init__(self, function: Callable[..., Any], address: str):
         self.function, self.address = function, address
         try:

@@ -8,6 +8,7 @@ import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, TypeVar
 from urllib.request import getproxies, proxy_bypass
 
@@ -15,7 +16,17 @@ import aiohttp
 from yarl import URL
 
 from workbench.errors import LMError, SpecError
-from workbench.lm import Request, Response, check_extra, estimate_tokens, is_loopback, is_reasoning, parse_price, redact
+from workbench.lm import (
+    Request,
+    Response,
+    check_extra,
+    estimate_tokens,
+    is_loopback,
+    is_reasoning,
+    parse_price,
+    redact,
+    redact_sent,
+)
 from workbench_openai import wire
 from workbench_openai.prices import usd_per_token
 
@@ -67,7 +78,7 @@ class OpenAIChat:
         self.model, self._token_ids = model, token_ids
         base = _base_url(settings.api_base or default_base)
         self._base, self._url = base, base / "chat/completions"
-        self._hosted, loopback = base.host == URL(HOSTED).host, is_loopback(str(base))
+        self._hosted, loopback = base.origin() == URL(HOSTED).origin(), is_loopback(str(base))
         self._key_variable = settings.api_key_env
         if self._key_variable is None and (not settings.api_base or self._hosted or loopback):
             # A workflow file from elsewhere must not be able to send the user's key to its author's server.
@@ -101,7 +112,7 @@ class OpenAIChat:
 
         def read(status: int, headers: Mapping[str, str], raw: bytes) -> Response:
             if status == 200:
-                return wire.parse_body(raw, request, self.price)
+                return self._without_key(wire.parse_body(raw, request, self.price))
             if wire.is_filtered(status, raw):
                 return Response("", "refusal", estimate_tokens(request.messages), usd=0.0, estimated=True)
             raise wire.error_for(status, headers, raw)
@@ -189,6 +200,10 @@ class OpenAIChat:
         if error.kind == "auth" and error.status and not self._key_variable:
             text += " (no API key was sent; name its variable with api_key_env)"
         return LMError(error.kind, text, retry_after=error.retry_after, status=error.status)
+
+    def _without_key(self, response: Response) -> Response:
+        text = redact_sent(response.text, os.environ.get(self._key_variable or ""), self._headers)
+        return response if text == response.text else replace(response, text=text)
 
     def _redacted(self, text: str) -> str:
         return redact(text, self._key_variable, self._headers)

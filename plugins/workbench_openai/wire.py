@@ -98,6 +98,8 @@ def parse_vectors(raw: bytes, count: int) -> tuple[list[list[float]], int]:
         raise LMError("bad_body", f"status 200 without vectors ({type(error).__name__}: {error})") from None
     if [row["index"] for row in rows] != list(range(count)) or not all(vectors):
         raise LMError("bad_body", f"{len(rows)} vectors for {count} texts")
+    if not all(math.isfinite(x) for vector in vectors for x in vector):
+        raise LMError("bad_body", "a vector with a number that is not finite")
     usage = data.get("usage")
     return vectors, (_count(usage.get("prompt_tokens")) or 0) if isinstance(usage, dict) else 0
 
@@ -182,9 +184,10 @@ def _logprobs(value: Any) -> tuple[float, ...] | None:
     if not isinstance(content, list):
         return None
     try:
-        return tuple(float(item["logprob"]) for item in content)
+        found = tuple(float(item["logprob"]) for item in content)
     except (TypeError, KeyError, ValueError):
         return None
+    return found if all(map(math.isfinite, found)) else None
 
 
 def _ids(value: Any) -> tuple[int, ...] | None:

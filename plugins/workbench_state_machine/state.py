@@ -17,6 +17,7 @@ from workbench.kit.tools import Tool, call_tool, describe_tool, load_tool, read_
 from workbench.lm import Response
 from workbench.runtime import Context
 from workbench.spec import LMSpec, lm_spec
+from workbench.user_code import code_is_outlined
 from workbench.workflow import Field, NodeKind, Signature, parse_signature
 from workbench_state_machine.settings import END, StateConfig, StatesConfig, Transition, When
 
@@ -69,6 +70,8 @@ class State(NodeKind):
     def _open_argument(self) -> str:
         """The argument of the `run` tool that gets the answer: the one that is required and not filled in."""
         assert self.runs is not None
+        if code_is_outlined():
+            return ""
         free = [a for a in self.runs.schema.get("required", ()) if a not in self.machine.arguments]
         if len(free) != 1:
             raise SpecError(

@@ -52,27 +52,48 @@ def compute_score(data_source, solution_str, ground_truth, extra_info=None, **mo
 
 
 def vllm(workflow: Workflow, path: Path | None, *, task: Task) -> None:
-    """Write DIR/serve.sh, which serves the model of the workflow, and DIR/lm.yaml, the `lm:` that then uses it."""
+    """Write DIR/serve.sh, which serves the model of the workflow, and DIR/lm.yaml, the `lm:` that then uses it.
+
+    Of weights with an adapter beside them also DIR/serve_adapter.sh, which serves the adapter over its base.
+    """
     folder, weights = _folder(path), find_weights(workflow, task)
-    name = task.spec.name
-    lines = [
-        "#!/bin/sh",
-        "# Serves the trained model on port 8000; every other flag of vLLM may follow.",
-        f'exec vllm serve {shlex.quote(weights)} --served-model-name {shlex.quote(name)} "$@"',
-    ]
-    adapter = Path(weights) / "adapter"
+    name, adapter = task.spec.name, Path(weights) / "adapter"
+    scripts = {
+        "serve.sh": (
+            "# Serves the trained model on port 8000; every other flag of vLLM may follow.",
+            f"{shlex.quote(weights)} --served-model-name {shlex.quote(name)}",
+        )
+    }
     if (adapter / "adapter_config.json").is_file():
-        about = json.loads((adapter / "adapter_config.json").read_text(encoding="utf-8"))
-        lines[2:2] = [
-            "# The adapter alone, over its base (several may share one server):",
-            f"#   vllm serve {shlex.quote(str(about['base_model_name_or_path']))} --enable-lora --max-lora-rank "
-            f"{about['r']} --lora-modules {shlex.quote(f'{name}={adapter}')}",
-        ]
+        scripts["serve_adapter.sh"] = (
+            "# Serves the adapter alone, over its base; several may share one server.",
+            _adapter_arguments(adapter, name),
+        )
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "serve.sh").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    (folder / "serve.sh").chmod(0o755)
+    for script, (comment, arguments) in scripts.items():
+        text = f'#!/bin/sh\n{comment}\nexec vllm serve {arguments} "$@"\n'
+        (folder / script).write_text(text, encoding="utf-8")
+        (folder / script).chmod(0o755)
     lm = {"model": f"openai/{name}", "api_base": "http://127.0.0.1:8000/v1"}
     (folder / "lm.yaml").write_text(dump_yaml({"lm": lm}), encoding="utf-8")
+
+
+def _adapter_arguments(adapter: Path, name: str) -> str:
+    """The adapter and its base as arguments of `vllm serve`. The adapter's configuration may be a stranger's: what it
+    says is checked and quoted. Raises SpecError."""
+    file = adapter / "adapter_config.json"
+    try:
+        about = json.loads(file.read_text(encoding="utf-8"))
+        base, rank = about["base_model_name_or_path"], int(about["r"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        base, rank = None, 0
+    if not isinstance(base, str) or rank < 1 or "\0" in base:
+        raise SpecError(
+            f"{file} must name a base model and a rank",
+            hint='Write e.g. {"base_model_name_or_path": "org/model", "r": 8}.',
+        )
+    modules = shlex.quote(f"{name}={adapter}")
+    return f"{shlex.quote(base)} --enable-lora --max-lora-rank {rank} --lora-modules {modules}"
 
 
 def verl(workflow: Workflow, path: Path | None, *, task: Task) -> None:

@@ -126,6 +126,8 @@ class ImitationOptimizer(TrainingOptimizer):
 
         learner, record = Learner(policy, self.objective(), self.learning), TrainingRecord(folder / "epochs", weights)
         added, updates = self.added(study, policy), 0
+        if record.dropped:
+            study.log(f"it is trained from the start: {record.dropped}")
         if record.epochs:
             study.log(f"{record.epochs} epochs were trained before and are not trained again", epochs=record.epochs)
         held = True  # whether the weights are those after the epochs so far

@@ -6,6 +6,7 @@ import copy
 import hashlib
 import json
 import os
+import re
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -209,6 +210,11 @@ def digest_of(weights: Mapping[str, torch.Tensor]) -> str:
         found.update(name.encode())
         found.update(weights[name].detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
     return found.hexdigest()[:16]
+
+
+def is_digest(name: object) -> bool:
+    """Whether a name from a record is one that `digest_of` gives. Any other may lead out of the folder of weights."""
+    return isinstance(name, str) and re.fullmatch("[0-9a-f]{16}", name) is not None
 
 
 # Checkpoints of training

@@ -18,7 +18,7 @@ from safetensors import SafetensorError
 from workbench.errors import StoreError
 from workbench.hashing import digest
 from workbench_training.learner import Learner
-from workbench_training.policy import Weights, last_checkpoint, write_checkpoint
+from workbench_training.policy import Weights, is_digest, last_checkpoint, write_checkpoint
 from workbench_training.token_rows import Row
 
 
@@ -30,22 +30,25 @@ class TrainingRecord:
         tells of weights that are gone or only half there, is dropped."""
         self.place, self.weights = place, weights
         self._clear()
+        self.dropped: str | None = None  # why what was found here is not used
         try:
             saved = last_checkpoint(place)
             if saved is not None:
                 self.epochs, self._tensors, state = saved
-                self.updates, self._keys, self._offered = state["updates"], state["keys"], state["offered"]
-        except (OSError, ValueError, KeyError, SafetensorError):
+                self.updates, self._keys, self._offered = _checked(state)
+        except (OSError, ValueError, KeyError, TypeError, RecursionError, SafetensorError) as error:
             self.drop()
+            self.dropped = f"its record cannot be read ({type(error).__name__}: {error})"
         if broken := [name for name, sizes in self._offered.values() if not _holds(weights / name, sizes)]:
             for name in broken:
                 _put_aside(weights / name)
             self.drop()
+            self.dropped = f"the weights {broken[0]} are gone or not whole"
 
     def _clear(self) -> None:
         self.epochs, self.updates = 0, 0
         self._keys: list[str] = []  # by round: what was learned from
-        self._offered: dict[str, Sequence[Any]] = {}  # by epoch: the folder, and the sizes of its files
+        self._offered: dict[str, tuple[str, dict[str, int]]] = {}  # by epoch: the folder, and the sizes of its files
         self._tensors: Mapping[str, Weights] = {}
 
     def drop(self) -> None:
@@ -84,6 +87,24 @@ class TrainingRecord:
         self._offered[str(epoch)] = (folder.name, _sizes(folder))
         state = {"updates": updates, "keys": self._keys, "offered": self._offered}
         write_checkpoint(self.place, epoch, learner.tensors(), state)
+
+
+def _checked(state: Any) -> tuple[int, list[str], dict[str, tuple[str, dict[str, int]]]]:
+    """updates, keys and offered of a stored state. Raises KeyError, TypeError and ValueError for any other form than
+    `TrainingRecord.write` gives them: a name leads to a folder, and must not lead out of that of the weights."""
+    if not isinstance(state, dict):
+        raise TypeError("its state is no object")
+    updates, keys, offered = state["updates"], state["keys"], state["offered"]
+    if type(updates) is not int or not isinstance(keys, list) or not isinstance(offered, dict):
+        raise TypeError("its updates, keys or offered folders have a wrong type")
+    if not all(isinstance(key, str) for key in keys):
+        raise TypeError("one of its keys is no text")
+    for epoch, (name, sizes) in offered.items():
+        if not epoch.isdecimal() or not is_digest(name):
+            raise ValueError(f"the folder of epoch {epoch!r:.40} is none that workbench names")
+        if not isinstance(sizes, dict) or not all(type(size) is int for size in sizes.values()):
+            raise TypeError("the sizes of its files are no numbers")
+    return updates, keys, {epoch: (name, sizes) for epoch, (name, sizes) in offered.items()}
 
 
 def _seen(row: Row) -> list[Any]:

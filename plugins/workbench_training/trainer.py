@@ -23,7 +23,7 @@ from workbench.task import Example
 from workbench_training.advantages import compute_advantages, update_multipliers
 from workbench_training.curriculum import draw_rows, update_record
 from workbench_training.learner import Learner, count_devices
-from workbench_training.policy import Weights, last_checkpoint, write_checkpoint
+from workbench_training.policy import Weights, is_digest, last_checkpoint, write_checkpoint
 from workbench_training.rewards import Rollout
 from workbench_training.settings import Course
 from workbench_training.study_rollouts import describe_skipped, rewards_differ
@@ -305,6 +305,8 @@ class Trainer:
             known = saved[2]["state"]["offered"].get(key)
             if known is None:
                 return
+            if not all(map(is_digest, known.values())):
+                raise StoreError(f"the record {self.folder} names weights that are not its own; start a new run")
             folders = {name: self.weights / folder for name, folder in known.items()}
             if gone := [folder for folder in folders.values() if not folder.exists()]:
                 raise StoreError(f"the weights {gone[0]} of this run are gone; start a new run")

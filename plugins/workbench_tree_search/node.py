@@ -21,7 +21,7 @@ from workbench.kit.tools import check_policy
 from workbench.kit.tree_search import Node, Search, explore, grow, select, uct
 from workbench.runtime import Context
 from workbench.spec import LMSpec, lm_spec
-from workbench.user_code import PREFIX, load_user_code
+from workbench.user_code import PREFIX, code_is_outlined, load_user_code
 from workbench.workflow import NodeKind
 from workbench_tree_search import learned_value as learned
 from workbench_tree_search import prompts
@@ -46,9 +46,13 @@ class TreeSearch(NodeKind):
 
     def __init__(self, name: str, config: Any, base: Any):
         super().__init__(name, config, base)
+        self.help, self.judge = "", None
+        if code_is_outlined():
+            return
         self.help = environment_class(config.environment, base).help
         open_environment(config.environment, config.settings, base).close()
-        self.judge = load_user_code(config.value, base) if config.value.startswith(PREFIX) else None
+        if config.value.startswith(PREFIX):
+            self.judge = load_user_code(config.value, base)
 
     def tool_names(self) -> Collection[str]:
         return [tool_name(self.config.environment)]
@@ -78,7 +82,8 @@ class TreeSearch(NodeKind):
         ctx.span.agent = self.name
         task = {name: inputs[source] for name, source in self.config.task.items()}
         c = self.config
-        episode = Episode(c.environment, c.settings, self.base, task, ctx.effect, partial(check_policy, ctx))
+        timeout = ctx.program.runtime.timeout
+        episode = Episode(c.environment, c.settings, self.base, task, ctx.effect, partial(check_policy, ctx), timeout)
         path = [await episode.start()]
         walk = _Walk(self, inputs, ctx, episode, path)
         try:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from workbench.kit import sql_process
 from workbench.kit.sql import Database, make_image
 from workbench.kit.sql_process import FUNCTIONS, with_own_functions
 
@@ -95,6 +96,11 @@ def test_a_crash_of_sqlite_ends_its_own_session_and_nothing_else(monkeypatch: py
         assert third.run("select 1") == [(1,)]
 
 
+def _session_pids() -> list[int]:
+    found = subprocess.check_output(["ps", "-o", "pid=", "--ppid", str(_zygote_pid())], text=True).split()
+    return sorted(map(int, found))
+
+
 def _zygote_pid() -> int:
     import workbench.kit.sql as sql
 
@@ -102,7 +108,10 @@ def _zygote_pid() -> int:
     return sql._zygote.process.pid
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="Landlock and seccomp are of Linux")
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="Landlock and seccomp are of Linux")
+
+
+@on_linux
 def test_a_session_has_given_up_files_sockets_and_processes() -> None:
     """Its own rights are asked of the kernel, not of SQLite."""
     with Database.make(SCRIPT):
@@ -124,6 +133,7 @@ def test_a_session_has_given_up_files_sockets_and_processes() -> None:
         ("insert/**/or/**/replace into t values (1, 'z')", ["delete", "insert"]),
         ("insert into t values (1, 'z') on conflict do update set b = 'w'", ["insert", "update"]),
         ("insert into t values (9, replace('a', 'b', 'c'))", ["insert"]),
+        ("update or replace t set a = 1", ["delete", "update"]),
         ("drop table t", ["delete", "drop"]),
         ("alter table t add column c", ["alter"]),
         ("values (1)", ["select"]),
@@ -136,6 +146,51 @@ def test_what_a_statement_would_do_is_told_by_sqlite_and_not_by_its_first_word(
     with Database.make(SCRIPT) as database:
         assert database.verbs(statement) == verbs or set(verbs) < set(database.verbs(statement)) <= {*verbs, "select"}
         assert database.run("select count(*), min(b) from t") == [(3, "x")], "nothing was done"
+
+
+def test_what_a_constraint_replaces_is_a_delete() -> None:
+    with Database.make(
+        "create table q (a text unique on conflict replace, b); insert into q values ('x', 1)"
+    ) as database:
+        assert "delete" in database.verbs("update q set a = 'x'")
+        assert "delete" in database.verbs("insert into q values ('x', 2)")
+
+
+def test_tables_of_sqlite_itself_are_no_way_around() -> None:
+    script = "create table s (a integer primary key autoincrement); insert into s values (6);"
+    with Database.make(script) as database:
+        statement = "with z as (select 6 as s) delete from sqlite_sequence where seq in (select s from z)"
+        assert "delete" in database.verbs(statement)
+        assert "update" in database.verbs("update sqlite_sequence set seq = 0")
+
+
+def test_a_reading_session_that_has_ended_while_it_waited_is_replaced() -> None:
+    script = SCRIPT + "-- of its own"
+    with Database.make(script, reads=True) as first:
+        pid = _session_pids()[-1]
+    os.kill(pid, 9)
+    with Database.make(script, reads=True) as again:
+        assert again is first and again.run("select count(*) from t") == [(3,)]
+
+
+@on_linux
+def test_a_confined_process_opens_no_file_and_no_socket() -> None:
+    source = (
+        "import sys, os, socket\n"
+        f"sys.path.insert(0, {str(Path(sql_process.__file__).parent)!r})\n"
+        "import sql_process, confine\n"
+        "sql_process._confined(confine)\n"
+        "opens, lists = (lambda: os.open('/etc/passwd', os.O_RDONLY)), (lambda: os.listdir('/'))\n"
+        "for attack in (opens, lists, socket.socket, os.fork):\n"
+        "    try:\n"
+        "        attack()\n"
+        "        os.write(1, b'through ')\n"
+        "    except OSError:\n"
+        "        os.write(1, b'denied ')\n"
+        "os._exit(0)\n"
+    )
+    done = subprocess.run([sys.executable, "-S", "-P", "-c", source], capture_output=True, text=True)
+    assert done.stdout.split() == ["denied"] * 4, done.stderr
 
 
 def test_a_trigger_that_deletes_is_a_delete() -> None:

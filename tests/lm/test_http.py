@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import pickle
 import sqlite3
 from types import SimpleNamespace
+from urllib.parse import quote
 
 import pytest
 
 from workbench.errors import LMError, NodeError
 from workbench.failures import FailureKind
-from workbench.lm import is_loopback, is_reasoning, kind_of_status, parse_price, redact
+from workbench.lm import is_loopback, is_reasoning, kind_of_status, parse_price, redact, redact_sent
 
 
 @pytest.mark.parametrize(
@@ -128,3 +130,15 @@ def test_every_kind_that_is_raised_is_listed() -> None:
         for kind in re.findall(r'(?:LMError|NodeError)\(\s*"([a-z_]+)"', path.read_text(encoding="utf-8"))
     }
     assert len(raised) > 15 and raised <= set(map(str, FailureKind))
+
+
+@pytest.mark.parametrize("before", ["", "Bearer ", "x", "Authorization: Bearer "])
+def test_a_key_is_found_in_every_encoding(before: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = "sk-canary+0123456789/abcdefgh"
+    monkeypatch.setenv("MY_API_KEY", key)
+    told = (before + key).encode()
+    urlsafe = base64.urlsafe_b64encode(told).decode()
+    for text in (key, told.hex(), told.hex().upper(), base64.b64encode(told).decode(), urlsafe, quote(key, safe="")):
+        for found in (redact(f"<{text}>"), redact_sent(f"<{text}>", key)):
+            assert "***" in found and len(found) < len(text) - 20, (text, found)
+    assert redact_sent("nothing here", key) == "nothing here"

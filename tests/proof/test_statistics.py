@@ -208,6 +208,7 @@ def test_no_loss_is_found_to_be_none_with_enough_rows() -> None:
     assert sum(cheaper_world(rng, 600, 0.0, 0.1, False).loss_bounded for _ in range(100)) >= 90
     assert not paired_proof([1.0] * 72, [1.0] * 72).loss_bounded and paired_proof([1.0] * 73, [1.0] * 73).loss_bounded
     assert not paired_proof([], []).loss_bounded
+    assert not paired_proof([0.0] * 200, [0.0] * 200).loss_bounded, "there is nothing to keep"
 
 
 def test_the_bound_of_a_loss_keeps_the_level_that_earlier_tests_leave() -> None:

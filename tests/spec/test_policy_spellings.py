@@ -46,6 +46,9 @@ def verdict(condition: Any, value: Any, *, name: str = "it", kind: str = "deny")
         ([1, 2], "[1, 2.0]"),
         ({"equals": {"a": 1}}, '{"a": "1"}'),
         ({"matches": "rm .*"}, "r\u200bm -rf"),
+        ({"matches": "rm .*"}, " RM -rf /\n"),
+        ({"equals": {"user": "admin"}}, {"user": "admin", "x": 1}),
+        ([1], [1, 1]),
         pytest.param({"min": 100}, 10**400, id="huge"),
         pytest.param({"max": 100}, -(10**400), id="hugely negative"),
     ],
@@ -85,6 +88,8 @@ def test_what_is_surely_another_value_is_not_denied(condition: Any, value: Any) 
         {"opts": json.dumps([{"to": "evil"}])},
         {"opts": [json.dumps({"to": "EVIL"})]},
         {"opts": "to=evil"},
+        {"opts": ["to=evil"]},
+        {"opts": [{"to": "ann"}, 7]},
         {"opts": 7},
         {"opts.to": "evil"},
     ],
@@ -134,3 +139,9 @@ def test_no_spelling_passes_a_deny(data: st.DataObject, wanted: Any) -> None:
 def test_a_permission_is_never_given_by_another_spelling(wanted: Any, value: Any) -> None:
     allowed = verdict({"equals": wanted}, value, kind="allow") == "allow"
     assert allowed == (type(wanted) is type(value) and wanted == value)
+
+
+def test_a_permission_by_a_pattern_is_for_one_line() -> None:
+    assert verdict({"matches": "/tmp/.*"}, "/tmp/a", kind="allow") == "allow"
+    assert verdict({"matches": "/tmp/.*"}, "/tmp/a\n/etc", kind="allow") == "deny"
+    assert verdict({"matches": "/tmp/.*"}, "/TMP/a", kind="allow") == "deny"

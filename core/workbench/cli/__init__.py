@@ -66,11 +66,24 @@ class _Commands(click.Group):
             self._asked = True
             from workbench.plugins import plugins
 
-            plugins().emit("register_commands", cli=self)
+            found = plugins()
+            known = set(found.set_aside)
+            found.emit("register_commands", cli=self)
+            for name in sorted(set(found.set_aside) - known):
+                reason = visible(found.set_aside[name])
+                click.echo(f"Warning: plugin '{name}' was set aside: {reason}", err=True)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="workbench")
+@click.option(
+    "--no-plugins",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=lambda ctx, option, value: os.environ.update(WORKBENCH_NO_PLUGINS="1") if value else None,
+    help="Load no plugin but the bundled ones.",
+)
 def cli() -> None:
     """Optimize LLM agent workflows: get a better workflow, a proof on sealed data, and the bill.
 

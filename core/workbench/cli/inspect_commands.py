@@ -16,9 +16,11 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
 
 
 def _store(db: str) -> Any:
-    from workbench.store import Store
+    from workbench.store import ReadOnlyStore
 
-    return Store(db, create=False)
+    store = ReadOnlyStore(db)
+    click.get_current_context().call_on_close(store.close)
+    return store
 
 
 @click.command("runs")
@@ -27,12 +29,12 @@ def _store(db: str) -> Any:
 def runs_command(db: str, as_json: bool) -> None:
     """List the runs, newest first."""
     from workbench.run import status_of
-    from workbench.store import list_runs
+    from workbench.store import list_runs, read_report
 
     store = _store(db)
     rows = []
     for r in list_runs(store):
-        report = json.loads(r["report"] or "{}")
+        report = read_report(r) or {}
         tested = r["status"] in ("finished", "budget")  # an interrupted run has a report, but no test yet
         rows.append(
             {
@@ -72,6 +74,7 @@ def show_command(run: str, failures: bool, calls: int, tree: bool, mermaid: bool
     With --mermaid, RUN may also be a workflow file.
     """
     from workbench.run import call_texts, candidates, lineage, status_of, worst_rows
+    from workbench.store import read_report
     from workbench.text import short
 
     if mermaid:
@@ -80,7 +83,7 @@ def show_command(run: str, failures: bool, calls: int, tree: bool, mermaid: bool
         return fail(f"{run} is a workflow file, not a run; draw it with: workbench show --mermaid {run}", 2)
     store = _store(db)
     row = store.find_run(run)
-    report = json.loads(row["report"]) if row["report"] else None
+    report = read_report(row)
     found = {
         "run": row["run"],
         "name": row["name"],
@@ -119,22 +122,17 @@ def show_command(run: str, failures: bool, calls: int, tree: bool, mermaid: bool
 
 
 def _draw(run: str, db: str) -> str:
-    """The flowchart of a workflow file, or of a run's winner (of its baseline while there is no winner)."""
-    from workbench.run import candidate_workflow, prepare_stored
+    """The flowchart of a workflow file, or of the winner of a run (of its baseline before there is one)."""
+    from workbench.run import draw_winner
     from workbench.spec import load_spec
     from workbench.task import load_workflow
-    from workbench.workflow import Workflow, mermaid
+    from workbench.workflow import mermaid
 
     if Path(run).suffix in (".yaml", ".yml"):
         spec, source = load_spec(run)
         with source.locating():
             return mermaid(load_workflow(spec, Path(run).resolve().parent))
-    store = _store(db)
-    row = store.find_run(run)
-    base = prepare_stored(row).workflow
-    best = json.loads(row["report"])["best"]["workflow"] if row["report"] else None
-    found = candidate_workflow(store, row["id"], best)
-    return mermaid(Workflow(found.tree, base.base) if found else base)
+    return draw_winner(_store(db), run)
 
 
 @click.command("diff")
@@ -145,10 +143,11 @@ def _draw(run: str, db: str) -> str:
 def diff_command(run: str, candidate: str | None, db: str, as_json: bool) -> None:
     """Show what a candidate (default: the winner) changes in the starting workflow."""
     from workbench.run import candidate_workflow
+    from workbench.store import read_report
 
     store = _store(db)
     row = store.find_run(run)
-    report = json.loads(row["report"]) if row["report"] else None
+    report = read_report(row)
     first = candidate_workflow(store, row["id"], None)
     chosen = candidate or (report["best"]["workflow"] if report else None)
     if first is None or chosen is None:
@@ -183,12 +182,14 @@ def _lines(value: Any) -> list[str]:
 @_DB
 @_JSON
 def compare_command(runs: tuple[str, ...], db: str, as_json: bool) -> None:
-    """Compare runs side by side: scores on the sealed test, gain, and bill."""
+    """Runs side by side: scores on the sealed test, gain, and bill."""
+    from workbench.store import read_report
+
     store = _store(db)
     rows = []
     for name in runs:
         row = store.find_run(name)
-        report = json.loads(row["report"]) if row["report"] else None
+        report = read_report(row)
         if row["file"] is None:
             fail(f"run {row['run']} ({row['status']}) has no report: it is not a run of workbench optimize", 2)
             return None
@@ -221,14 +222,15 @@ def compare_command(runs: tuple[str, ...], db: str, as_json: bool) -> None:
 @click.command("export")
 @click.argument("run", default="last")
 @click.option("--candidate", help="Hash of a candidate (default: the winner).")
-@click.option("--format", "form", default="yaml", show_default=True, help="yaml, or a format of a plugin, e.g. dspy.")
-@click.option("--out", type=click.Path(path_type=Path), help="File or folder to write (default: stdout for yaml).")
+@click.option("--format", "form", default="yaml", show_default=True, help="yaml, or what a plugin adds (e.g. dspy).")
+@click.option("--out", type=click.Path(path_type=Path), help="Where to write it (default: stdout for yaml).")
+@click.option("--run-code", is_flag=True, help="Let a format that needs it load the Python that the run names.")
 @_DB
-def export_command(run: str, candidate: str | None, form: str, out: Path | None, db: str) -> None:
+def export_command(run: str, candidate: str | None, form: str, out: Path | None, run_code: bool, db: str) -> None:
     """Write a candidate of a run as a workflow file, or in another format."""
     from workbench.run import export_candidate
 
-    text = export_candidate(_store(db), run, candidate, form, out)
+    text = export_candidate(_store(db), run, candidate, form, out, run_code=run_code)
     if text is not None:
         return click.echo(text, nl=False)
     files = sorted(p.name for p in out.iterdir()) if out is not None and out.is_dir() else []

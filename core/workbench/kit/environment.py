@@ -10,7 +10,6 @@ resets, not of an agent with a single attempt.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -20,10 +19,11 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
+from workbench.concurrency import run_in_thread
 from workbench.errors import NodeError, PluginError, SpecError, suggest
 from workbench.hashing import digest
 from workbench.plugins import plugins
-from workbench.user_code import PREFIX, load_user_code, parse_address
+from workbench.user_code import PREFIX, check_user_code_allowed, load_user_code, parse_address
 
 #: ctx.effect: (kind, content, run) -> JSON; it runs once at each place in an example.
 Effect = Callable[[str, Any, Callable[[], Awaitable[Any]]], Awaitable[Any]]
@@ -56,8 +56,6 @@ class Environment(BaseModel):
 
     #: The form of actions, for the agent.
     help: ClassVar[str] = ""
-    #: Whether `calls` depends on the state. If so, each action opens the environment twice.
-    calls_need_state: ClassVar[bool] = False
 
     base: Path = Field(Path("."), exclude=True, description="folder of the workflow file; set by workbench")
     _state: Any = PrivateAttr(None)
@@ -92,8 +90,8 @@ class Environment(BaseModel):
         return {"action": action.strip(), "verb": words[0].lower() if words else ""}
 
     def calls(self, action: str) -> Sequence[Mapping[str, Any]]:
-        """An action as several tool calls, each of which must be allowed. Override it, with `calls_need_state`, if the
-        effect of an action depends on the state as well as on its text."""
+        """The same as several tool calls, each of which must be allowed. Override it where the effect of an action does
+        not follow from its text alone: each action then opens the environment a second time."""
         return [self.call(action)]
 
     def actions(self) -> Sequence[str] | None:
@@ -140,14 +138,23 @@ class Episode:
     arguments are those of a tool call: the environment's name (for `python:file.py:Class` the last part), and the
     result of `Environment.call`.
 
-    Faults of the environment are journalled and raised as NodeError("environment").
+    timeout: seconds for one step, with what leads up to it.
+
+    Faults of the environment are raised as NodeError("environment"), and journalled, too.
     """
 
     def __init__(
-        self, name: str, settings: Mapping[str, Any], base: Path, task: Mapping[str, Any], effect: Effect, check: Check
+        self,
+        name: str,
+        settings: Mapping[str, Any],
+        base: Path,
+        task: Mapping[str, Any],
+        effect: Effect,
+        check: Check,
+        timeout: float = 300.0,
     ):
         self.name, self.settings, self.base, self.task, self.effect = name, dict(settings), base, dict(task), effect
-        self.check, self.tool = check, tool_name(name)
+        self.check, self.tool, self.timeout = check, tool_name(name), timeout
 
     async def start(self) -> Position:
         """The position after a reset."""
@@ -174,7 +181,7 @@ class Episode:
 
     async def _calls(self, position: Position, action: str) -> Sequence[Mapping[str, Any]]:
         cls = environment_class(self.name, self.base)
-        if not cls.calls_need_state:
+        if cls.calls is Environment.calls:
             return [cls.call(action)]
 
         def play(environment: Environment) -> dict[str, Any]:
@@ -235,11 +242,13 @@ class Episode:
 
         async def run() -> dict[str, Any]:
             try:
-                return await asyncio.to_thread(work)
+                return await run_in_thread(work, self.timeout)
             except SpecError:
                 raise
             except NodeError as error:
                 return {"failure": str(error)}
+            except TimeoutError as error:
+                return {"failure": f"{self.name}: {str(error) or f'no result within {self.timeout:g} s'}"}
             except Exception as error:
                 return {"failure": f"{self.name}: {type(error).__name__}: {error}"}
 
@@ -291,7 +300,8 @@ def environment_class(name: str, base: Path) -> type[Environment]:
 
 
 def open_environment(name: str, settings: Mapping[str, Any], base: Path) -> Environment:
-    """Open a new environment. Raises SpecError for invalid settings."""
+    """A new environment. Raises SpecError for settings that it does not take."""
+    check_user_code_allowed(name)  # e.g. a `gym` environment imports the module that its settings name
     cls = environment_class(name, base)
     try:
         return cls(**{**settings, "base": base})

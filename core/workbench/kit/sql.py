@@ -17,7 +17,8 @@ import struct
 import subprocess
 import sys
 import threading
-from functools import lru_cache
+import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,10 @@ from workbench.errors import SandboxError
 from workbench.kit import sql_process
 from workbench.kit.sql_process import bare as bare
 
-REUSES = 200  # uses of a read-only process
-IDLE = 8  # idle read-only processes kept
-ROWS = 10_000  # default limit on the rows of a result
-_LARGEST = 1 << 28  # bytes of a message
+REUSES, REUSED = 200, 120.0  # a process that only reads is used so many times, for so many seconds
+IDLE = 8  # such processes that wait for their next use
+ROWS = 10_000  # of a result, unless more are asked for
+_LARGEST = 1 << 28  # bytes of a message that is read
 _START = 30.0  # seconds
 
 
@@ -42,7 +43,7 @@ class Database:
     def __init__(self, image: bytes | None = None, *, reads: bool = False):
         self._socket = _open_session()
         self.changes = 0  # rows that statements have changed so far
-        self.uses, self.script, self.broken = 1, "", False
+        self.uses, self.script, self.broken, self.begun = 1, "", False, time.monotonic()
         if image is not None:
             try:
                 self._ask({"do": "open", "reads": reads}, image)
@@ -54,6 +55,9 @@ class Database:
     def make(cls, script: str, *, reads: bool = False) -> Database:
         """A new database, made by a script of statements. `pragma` statements have no effect. Raises ValueError."""
         with _idle_lock:
+            for old in [d for d in _idle if time.monotonic() - d.begun > REUSED]:
+                _idle.remove(old)
+                old._socket.close()
             waiting = next((d for d in _idle if d.script == script), None) if reads else None
             if waiting is not None:
                 _idle.remove(waiting)
@@ -64,8 +68,15 @@ class Database:
         return database
 
     def run(self, statement: str, *, most: int = ROWS) -> list[tuple[Any, ...]]:
-        """Run one statement and return at most `most` rows."""
-        answer = self._ask({"do": "run", "statement": statement, "most": most})
+        """The rows of one statement, at most so many."""
+        request = {"do": "run", "statement": statement, "most": most}
+        try:
+            answer = self._ask(request)
+        except ValueError:
+            if not (self.broken and self.uses > 1):
+                raise
+            self._renew()  # an earlier use, or the time since then, has used the process up
+            answer = self._ask(request)
         self.changes = int(answer["changes"])
         return [tuple(_from_json(value) for value in row) for row in answer["rows"]]
 
@@ -82,6 +93,11 @@ class Database:
     def digest(self) -> str:
         """A hash of the schema and all rows."""
         return str(self._ask({"do": "digest"})["digest"])
+
+    def _renew(self) -> None:
+        self._socket.close()
+        fresh = type(self)(make_image(self.script), reads=True)
+        self._socket, self.broken, self.uses, self.begun = fresh._socket, False, 1, fresh.begun
 
     def close(self) -> None:
         if not self.script or self.broken or self.uses >= REUSES:
@@ -121,9 +137,24 @@ _idle: list[Database] = []
 _idle_lock = threading.Lock()
 
 
-@lru_cache(maxsize=64)
+_images: dict[str, bytes] = {}
+_IMAGES = 1 << 26  # bytes of all images that are kept
+
+
 def make_image(script: str) -> bytes:
-    """The database that a script makes, in SQLite's file format. Raises ValueError if the script fails."""
+    """The database that a script makes, in SQLite's file format. Raises ValueError where the script fails."""
+    with _idle_lock:
+        if script in _images:
+            return _images[script]
+    image = _make(script)
+    with _idle_lock:
+        _images[script] = image
+        while sum(map(len, _images.values())) > _IMAGES:
+            del _images[next(iter(_images))]
+    return image
+
+
+def _make(script: str) -> bytes:
     with Database() as database:
         database._ask({"do": "make"}, script.encode("utf-8", "replace"))
         try:
@@ -147,11 +178,13 @@ class _Zygote:
 
     def session(self) -> socket.socket:
         ours, theirs = socket.socketpair()
-        with self.lock, theirs:
+        with self.lock, theirs, ExitStack() as unwind:
+            unwind.callback(ours.close)
             if self.process is None or self.process.poll() is not None or self.owner != os.getpid():
                 self._start()
             assert self.control is not None
             socket.send_fds(self.control, [b"s"], [theirs.fileno()])
+            unwind.pop_all()
         deadline = struct.pack("ll", sql_process.LONGEST + 10, 0)
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, deadline)
         return ours
@@ -173,10 +206,16 @@ class _Zygote:
                 start_new_session=True,
             )
         ours.settimeout(_START)
-        if ours.recv(1) != b"r":
-            raise SandboxError(
-                "the process for SQL cannot be started", hint=f"Run {' '.join(command[:-3])} to see its error."
-            )
+        try:
+            ready = ours.recv(1) == b"r"
+        except OSError:  # it took too long, or ended
+            ready = False
+        if not ready:
+            ours.close()
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+            raise SandboxError("the process for SQL cannot be started", hint=f"Try {' '.join(command[:-3])} yourself.")
         ours.settimeout(None)
         self.control, self.owner = ours, os.getpid()
         atexit.register(self.stop)

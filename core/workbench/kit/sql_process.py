@@ -6,10 +6,9 @@ It receives sockets over the socket FD and forks a child for each. The child giv
 confine.py), opens a database in memory, and answers requests (see `SqlSession`) until its socket closes. So a statement
 that crashes SQLite crashes only its own child, and what it leaves in memory reaches no other session.
 
-Allow lists and limits bound a statement: actions of SQLite's authorizer, functions, steps, lengths of values, pages.
-The clock is fixed and nothing is random, so that the same statements always give the same results.
-
-Needs only the standard library; `workbench.kit.sql` is the other side.
+What a statement may do is a list: actions of SQLite's authorizer, functions by name, steps, lengths of values, pages.
+Time stands still and nothing is random, so that the same statements always give the same. `workbench.kit.sql` is the
+other side.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ import struct
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
-from functools import partial
+from functools import lru_cache, partial
 from itertools import islice
 from types import ModuleType
 from typing import Any
@@ -65,6 +64,7 @@ WRITES = {
     32: "savepoint",
 }
 _READ, _FUNCTION, _PRAGMA = 20, 31, 19
+SCHEMA_TABLES = frozenset({"sqlite_master", "sqlite_schema", "sqlite_temp_master", "sqlite_temp_schema"})
 VIRTUAL = frozenset({"dbstat", "sqlite_dbpage", "sqlite_dbdata", "sqlite_dbptr", "sqlite_stmt", "fts3tokenize"})
 
 #: Functions that a statement may use. Excluded: fts3_tokenizer, which accepts and returns pointers; load_extension;
@@ -86,14 +86,11 @@ FUNCTIONS = frozenset(
 
 
 class SqlSession:
-    """Serves requests to one database in memory. Each is a JSON object, as is its reply, with `error` on failure.
+    """One database in memory, and requests about it: JSON objects, each answered by one, with `error` if it fails.
 
-    {"do": "make"}, then a script: makes a database and returns its bytes.
-    {"do": "open", "reads": bool}, then such bytes: opens it.
-    {"do": "run", "statement": ..., "most": N}: rows, and the number of changes so far.
-    {"do": "verbs", "statement": ...}: the statement's actions.
-    {"do": "columns", "table": ...}: name, type and position in the primary key of each column.
-    {"do": "digest"}: a hash of the whole database.
+    {"do": "make"}, then a script: returns the bytes of the database. {"do": "open", "reads": bool}, then such bytes.
+    {"do": "run", "statement": ..., "most": N}: rows, and all changes so far. {"do": "verbs", "statement": ...}:
+    its actions. {"do": "columns", "table": ...}. {"do": "digest"}: a hash of the whole database.
     """
 
     def __init__(self, fd: int) -> None:
@@ -136,10 +133,18 @@ class SqlSession:
         with self._held(WORK), suppress(sqlite3.Error, sqlite3.Warning):
             with closing(self.database.execute(f"explain {bare(statement)}")) as steps:
                 deletes = any(step[1] == "Delete" for step in steps)
-            deletes = deletes and "update" not in self.verbs  # an update rewrites rows by deleting them
-            if "insert" in self.verbs and (deletes or re.search(r"(?i)\breplace\b(?!\s*\()", statement)):
-                self.verbs.add("delete")  # REPLACE deletes conflicting rows
+            if self.verbs & {"insert", "update"} and self._may_replace(statement, deletes):
+                self.verbs.add("delete")  # REPLACE takes rows away that are in its way
         return {"verbs": sorted(self.verbs)}, None
+
+    def _may_replace(self, statement: str, deletes: bool) -> bool:
+        """Whether a conflict may delete rows: by the statement, or by a constraint of a table. deletes: whether the
+        program of the statement deletes; an update does so to write a row again."""
+        replace = re.compile(r"(?i)\breplace\b(?!\s*\()")
+        if replace.search(statement) or (deletes and "update" not in self.verbs):
+            return True
+        schema = self.database.execute("select sql from sqlite_master where sql is not null").fetchall()
+        return any(replace.search(sql) for (sql,) in schema)
 
     def do_columns(self, table: str) -> tuple[dict[str, Any], None]:
         rows = self.database.execute("select name, type, pk from pragma_table_info(?)", (table,)).fetchall()
@@ -167,9 +172,7 @@ class SqlSession:
             return sqlite3.SQLITE_DENY
         if action not in self.allowed or (action == _READ and first in VIRTUAL):
             return sqlite3.SQLITE_DENY
-        if (verb := self.allowed[action]) and not str(first).startswith(
-            "sqlite_"
-        ):  # sqlite_ tables are its own bookkeeping
+        if (verb := self.allowed[action]) and first not in SCHEMA_TABLES:  # their rows change with every table
             self.verbs.add(verb)
         return sqlite3.SQLITE_OK
 
@@ -191,10 +194,9 @@ class SqlSession:
     def _run(self, statement: str, most: int) -> list[tuple[Any, ...]]:
         """The rows of a statement. Raises ValueError and SQLite's errors.
 
-        SQLite bounds only steps and the length of a value, not the memory of a sorter or the time for large values. So
-        their product is bounded here: a statement gets all steps while values are short; if one is longer, it restarts
-        with a quarter of the steps and values four times as long. Unlike a limit on time or memory, this gives the same
-        result on every machine.
+        SQLite bounds steps and the length of a value, not a sorter's memory or the time for large values. So their
+        product is bounded: a statement gets all steps while values are short; if one is longer, it restarts with a
+        quarter of the steps and values four times as long. Unlike a clock, this gives the same on every machine.
         """
         with self._held(WORK):
             product = HELD if self._puts_aside(statement) else MADE
@@ -257,11 +259,8 @@ def _to_json(value: Any) -> Any:
 
 
 def with_own_functions(connection: sqlite3.Connection) -> sqlite3.Connection:
-    """Install a fixed clock, and string functions that run in linear time; returns the connection.
-
-    SQLite's own string functions take time proportional to the product of their arguments' lengths, all in one step of
-    its virtual machine, so that counting steps would not bound them.
-    """
+    """Install a fixed clock, and string functions in linear time; returns the connection. SQLite's own take time by the
+    product of their arguments' lengths, in one step of its machine, so that counting steps would not bound them."""
     own: list[tuple[str, int, Callable[..., Any]]] = [("instr", 2, _instr), ("replace", 3, _replace)]
     for name, ends in (("trim", (True, True)), ("ltrim", (True, False)), ("rtrim", (False, True))):
         own += [(name, count, partial(_trim, ends)) for count in (1, 2)]
@@ -278,8 +277,12 @@ def _at(name: str, before: int, *values: Any) -> Any:
     """The result of a function of time, with NOW for the present, whether named or omitted."""
     values = values if len(values) > before else (*values, "now")
     values = tuple(NOW if isinstance(v, str) and v.lower() == "now" else v for v in values)
-    with closing(sqlite3.connect(":memory:")) as plain:
-        return plain.execute(f"select {name}({', '.join('?' * len(values))})", values).fetchone()[0]
+    return _plain().execute(f"select {name}({', '.join('?' * len(values))})", values).fetchone()[0]
+
+
+@lru_cache(maxsize=1)
+def _plain() -> sqlite3.Connection:
+    return sqlite3.connect(":memory:")
 
 
 def _instr(text: Any, part: Any) -> int | None:
@@ -294,11 +297,9 @@ def _replace(text: Any, old: Any, new: Any) -> Any:
     if text is None or old is None or new is None:
         return None
     text, old, new = _as_text(text), _as_text(old), _as_text(new)
-    if not old:
-        return text
-    if len(text) + text.count(old) * len(new) > VALUE:
+    if old and len(text) + text.count(old) * len(new) > VALUE:
         raise ValueError("string or blob too big")
-    return text.replace(old, new)
+    return text.replace(old, new) if old else text
 
 
 def _trim(ends: tuple[bool, bool], text: Any, characters: Any = " ") -> str | None:
@@ -348,8 +349,8 @@ def _exactly(fd: int, size: int) -> bytes | None:
 def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     confine = _load(sys.argv[2])
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the workbench handles Ctrl-C
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children are reaped automatically
+    for number in (signal.SIGINT, signal.SIGCHLD):  # Ctrl-C is the workbench's business, and no child is waited for
+        signal.signal(number, signal.SIG_IGN)
     with closing(with_own_functions(sqlite3.connect(":memory:"))) as warm:  # SQLite and codecs are ready in every child
         list(warm.iterdump())
         warm.execute("select date('now'), random()").fetchone()

@@ -17,17 +17,18 @@ import shlex
 import typing
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
+from workbench.concurrency import run_in_thread
 from workbench.errors import NodeError, SpecError
 from workbench.kit.call_parser import Reading, correction, read_text
 from workbench.kit.mcp import McpCall
 from workbench.lm import Response
 from workbench.runtime import Context
 from workbench.spec import PolicySpec, refusal, strictest_verdict
-from workbench.user_code import PREFIX, load_user_code, parse_address
+from workbench.user_code import PREFIX, code_is_outlined, load_user_code, parse_address
 
 INTERPRETER = "sandbox:python"
 _INTERPRET = """
@@ -58,8 +59,8 @@ class Tool:
         """The known default values of optional arguments."""
         return {**schema_defaults(self.schema), **self.defaults}
 
-    async def __call__(self, arguments: Mapping[str, Any]) -> Any:
-        """Call the tool and return its result. Synchronous functions run in a thread. Raises NodeError("tool")."""
+    async def __call__(self, arguments: Mapping[str, Any], timeout: float = 300.0) -> Any:
+        """Call it. Python functions that are not coroutines run in a thread. Raises NodeError("tool")."""
         unknown = set(arguments) - set(self.schema.get("properties", arguments))
         if unknown:
             raise NodeError("tool", f"{self.name} takes no argument '{sorted(unknown)[0]}'")
@@ -68,10 +69,13 @@ class Tool:
             raise NodeError("tool", f"{self.name} needs the argument '{sorted(missing)[0]}'")
         try:
             if self.is_async:
-                return await self.call(arguments)
-            return await asyncio.to_thread(self.call, arguments)
+                async with asyncio.timeout(timeout):
+                    return await self.call(arguments)
+            return await run_in_thread(partial(self.call, arguments), timeout)
         except NodeError:
             raise
+        except TimeoutError as error:
+            raise NodeError("tool", f"{self.name}: {str(error) or f'no result within {timeout:g} s'}") from error
         except Exception as error:
             raise NodeError("tool", f"{self.name}: {type(error).__name__}: {error}") from error
 
@@ -93,7 +97,7 @@ async def call_tool(ctx: Context, tool: Tool, arguments: Mapping[str, Any]) -> A
 
     async def run() -> dict[str, Any]:
         try:
-            return {"value": await tool(arguments)}
+            return {"value": await tool(arguments, ctx.program.runtime.timeout)}
         except NodeError as error:
             return {"error": str(error)}
 
@@ -139,7 +143,10 @@ async def check_call(
         effect: journals the user's answer.
         defaults: values of omitted arguments, which rules treat as given.
     """
-    verdict, why = strictest_verdict(policy.verdict(tool, {**(defaults or {}), **arguments}) for policy in policies)
+    try:
+        verdict, why = strictest_verdict(policy.verdict(tool, {**(defaults or {}), **arguments}) for policy in policies)
+    except RecursionError:
+        raise NodeError("policy", f"the arguments of {tool} are nested too deeply to be checked") from None
     if verdict == "ask" and consent is not None:
 
         async def ask() -> bool:
@@ -151,9 +158,18 @@ async def check_call(
         raise NodeError("policy", refused)
 
 
-@lru_cache(maxsize=512)
 def load_tool(address: str, base: Path) -> Tool:
-    """Load the tool at an address. Raises SpecError for an invalid one."""
+    """The tool at an address. Raises SpecError that says what to write instead.
+
+    Where code is only outlined (`workbench.user_code`), a Python tool has its name alone, and no arguments.
+    """
+    if code_is_outlined() and address.startswith(PREFIX):
+        return Tool(parse_address(address).name, "", {}, _outside, address)
+    return _load_tool(address, base)
+
+
+@lru_cache(maxsize=512)
+def _load_tool(address: str, base: Path) -> Tool:
     if address.startswith(PREFIX):
         return _python_tool(address, base)
     if address == INTERPRETER:
@@ -173,7 +189,7 @@ def load_tool(address: str, base: Path) -> Tool:
 
 
 def _outside(arguments: Mapping[str, Any]) -> Any:
-    raise AssertionError("model-written code must run in the sandbox")
+    raise AssertionError("code of a model runs in the sandbox alone, and an outline is not called")
 
 
 def _python_tool(address: str, base: Path) -> Tool:

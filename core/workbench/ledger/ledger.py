@@ -27,7 +27,7 @@ from workbench.ledger.bill import Bill
 from workbench.ledger.rate_limit import AdaptiveLimiter
 from workbench.ledger.request_log import RequestLog
 from workbench.ledger.spend import CallInfo, Settled, Spend, price_of, stored_response
-from workbench.lm import LM, MOST_TOKENS, Request, Response, estimate_tokens
+from workbench.lm import LM, MOST_TOKENS, Request, Response, check_length, estimate_tokens
 from workbench.spec import BudgetSpec, LMSpec
 from workbench.store import Journal, Store, dumps
 
@@ -255,7 +255,9 @@ class Ledger:
             self._intents.add(key, role, worst.tokens, worst.usd)
             try:
                 async with asyncio.timeout(spec.timeout):
-                    return await lm.complete(request), None
+                    response = await lm.complete(request)
+                check_length(response, request)
+                return response, None
             except TimeoutError:
                 error = LMError("timeout", f"no full answer within {spec.timeout:g} s")
             except LMError as failure:

@@ -3,7 +3,7 @@
 One attempt a call: nothing here retries, counts or stores.
 """
 
-from workbench.lm.http import is_loopback, is_reasoning, kind_of_status, parse_price, redact
+from workbench.lm.http import is_loopback, is_reasoning, kind_of_status, parse_price, redact, redact_sent
 from workbench.lm.pool import LMPool, lm_prefixes, make_lm, split_model
 from workbench.lm.protocol import (
     LM,
@@ -15,6 +15,7 @@ from workbench.lm.protocol import (
     Response,
     check_embeds,
     check_extra,
+    check_length,
     estimate_tokens,
     offset_seed,
 )
@@ -33,6 +34,7 @@ __all__ = [
     "MOST_TOKENS",
     "check_embeds",
     "check_extra",
+    "check_length",
     "estimate_tokens",
     "offset_seed",
     "is_loopback",
@@ -40,4 +42,5 @@ __all__ = [
     "kind_of_status",
     "parse_price",
     "redact",
+    "redact_sent",
 ]

@@ -7,7 +7,8 @@ from __future__ import annotations
 import base64
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -61,14 +62,34 @@ def redact(text: str, key_variable: str | None = None, headers: Mapping[str, Any
     """Replace in a text the keys and headers that could have been sent, in every form in which a server could echo
     them."""
     secrets = [value for name, value in os.environ.items() if name.endswith(_SECRET) or name == key_variable]
-    forms: set[str] = set()
-    for secret in (*secrets, *map(str, (headers or {}).values())):
-        if len(secret := secret.strip()) >= _SHORTEST_SECRET:
-            encoded = base64.b64encode(secret.encode("utf-8", "surrogateescape")).decode()
-            forms |= {secret, quote(secret, safe="", errors="replace"), encoded.rstrip("=")}
+    return _without(text, (*secrets, *map(str, (headers or {}).values())))
+
+
+def redact_sent(text: str, key: str | None, headers: Mapping[str, Any] | None = None) -> str:
+    """Replace in an answer the key and headers that were sent with its request: a server may echo them as content."""
+    return _without(text, (key or "", *map(str, (headers or {}).values())))
+
+
+def _without(text: str, secrets: Iterable[str]) -> str:
+    forms = {form for secret in secrets for form in _echoes(secret.strip())}
     for form in sorted(forms, key=len, reverse=True):
         text = text.replace(form, "***")
     return text
+
+
+@lru_cache(maxsize=64)
+def _echoes(secret: str) -> frozenset[str]:
+    """A secret as a server could write it: plain, for an address, in hex, and in base64, alone or after other text."""
+    if len(secret) < _SHORTEST_SECRET:
+        return frozenset()
+    raw = secret.encode("utf-8", "surrogateescape")
+    quoted = quote(secret, safe="", errors="replace")
+    forms = {secret, quoted, re.sub("%..", lambda found: found.group().lower(), quoted), raw.hex(), raw.hex().upper()}
+    for before in range(3):  # bytes before it shift what base64 makes of it
+        encoded = base64.b64encode(bytes(before) + raw).decode().rstrip("=")
+        whole = encoded[-(-before * 8 // 6) : (before + len(raw)) * 8 // 6]  # without characters shared with others
+        forms |= {whole, whole.replace("+", "-").replace("/", "_")}
+    return frozenset(forms)
 
 
 def parse_price(price: Any) -> tuple[float, float] | None:

@@ -11,8 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
-from workbench.errors import SpecError
+from workbench.errors import LMError, SpecError
 
+#: Characters of an answer: so many for each token that was asked for, and some more. What is longer floods the journal.
+TOKEN_CHARACTERS, SPARE_CHARACTERS = 16, 1 << 16
 #: Larger token counts of a server are errors, and could exceed SQLite's integers.
 MOST_TOKENS = 2**40
 Message = Mapping[str, Any]  # {"role": "system" | "user" | "assistant" | "tool", "content": str, ...}
@@ -183,3 +185,11 @@ def check_embeds(lm: LM, name: str) -> None:
             f"{name} cannot embed texts",
             hint="Name a model behind openai/, local/, ollama/, hosted_vllm/, hf: or litellm/ as embedder.",
         )
+
+
+def check_length(response: Response, request: Request) -> None:
+    """Raise LMError("bad_body") for an answer far longer than the tokens that the request allows."""
+    most = TOKEN_CHARACTERS * request.max_tokens + SPARE_CHARACTERS
+    length = len(response.text) + sum(len(str(call.get("arguments", ""))) for call in response.tool_calls)
+    if length > most:
+        raise LMError("bad_body", f"an answer of {length} characters to a request for {request.max_tokens} tokens")

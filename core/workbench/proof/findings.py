@@ -55,7 +55,11 @@ def build_report(
         candidates=candidates,
         failures=dict(Counter(b.failure for b in winners if b.failure)),
         pareto=_pareto(task, evaluations),
-        warnings=[*warnings, *_warnings(task, winners, earlier, leaks, roles)],
+        warnings=[
+            *warnings,
+            *_unusable(evaluations.get(task.workflow.hash)),
+            *_warnings(task, winners, earlier, leaks, roles),
+        ],
         error=error,
         test_rows=len(pairs),
         sandbox=RunRecord(ledger.store, ledger.run_id).find_sandbox(),
@@ -65,6 +69,18 @@ def build_report(
         saving=_saving(task, pairs, alpha) if winner != task.workflow else None,
         sealed_rows=len(task.dataset.test),
     )
+
+
+def _unusable(baseline: Evaluation | None) -> list[str]:
+    """A warning if the baseline has no answer on val that the metric could score."""
+    if baseline is None or not baseline.results or any(result.failure is None for result in baseline.results):
+        return []
+    kinds = ", ".join(f"{kind} {count}" for kind, count in baseline.failures.items())
+    first = baseline.results[0]
+    return [
+        f"the baseline gave no answer that can be scored on any of the {len(baseline.results)} rows of val: {kinds}, "
+        f"e.g. {first.message or first.failure}"
+    ]
 
 
 def _find_earlier_tests(

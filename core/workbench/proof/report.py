@@ -141,7 +141,13 @@ class Report:
             f"{saving.winner_mean:.4g} per row ({share:+.0%}, [{saving.ci95[0]:+.4g}, {saving.ci95[1]:+.4g}], "
             f"p = {saving.p:.2g})."
         )
-        if saving.shown and self.proof is not None and not self.proof.loss_bounded:
+        if not saving.shown or self.proof is None or self.saving_shown:
+            return text
+        if self.proof.baseline_mean <= MARGIN:
+            text += f" It is cheaper, but the baseline scores no more than {MARGIN:g}: there is nothing to keep."
+        elif self.loss_shown:
+            text += " It is cheaper, but its score is shown to be lower."
+        elif not self.proof.loss_bounded:
             text += (
                 f" It is cheaper, but its score may be lower by {-self.proof.lowest:.2g}, and a loss of {MARGIN:g} "
                 "must be ruled out: use more test rows."

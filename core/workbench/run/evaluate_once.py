@@ -165,6 +165,7 @@ def with_evaluator(
                 policy=task.spec.policy,
                 consent=consent,
                 sandbox_choice=sandbox or SandboxChoice.from_environment(),
+                timeout=task.spec.timeout,
             )
             try:
                 result = await job(Evaluator(runtime, task.metric, task.spec.concurrency, source=task.source))

@@ -1,20 +1,23 @@
-"""Queries on stored runs: status, candidates, failures, calls; and the export of candidates."""
+"""Reads stored runs: status, candidates, failures, calls; draws and exports candidates. None of it runs their code, but
+exporters of plugins if they are allowed to."""
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from workbench.errors import StoreError, WorkbenchError
+from workbench.errors import PluginError, SpecError, StoreError
 from workbench.files import write_whole
 from workbench.plugins import plugins
-from workbench.run.start import prepare_stored
-from workbench.store import Candidates, Evaluations, Journal, RunLock, Store
-from workbench.task import dump_yaml, workflow_tree
-from workbench.workflow import Workflow
+from workbench.run.start import prepare_stored, read_stored_file
+from workbench.spec import Spec
+from workbench.store import Candidates, Evaluations, Journal, RunLock, Store, read_report
+from workbench.task import dump_yaml, file_tree, kept_search, load_data
+from workbench.user_code import CodeRefused, without_user_code
+from workbench.workflow import Workflow, mermaid
 
 
 def status_of(store: Store, row: Any) -> str:
@@ -25,8 +28,8 @@ def status_of(store: Store, row: Any) -> str:
 
 
 def candidates(store: Store, run_id: int) -> list[dict[str, Any]]:
-    """Every candidate with its score on val (None if no evaluation of it was finished)."""
-    return [dict(row) for row in Candidates(store, run_id).read_all()]
+    """Every candidate with its score on val (None if it was never evaluated to the end)."""
+    return Candidates(store, run_id).read_all()
 
 
 def lineage(found: Sequence[Mapping[str, Any]]) -> list[tuple[int, Mapping[str, Any]]]:
@@ -55,18 +58,36 @@ def worst_rows(store: Store, row: Any, report: dict[str, Any] | None) -> list[di
     if report is None:
         return []
     found = Evaluations(store, row["id"]).read_imperfect_test_rows(report["best"]["workflow"])
-    inputs = _test_inputs(row)
+    inputs = _test_inputs(store, row)
     return [{**r, "inputs": inputs.get(r["example"])} for r in found]
 
 
-def _test_inputs(row: Any) -> dict[str, dict[str, Any]]:
+def _test_inputs(store: Store, row: Any) -> dict[str, dict[str, Any]]:
+    """By id, the fields of the test rows that the baseline reads; none if file or data are gone or have changed. No
+    code is run: fields that only the code of a tool names are left out."""
     try:
-        task = prepare_stored(row)
-    except WorkbenchError:
-        return {}  # file or data are gone
-    if task.data_hash != row["data_hash"]:
+        file = read_stored_file(row)
+        base = candidate_workflow(store, row["id"], None)
+        if base is None or not all(_is_local(place, file.base) for place in _data_places(file.spec)):
+            return {}
+        with without_user_code(outlines=True):
+            inputs = Workflow(base.tree, file.base).input_fields
+        data = load_data(file.spec, file.base)
+    except (SpecError, PluginError):
         return {}
-    return {e.id: {k: e.fields[k] for k in task.inputs if k in e.fields} for e in task.dataset.test.open()}
+    if data.data_hash != row["data_hash"]:
+        return {}
+    return {e.id: {k: e.fields[k] for k in inputs if k in e.fields} for e in data.test.open()}
+
+
+def _data_places(spec: Spec) -> list[str]:
+    data = spec.data
+    return [place for place in (data.file, data.train, data.val, data.test) if place]
+
+
+def _is_local(place: str, base: Path) -> bool:
+    """Whether rows come from a file of this machine: looking at a run asks no server for them."""
+    return any((base / name).is_file() for name in (place, place.partition(":")[2]) if name)
 
 
 def call_texts(store: Store, run_id: int, n: int) -> list[dict[str, Any]]:
@@ -77,51 +98,92 @@ def call_texts(store: Store, run_id: int, n: int) -> list[dict[str, Any]]:
             "role": call["role"],
             "outcome": call["outcome"],
             "messages": call["request"]["messages"],
-            "answer": json.loads(call["response"])["text"] if call["response"] else call["message"],
+            "answer": call["response"]["text"] if call["response"] else call["message"],
         }
         for call in Journal(store, run_id).read_calls(n)
     ]
 
 
-def export_candidate(store: Store, run: str, candidate: str | None, form: str, out: Path | None) -> str | None:
-    """Export a candidate as YAML, or through an exporter plugin. Returns YAML text if `out` is None, else None.
+def draw_winner(store: Store, run: str) -> str:
+    """The winner of a run (its baseline before there is one) as a flowchart, drawn from its tree without its code.
+
+    What only the code of a tool tells, such as the fields that a `tool` node reads without `arguments`, is not drawn.
+    Raises StoreError.
+    """
+    row = store.find_run(run)
+    report = read_report(row)
+    found = candidate_workflow(store, row["id"], report["best"]["workflow"] if report else None)
+    if found is None:
+        raise StoreError(f"run {row['run']} has no candidates yet")
+    workflow = Workflow(found.tree, read_stored_file(row).base)
+    try:
+        with without_user_code(outlines=True):
+            workflow.check()
+            return mermaid(workflow)
+    except RecursionError:
+        raise StoreError(f"the winner of run {row['run']} is nested too deeply to be drawn") from None
+
+
+def export_candidate(
+    store: Store, run: str, candidate: str | None, form: str, out: Path | None, *, run_code: bool = False
+) -> str | None:
+    """Export a candidate as YAML, or through an exporter plugin.
 
     Args:
         store: the run database.
         run: name of the run, or a prefix of it.
         candidate: its hash or a prefix of it; None: the winner.
         form: `yaml`, or the name of an exporter.
-        out: file or folder to write.
+        out: file or folder to write. None returns YAML as text.
+        run_code: whether an exporter may load the Python that the workflow file names. YAML never needs it.
 
     Raises:
-        StoreError: there is no such run or candidate, or `out` cannot be written.
-        PluginError: there is no such exporter.
+        StoreError: there is no such run or candidate, or it is damaged.
+        SpecError: the candidate cannot be exported so; CodeRefused: not without its code.
     """
     row = store.find_run(run)
-    report = json.loads(row["report"]) if row["report"] else None
+    report = read_report(row)
     chosen = candidate or (report["best"]["workflow"] if report else None)
-    found = candidate_workflow(store, row["id"], chosen)
-    if found is None:
+    found, baseline = (candidate_workflow(store, row["id"], hash_) for hash_ in (chosen, None))
+    if found is None or baseline is None:
         raise StoreError(f"run {row['run']} has no candidate '{chosen}'; see workbench show {row['run']}")
-    task = prepare_stored(row)
-    workflow = Workflow(found.tree, task.workflow.base)
-    if form == "yaml":
-        text = dump_yaml(workflow_tree(task, workflow, (out.resolve().parent if out else Path.cwd())))
-        if out is None:
-            return text
-        try:
-            write_whole(out, text)
-        except OSError as error:
-            raise StoreError(f"{out} cannot be written: {error}; choose another path with --out") from None
+    if form != "yaml":
+        with nullcontext() if run_code else _code_refused(form):
+            _export_through_plugin(row, found, form, out)
         return None
+    file = read_stored_file(row)
+    workflow, folder = Workflow(found.tree, file.base), out.resolve().parent if out else Path.cwd()
+    tree = file_tree(file.spec, file.source, workflow, folder, kept_search(file.spec, baseline, workflow))
+    text = dump_yaml(tree)
+    if out is None:
+        return text
+    try:
+        write_whole(out, text)
+    except OSError as error:
+        raise StoreError(f"{out} cannot be written: {error}") from None
+    return None
+
+
+@contextmanager
+def _code_refused(form: str) -> Generator[None]:
+    with without_user_code():
+        try:
+            yield
+        except CodeRefused as error:
+            error.hint = f"The format {form} needs it: read that code first, then add --run-code."
+            raise
+
+
+def _export_through_plugin(row: Any, found: Workflow, form: str, out: Path | None) -> None:
     exporter = plugins().get("exporters", form)
+    task = prepare_stored(row) if getattr(exporter, "needs_task", False) else None
+    base = read_stored_file(row).base if task is None else task.workflow.base
     there = {folder for folder in ((out, *out.parents) if out else ()) if folder.exists()}
     try:
-        exporter(workflow, out, **({"task": task} if getattr(exporter, "needs_task", False) else {}))
+        exporter(Workflow(found.tree, base), out, **({"task": task} if task is not None else {}))
     except BaseException:
         _remove_empty_folders(out, there)
         raise
-    return None
 
 
 def _remove_empty_folders(out: Path | None, there: Collection[Path]) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import BudgetSpent, Interrupted, LMError, PluginError, ServerDead, WorkbenchError, merge_errors
+from workbench.files import file_digest
 from workbench.ledger import CallInfo, Ledger
 from workbench.lm import LMPool
 from workbench.plugins import plugins
@@ -22,6 +23,7 @@ from workbench.run.preflight import lms_not_ready, lms_of, optimizers_not_ready,
 from workbench.run.proof_budget import reserve_for_proof
 from workbench.run.stored_scores import TrainRows, store_evaluation
 from workbench.runtime import Runtime, SandboxChoice
+from workbench.signals import catch_signals
 from workbench.store import Candidates, Evaluations, RunLock, RunRecord, Store, dumps
 from workbench.study import Evaluation, Evaluator, Optimizer, Progress, Result, Study, pick, unanswered_error
 from workbench.task import Example, Task, write_workflow
@@ -98,6 +100,7 @@ class Session:
             pool or LMPool(),
             task.spec.policy,
             sandbox_choice=options.sandbox,
+            timeout=task.spec.timeout,
         )
         self.evaluator = Evaluator(self.runtime, task.metric, task.spec.concurrency, source=task.source)
         self.progress = Progress(
@@ -107,6 +110,7 @@ class Session:
             on_rows=TrainRows(store, run_id, task.dataset.train).record,
         )
         self._candidates: set[str] = set()
+        self._set_aside = set(plugins().set_aside)
         self._watched = bool(plugins().manager.hook.call_settled.get_hookimpls())
         self._saved_seconds = 0.0
 
@@ -119,7 +123,7 @@ class Session:
             )
             course = asyncio.current_task()
             assert course is not None
-            self._catch_signals(course)
+            restore_signals = catch_signals(course, self._stop, f"workbench resume {self.run} --db {self.store.path}")
             try:
                 with self.task.dataset.test.sealed():
                     found = [] if self.ledger.resumed else await self.find_obstacles()
@@ -138,6 +142,7 @@ class Session:
                 # A second signal may cancel the closing; the report is still written.
                 with suppress(asyncio.CancelledError):
                     await self.runtime.aclose()
+                restore_signals()
             self._finish(report)
             self.ledger.close()
             return report
@@ -316,7 +321,13 @@ class Session:
     ) -> Report:
         best = self.progress.best
         winner = winner or (best.workflow if best is not None else self.task.workflow)
-        warnings = [*self.task.dataset.warnings, *self._not_reached(), *self.evaluator.faults.lines()]
+        broken = {name: why for name, why in plugins().set_aside.items() if name not in self._set_aside}
+        warnings = [
+            *self.task.dataset.warnings,
+            *self._not_reached(),
+            *self.evaluator.faults.lines(),
+            *(f"plugin '{name}' was set aside during the run: {why}" for name, why in broken.items()),
+        ]
         return build_report(
             run=self.run,
             status=status,
@@ -359,6 +370,14 @@ class Session:
         self._emit("run_finished", report=report)
         self.store.flush()
 
+    def _stop(self) -> bool:
+        """Send nothing new from now on. False if that was the case already."""
+        if self.ledger.stopping is not None:
+            return False
+        self.ledger.stopping = Interrupted("interrupted")
+        self._emit("stopping")
+        return True
+
     def _write(self, report: Report, workflow: Workflow, out: Path) -> str | None:
         """Write a result file. Returns its path; None, with a warning in the report, if it cannot be written."""
         head = report.headline()
@@ -374,23 +393,5 @@ class Session:
                 f"--db {self.store.path} --out FILE"
             )
             return None
-        self.record.add_artifact(str(out.resolve()), workflow.hash)
+        self.record.add_artifact(str(out.resolve()), workflow.hash, file_digest(out))
         return str(out)
-
-    def _catch_signals(self, course: asyncio.Task[Any]) -> None:
-        """On the first signal, send no new calls and wait up to 10 s for calls in flight; on the second, stop."""
-        import signal
-
-        loop = asyncio.get_running_loop()
-
-        def stop() -> None:
-            if self.ledger.stopping is not None:
-                course.cancel()
-                return
-            self.ledger.stopping = Interrupted("interrupted")
-            self._emit("stopping")
-            loop.call_later(10, course.cancel)
-
-        for name in ("SIGINT", "SIGTERM"):
-            with suppress(NotImplementedError, RuntimeError, ValueError):
-                loop.add_signal_handler(getattr(signal, name), stop)

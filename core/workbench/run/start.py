@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
-from collections.abc import Sequence
-from dataclasses import replace
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,14 @@ from pydantic import ValidationError
 from workbench._version import __version__
 from workbench.concurrency import run_in_loop
 from workbench.errors import PluginError, SpecError, StoreError, WorkbenchError, collect_errors, merge_errors
-from workbench.files import check_writable
+from workbench.files import check_writable, file_digest
 from workbench.lm import LMPool
 from workbench.plugins import plugins
 from workbench.proof import Report
 from workbench.run.preflight import check_optimizers, lm_warnings
 from workbench.run.session import Listener, Options, Session
 from workbench.spec import (
+    Inherited,
     Source,
     Spec,
     apply_overrides,
@@ -33,9 +34,10 @@ from workbench.spec import (
     outer_settings,
     spec_error,
 )
-from workbench.store import IN_MEMORY, Candidates, RunRecord, Store, add_run, dumps
+from workbench.store import IN_MEMORY, Candidates, RunRecord, Store, add_run, dumps, read_options, read_spec
 from workbench.study import Optimizer
-from workbench.task import Task, check_search, load_task, section_loaders
+from workbench.task import Task, check_search, expand_references, load_task, section_loaders
+from workbench.user_code import without_user_code
 
 
 def optimize(
@@ -114,12 +116,14 @@ def resume(
     try:
         row = store.find_run(run)
         if row["file"] is None:
-            raise StoreError(f"run {row['run']} ({row['status']}) cannot be resumed: it is not a run of optimize")
-        stored = json.loads(row["options"])
-        sets = [*((a, v) for a, v in stored["sets"]), *options.sets]
+            raise StoreError(f"run {row['run']} ({row['status']}) is none of workbench optimize; it cannot be resumed")
+        stored = read_options(row)
+        sets = [*stored["sets"], *options.sets]
         keep = stored.get("keep_unproved", False) or options.keep_unproved
         sandbox = replace(options.sandbox, name=options.sandbox.name or stored.get("sandbox"))
         merged = Options(sets, options.out or stored["out"], keep, sandbox)
+        if options.out is None:
+            _check_stored_out(RunRecord(store, row["id"]), row["run"], merged)
         check_writable(merged.path)
         _, _, task, named = _stored(row, sets, stored.get("outside"))
         if row["status"] == "finished" and options.sets:
@@ -139,6 +143,24 @@ def resume(
         return run_in_loop(session.go())
     finally:
         store.close()
+
+
+def _check_stored_out(record: RunRecord, run: str, options: Options) -> None:
+    """Raise StoreError where the result would go to a place that nobody named here: outside this folder and that of
+    the database, or on a file that the run did not write. The database may be a stranger's."""
+    folders = (Path.cwd().resolve(), record.store.path.resolve().parent)
+    for out in (options.path, options.unproved_path):
+        where = out.resolve()
+        if not any(where.is_relative_to(folder) for folder in folders):
+            raise StoreError(
+                f"run {run} would write its result to {where}, outside this folder and that of the database; if you "
+                f"want that, add --out {shlex.quote(str(where))}, or name another file"
+            )
+        if where.exists() and not (where.is_file() and record.has_written(str(where), file_digest(where))):
+            raise StoreError(
+                f"run {run} would write its result over {where}, which it did not write; if you want that, add "
+                f"--out {shlex.quote(str(options.path))}, or name another file"
+            )
 
 
 def prepare(
@@ -221,18 +243,50 @@ def _wrong_elsewhere(source: Source, error: SpecError, base: Path) -> list[SpecE
 def _stored(
     row: Any, sets: Sequence[tuple[str, Any]], outside: Sequence[tuple[str, Any]] | None
 ) -> tuple[Spec, Source, Task, list[tuple[str, Optimizer]]]:
-    file = row["file"] or json.loads(row["options"]).get(
-        "of"
-    )  # `workbench eval` stores the file here, since its runs cannot be resumed
+    file = _file_of(row, read_options(row))
+    return _prepare(load_yaml(read_spec(row), file), Path(file).parent, sets, outside)
+
+
+def _file_of(row: Any, stored: Mapping[str, Any]) -> str:
+    file = row["file"] or stored["of"]  # the latter of `workbench eval`, which nothing resumes
     if file is None:
         raise StoreError(f"run {row['run']} ({row['status']}) has no workflow file; name a run of optimize or eval")
-    return _prepare(load_yaml(row["spec"], file), Path(file).parent, sets, outside)
+    return file
 
 
 def prepare_stored(row: Any) -> Task:
-    """The task of a stored run, with the file, flags and outer settings that it started with."""
-    stored = json.loads(row["options"])
-    return _stored(row, [(a, v) for a, v in stored.get("sets", ())], stored.get("outside"))[2]
+    """The task of a stored run, with the file, flags and outer settings that it started with. Loads the code that the
+    file names."""
+    stored = read_options(row)
+    return _stored(row, stored["sets"], stored["outside"])[2]
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """The workflow file of a stored run as it started: read, and nothing of what it names."""
+
+    spec: Spec
+    source: Source
+    base: Path
+
+
+def read_stored_file(row: Any) -> StoredFile:
+    """The workflow file of a stored run, with its flags and outer settings, without running any code.
+
+    Raises:
+        StoreError: the run is of no workflow file.
+        SpecError: the file cannot be read, or refers to another that cannot.
+        CodeRefused: it takes functions of a file that only its code can tell.
+    """
+    stored = read_options(row)
+    file = _file_of(row, stored)
+    source = load_yaml(read_spec(row), file)
+    spec, source = check_spec(apply_overrides(source, stored["sets"], stored["outside"]))
+    base, inherited = Path(file).parent, list[Inherited]()
+    with without_user_code():
+        for raw in spec.nodes.values():
+            expand_references(raw, base, (), inherited)
+    return StoredFile(spec.model_copy(update={"policy": spec.policy.inherit(inherited)}), source, base)
 
 
 def load_optimizers(spec: Spec, source: Source) -> list[tuple[str, Optimizer]]:

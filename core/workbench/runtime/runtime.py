@@ -31,6 +31,7 @@ class Runtime:
     policy: PolicySpec = field(default_factory=lambda: PolicySpec())
     consent: Consent | None = None
     sandbox_choice: SandboxChoice = field(default_factory=SandboxChoice.from_environment)
+    timeout: float = 300.0  # seconds for a tool, a step of an environment, or a metric of the user's own
     _sandbox: Sandbox | None = None
     _embedders: dict[tuple[str, str], Embedder] = field(default_factory=dict)
     _opening: asyncio.Lock = field(default_factory=asyncio.Lock)

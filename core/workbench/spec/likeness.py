@@ -23,7 +23,7 @@ _DIGITS = 400  # a text that writes a longer number is not worked out
 
 def may_equal(value: Any, wanted: Any) -> bool:
     """Whether a tool might take `value` for `wanted`: equal as values, as numbers, or as texts but for case, blanks and
-    look-alike characters. Values of unlike kinds may be equal."""
+    compatible forms of characters. Values of unlike kinds may be equal."""
     if is_dict(wanted) or is_list(wanted):
         return _may_equal_nested(from_json(value), wanted)
     if is_dict(value) or is_list(value):
@@ -73,15 +73,17 @@ def from_json(value: Any) -> Any:
 
 
 def plain_texts(text: str) -> list[str]:
-    """A text as it is, and with look-alike and invisible characters put right, for a pattern to be tried on both."""
-    return list(dict.fromkeys([text, _without_tricks(text)]))
+    """The forms of a text that a pattern is tried on: as it is, without compatible forms and invisible characters, and
+    without blanks around it."""
+    plain = _without_tricks(text)
+    return list(dict.fromkeys([text, plain, plain.strip()]))
 
 
 def _may_equal_nested(value: object, wanted: object) -> bool:
     if is_list(value) and is_list(wanted):
-        return len(value) == len(wanted) and all(map(may_equal, value, wanted))
+        return all(any(may_equal(item, one) for item in value) for one in wanted)
     if is_dict(value) and is_dict(wanted):
-        return value.keys() == wanted.keys() and all(may_equal(value[key], wanted[key]) for key in wanted)
+        return all(key in value and may_equal(value[key], wanted[key]) for key in wanted)
     return True
 
 

@@ -219,6 +219,12 @@ class Spec(Strict):
     )
     policy: PolicySpec = Field(default_factory=lambda: PolicySpec(), description="which tool calls are allowed")
     concurrency: int = Field(16, ge=1, le=4096, description="examples evaluated at once")
+    timeout: float = Field(
+        300.0,
+        gt=0,
+        le=86_400,
+        description="seconds for one call of a tool, one step of an environment, or one score by a metric of your own",
+    )
     seed: int = Field(0, description="of everything random in the run")
 
     @model_validator(mode="after")

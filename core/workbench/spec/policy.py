@@ -59,13 +59,14 @@ class Condition(Strict):
         texts = [value] if isinstance(value, str) else []
         if doubtful:
             texts = [found for text in texts for found in plain_texts(text)]
+        flags = re.DOTALL | re.IGNORECASE if doubtful else re.NOFLAG
         return (
             ("equals" not in self.model_fields_set or alike(value, self.equals))
             and (self.one_of is None or any(alike(value, one) for one in self.one_of))
             and (
                 self.matches is None
                 or (doubtful and not texts)
-                or any(re.fullmatch(self.matches, text, re.DOTALL) for text in texts)
+                or any(re.fullmatch(self.matches, text, flags) for text in texts)
             )
             and (self.min is None or unsure or number >= self.min)
             and (self.max is None or unsure or number <= self.max)
@@ -117,7 +118,8 @@ class PolicySpec(Strict):
     """Rules in order: the first that applies decides; if none does, the default.
 
     Actions in an environment are calls, too: of a tool with the environment's name, with the arguments `action` (its
-    text) and `verb` (its first word), e.g. {deny: sql, when: {verb: {one_of: [delete, drop, update]}}}.
+    text) and `verb` (its first word; in `sql`, everything that the statement would do), e.g.
+    {deny: sql, when: {verb: {one_of: [delete, drop, update]}}}.
     """
 
     default: Verdict = Field(default="allow", description="for calls that no rule applies to")
@@ -182,14 +184,18 @@ def _arguments(arguments: Mapping[str, Any], name: str, doubtful: bool) -> tuple
         inner: list[Any] = []
         for value in values:
             parsed = from_json(value)
-            sure = sure and (parsed is None or is_dict(value) or (doubtful and (is_dict(parsed) or is_list(parsed))))
-            inner += [found[part] for found in _objects(parsed) if part in found]
+            objects, others = _objects(parsed)
+            sure = sure and (parsed is None or is_dict(value) or (doubtful and not others))
+            inner += [found[part] for found in objects if part in found]
         values = inner
     return [*found, *values], sure
 
 
-def _objects(value: object) -> list[dict[Any, Any]]:
-    """An object, or those in a list, however deep."""
+def _objects(value: object) -> tuple[list[dict[str, Any]], bool]:
+    """An object, or those in a list, however deep; and whether there is anything that is none."""
     if is_dict(value):
-        return [value]
-    return [found for item in value for found in _objects(from_json(item))] if is_list(value) else []
+        return [value], False
+    if not is_list(value):
+        return [], True
+    found = [_objects(from_json(item)) for item in value]
+    return [inner for objects, _ in found for inner in objects], any(others for _, others in found)

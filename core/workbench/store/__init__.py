@@ -4,16 +4,17 @@ This room knows no budget and no optimizer.
 """
 
 from workbench.store.candidates import Candidates, read_trees, read_val_scores
+from workbench.store.content import read_options, read_report, read_spec
 from workbench.store.database import IN_MEMORY, TABLES, Store, dumps, now
-from workbench.store.evaluations import Evaluations, ResultRow
+from workbench.store.evaluations import Evaluations, ResultRow, SealedTests
 from workbench.store.journal import Journal
-from workbench.store.run_lock import RunLock
-from workbench.store.runs import RunRecord, add_run, find_started_run, list_runs
-from workbench.store.schema import M001_INITIAL
-from workbench.store.sealed_tests import SealedTests
+from workbench.store.read_only import ReadOnlyStore
+from workbench.store.runs import RunLock, RunRecord, add_run, find_started_run, list_runs
+from workbench.store.schema import SCHEMA
 
 __all__ = [
     "Store",
+    "ReadOnlyStore",
     "RunLock",
     "Journal",
     "RunRecord",
@@ -26,9 +27,12 @@ __all__ = [
     "Evaluations",
     "ResultRow",
     "SealedTests",
+    "read_options",
+    "read_report",
+    "read_spec",
     "dumps",
     "now",
     "TABLES",
     "IN_MEMORY",
-    "M001_INITIAL",
+    "SCHEMA",
 ]

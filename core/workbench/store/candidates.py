@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from dataclasses import dataclass
 from typing import Any
 
+from workbench.store.content import check_sum, check_tree, checksum, parse_json
 from workbench.store.database import Store
+
+#: What the checksum of a candidate covers.
+_SUMMED = ("hash", "seq", "parent", "optimizer", "note", "patch", "tree")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,16 +24,12 @@ class Candidates:
         self, hash_: str, seq: int, parent: str | None, optimizer: str, note: str, patch: str | None, tree: str
     ) -> None:
         """Queue a candidate; one that is there already stays as it is."""
+        values = (hash_, seq, parent, optimizer, note, patch, tree)
         self.store.write(
-            "insert or ignore into candidates values (?, ?, ?, ?, ?, ?, ?, ?)",
+            "insert or ignore into candidates values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             self.run_id,
-            hash_,
-            seq,
-            parent,
-            optimizer,
-            note,
-            patch,
-            tree,
+            *values,
+            checksum(*values),
         )
 
     def count(self) -> int:
@@ -46,20 +45,35 @@ class Candidates:
     def find_tree(self, hash_: str | None) -> dict[str, Any] | None:
         """The tree of a candidate by (a beginning of) its hash; None asks for the first one."""
         if hash_ is None:
-            row = self.store.row("select tree from candidates where run_id = ? order by seq limit 1", self.run_id)
+            row = self.store.row("select * from candidates where run_id = ? order by seq limit 1", self.run_id)
         else:
-            sql = "select tree from candidates where run_id = ? and hash like ? || '%' order by seq"
+            sql = "select * from candidates where run_id = ? and hash like ? || '%' order by seq"
             row = self.store.row(sql, self.run_id, hash_)
-        return None if row is None else json.loads(row["tree"])
+        if row is None:
+            return None
+        place = self._check(row)
+        return check_tree(parse_json(row["tree"], place, dict), place)
 
-    def read_all(self) -> list[sqlite3.Row]:
-        """Every candidate in order, with its score on val (None if it was never evaluated to the end)."""
+    def read_all(self) -> list[dict[str, Any]]:
+        """Every candidate in order, with its score on val (None if it was never evaluated to the end). Raises
+        StoreError for a damaged one."""
         sql = (
-            "select c.hash, c.parent, c.optimizer, c.note, e.score as val, e.failed, e.objectives from candidates c "
+            "select c.*, e.score as val, e.failed, e.objectives from candidates c "
             "left join evaluations e on e.run_id = c.run_id and e.candidate = c.hash and e.split = 'val' "
             "and e.complete = 1 and e.replica = 0 where c.run_id = ? order by c.seq"
         )
-        return list(self.store.rows(sql, self.run_id))
+        shown = ("hash", "parent", "optimizer", "note", "val", "failed", "objectives")
+        found: list[dict[str, Any]] = []
+        for row in self.store.rows(sql, self.run_id):
+            self._check(row)
+            found.append({name: row[name] for name in shown})
+        return found
+
+    def _check(self, row: sqlite3.Row) -> str:
+        """Raise StoreError if a candidate is not what was written. Returns its place, for other errors."""
+        place = f"the workflow {row['hash'][:16]} of {self.store.path} (table candidates)"
+        check_sum(row, place, *(row[name] for name in _SUMMED))
+        return place
 
 
 def read_trees(store: Store) -> list[str]:

@@ -9,7 +9,6 @@ database.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import itertools
 import json
 import os
@@ -21,8 +20,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from workbench.errors import StoreError
+from workbench.files import make_private
 from workbench.store.background_sync import BackgroundSync
-from workbench.store.schema import SCHEMA_VERSION, make_migrations
+from workbench.store.content import text_key
+from workbench.store.schema import SCHEMA_VERSION, check_layout, make_migrations
 
 T = TypeVar("T")
 
@@ -71,32 +72,25 @@ class Store:
                 return
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with _creation_lock(self.path.parent):
+                make_private(self.path)
                 self.conn = self._connect()
                 self._prepare()
             self.conn.execute("pragma busy_timeout=0")  # SQLite's own waiting would block the event loop
             self._reader = self._connect()
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, UnicodeError) as error:  # the last: SQLite quotes what is damaged
             raise StoreError(f"cannot use the run database {self.path}: {error}{_advice(error)}") from error
 
     def _connect(self) -> sqlite3.Connection:
         conn = sqlite3.connect(self.path, timeout=10, isolation_level=None, check_same_thread=False)
         conn.row_factory = sqlite3.Row
-        for pragma in ("synchronous=normal", "foreign_keys=on", "busy_timeout=10000"):
+        for pragma in ("trusted_schema=off", "synchronous=normal", "foreign_keys=on", "busy_timeout=10000"):
             conn.execute(f"pragma {pragma}")
         return conn
 
     def _prepare(self) -> None:
         import sqlite_utils
 
-        version = self.conn.execute("pragma user_version").fetchone()[0]
-        if version > SCHEMA_VERSION:
-            raise StoreError(
-                f"{self.path} was written by a newer workbench (schema {version}, this one knows {SCHEMA_VERSION}); "
-                "update agent-optimization-workbench"
-            )
-        tables = {name for (name,) in self.conn.execute("select name from sqlite_master where type = 'table'")}
-        if tables and "_sqlite_migrations" not in tables:
-            raise StoreError(f"{self.path} is a database of something else; name another with --db")
+        version = check_layout(self.conn, self.path)
         self.conn.execute("pragma journal_mode=wal")  # stays with the file, so not before it is known as ours
         if version < SCHEMA_VERSION:
             make_migrations().apply(sqlite_utils.Database(self.conn))
@@ -219,7 +213,7 @@ class Store:
 
     def text(self, text: str) -> str:
         """Keep a large text once; returns its hash. The row joins the next batch."""
-        key = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+        key = text_key(text)
         if key not in self._known_texts:
             if len(self._known_texts) >= 4096:  # a bound on memory
                 self._known_texts.clear()

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import json
+import re
 import sqlite3
 from dataclasses import dataclass
 from typing import Any
 
+from workbench.errors import StoreError
+from workbench.store.content import check_sum, checksum, parse_json, text_key
 from workbench.store.database import Store
+from workbench.type_guards import is_dict, is_list
+
+#: What the checksum of a call covers.
+_SUMMED = ("key", "role", "request", "response", "outcome", "message")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +28,10 @@ class Journal:
 
     def find_call(self, key: str) -> sqlite3.Row | None:
         """The settled call or effect with this key."""
-        return self.store.row("select * from calls where run_id = ? and key = ?", self.run_id, key)
+        row = self.store.row("select * from calls where run_id = ? and key = ?", self.run_id, key)
+        if row is not None:
+            self._check(row)
+        return row
 
     def has_call(self, key: str) -> bool:
         """Whether a call with this key was settled."""
@@ -35,7 +44,7 @@ class Journal:
 
     def find_effect(self, key: str) -> str | None:
         """The result of the effect with this key, as JSON."""
-        row = self.store.row("select response from calls where run_id = ? and key = ?", self.run_id, key)
+        row = self.find_call(key)
         return None if row is None else row["response"]
 
     def add_call(
@@ -56,7 +65,7 @@ class Journal:
     ) -> asyncio.Future[None]:
         """Queue a settled call of a model; it takes the place of an earlier one with its key."""
         return self.store.write(
-            "insert or replace into calls values (?, ?, 'lm', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "insert or replace into calls values (?, ?, 'lm', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             self.run_id,
             key,
             role,
@@ -70,18 +79,20 @@ class Journal:
             completion_tokens,
             usd,
             seconds,
+            checksum(key, role, request, response, outcome, message),
         )
 
     def add_effect(self, key: str, kind: str, content: str, result: str, seconds: float) -> asyncio.Future[None]:
         """Queue the result of an effect that is no call of a model."""
         return self.store.write(
-            "insert or replace into calls values (?, ?, ?, 'task', '', ?, ?, 'ok', null, 0, 0, 0, 0, ?)",
+            "insert or replace into calls values (?, ?, ?, 'task', '', ?, ?, 'ok', null, 0, 0, 0, 0, ?, ?)",
             self.run_id,
             key,
             kind,
             content,
             result,
             seconds,
+            checksum(key, "task", content, result, "ok", None),
         )
 
     def delete_call(self, key: str) -> asyncio.Future[None]:
@@ -93,17 +104,39 @@ class Journal:
         self.store.execute("delete from calls where run_id = ? and kind = 'lm' and response is null", self.run_id)
 
     def read_calls(self, limit: int) -> list[dict[str, Any]]:
-        """Some calls of models, in no order (the journal keeps none), with the large texts put back."""
+        """Some calls of models, in no order (the journal keeps none), with the large texts put back; response: the
+        answer as an object, or None. Raises StoreError for what is damaged."""
         found = []
         for row in self.store.rows("select * from calls where run_id = ? and kind = 'lm' limit ?", self.run_id, limit):
-            request = json.loads(row["request"])
-            for message in request["messages"]:
-                content = message.get("content")
-                if isinstance(content, dict) and "text" in content:
-                    text = self.store.row("select text from texts where hash = ?", content["text"])
-                    message["content"] = text["text"] if text else "(missing)"
-            found.append({**dict(row), "request": request})
+            place = self._check(row)
+            request = parse_json(row["request"], place, dict)
+            messages = request.get("messages")
+            if not is_list(messages) or not all(is_dict(m) and "role" in m for m in messages):
+                raise StoreError(f"{place} is damaged: it has no messages; use a copy of the database")
+            request["messages"] = [{**m, "content": self._content(m.get("content"), place)} for m in messages]
+            response = parse_json(row["response"], place, dict) if row["response"] else None
+            if response is not None and "text" not in response:
+                raise StoreError(f"{place} is damaged: its answer has no text; use a copy of the database")
+            found.append({**dict(row), "request": request, "response": response})
         return found
+
+    def _check(self, row: sqlite3.Row) -> str:
+        """Raise StoreError if a call is not what was written. Returns its place, for other errors."""
+        place = f"the call {row['key'][:16]} of {self.store.path} (table calls)"
+        check_sum(row, place, *(row[name] for name in _SUMMED))
+        return place
+
+    def _content(self, content: Any, place: str) -> Any:
+        """The content of a message; of a large text, which stands there by its hash, the text."""
+        if not is_dict(content) or "text" not in content:
+            return content
+        row = self.store.row("select text from texts where hash = ?", str(content["text"]))
+        if row is None:
+            return "(missing)"
+        escaped = re.search(r"\\ud[89a-f]", row["text"])  # for a lone surrogate: its key is that of the text before
+        if text_key(row["text"]) != content["text"] and not escaped:
+            raise StoreError(f"{place} is damaged: a text of it (table texts) does not match its hash")
+        return row["text"]
 
     # Attempts
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import json
+import os
 import sqlite3
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from workbench.errors import StoreError
+from workbench.store.content import checksum, parse_json, spec_checksum
 from workbench.store.database import Store, dumps, now
 
 
@@ -27,8 +30,8 @@ def add_run(
 ) -> int:
     """Add a run that starts now; returns its number."""
     cursor = store.execute(
-        "insert into runs (run, name, status, started, file, spec, options, data_hash, seed, host, pid, version) "
-        "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "insert into runs (run, name, status, started, file, spec, options, data_hash, seed, host, pid, version, "
+        "spec_checksum) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         run,
         name,
         status,
@@ -41,6 +44,7 @@ def add_run(
         host,
         pid,
         version,
+        spec_checksum(run, name, file, spec),
     )
     assert cursor.lastrowid is not None
     return cursor.lastrowid
@@ -90,16 +94,68 @@ class RunRecord:
 
     def end_with_report(self, status: str, report: dict[str, Any], seconds: float) -> None:
         """Queue that the run has ended, and its report."""
-        sql = "update runs set status = ?, finished = ?, report = ?, seconds = ? where id = ?"
-        self.store.write(sql, status, now(), dumps(report), seconds, self.run_id)
+        sql = "update runs set status = ?, finished = ?, report = ?, checksum = ?, seconds = ? where id = ?"
+        text = dumps(report)
+        self.store.write(sql, status, now(), text, checksum(self.find_name(), text), seconds, self.run_id)
 
-    def add_artifact(self, path: str, hash_: str) -> None:
-        """Queue that the run wrote a workflow file."""
-        sql = "insert into artifacts (run_id, name, path, sha256) values (?, 'workflow', ?, ?)"
-        self.store.write(sql, self.run_id, path, hash_)
+    def add_artifact(self, path: str, hash_: str, content: str) -> None:
+        """Queue that the run wrote a workflow file. hash_: of the workflow; content: SHA-256 of the file."""
+        sql = "insert into artifacts (run_id, name, path, sha256, content) values (?, 'workflow', ?, ?, ?)"
+        self.store.write(sql, self.run_id, path, hash_, content)
+
+    def has_written(self, path: str, content: str) -> bool:
+        """Whether the run wrote this file with this content."""
+        sql = "select 1 from artifacts where run_id = ? and path = ? and content = ?"
+        return self.store.row(sql, self.run_id, path, content) is not None
 
     def find_sandbox(self) -> dict[str, str] | None:
         """Name and level of the sandbox that the run began in, or None if it opened none."""
         sql = "select data from events where run_id = ? and kind = 'sandbox' order by id"
         row = self.store.row(sql, self.run_id)
-        return json.loads(row["data"]) if row else None
+        return parse_json(row["data"], "the sandbox of the run (table events)", dict) if row else None
+
+
+class RunLock:
+    """Keeps a second process off a run. The system releases it when the process dies, however it dies."""
+
+    def __init__(self, store: Store, run: str):
+        self.path = store.path.with_name(f"{store.path.name}-{run}.lock")
+        self.run = run
+
+    def __enter__(self) -> RunLock:
+        import fcntl
+
+        while True:
+            self._file = open(self.path, "a+")
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                self._file.seek(0)
+                holder = self._file.read().strip() or "another process"
+                self._file.close()
+                raise StoreError(f"run {self.run} is in use by {holder}; wait for it, or stop it first") from None
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(self._file.fileno()), self.path.stat()):
+                    break
+            self._file.close()  # its holder removed it between our opening and our locking
+        self._file.truncate(0)
+        self._file.write(f"process {os.getpid()} on {os.uname().nodename}")
+        self._file.flush()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.path.unlink(missing_ok=True)
+        self._file.close()
+
+    def held(self) -> bool:
+        """Whether a process has the lock now."""
+        import fcntl
+
+        try:
+            with open(self.path) as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+        return False

@@ -8,8 +8,10 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, cast
 
+from workbench.concurrency import run_in_thread
 from workbench.errors import BudgetSpent, LMError, NodeError, SpecError
 from workbench.failures import FailureKind
 from workbench.ledger import Spend
@@ -101,6 +103,7 @@ class Evaluator:
         self.runtime, self.metric, self.concurrency, self.block = runtime, metric, concurrency, block
         self.faults, self._source = MetricFaults(metric), source
         self._programs: dict[str, Program] = {}
+        self._user_code = asyncio.Lock()
         self._judged, self._judging = 0, Spend()  # rows that a model scored, and what that took
 
     def program(self, workflow: Workflow) -> Program:
@@ -207,11 +210,24 @@ class Evaluator:
             self._judged += 1
             judge = cast(Callable[..., Any], self.metric)  # the protocol has no `lm`, which only judges take
             value = judge(example, prediction, trace, lm=self.complete_as("judge", self._judging))
+        elif getattr(self.metric, "user_code", False):
+            value = await self._score_by_user_code(example, prediction, trace)
         else:
-            value: Any = self.metric(example, prediction, trace)
+            value = self.metric(example, prediction, trace)
         if inspect.isawaitable(value):
             value = await value
         return as_score(value)
+
+    async def _score_by_user_code(self, example: Example, prediction: Mapping[str, Any], trace: Trace) -> Any:
+        """What the metric returns, called in a thread: one row at a time, since it may not be written for more."""
+        seconds = self.runtime.timeout
+        async with self._user_code:
+            try:
+                value = await run_in_thread(partial(self.metric, example, prediction, trace), seconds)
+                async with asyncio.timeout(seconds):
+                    return await value if inspect.isawaitable(value) else value
+            except TimeoutError as error:
+                raise TimeoutError(str(error) or f"no score within {seconds:g} s") from None
 
     @property
     def judging(self) -> Spend:

@@ -7,15 +7,16 @@ from workbench.task.alternatives import variants
 from workbench.task.copies import Repeats, input_tokens, normalised_inputs, tokenize
 from workbench.task.dataset import Dataset, Example, Score
 from workbench.task.lint import lint_task
-from workbench.task.load import Task, check_lms, load_task, section_loaders
+from workbench.task.load import Task, check_lms, load_data, load_task, section_loaders
 from workbench.task.metric import Metric, MetricFaults, as_score
 from workbench.task.search_space import Space, check_search, default_space, draw_demos, labelled_demo, suggest_value
 from workbench.task.workflow_file import Function, expand_references, load_workflow, read_library
-from workbench.task.write import dump_yaml, workflow_tree, write_workflow
+from workbench.task.write import dump_yaml, file_tree, kept_search, workflow_tree, write_workflow
 
 __all__ = [
     "Task",
     "load_task",
+    "load_data",
     "load_workflow",
     "section_loaders",
     "check_lms",
@@ -41,6 +42,8 @@ __all__ = [
     "variants",
     "dump_yaml",
     "workflow_tree",
+    "file_tree",
+    "kept_search",
     "write_workflow",
     "lint_task",
 ]

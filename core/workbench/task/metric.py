@@ -22,7 +22,7 @@ class Metric(Protocol):
 
     Scores lie in [0, 1], higher is better. A metric raises only for faults of its own. One with `needs_lm = True` is
     also given `lm=`, a coroutine function (messages, **settings) -> Response whose calls are paid under the role
-    `judge`.
+    `judge`. One with `user_code = True` is called in a thread, one row at a time, with a deadline.
 
     Args:
         example: the whole row, labels included.

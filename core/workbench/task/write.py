@@ -12,6 +12,7 @@ import yaml
 from workbench.errors import SpecError
 from workbench.files import write_whole
 from workbench.plugins import plugins
+from workbench.spec import Source, Spec
 from workbench.task.load import Task
 from workbench.task.search_space import check_space
 from workbench.user_code import PREFIX, relocate_address
@@ -39,25 +40,37 @@ def _is_node(tree: Mapping[str, Any]) -> bool:
 
 def workflow_tree(task: Task, workflow: Workflow, folder: Path) -> Tree:
     """The content of a whole file for a workflow. folder: where the file will be; its paths are relative to it."""
-    raw = task.source.value
+    return file_tree(task.spec, task.source, workflow, folder, _search_of(task, workflow))
+
+
+def file_tree(spec: Spec, source: Source, workflow: Workflow, folder: Path, search: Sequence[str]) -> Tree:
+    """The same by parts, without what only code can tell.
+
+    Args:
+        spec: the file that the workflow comes from, with the policies of files that it refers to.
+        source: its text.
+        workflow: what is written.
+        folder: where the file will be.
+        search: the addresses under `search:` that the workflow still has.
+    """
+    raw = source.value
     tree: Tree = {k: raw[k] for k in ("name", "description") if k in raw}
     lm = raw.get("lm")
     if workflow.tree.get("lm"):
-        lm = task_lm(task.spec.lm, workflow).model_dump(exclude_unset=True, mode="json")
+        lm = task_lm(spec.lm, workflow).model_dump(exclude_unset=True, mode="json")
     if lm is not None:
         tree["lm"] = lm
     for key in ("roles", "data", "metric", "objectives", "policy"):
         if key in raw:
             tree[key] = raw[key]
-    if task.spec.policy.inherited:  # the functions are in this file now, and so must be their rules
-        tree["policy"] = task.spec.policy.model_dump(exclude_unset=True, mode="json")
+    if spec.policy.inherited:  # the functions are in this file now, and so must be their rules
+        tree["policy"] = spec.policy.model_dump(exclude_unset=True, mode="json")
     tree["data"] = {
         k: _moved(v, workflow.base, folder) if k in ("file", "train", "val", "test") and isinstance(v, str) else v
         for k, v in raw["data"].items()
     }
     tree["nodes"] = _moved_tree({n: written_node(t) for n, t in workflow.nodes.items()}, workflow.base, folder)
     tree["metric"] = _moved_metric(raw["metric"], workflow.base, folder)
-    search = _search_of(task, workflow)
     if search:
         tree["search"] = {address: raw["search"][address] for address in search}
     for key in ("budget", "concurrency", "seed"):
@@ -78,6 +91,23 @@ def _search_of(task: Task, workflow: Workflow) -> list[str]:
             if left.pop(str(error.path[1]), None) is None:
                 raise
     return list(left)
+
+
+def kept_search(spec: Spec, baseline: Workflow, workflow: Workflow) -> list[str]:
+    """The addresses under `search:` that a workflow still has, by the trees alone: the nodes on the way to it are of
+    the same kinds as in the baseline."""
+
+    def kinds(of: Workflow, parts: Sequence[str]) -> list[Any]:
+        heads = [of.get(".".join(parts[:n]), None) for n in range(2, len(parts) + 1)]
+        return [head.get("kind") for head in heads if isinstance(head, Mapping)]
+
+    def kept(address: str) -> bool:
+        parts = address.split(".")
+        if parts[0] != "nodes":
+            return True
+        return workflow.get(".".join(parts[:2]), None) is not None and kinds(baseline, parts) == kinds(workflow, parts)
+
+    return [address for address in spec.search if kept(address)]
 
 
 def write_workflow(task: Task, workflow: Workflow, out: Path, header: Sequence[str] = ()) -> None:

@@ -17,7 +17,7 @@ from tests.helpers.lm_faults import ChatServer
 
 from workbench.errors import LMError, SpecError
 from workbench.lm import LM, Request, Response, is_reasoning
-from workbench_openai import client, prices
+from workbench_openai import client, prices, wire
 
 KEY = "sk-canary+0123456789/abc"
 HELLO = Request(({"role": "user", "content": "hello there"},))
@@ -243,8 +243,8 @@ def test_a_missing_key_is_named_before_anything_is_sent():
 
 def test_the_default_key_goes_to_no_address_from_a_workflow_file(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    elsewhere = client.openai("m", settings(api_base="https://models.example.org/v1"))
-    assert elsewhere._key() is None
+    for address in ("https://models.example.org/v1", "http://api.openai.com/v1", "https://api.openai.com:8443/v1"):
+        assert client.openai("m", settings(api_base=address))._key() is None, address
     monkeypatch.setenv("OPENAI_BASE_URL", "https://gateway.example.org/v1")
     assert client.openai("m", settings())._key() == KEY
 
@@ -347,3 +347,12 @@ def test_a_connection_that_was_never_made_is_no_timeout_that_may_be_billed(monke
     with pytest.raises(LMError) as caught:
         asyncio.run(_complete(lm, HELLO))
     assert caught.value.kind == "connection"
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "1e999"])
+def test_numbers_that_are_not_finite_are_no_log_probabilities_and_no_vectors(number: str) -> None:
+    body = f'{{"choices": [{{"message": {{"content": "x"}}, "logprobs": {{"content": [{{"logprob": {number}}}]}}}}]}}'
+    request = Request(({"role": "user", "content": "x"},), logprobs=True)
+    assert wire.parse_body(body.encode(), request, lambda prompt, completion: None).logprobs is None
+    with pytest.raises(LMError, match="not finite"):
+        wire.parse_vectors(f'{{"data": [{{"index": 0, "embedding": [1, {number}]}}]}}'.encode(), 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -67,8 +68,38 @@ def test_an_adapter_is_named_with_its_base(tmp_path: Path) -> None:
     (adapter / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "org/base", "r": 8}))
     task = task_of(tmp_path, lm=f"hf:{tmp_path / 'weights'}")
     vllm(task.workflow, tmp_path / "out", task=task)
-    text = (tmp_path / "out/serve.sh").read_text()
+    text = (tmp_path / "out/serve_adapter.sh").read_text()
     assert f"vllm serve org/base --enable-lora --max-lora-rank 8 --lora-modules tickets={adapter}" in text
+
+
+@pytest.mark.parametrize("rank", ["8\ntouch RAN\n# ", "$(touch RAN)", None, [8], 0])
+def test_the_rank_of_a_strangers_adapter_is_a_number(tmp_path: Path, rank: Any) -> None:
+    task = adapted(tmp_path, {"base_model_name_or_path": "org/base", "r": rank})
+    with pytest.raises(SpecError, match=r"adapter_config\.json must name a base model and a rank"):
+        vllm(task.workflow, tmp_path / "out", task=task)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("base", ["b\ntouch RAN\n", "b'; touch RAN; '", "$(touch RAN)", "`touch RAN`", "b # c"])
+def test_the_base_of_a_strangers_adapter_is_one_argument(tmp_path: Path, base: str) -> None:
+    """With a `vllm` that writes down its arguments, each of them ended by a NUL."""
+    task = adapted(tmp_path, {"base_model_name_or_path": base, "r": 8})
+    vllm(task.workflow, tmp_path / "out", task=task)
+    (tmp_path / "vllm").write_text('#!/bin/sh\nprintf "%s\\0" "$@" > called\n')
+    (tmp_path / "vllm").chmod(0o755)
+    for script in ("serve.sh", "serve_adapter.sh"):
+        path = f"{tmp_path}:{os.environ['PATH']}"
+        subprocess.run(["sh", f"out/{script}"], cwd=tmp_path, env={"PATH": path}, check=True)
+    assert (tmp_path / "called").read_text().split("\0")[:5] == ["serve", base, "--enable-lora", "--max-lora-rank", "8"]
+    assert not (tmp_path / "RAN").exists()
+
+
+def adapted(folder: Path, about: dict[str, Any]) -> Any:
+    """A task whose model has an adapter beside its weights, with this configuration."""
+    (folder / "weights/adapter").mkdir(parents=True)
+    (folder / "weights/model.safetensors").write_bytes(b"")
+    (folder / "weights/adapter/adapter_config.json").write_text(json.dumps(about))
+    return task_of(folder, lm=f"hf:{folder / 'weights'}")
 
 
 def test_rows_settings_and_reward_of_verl(tmp_path: Path) -> None:

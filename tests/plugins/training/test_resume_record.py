@@ -228,3 +228,50 @@ def test_killed_by_a_signal_between_epochs(tmp_path: Path, steps: list[int]) -> 
     learn(folder, again=True)
     assert len(steps) < len(updates) / 2 and steps == updates[len(updates) - len(steps) :]
     assert candidates(folder) == candidates(tmp_path / "whole")
+
+
+@pytest.mark.parametrize(
+    "offered",
+    [
+        {"1": ["../../precious", {"no-such-file": 1}]},
+        {"1": ["/etc", {"no-such-file": 1}]},
+        {"1": ["..", {}]},
+        {"1": ["0123456789abcdef\n", {"no-such-file": 1}]},
+        {"1": "0123456789abcdef"},
+        {"1": [1, {}]},
+        {"1": ["0123456789abcdef", {"f": "1"}]},
+        {"1": ["0123456789abcdef", 1]},
+        {"1": None},
+        ["0123456789abcdef"],
+        7,
+    ],
+)
+def test_a_strangers_record_moves_nothing_and_is_dropped(tmp_path: Path, offered: Any) -> None:
+    needs_torch()
+    import torch
+
+    from workbench_training.policy import write_checkpoint
+    from workbench_training.resume_record import TrainingRecord
+
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "runs/weights").mkdir(parents=True)
+    write_checkpoint(
+        tmp_path / "record", 1, {"w": {"a": torch.zeros(1)}}, {"updates": 1, "keys": ["k"], "offered": offered}
+    )
+    record = TrainingRecord(tmp_path / "record", tmp_path / "runs/weights")
+    assert record.epochs == 0 and record.dropped is not None and "cannot be read" in record.dropped
+    assert not (tmp_path / "record").exists()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["precious", "runs"]
+
+
+@pytest.mark.parametrize("state", [[], {"updates": "1", "keys": [], "offered": {}}, {"updates": 1, "keys": 3}])
+def test_a_record_of_another_form_is_dropped(tmp_path: Path, state: Any) -> None:
+    needs_torch()
+    import torch
+
+    from workbench_training.policy import write_checkpoint
+    from workbench_training.resume_record import TrainingRecord
+
+    write_checkpoint(tmp_path / "record", 1, {"w": {"a": torch.zeros(1)}}, state)
+    record = TrainingRecord(tmp_path / "record", tmp_path)
+    assert record.epochs == 0 and record.dropped is not None

@@ -1,0 +1,167 @@
+"""What is read from a run database is checked: texts are JSON of the form that workbench writes, and checksums match.
+
+A database may be a stranger's, or damaged. What cannot be what was written ends in a StoreError that names the place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from workbench.errors import StoreError
+from workbench.type_guards import is_dict, is_list
+
+Check = Callable[[Any], bool]
+T = TypeVar("T", dict[str, Any], list[Any])
+
+
+def checksum(*parts: object) -> str:
+    """24 hexadecimal digits that change with any part. Guards against damage, not against forgery."""
+    text = "\0".join("" if part is None else str(part) for part in parts)
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+
+
+def text_key(text: str) -> str:
+    """The key of a large text."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+
+
+def check_sum(row: sqlite3.Row, place: str, *parts: object, column: str = "checksum") -> None:
+    """Raise StoreError if the parts are not those of which the row's checksum was made. Rows that were written before
+    there were checksums have none. place: names the table and the row."""
+    stored = row[column] if column in row.keys() else None  # noqa: SIM118  # of a sqlite3.Row
+    if stored is not None and stored != checksum(*parts):
+        raise StoreError(f"{place} is damaged: its content does not match its checksum; use a copy of the database")
+
+
+def parse_json(text: str, place: str, kind: type[T]) -> T:
+    """A stored text as the JSON that it must be. Raises StoreError, which names the place."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError, TypeError):
+        value = None
+    if not isinstance(value, kind):
+        what = "an object" if kind is dict else "a list"
+        raise StoreError(f"{place} is damaged: it is no JSON of {what}; use a copy of the database")
+    return value
+
+
+def check_tree(tree: dict[str, Any], place: str) -> dict[str, Any]:
+    """A workflow's tree, if it has the form of one: nodes by name, each with a kind. Raises StoreError."""
+    nodes = tree.get("nodes")
+    if not is_dict(nodes) or not all(is_dict(n) and isinstance(n.get("kind"), str) for n in nodes.values()):
+        raise StoreError(f"{place} is damaged: it is no workflow; use a copy of the database")
+    return tree
+
+
+# Reports and options
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _maybe(check: Check) -> Check:
+    return lambda value: value is None or check(value)
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _texts(value: Any) -> bool:
+    return is_list(value) and all(map(_text, value))
+
+
+def _pair(value: Any) -> bool:
+    return is_list(value) and len(value) == 2 and all(map(_number, value))
+
+
+def _settings(value: Any) -> bool:
+    return is_list(value) and all(is_list(pair) and len(pair) == 2 and _text(pair[0]) for pair in value)
+
+
+#: The parts of a report that are shown, by address.
+_REPORT: Mapping[str, Check] = {
+    "lines": _maybe(_texts),
+    "gain": _maybe(is_dict),
+    "gain.diff": _number,
+    "gain.p": _number,
+    "gain.shown": lambda value: isinstance(value, bool),
+    "gain.ci95": _pair,
+    "baseline": is_dict,
+    "baseline.test": is_dict,
+    "baseline.test.score": _maybe(_number),
+    "best": is_dict,
+    "best.workflow": _text,
+    "best.test": is_dict,
+    "best.test.score": _maybe(_number),
+    "spent": is_dict,
+    "spent.calls": _number,
+    "spent.usd": _number,
+}
+#: The options of a run that are read before it goes on.
+_OPTIONS: Mapping[str, Check] = {
+    "sets": _maybe(_settings),
+    "outside": _maybe(_settings),
+    "of": _maybe(_text),
+    "out": _maybe(_text),
+    "sandbox": _maybe(_text),
+    "keep_unproved": lambda value: isinstance(value, bool),
+    "referred": _maybe(_text),
+}
+
+
+def read_report(row: Any) -> dict[str, Any] | None:
+    """The report of a stored run; None if it has none. Raises StoreError if it is damaged."""
+    if not row["report"]:
+        return None
+    place = f"the report of run {row['run']} (table runs)"
+    check_sum(row, place, row["run"], row["report"])
+    report = parse_json(row["report"], place, dict)
+    _check(report, _REPORT, place)
+    return report
+
+
+def spec_checksum(run: str, name: str, file: str | None, spec: str) -> str:
+    """The checksum of what a run was started with and keeps."""
+    return checksum(run, name, file, spec)
+
+
+def read_spec(row: Any) -> str:
+    """The workflow file that a stored run was started with, as text. Raises StoreError if it is damaged."""
+    kept = (row["run"], row["name"], row["file"], row["spec"])
+    check_sum(row, f"the workflow file of run {row['run']} (table runs)", *kept, column="spec_checksum")
+    return row["spec"]
+
+
+def read_options(row: Any) -> dict[str, Any]:
+    """The options that a stored run was started with, `sets` as a list of (address, value). Raises StoreError."""
+    place = f"the options of run {row['run']} (table runs)"
+    options = parse_json(row["options"], place, dict)
+    _check(options, _OPTIONS, place)
+    outside = options.get("outside")
+    return {
+        "out": None,
+        "of": None,
+        **options,
+        "sets": [(address, value) for address, value in options.get("sets") or ()],
+        "outside": None if outside is None else [(address, value) for address, value in outside],
+    }
+
+
+def _check(value: Mapping[str, Any], form: Mapping[str, Check], place: str) -> None:
+    """Raise StoreError if a part that is there has a wrong form: versions of workbench have written more or less."""
+    for address, check in form.items():
+        part: Any = value
+        for key in address.split("."):
+            part = part.get(key, _Missing) if is_dict(part) else _Missing
+        if part is not _Missing and not check(part):
+            raise StoreError(f"{place} is damaged: {address} is not what workbench writes; use a copy of the database")
+
+
+class _Missing:
+    """Stands for a part that is not there."""

@@ -1,0 +1,315 @@
+"""Looking at a damaged or crafted run database: what was written, or one error that names the place; and the file stays
+as it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import shutil
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from tests.helpers.stored_runs import StoredLM, write
+
+from workbench.cli import cli
+from workbench.errors import StoreError
+from workbench.run import Options, optimize
+from workbench.store import ReadOnlyStore, Store, read_only
+
+LOOKS = [["show", *flags] for flags in ([], ["--tree"], ["--mermaid"], ["--calls", "40"], ["--failures"])]
+LOOKS += [["runs"], ["diff"], ["compare", "last"], ["export"]]
+
+
+@pytest.fixture(scope="session")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished run."""
+    folder = tmp_path_factory.mktemp("stored")
+    file = write("bootstrap", folder)
+    optimize(file, options=Options(out=str(folder / "o.yaml")), database=folder / "run.db", pool=StoredLM())
+    return folder
+
+
+@pytest.fixture
+def database(stored: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copyfile(stored / "run.db", tmp_path / "run.db"))
+
+
+def look(path: Path, *words: str) -> str | StoreError:
+    """What a look prints, or its StoreError of one line. Anything else it raises is raised."""
+    done = CliRunner().invoke(cli, [*words, "--db", str(path)])
+    if isinstance(done.exception, StoreError):
+        assert "\n" not in str(done.exception) and len(str(done.exception)) < 600
+        return done.exception
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.output
+
+
+def craft(path: Path, *statements: str) -> None:
+    """Change a database without its checksums, as its maker may."""
+    writer = sqlite3.connect(path, isolation_level=None)
+    for sql in statements:
+        writer.execute(sql)
+    writer.execute("pragma wal_checkpoint(truncate)")
+    writer.close()
+
+
+def refused(path: Path, *words: str) -> str:
+    found = look(path, *words)
+    assert isinstance(found, StoreError), found
+    return str(found)
+
+
+# Flips
+
+
+def checked(shown: str) -> list[str]:
+    """What `show` prints of report and tree: without its first line, and without the scores beside the tree."""
+    report, _, rest = shown.partition("candidates:\n")
+    tree = re.findall(r"^ +[0-9a-f]{8} .*", rest, re.M)
+    return [*report.split("\n")[1:], *(re.sub(r" val \S+ ", "", line) for line in tree)]
+
+
+def test_flipped_bits_never_change_what_is_shown_as_paid_for(database: Path) -> None:
+    """Report, tree and answers; numbers and notes beside them have no checksum."""
+    whole, before = {tuple(words): look(database, *words) for words in LOOKS}, database.read_bytes()
+    assert not any(isinstance(text, StoreError) for text in whole.values())
+    rng, refusals = random.Random(22), 0
+    for _ in range(100):
+        place = rng.randrange(len(before))
+        flipped = bytearray(before)
+        flipped[place] ^= 1 << rng.randrange(8)
+        database.write_bytes(flipped)
+        for words, expected in whole.items():
+            found = look(database, *words)
+            assert isinstance(expected, str)
+            if isinstance(found, StoreError) or found.startswith("Error: run "):  # the latter: it is not found
+                refusals += 1
+            elif found == expected:
+                continue
+            elif words[0] == "show" and "--mermaid" not in words and "--calls" not in words:
+                assert checked(found) == checked(expected), place
+            elif words in (("show", "--calls", "40"),):
+                shown, real = (set(re.findall(r"^  -> .*|^  \w+: .*", text, re.M)) for text in (found, expected))
+                assert shown <= real, place
+            elif words != ("runs",):
+                raise AssertionError(f"byte {place}: {words} shows {found[:500]}")
+    assert refusals > 50
+
+
+def test_what_has_no_checksum_is_shown(database: Path) -> None:
+    expected = look(database, "show")
+    craft(database, *(f"update {table} set checksum = null" for table in ("runs", "candidates", "calls")))
+    assert look(database, "show") == expected
+
+
+@pytest.mark.parametrize(
+    ("change", "words", "named"),
+    [
+        ("update runs set report = replace(report, '0', '1')", ["show"], r"report of run \w+ \(table runs\).*checksum"),
+        ("update candidates set tree = replace(tree, 'Sort', 'Sore')", ["export"], r"\(table candidates\).*checksum"),
+        ("update runs set spec = replace(spec, 'Sort', 'Sore')", ["export"], r"workflow file of run \w+ .*checksum"),
+        ("update candidates set note = 'other'", ["diff"], r"\(table candidates\).*checksum"),
+        (
+            "update calls set response = replace(response, 'text', 'test')",
+            ["show", "--calls", "9"],
+            r"calls.*checksum",
+        ),
+        ("update texts set text = 'other'", ["show", "--calls", "9"], r"texts\) does not match its hash"),
+    ],
+)
+def test_changed_content_is_named(database: Path, change: str, words: list[str], named: str) -> None:
+    if "texts" in change:
+        craft(
+            database,
+            "insert into texts select 'abc', 'long' where not exists (select 1 from texts)",
+            "update calls set checksum = null, request = json_set(request, '$.messages[0].content', "
+            "json_object('text', (select hash from texts limit 1)))",
+        )
+    craft(database, change)
+    assert re.search(named, refused(database, *words))
+
+
+def test_a_damaged_answer_is_not_replayed(database: Path) -> None:
+    from workbench.store import Journal
+
+    store = Store(database)
+    try:
+        row = store.row("select key from calls where kind = 'lm'")
+        assert row is not None and Journal(store, 1).find_call(row["key"]) is not None
+        store.execute("update calls set response = replace(response, 'text', 'test')")
+        with pytest.raises(StoreError, match="table calls.*checksum"):
+            Journal(store, 1).find_call(row["key"])
+    finally:
+        store.close()
+
+
+# Crafted files
+
+NO_SUMS = "update runs set checksum = null"
+FORMS = {
+    "not JSON": "update runs set report = '{'",
+    "a list": "update runs set report = '[]'",
+    "deep": "update runs set report = printf('%.*c', 200000, '[')",
+    "a number too long": "update runs set report = '{\"gain\": ' || printf('%.*c', 20000, '9') || '}'",
+    "gain of a wrong type": "update runs set report = json_set(report, '$.gain', 'big')",
+    "p of a wrong type": "update runs set report = json_set(report, '$.gain.p', 'big')",
+    "lines of a wrong type": "update runs set report = json_set(report, '$.lines', 7)",
+    "best of a wrong type": "update runs set report = json_set(report, '$.best', 7)",
+    "bad UTF-8": "update runs set report = cast(x'ff80fe' as text)",
+    "a blob": "update runs set report = x'7b7d'",
+    "a blob as a name": "update runs set name = x'00ff'",
+    "a text for a number": "update runs set seconds = 'long'",
+    "a path as a name": "update runs set run = '../../x/y', status = 'running'",
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_run_of_another_form_is_one_error(database: Path, form: str) -> None:
+    craft(database, NO_SUMS, FORMS[form])
+    assert "runs" in refused(database, "show")
+    assert "runs" in refused(database, "runs")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("tree = '{}'", ["export"]),
+        ("tree = '{\"nodes\": []}'", ["diff"]),
+        ('tree = \'{"nodes": {"a": 1}}\'', ["show", "--mermaid"]),
+        ("tree = x'00'", ["diff"]),
+        ("note = cast(x'ff' as text)", ["show"]),
+        ("note = 7", ["diff"]),
+        ("seq = 'first'", ["show", "--mermaid"]),
+    ],
+)
+def test_a_candidate_of_another_form_is_one_error(database: Path, change: str, words: list[str]) -> None:
+    craft(database, f"update candidates set checksum = null, {change}")
+    found = look(database, *words)
+    assert (isinstance(found, StoreError) and "candidates" in str(found)) or "note = 7" in change
+
+
+@pytest.mark.parametrize("column", ["request", "response"])
+@pytest.mark.parametrize("value", ["'{'", "'[]'", "'{}'", "'{\"messages\": [7]}'", "x'00'", "cast(x'ff' as text)"])
+def test_a_call_of_another_form_is_one_error(database: Path, column: str, value: str) -> None:
+    craft(database, f"update calls set checksum = null, {column} = {value}")
+    assert "calls" in refused(database, "show", "--calls", "3")
+
+
+@pytest.mark.parametrize("options", ["'{'", "'[]'", "'{\"sets\": 7}'", "'{\"sets\": [[1, 2]]}'", "'{\"out\": []}'"])
+def test_options_of_another_form_are_one_error(database: Path, options: str) -> None:
+    craft(database, f"update runs set options = {options}")
+    for words in (["export"], ["resume"]):
+        assert "options" in refused(database, *words)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "create view extra as with recursive c(x) as (select 1 union all select x from c) select x from c",
+        "create trigger t after update on runs begin delete from calls; end",
+        "create table mine (x)",
+        "create index slow on calls(role)",
+        "alter table texts add column more text default (random())",
+    ],
+)
+def test_what_is_not_ours_is_refused_to_readers_and_writers(database: Path, made: str) -> None:
+    craft(database, made)
+    assert "is none of workbench" in refused(database, "runs")
+    with pytest.raises(StoreError, match="is none of workbench"):
+        Store(database)
+
+
+def test_a_view_in_the_place_of_a_table_is_refused(database: Path) -> None:
+    craft(
+        database,
+        "alter table candidates rename to hidden",
+        "create view candidates as with recursive c(x) as (select 1 union all select x from c) select x from c",
+    )
+    assert "is none of workbench" in refused(database, "show")
+
+
+def test_a_long_text_is_neither_read_nor_shown(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_only, "LONGEST", 1_000_000)
+    craft(database, "update candidates set note = printf('%.*c', 2000000, 'x')")
+    assert re.search(r"table candidates, row \d+ of this look .*more than 1 MB", refused(database, "show"))
+
+
+def test_a_slow_query_is_ended(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_only, "PATIENCE", 0.2)
+    store, begun = ReadOnlyStore(database), time.monotonic()
+    endless = "with recursive c(x) as (select 1 union all select x + 1 from c) select count(*) from c"
+    with pytest.raises(StoreError, match="more than 0.2 seconds"):
+        store.row(endless)
+    assert time.monotonic() - begun < 5
+    store.close()
+
+
+# What a look leaves
+
+
+def listing(folder: Path) -> dict[str, Any]:
+    return {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in folder.iterdir()}
+
+
+@pytest.mark.parametrize("words", LOOKS, ids=" ".join)
+def test_a_look_changes_nothing(database: Path, words: list[str]) -> None:
+    before = listing(database.parent)
+    assert isinstance(look(database, *words), str)
+    assert listing(database.parent) == before
+
+
+def test_a_read_only_database_can_be_looked_at(database: Path) -> None:
+    folder = database.parent
+    expected = look(database, "show")
+    database.chmod(0o400)
+    folder.chmod(0o500)
+    try:
+        assert look(database, "show") == expected
+    finally:
+        folder.chmod(0o700)
+
+
+@pytest.fixture
+def unfinished(database: Path) -> Iterator[Path]:
+    """A database whose writer lives, and has written what is in the WAL alone."""
+    store = Store(database)
+    store.execute("update runs set status = 'in the log'")
+    yield database
+    store.close()
+
+
+def test_a_living_writer_is_read_beside(unfinished: Path) -> None:
+    before = {p.name: p.read_bytes() for p in unfinished.parent.iterdir() if not p.name.endswith("-shm")}
+    assert ": in the log," in str(look(unfinished, "show"))
+    assert {p.name: p.read_bytes() for p in unfinished.parent.iterdir() if not p.name.endswith("-shm")} == before
+
+
+def test_what_a_killed_writer_left_is_read_and_left(unfinished: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "copied"
+    folder.mkdir()
+    for end in ("", "-wal"):
+        shutil.copyfile(f"{unfinished}{end}", folder / f"run.db{end}")
+    before = listing(folder)
+    assert ": in the log," in str(look(folder / "run.db", "show"))
+    assert listing(folder) == before
+
+
+def test_an_older_database_is_shown_as_it_is_and_upgraded_by_writers(tmp_path: Path) -> None:
+    from tests.helpers.stored_runs import restore
+
+    database = restore("bootstrap", tmp_path)
+    before = database.read_bytes()
+    shown = look(database, "show")
+    assert isinstance(shown, str) and "candidates:" in shown and database.read_bytes() == before
+    Store(database).close()
+    assert database.read_bytes() != before and look(database, "show") == shown
+    assert json.loads(CliRunner().invoke(cli, ["runs", "--json", "--db", str(database)]).output)
+    assert not os.path.exists(f"{database}-wal")
