@@ -78,13 +78,18 @@ class Sql(Environment):
         more = f"\n... and {len(found) - self.rows} more rows" if len(found) > self.rows else ""
         return Step(self._cut("\n".join(map(repr, found[: self.rows]))) + more or "no rows", over)
 
-    def calls(self, action: str) -> Sequence[Mapping[str, Any]]:
-        """A call for each action of the statement according to SQLite: `with a as (...) delete from t` is a `delete`,
-        and a `select` if it reads. For a statement that fails, its first word."""
+    @classmethod
+    def call(cls, action: str) -> Mapping[str, Any]:
+        """The statement without a fence and what SQLite skips before it, and its first word."""
         statement = bare(_statement(action))
-        first = (re.findall(r"\A\w+", statement) or [""])[0].lower()
-        verbs = [] if first in ("submit", "explain") else self._db.verbs(statement)
-        return [{"action": statement, "verb": verb} for verb in verbs or [first]]
+        return {"action": statement, "verb": (re.findall(r"\A\w+", statement) or [""])[0].lower()}
+
+    def calls(self, action: str) -> Sequence[Mapping[str, Any]]:
+        """A call for each thing that the statement would do by SQLite's own account: `with a as (...) delete from t`
+        is a `delete`, and a `select` if it reads. The first word of one that fails."""
+        first = self.call(action)
+        verbs = [] if first["verb"] in ("submit", "explain") else self._db.verbs(first["action"])
+        return [{**first, "verb": verb} for verb in verbs] or [first]
 
     def _cut(self, text: str) -> str:
         return text if len(text) <= self.chars else text[: self.chars - 1] + "…"
