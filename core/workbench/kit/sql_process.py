@@ -88,12 +88,9 @@ FUNCTIONS = frozenset(
 class SqlSession:
     """One database in memory, and requests about it: JSON objects, each answered by one, with `error` if it fails.
 
-    {"do": "make"}, then a script: makes a database and returns its bytes.
-    {"do": "open", "reads": bool}, then such bytes: opens it.
-    {"do": "run", "statement": ..., "most": N}: rows, and the number of changes so far.
-    {"do": "verbs", "statement": ...}: the statement's actions.
-    {"do": "columns", "table": ...}: name, type and position in the primary key of each column.
-    {"do": "digest"}: a hash of the whole database.
+    {"do": "make"}, then a script: returns the bytes of the database. {"do": "open", "reads": bool}, then such bytes.
+    {"do": "run", "statement": ..., "most": N}: rows, and all changes so far. {"do": "verbs", "statement": ...}:
+    its actions. {"do": "columns", "table": ...}. {"do": "digest"}: a hash of the whole database.
     """
 
     def __init__(self, fd: int) -> None:
@@ -197,10 +194,9 @@ class SqlSession:
     def _run(self, statement: str, most: int) -> list[tuple[Any, ...]]:
         """The rows of a statement. Raises ValueError and SQLite's errors.
 
-        SQLite bounds only steps and the length of a value, not the memory of a sorter or the time for large values. So
-        their product is bounded here: a statement gets all steps while values are short; if one is longer, it restarts
-        with a quarter of the steps and values four times as long. Unlike a limit on time or memory, this gives the same
-        result on every machine.
+        SQLite bounds steps and the length of a value, not a sorter's memory or the time for large values. So their
+        product is bounded: a statement gets all steps while values are short; if one is longer, it restarts with a
+        quarter of the steps and values four times as long. Unlike a clock, this gives the same on every machine.
         """
         with self._held(WORK):
             product = HELD if self._puts_aside(statement) else MADE
@@ -263,11 +259,8 @@ def _to_json(value: Any) -> Any:
 
 
 def with_own_functions(connection: sqlite3.Connection) -> sqlite3.Connection:
-    """Install a fixed clock, and string functions that run in linear time; returns the connection.
-
-    SQLite's own string functions take time proportional to the product of their arguments' lengths, all in one step of
-    its virtual machine, so that counting steps would not bound them.
-    """
+    """Install a fixed clock, and string functions in linear time; returns the connection. SQLite's own take time by the
+    product of their arguments' lengths, in one step of its machine, so that counting steps would not bound them."""
     own: list[tuple[str, int, Callable[..., Any]]] = [("instr", 2, _instr), ("replace", 3, _replace)]
     for name, ends in (("trim", (True, True)), ("ltrim", (True, False)), ("rtrim", (False, True))):
         own += [(name, count, partial(_trim, ends)) for count in (1, 2)]

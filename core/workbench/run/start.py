@@ -250,7 +250,7 @@ def _stored(
 def _file_of(row: Any, stored: Mapping[str, Any]) -> str:
     file = row["file"] or stored["of"]  # the latter of `workbench eval`, which nothing resumes
     if file is None:
-        raise StoreError(f"run {row['run']} ({row['status']}) is of no workflow file")
+        raise StoreError(f"run {row['run']} ({row['status']}) has no workflow file; name a run of optimize or eval")
     return file
 
 
