@@ -74,6 +74,7 @@ ATTACKS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "rows": ({"data": {"file": "csv:/etc/passwd"}}, "reads outside its folder: csv:/etc/passwd"),
     "rows above": ({"data": {"train": "rows.jsonl", "val": "rows.jsonl", "test": "../rows.jsonl"}}, "../rows.jsonl"),
+    "rows of a plugin's reader": ({"data": {"file": "s3:bucket/rows"}}, "reads outside its folder: s3:bucket/rows"),
     "linked rows": ({"data": {"file": "link.jsonl"}}, "reads outside its folder: link.jsonl"),
     "databases": (
         {"nodes": {"n": {"search_actions": "", "environment": "sql", "settings": {"folder": "/etc"}}}},
@@ -232,6 +233,14 @@ def test_a_result_is_trusted_as_the_file_that_it_comes_from(folder: Path) -> Non
     assert invoke("eval", "best.yaml").exit_code == 0
 
 
+def test_a_result_that_does_more_than_its_file_is_asked_about(folder: Path) -> None:
+    """One that an optimizer gave a tool of its own, e.g."""
+    more = {"metric": "python:code.py:score", "nodes": {"n": {"tool": "mcp:sh#t"}}}
+    Path("best.yaml").write_text(yaml.safe_dump({**PLAIN, **more}))
+    trust.trust_result(write(metric="python:code.py:score"), Path("best.yaml"))
+    assert "not trusted" in str(invoke("eval", "best.yaml").exception)
+
+
 def test_resuming_a_run_of_elsewhere_is_asked_about(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(metric="python:code.py:score")
     monkeypatch.setenv("WORKBENCH_TRUST", "/")
@@ -263,7 +272,7 @@ def test_a_broken_list_is_told(folder: Path) -> None:
     assert "cannot be read" in str(invoke("eval", "workflow.yaml").exception)
 
 
-@pytest.mark.parametrize("name", [name for name in ATTACKS if name not in ("rows", "rows above")])
+@pytest.mark.parametrize("name", [name for name in ATTACKS if "rows" not in name])
 def test_validate_runs_and_starts_nothing(folder: Path, name: str) -> None:
     write(**ATTACKS[name][0])
     invoke("validate", "workflow.yaml")
