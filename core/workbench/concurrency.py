@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextvars
 import gc
 import threading
@@ -97,3 +98,39 @@ async def gather_answered(jobs: Iterable[Awaitable[T]], fatal: Collection[str] =
     if not answers:
         raise next(o for o in outcomes if isinstance(o, NodeError))
     return answers
+
+
+class BackgroundLoop:
+    """An event loop in a thread of its own, started with the first job. Jobs come from any thread or event loop."""
+
+    def __init__(self, name: str):
+        self._name, self._lock = name, threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def submit(self, job: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        """Begin a job. Cancelling the future cancels it."""
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self._loop.run_forever, name=self._name, daemon=True)
+                self._thread.start()
+            return asyncio.run_coroutine_threadsafe(job, self._loop)
+
+    def close(self) -> None:
+        """Cancel what runs, and end the thread. A later job starts another."""
+        with self._lock:
+            loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
+        if loop is None or thread is None:
+            return
+        asyncio.run_coroutine_threadsafe(_cancel_all(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+async def _cancel_all() -> None:
+    jobs = asyncio.all_tasks() - {asyncio.current_task()}
+    for job in jobs:
+        job.cancel()
+    await asyncio.gather(*jobs, return_exceptions=True)

@@ -23,6 +23,7 @@ from workbench.proof import Report
 from workbench.run.preflight import check_optimizers, lm_warnings
 from workbench.run.session import Listener, Options, Session
 from workbench.spec import (
+    STAND_INS,
     Inherited,
     Source,
     Spec,
@@ -216,20 +217,16 @@ def _checked(source: Source, base: Path) -> tuple[Spec, Source]:
         raise merge_errors([error, *_wrong_elsewhere(source, error, base)]) from None
 
 
-#: Replacements for broken required sections while the other sections are checked.
-_STAND_INS = {"data": {"file": "rows.jsonl"}, "metric": defaults.METRIC, "nodes": {"none": {}}}
-
-
 def _wrong_elsewhere(source: Source, error: SpecError, base: Path) -> list[SpecError]:
     """The errors in sections that match the schema, for a file in which other sections do not."""
     if not isinstance(source.value, dict):
         return []
-    broken = {one.path[0] for one in (error, *error.more) if one.path} | (_STAND_INS.keys() - source.value.keys())
+    broken = {one.path[0] for one in (error, *error.more) if one.path} | (STAND_INS.keys() - source.value.keys())
     if "roles" in broken:
         broken.add("nodes")  # they may refer to a role
     whole = {key: value for key, value in source.value.items() if key not in broken}
     try:
-        spec = Spec.model_validate({**_STAND_INS, **whole})
+        spec = Spec.model_validate({**STAND_INS, **whole})
         jobs = {**section_loaders(spec, base, []), "optimize": lambda: load_optimizers(spec, source)}
         with source.locating():
             collect_errors(job for key, job in jobs.items() if key not in broken)

@@ -14,7 +14,7 @@ from workbench.spec.models import (
     lm_spec,
 )
 from workbench.spec.policy import Inherited, PolicySpec, refusal, strictest_verdict
-from workbench.spec.read import check_spec, load_spec
+from workbench.spec.read import STAND_INS, check_nodes, check_spec, load_spec
 from workbench.spec.settings import (
     ENVIRONMENT,
     Setting,
@@ -29,6 +29,8 @@ from workbench.spec.yaml_source import Source, load_yaml, load_yaml_file
 __all__ = [
     "load_spec",
     "check_spec",
+    "check_nodes",
+    "STAND_INS",
     "Spec",
     "Source",
     "load_yaml",

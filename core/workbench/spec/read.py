@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
+from workbench.spec import defaults
 from workbench.spec.messages import spec_error
 from workbench.spec.models import Spec
 from workbench.spec.yaml_source import Source, load_yaml_file
+from workbench.type_guards import is_dict
+
+
+#: What takes the place of required sections that are missing or broken, where they are not used.
+STAND_INS: dict[str, Any] = {"data": {"file": "rows.jsonl"}, "metric": defaults.METRIC, "nodes": {"none": {}}}
 
 
 def load_spec(path: str | Path) -> tuple[Spec, Source]:
@@ -20,5 +27,18 @@ def check_spec(source: Source) -> tuple[Spec, Source]:
     """Check a parsed file against the schema. Raises SpecError."""
     try:
         return Spec.model_validate(source.value), source
+    except ValidationError as error:
+        raise source.locate(spec_error(error, Spec)) from None
+
+
+def check_nodes(source: Source) -> Spec:
+    """Check a parsed file that is to be called and not improved: it needs neither data nor metric, and what it has of
+    them is not read. Raises SpecError."""
+    value = source.value
+    if not is_dict(value):
+        return check_spec(source)[0]  # which raises
+    unused = {key: STAND_INS[key] for key in ("data", "metric")}
+    try:
+        return Spec.model_validate({**value, **unused, "search": {}, "optimize": []})
     except ValidationError as error:
         raise source.locate(spec_error(error, Spec)) from None

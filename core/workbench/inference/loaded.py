@@ -1,0 +1,250 @@
+"""A workflow file as a function: `wf = workbench.load("optimized.yaml")`, then `wf(question=...)`."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import deque
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from workbench.concurrency import BackgroundLoop
+from workbench.errors import ServerDead, SpecError, collect_errors, suggest
+from workbench.inference.prediction import Prediction, PredictionError, prediction_of
+from workbench.ledger import Ledger
+from workbench.lm import LMPool
+from workbench.runtime import Consent, Program, Runtime, SandboxChoice
+from workbench.spec import BudgetSpec, Inherited, Source, Spec, apply_overrides, check_nodes, load_yaml_file
+from workbench.store import IN_MEMORY, Store, add_run
+from workbench.task import Example, section_loaders
+from workbench.workflow import Workflow
+
+#: Rows of a batch that are begun or wait to be handed out, for each that may run at once: a slow row holds up the
+#: results behind it, but not their work.
+AHEAD = 4
+
+Row = Mapping[str, Any]
+
+
+def load(
+    path: str | Path,
+    *,
+    changes: Mapping[str, Any] | None = None,
+    sandbox: str | None = None,
+    consent: Consent | None = None,
+    pool: LMPool | None = None,
+) -> LoadedWorkflow:
+    """Load a workflow file to call it. It needs no data, metric or budget, and what it has of these is not read.
+
+    Like an import, this runs the Python that the file names.
+
+    Args:
+        path: the workflow file, e.g. the result of `optimize`.
+        changes: other settings by address, e.g. {"lm.api_base": "http://127.0.0.1:8000/v1"}.
+        sandbox: name of the sandbox for code of models; default: the strongest that works.
+        consent: asks somebody to allow a tool call where the policy says `ask`; without it such calls are refused.
+        pool: language models in place of those of the plugins, for tests.
+
+    Raises:
+        SpecError: the file cannot be used.
+    """
+    spec, workflow = read_workflow(load_yaml_file(Path(path)), Path(path).resolve().parent, changes or {})
+    choice = SandboxChoice(sandbox) if sandbox else SandboxChoice.from_environment()
+    return LoadedWorkflow(spec, workflow, choice, consent, pool)
+
+
+def read_workflow(source: Source, base: Path, changes: Mapping[str, Any]) -> tuple[Spec, Workflow]:
+    """The parts of a file that calling it takes. Raises SpecError."""
+    source = apply_overrides(source, list(changes.items()))
+    spec, inherited = check_nodes(source), list[Inherited]()
+    with source.locating():
+        sections = section_loaders(spec, base, inherited)
+        _, workflow = collect_errors((sections["lm"], sections["nodes"]))
+        workflow.check()
+    return spec.model_copy(update={"policy": spec.policy.inherit(inherited)}), workflow
+
+
+class LoadedWorkflow:
+    """A workflow that can be called: `wf(...)`, `await wf.acall(...)`, `wf.batch(rows)`, `wf.abatch(rows)`.
+
+    Its calls run in an event loop of its own, in a thread, so it works in notebooks, in web servers and in plain
+    programs, and all callers share its connections and limits. Close it, or use it with `with`, to end that thread and
+    the sandbox before the process ends.
+    """
+
+    def __init__(
+        self,
+        spec: Spec,
+        workflow: Workflow,
+        sandbox: SandboxChoice | None = None,
+        consent: Consent | None = None,
+        pool: LMPool | None = None,
+    ):
+        self.spec, self.workflow = spec, workflow
+        self.inputs: tuple[str, ...] = tuple(workflow.input_fields)
+        self.outputs: tuple[str, ...] = tuple(workflow.output_fields)
+        self._sandbox, self._consent = sandbox, consent
+        self._pool = pool or LMPool()
+        self._loop = BackgroundLoop("workbench-calls")
+        self._program: Program | None = None
+        self._numbers = itertools.count(1)
+
+    def __repr__(self) -> str:
+        return f"<workflow {self.spec.name}: {', '.join(self.inputs)} -> {', '.join(self.outputs)}>"
+
+    def __call__(self, **inputs: Any) -> Prediction:
+        """Run the workflow on one input, and wait for it. Raises PredictionError if it fails, and SpecError for inputs
+        that it does not have."""
+        self._check(inputs)
+        return _or_raise(self._loop.submit(self._run(inputs, True)).result())
+
+    async def acall(self, **inputs: Any) -> Prediction:
+        """The same in any event loop."""
+        self._check(inputs)
+        return _or_raise(await asyncio.wrap_future(self._loop.submit(self._run(inputs, True))))
+
+    def batch(
+        self,
+        rows: Iterable[Row] | Any,
+        *,
+        concurrency: int | None = None,
+        progress: Callable[[int], None] | None = None,
+        trace: bool = False,
+    ) -> Iterator[Prediction]:
+        """Run the workflow on many rows. Rows are read as they are needed, and results come in their order.
+
+        Args:
+            rows: mappings, or a DataFrame. Fields that the workflow does not read are ignored.
+            concurrency: rows at once; default: that of the file.
+            progress: called with the number of results handed out so far.
+            trace: whether results keep their traces.
+
+        A row that fails, or lacks an input, is a result with `failure`. Raises errors that concern all rows, e.g. a
+        rejected key.
+        """
+        limit = self._limit(concurrency)
+        slots, waiting, done = asyncio.Semaphore(limit), deque[Future[Prediction]](), 0
+        try:
+            for row in _records(rows):
+                waiting.append(self._loop.submit(self._in_slot(slots, row, trace)))
+                while len(waiting) >= AHEAD * limit or (waiting and waiting[0].done()):
+                    yield waiting.popleft().result()
+                    done += 1
+                    _ = progress and progress(done)
+            while waiting:
+                yield waiting.popleft().result()
+                done += 1
+                _ = progress and progress(done)
+        finally:
+            for future in waiting:
+                future.cancel()
+
+    async def abatch(
+        self,
+        rows: Iterable[Row] | AsyncIterable[Row] | Any,
+        *,
+        concurrency: int | None = None,
+        progress: Callable[[int], None] | None = None,
+        trace: bool = False,
+    ) -> AsyncIterator[Prediction]:
+        """`batch` in any event loop. rows may be an asynchronous iterator."""
+        limit = self._limit(concurrency)
+        slots, waiting, done = asyncio.Semaphore(limit), deque[Future[Prediction]](), 0
+        try:
+            async for row in _arecords(rows):
+                waiting.append(self._loop.submit(self._in_slot(slots, row, trace)))
+                while len(waiting) >= AHEAD * limit or (waiting and waiting[0].done()):
+                    yield await asyncio.wrap_future(waiting.popleft())
+                    done += 1
+                    _ = progress and progress(done)
+            while waiting:
+                yield await asyncio.wrap_future(waiting.popleft())
+                done += 1
+                _ = progress and progress(done)
+        finally:
+            for future in waiting:
+                future.cancel()
+
+    def close(self) -> None:
+        """End the thread, the connections and the sandbox. A later call starts them again."""
+        program, self._program = self._program, None
+        if program is not None:
+            self._loop.submit(program.runtime.aclose()).result()
+            program.runtime.ledger.store.close()
+        self._loop.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def _check(self, inputs: Row) -> None:
+        for name in self.inputs:
+            if name not in inputs:
+                raise SpecError(f"the input '{name}' is missing", hint=f"The workflow reads {', '.join(self.inputs)}.")
+        for name in inputs:
+            if name not in self.inputs:
+                raise SpecError(f"the workflow reads no input '{name}'", hint=suggest(name, self.inputs))
+
+    def _limit(self, concurrency: int | None) -> int:
+        limit = self.spec.concurrency if concurrency is None else concurrency
+        if limit < 1:
+            raise SpecError(f"concurrency must be at least 1, not {limit}")
+        return limit
+
+    async def _in_slot(self, slots: asyncio.Semaphore, row: Row, trace: bool) -> Prediction:
+        lacking = [name for name in self.inputs if name not in row]
+        if lacking:
+            return Prediction({}, "input", f"the row has no {', '.join(lacking)}")
+        async with slots:
+            return await self._run({name: row[name] for name in self.inputs}, trace)
+
+    async def _run(self, inputs: Row, trace: bool) -> Prediction:
+        program = self._program = self._program or self._open()
+        try:
+            return prediction_of(await program.run(Example(str(next(self._numbers)), dict(inputs))), trace)
+        except ServerDead:
+            program.runtime.ledger.revive()  # the next call tries again
+            raise
+
+    def _open(self) -> Program:
+        store = Store(IN_MEMORY)
+        run_id = add_run(store, run="call", name=self.spec.name, status="run", spec="", options="{}")
+        runtime = Runtime(
+            Ledger(store, run_id, BudgetSpec(), recorded=False),
+            self.spec.lm,
+            self.spec.roles,
+            self._pool,
+            self.spec.policy,
+            self._consent,
+            self._sandbox or SandboxChoice.from_environment(),
+            self.spec.timeout,
+        )
+        return Program(self.workflow, runtime)
+
+
+def _or_raise(prediction: Prediction) -> Prediction:
+    if not prediction.ok:
+        raise PredictionError(prediction)
+    return prediction
+
+
+def _records(rows: Iterable[Row] | Any) -> Iterator[Row]:
+    """Rows one by one, those of a DataFrame too."""
+    if hasattr(rows, "itertuples") and hasattr(rows, "columns"):
+        names = [str(name) for name in rows.columns]
+        return (dict(zip(names, values, strict=True)) for values in rows.itertuples(index=False, name=None))
+    return iter(rows)
+
+
+async def _arecords(rows: Iterable[Row] | AsyncIterable[Row] | Any) -> AsyncIterator[Row]:
+    if hasattr(rows, "__aiter__"):
+        async for row in rows:
+            yield row
+    else:
+        for row in _records(rows):
+            yield row

@@ -1,0 +1,80 @@
+"""What a called workflow gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from workbench.errors import WorkbenchError
+from workbench.workflow import ExampleRun, Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one row took. usd: dollars, as far as prices are known. seconds: from its start to its end."""
+
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    usd: float = 0.0
+    seconds: float = 0.0
+
+    @property
+    def tokens(self) -> int:
+        return self.prompt_tokens + self.completion_tokens
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction(Mapping[str, Any]):
+    """The fields that the workflow wrote for one row, as a mapping and as attributes: `p["label"]`, `p.label`.
+
+    A row that failed has `failure`, its kind (`unparsed`, `refusal`, `tool`, ...), `message`, and the fields that were
+    written before it failed.
+    """
+
+    outputs: Mapping[str, Any]
+    failure: str | None = None
+    message: str | None = None
+    cost: Cost = field(default_factory=Cost)
+    trace: Trace | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.failure is None
+
+    def __getitem__(self, name: str) -> Any:
+        return self.outputs[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.outputs)
+
+    def __len__(self) -> int:
+        return len(self.outputs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name not in self.outputs:
+            known = ", ".join(self.outputs) or "none"
+            raise AttributeError(f"the prediction has no field '{name}'; it has: {known}")
+        return self.outputs[name]
+
+
+class PredictionError(WorkbenchError):
+    """A called workflow failed on its input. `prediction` holds what there is of its result."""
+
+    def __init__(self, prediction: Prediction):
+        super().__init__(f"{prediction.failure}: {prediction.message}")
+        self.prediction = prediction
+
+
+def prediction_of(run: ExampleRun, trace: bool) -> Prediction:
+    """The result of a row. trace: whether to keep its spans."""
+    calls = run.trace.calls
+    cost = Cost(
+        len(calls),
+        sum(call.response.prompt_tokens for call in calls),
+        sum(call.response.completion_tokens for call in calls),
+        sum(call.usd for call in calls),
+        run.seconds,
+    )
+    return Prediction(dict(run.prediction), run.failure, run.message, cost, run.trace if trace else None)
