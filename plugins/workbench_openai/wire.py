@@ -61,10 +61,8 @@ def parse_body(raw: bytes, request: Request, price: Price) -> Response:
     if data.get("error"):
         raise _error_in_200(data["error"])
     choices = data.get("choices")
-    if not isinstance(choices, list):
+    if not isinstance(choices, list) or not choices:
         raise LMError("bad_body", "status 200 without choices")
-    if not choices:
-        return _response("", "empty", data, {}, (), request, price)
     choice = choices[0]
     message = choice.get("message") if isinstance(choice, dict) else None
     if not isinstance(message, dict):
