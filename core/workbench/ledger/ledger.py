@@ -69,6 +69,7 @@ class Ledger:
         self._process = random.SystemRandom().getrandbits(48)  # pids are reused, and equal in containers
         self._jitter = random.Random(self._process)  # for retry delays only: no result depends on it
         self._dead_in_a_row: list[str] = []
+        self._refused: dict[str, LMError] = {}  # by model: its key was rejected, so nothing more is sent to it
         self._too_low: dict[str, float] = {}  # by model: a factor for estimates of prompt lengths
         self._failed: dict[str, int] = {}  # by key: failed attempts of calls not yet settled, as counted in `spent`
         path = self.store.path.with_name(f"{self.store.path.name}-intents-{self.run_id}")
@@ -214,6 +215,8 @@ class Ledger:
         begun, attempts = time.monotonic(), Attempts(spec.attempts)
         while True:
             async with limiter:
+                if lm.identity in self._refused:
+                    raise self._refused[lm.identity]
                 response, error = await self._attempt(lm, request, role, spec, key, worst)
                 again = error is not None and attempts.again(error)
                 pause = self._pause(max(attempts.failed, attempts.rate_limits, limiter.pauses), error)
@@ -224,6 +227,7 @@ class Ledger:
             self._failed[key] += 1
             self._count(role, 1, 0, 0, 0.0, 0.0)
             if error.kind == "auth":
+                self._refused[lm.identity] = error
                 raise error  # not journalled: the user can correct the key and resume
             self.retries += 1
             if limiter.pauses >= MOST_PAUSES and self.stopping is None:

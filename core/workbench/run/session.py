@@ -24,7 +24,7 @@ from workbench.run.proof_budget import reserve_for_proof
 from workbench.run.stored_scores import TrainRows, store_evaluation
 from workbench.runtime import Runtime, SandboxChoice
 from workbench.signals import catch_signals
-from workbench.store import Candidates, Evaluations, RunLock, RunRecord, Store, dumps
+from workbench.store import Candidates, Evaluations, RunLock, RunRecord, Store, disk_warnings, dumps
 from workbench.study import Evaluation, Evaluator, Optimizer, Progress, Result, Study, pick, unanswered_error
 from workbench.task import Example, Task, write_workflow
 from workbench.workflow import Workflow
@@ -118,9 +118,8 @@ class Session:
         """Run to the end and return the report, which says how it ended. Bugs are raised after the report is saved."""
         with RunLock(self.store, self.run):
             self.record.mark_running(os.getpid(), os.uname().nodename)
-            self._emit(
-                "run_started", run=self.info, warnings=[*self.task.dataset.warnings, *budget_warnings(self.task)]
-            )
+            warned = [*self.task.dataset.warnings, *budget_warnings(self.task), *disk_warnings(self.store.path)]
+            self._emit("run_started", run=self.info, warnings=warned)
             course = asyncio.current_task()
             assert course is not None
             restore_signals = catch_signals(course, self._stop, f"workbench resume {self.run} --db {self.store.path}")

@@ -15,7 +15,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -93,8 +93,21 @@ class Store:
         version = check_layout(self.conn, self.path)
         self.conn.execute("pragma journal_mode=wal")  # stays with the file, so not before it is known as ours
         if version < SCHEMA_VERSION:
+            if version:
+                self._keep_copy(version)
             make_migrations().apply(sqlite_utils.Database(self.conn))
             self.conn.execute(f"pragma user_version={SCHEMA_VERSION}")
+
+    def _keep_copy(self, version: int) -> None:
+        """Copy an older database before it is upgraded, beside it. A copy that is there stays."""
+        kept = self.path.with_name(f"{self.path.name}.schema{version}")
+        if not kept.exists():
+            part = kept.with_name(f".{kept.name}.{os.getpid()}.part")
+            part.unlink(missing_ok=True)
+            make_private(part)
+            with closing(sqlite3.connect(part)) as copy:
+                self.conn.backup(copy)
+            os.replace(part, kept)
 
     # Writing
 
@@ -284,6 +297,8 @@ def _advice(error: Exception) -> str:
         return "; make room on that disk, then go on with workbench resume"
     if "locked" in words:
         return "; another process is writing to it: wait for it, or name another database with --db"
+    if isinstance(error, PermissionError) or "readonly" in words or "unable to open" in words:
+        return "; make the file and its folder writable for you, or name another database with --db"
     return ""
 
 
