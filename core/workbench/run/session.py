@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import BudgetSpent, Interrupted, LMError, PluginError, ServerDead, WorkbenchError, merge_errors
-from workbench.files import file_digest
+from workbench.files import disk_warnings, file_digest
 from workbench.ledger import CallInfo, Ledger
 from workbench.lm import LMPool
 from workbench.plugins import plugins
@@ -24,7 +24,7 @@ from workbench.run.proof_budget import reserve_for_proof
 from workbench.run.stored_scores import TrainRows, store_evaluation
 from workbench.runtime import Runtime, SandboxChoice
 from workbench.signals import catch_signals
-from workbench.store import Candidates, Evaluations, RunLock, RunRecord, Store, disk_warnings, dumps
+from workbench.store import Candidates, Evaluations, RunLock, RunRecord, Store, dumps
 from workbench.study import Evaluation, Evaluator, Optimizer, Progress, Result, Study, pick, unanswered_error
 from workbench.task import Example, Task, write_workflow
 from workbench.workflow import Workflow

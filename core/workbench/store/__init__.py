@@ -6,7 +6,6 @@ This room knows no budget and no optimizer.
 from workbench.store.candidates import Candidates, read_trees, read_val_scores
 from workbench.store.content import read_options, read_report, read_spec
 from workbench.store.database import IN_MEMORY, TABLES, Store, dumps, now
-from workbench.store.disk import disk_warnings
 from workbench.store.evaluations import Evaluations, ResultRow, SealedTests
 from workbench.store.journal import Journal
 from workbench.store.read_only import ReadOnlyStore
@@ -31,7 +30,6 @@ __all__ = [
     "read_options",
     "read_report",
     "read_spec",
-    "disk_warnings",
     "dumps",
     "now",
     "TABLES",

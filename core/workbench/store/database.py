@@ -93,14 +93,14 @@ class Store:
         version = check_layout(self.conn, self.path)
         self.conn.execute("pragma journal_mode=wal")  # stays with the file, so not before it is known as ours
         if version < SCHEMA_VERSION:
-            if version:
-                self._keep_copy(version)
+            if self.conn.execute("select count(*) from sqlite_master").fetchone()[0]:
+                self._keep_copy()
             make_migrations().apply(sqlite_utils.Database(self.conn))
             self.conn.execute(f"pragma user_version={SCHEMA_VERSION}")
 
-    def _keep_copy(self, version: int) -> None:
+    def _keep_copy(self) -> None:
         """Copy an older database before it is upgraded, beside it. A copy that is there stays."""
-        kept = self.path.with_name(f"{self.path.name}.schema{version}")
+        kept = self.path.with_name(f"{self.path.name}.before-schema{SCHEMA_VERSION}")
         if not kept.exists():
             part = kept.with_name(f".{kept.name}.{os.getpid()}.part")
             part.unlink(missing_ok=True)
