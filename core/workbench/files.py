@@ -7,12 +7,16 @@ import os
 import re
 import shutil
 import stat
+from contextlib import suppress
 from pathlib import Path
 
-from workbench.errors import SpecError
+from workbench.errors import SpecError, StoreError
 
 #: Bytes. A run of ten thousand calls with prompts of a page writes about this much.
 LITTLE = 200_000_000
+
+#: How a rollback journal of SQLite ends that names a second journal. SQLite deletes the file of that name.
+_NAMES_ANOTHER = bytes.fromhex("d9d505f920a163d7")
 
 _NETWORK = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "lustre", "glusterfs", "fuse.sshfs"}
 _MOUNTS = Path("/proc/self/mountinfo")
@@ -51,6 +55,30 @@ def write_whole(out: Path, text: str) -> None:
     if out.exists():
         part.chmod(stat.S_IMODE(out.stat().st_mode))
     os.replace(part, out)
+
+
+def check_database_files(database: Path) -> None:
+    """Raise StoreError where a database, or a file beside it by which SQLite and we work on it, is none to open: a pipe
+    would hang, and a link or a journal that names another file would change that one."""
+    if database.exists() and not database.is_file():
+        raise StoreError(f"{database} is no file; name another database with --db")
+    if not database.parent.is_dir():
+        return
+    beside = re.compile(re.escape(database.name) + r"-(wal|shm|journal|intents-\d+|[\w-]+\.lock)")
+    for path in database.parent.iterdir():
+        if not beside.fullmatch(path.name):
+            continue
+        with suppress(FileNotFoundError):  # its writer has just removed it
+            if not stat.S_ISREG(path.lstat().st_mode):
+                raise StoreError(f"{path} is a link or no file, so {database} is not opened; remove it")
+            if path.name.endswith("-journal") and _last_bytes(path, len(_NAMES_ANOTHER)) == _NAMES_ANOTHER:
+                raise StoreError(f"{path} names a file that SQLite would delete, so {database} is not opened; remove it")
+
+
+def _last_bytes(path: Path, count: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - count))
+        return file.read(count)
 
 
 def disk_warnings(database: Path) -> list[str]:

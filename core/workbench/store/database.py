@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from workbench.errors import StoreError
-from workbench.files import make_private
+from workbench.files import check_database_files, make_private
 from workbench.store.background_sync import BackgroundSync
 from workbench.store.content import text_key
 from workbench.store.schema import SCHEMA_VERSION, check_layout, make_migrations
@@ -71,6 +71,7 @@ class Store:
                 self._prepare()
                 return
             self.path.parent.mkdir(parents=True, exist_ok=True)
+            check_database_files(self.path)
             with _creation_lock(self.path.parent):
                 make_private(self.path)
                 self.conn = self._connect()
