@@ -233,7 +233,11 @@ def _parse(text: str, location: str, line: int) -> Any:
     except _Twice as error:
         name = str(error)[:60]
         raise SpecError(
-            f"the key '{name}' stands twice in an object", file=location, line=line, column=1, hint="Remove one of them."
+            f"the key '{name}' stands twice in an object",
+            file=location,
+            line=line,
+            column=1,
+            hint="Remove one of them.",
         ) from None
     except ValueError as error:
         if "finite" not in str(error) and "is not JSON" not in str(error):  # Python's limit on digits

@@ -15,7 +15,6 @@ from workbench.distribution import pip_install
 from workbench.errors import NodeError
 from workbench.text import visible
 
-
 #: Characters of a result. It goes into prompts and is kept.
 LONGEST_RESULT = 1_000_000
 
