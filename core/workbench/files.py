@@ -72,9 +72,7 @@ def check_database_files(database: Path) -> None:
             if not stat.S_ISREG(path.lstat().st_mode):
                 raise StoreError(f"{path} is a link or no file, so {database} is not opened; remove it")
             if path.name.endswith("-journal") and _last_bytes(path, len(_NAMES_ANOTHER)) == _NAMES_ANOTHER:
-                raise StoreError(
-                    f"{path} names a file that SQLite would delete, so {database} is not opened; remove it"
-                )
+                raise StoreError(f"{path} names a file that SQLite would delete, so it is not used; remove it")
 
 
 def _last_bytes(path: Path, count: int) -> bytes:

@@ -12,7 +12,7 @@ import pytest
 from workbench.errors import SpecError
 from workbench.spec import check_spec, load_yaml, load_yaml_file
 
-HEAD = "name: w\nlm: openai/x\ndata: {file: rows.jsonl}\nmetric: exact_match(label)\nnodes: {c: {predict: text -> label}}\n"
+HEAD = "name: w\nlm: openai/x\ndata: rows.jsonl\nmetric: exact_match(label)\nnodes: {c: {predict: text -> label}}\n"
 REFUSED = {
     "merge with a later key": ("budget: {<<: {calls: 5}, calls: 6}", "merge keys", 6),
     "merge of a list of aliases": ("budget: {<<: [*a, *a]}", "merge keys", 6),

@@ -78,8 +78,8 @@ values = st.recursive(
         st.lists(inner, max_size=3)
         | st.dictionaries(
             st.sampled_from(
-                "choices message content finish_reason tool_calls function name arguments refusal logprobs logprob usage "
-                "prompt_tokens completion_tokens error code text id index prompt_token_ids token_ids".split()
+                "choices message content finish_reason tool_calls function name arguments refusal logprobs logprob "
+                "usage prompt_tokens completion_tokens error code text id index prompt_token_ids token_ids".split()
             ),
             inner,
             max_size=4,
