@@ -309,6 +309,7 @@ CONTENTS: dict[str, list[tuple[str, str]]] = {
     ],
     "Explanation": [
         ("the proof", "docs/explanation/proof.md"),
+        ("what fails, and its tests", "docs/explanation/reliability.md"),
         ("security", "docs/security.md"),
         ("budget and journal", "docs/explanation/budget-and-journal.md"),
         ("architecture", "docs/explanation/architecture.md"),
