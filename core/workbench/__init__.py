@@ -32,6 +32,9 @@ _EXPORTS = {
     "Study": "workbench.study",
     "Workflow": "workbench.workflow",
     "WorkbenchError": "workbench.errors",
+    "Prediction": "workbench.inference",
+    "PredictionError": "workbench.inference",
+    "load": "workbench.inference",
     "load_spec": "workbench.spec",
     "optimize": "workbench.run",
     "resume": "workbench.run",
@@ -59,6 +62,9 @@ __all__ = [
     "Study",
     "Workflow",
     "WorkbenchError",
+    "Prediction",
+    "PredictionError",
+    "load",
     "load_spec",
     "optimize",
     "resume",
@@ -66,6 +72,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from workbench.errors import BudgetSpent, LMError, NodeError, PluginError, SpecError, WorkbenchError
+    from workbench.inference import Prediction, PredictionError, load
     from workbench.lm import LM, Request, Response
     from workbench.run import optimize, resume
     from workbench.runtime import Context

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from workbench.errors import SpecError
 from workbench.kit.inner_nodes import child_node
 from workbench.runtime import Context
-from workbench.spec import Inherited, PolicySpec, load_spec
+from workbench.spec import Inherited, PolicySpec, check_nodes, load_yaml_file
 from workbench.task import expand_references
 from workbench.workflow import NodeConfig, NodeKind, Schedule
 
@@ -59,7 +59,7 @@ class SubWorkflow(NodeKind):
         assert self.config.file is not None
         file = (Path(self.base) / self.config.file).resolve()
         try:
-            spec = load_spec(file)[0]
+            spec = check_nodes(load_yaml_file(file))
         except SpecError as error:  # its own place, which is in another file, is part of the message
             raise SpecError(str(error), path=("file",)) from None
         inherited: list[Inherited] = []

@@ -29,6 +29,7 @@ class _Commands(click.Group):
         "eval": "run_commands",
         "optimize": "run_commands",
         "resume": "run_commands",
+        "predict": "predict_commands",
         "runs": "inspect_commands",
         "show": "inspect_commands",
         "diff": "inspect_commands",

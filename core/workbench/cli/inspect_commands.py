@@ -124,13 +124,14 @@ def show_command(run: str, failures: bool, calls: int, tree: bool, mermaid: bool
 def _drawing(run: str, db: str) -> str:
     """The flowchart of a workflow file, or of the winner of a run (of its baseline before there is one)."""
     from workbench.run import draw_winner
-    from workbench.spec import load_spec
+    from workbench.spec import check_nodes, load_yaml_file
     from workbench.task import load_workflow
     from workbench.user_code import without_user_code
     from workbench.workflow import mermaid
 
     if Path(run).suffix in (".yaml", ".yml"):
-        spec, source = load_spec(run)
+        source = load_yaml_file(Path(run))
+        spec = check_nodes(source)
         with source.locating(), without_user_code("names"):
             return mermaid(load_workflow(spec, Path(run).resolve().parent))
     return draw_winner(_store(db), run)

@@ -1,9 +1,19 @@
 """A finished workflow, called: on one input, on many rows, from any thread or event loop.
 
-Nothing is journalled: each call is sent, and forgotten once it is answered.
+Nothing is journalled, except by `predict_file`: each call is sent, and forgotten once it is answered.
 """
 
-from workbench.inference.loaded import LoadedWorkflow, load
+from workbench.inference.file_to_file import Predicted, predict_file
+from workbench.inference.loaded import LoadedWorkflow, load, read_workflow
 from workbench.inference.prediction import Cost, Prediction, PredictionError
 
-__all__ = ["load", "LoadedWorkflow", "Prediction", "PredictionError", "Cost"]
+__all__ = [
+    "load",
+    "LoadedWorkflow",
+    "read_workflow",
+    "Prediction",
+    "PredictionError",
+    "Cost",
+    "predict_file",
+    "Predicted",
+]

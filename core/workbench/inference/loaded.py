@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import deque
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
@@ -51,20 +51,20 @@ def load(
     Raises:
         SpecError: the file cannot be used.
     """
-    spec, workflow = read_workflow(load_yaml_file(Path(path)), Path(path).resolve().parent, changes or {})
+    spec, _, workflow = read_workflow(path, list((changes or {}).items()))
     choice = SandboxChoice(sandbox) if sandbox else SandboxChoice.from_environment()
     return LoadedWorkflow(spec, workflow, choice, consent, pool)
 
 
-def read_workflow(source: Source, base: Path, changes: Mapping[str, Any]) -> tuple[Spec, Workflow]:
-    """The parts of a file that calling it takes. Raises SpecError."""
-    source = apply_overrides(source, list(changes.items()))
+def read_workflow(path: str | Path, changes: Sequence[tuple[str, Any]]) -> tuple[Spec, Source, Workflow]:
+    """What calling a file takes: neither data nor metric. changes: settings by address. Raises SpecError."""
+    source = apply_overrides(load_yaml_file(Path(path)), changes)
     spec, inherited = check_nodes(source), list[Inherited]()
     with source.locating():
-        sections = section_loaders(spec, base, inherited)
+        sections = section_loaders(spec, Path(path).resolve().parent, inherited)
         _, workflow = collect_errors((sections["lm"], sections["nodes"]))
         workflow.check()
-    return spec.model_copy(update={"policy": spec.policy.inherit(inherited)}), workflow
+    return spec.model_copy(update={"policy": spec.policy.inherit(inherited)}), source, workflow
 
 
 class LoadedWorkflow:
@@ -82,7 +82,15 @@ class LoadedWorkflow:
         sandbox: SandboxChoice | None = None,
         consent: Consent | None = None,
         pool: LMPool | None = None,
+        journal: tuple[Store, int] | None = None,
+        first: int = 0,
     ):
+        """
+        Args:
+            journal: the database and the number of a run that records the calls, so that a later process does not pay
+                for them again.
+            first: the number of the first row of a batch: a recorded row must have the same one in each process.
+        """
         self.spec, self.workflow = spec, workflow
         self.inputs: tuple[str, ...] = tuple(workflow.input_fields)
         self.outputs: tuple[str, ...] = tuple(workflow.output_fields)
@@ -90,7 +98,8 @@ class LoadedWorkflow:
         self._pool = pool or LMPool()
         self._loop = BackgroundLoop("workbench-calls")
         self._program: Program | None = None
-        self._numbers = itertools.count(1)
+        self._journal = journal
+        self._numbers = itertools.count(first)
 
     def __repr__(self) -> str:
         return f"<workflow {self.spec.name}: {', '.join(self.inputs)} -> {', '.join(self.outputs)}>"
@@ -99,16 +108,16 @@ class LoadedWorkflow:
         """Run the workflow on one input, and wait for it. Raises PredictionError if it fails, and SpecError for inputs
         that it does not have."""
         self._check(inputs)
-        return _or_raise(self._loop.submit(self._run(inputs, True)).result())
+        return _or_raise(self._loop.submit(self._run(inputs, next(self._numbers))).result())
 
     async def acall(self, **inputs: Any) -> Prediction:
         """The same in any event loop."""
         self._check(inputs)
-        return _or_raise(await asyncio.wrap_future(self._loop.submit(self._run(inputs, True))))
+        return _or_raise(await asyncio.wrap_future(self._loop.submit(self._run(inputs, next(self._numbers)))))
 
     def batch(
         self,
-        rows: Iterable[Row] | Any,
+        rows: Iterable[Row],
         *,
         concurrency: int | None = None,
         progress: Callable[[int], None] | None = None,
@@ -129,7 +138,7 @@ class LoadedWorkflow:
         slots, waiting, done = asyncio.Semaphore(limit), deque[Future[Prediction]](), 0
         try:
             for row in _records(rows):
-                waiting.append(self._loop.submit(self._in_slot(slots, row, trace)))
+                waiting.append(self._loop.submit(self._in_slot(slots, row, next(self._numbers), trace)))
                 while len(waiting) >= AHEAD * limit or (waiting and waiting[0].done()):
                     yield waiting.popleft().result()
                     done += 1
@@ -144,7 +153,7 @@ class LoadedWorkflow:
 
     async def abatch(
         self,
-        rows: Iterable[Row] | AsyncIterable[Row] | Any,
+        rows: Iterable[Row] | AsyncIterable[Row],
         *,
         concurrency: int | None = None,
         progress: Callable[[int], None] | None = None,
@@ -155,7 +164,7 @@ class LoadedWorkflow:
         slots, waiting, done = asyncio.Semaphore(limit), deque[Future[Prediction]](), 0
         try:
             async for row in _arecords(rows):
-                waiting.append(self._loop.submit(self._in_slot(slots, row, trace)))
+                waiting.append(self._loop.submit(self._in_slot(slots, row, next(self._numbers), trace)))
                 while len(waiting) >= AHEAD * limit or (waiting and waiting[0].done()):
                     yield await asyncio.wrap_future(waiting.popleft())
                     done += 1
@@ -172,8 +181,7 @@ class LoadedWorkflow:
         """End the thread, the connections and the sandbox. A later call starts them again."""
         program, self._program = self._program, None
         if program is not None:
-            self._loop.submit(program.runtime.aclose()).result()
-            program.runtime.ledger.store.close()
+            self._loop.submit(_close(program.runtime)).result()
         self._loop.close()
 
     def __enter__(self) -> Self:
@@ -196,26 +204,27 @@ class LoadedWorkflow:
             raise SpecError(f"concurrency must be at least 1, not {limit}")
         return limit
 
-    async def _in_slot(self, slots: asyncio.Semaphore, row: Row, trace: bool) -> Prediction:
+    async def _in_slot(self, slots: asyncio.Semaphore, row: Row, number: int, trace: bool) -> Prediction:
         lacking = [name for name in self.inputs if name not in row]
         if lacking:
             return Prediction({}, "input", f"the row has no {', '.join(lacking)}")
         async with slots:
-            return await self._run({name: row[name] for name in self.inputs}, trace)
+            return await self._run({name: row[name] for name in self.inputs}, number, trace)
 
-    async def _run(self, inputs: Row, trace: bool) -> Prediction:
+    async def _run(self, inputs: Row, number: int, trace: bool = True) -> Prediction:
         program = self._program = self._program or self._open()
         try:
-            return prediction_of(await program.run(Example(str(next(self._numbers)), dict(inputs))), trace)
+            return prediction_of(await program.run(Example(str(number), dict(inputs))), trace)
         except ServerDead:
             program.runtime.ledger.revive()  # the next call tries again
             raise
 
     def _open(self) -> Program:
-        store = Store(IN_MEMORY)
-        run_id = add_run(store, run="call", name=self.spec.name, status="run", spec="", options="{}")
+        store, run_id = self._journal or (Store(IN_MEMORY), 0)
+        if self._journal is None:
+            run_id = add_run(store, run="call", name=self.spec.name, status="run", spec="", options="{}")
         runtime = Runtime(
-            Ledger(store, run_id, BudgetSpec(), recorded=False),
+            Ledger(store, run_id, BudgetSpec.model_validate({}), recorded=self._journal is not None),
             self.spec.lm,
             self.spec.roles,
             self._pool,
@@ -227,13 +236,19 @@ class LoadedWorkflow:
         return Program(self.workflow, runtime)
 
 
+async def _close(runtime: Runtime) -> None:
+    await runtime.aclose()
+    runtime.ledger.close()
+    runtime.ledger.store.close()
+
+
 def _or_raise(prediction: Prediction) -> Prediction:
     if not prediction.ok:
         raise PredictionError(prediction)
     return prediction
 
 
-def _records(rows: Iterable[Row] | Any) -> Iterator[Row]:
+def _records(rows: Any) -> Iterator[Row]:
     """Rows one by one, those of a DataFrame too."""
     if hasattr(rows, "itertuples") and hasattr(rows, "columns"):
         names = [str(name) for name in rows.columns]
@@ -241,7 +256,7 @@ def _records(rows: Iterable[Row] | Any) -> Iterator[Row]:
     return iter(rows)
 
 
-async def _arecords(rows: Iterable[Row] | AsyncIterable[Row] | Any) -> AsyncIterator[Row]:
+async def _arecords(rows: Any) -> AsyncIterator[Row]:
     if hasattr(rows, "__aiter__"):
         async for row in rows:
             yield row

@@ -52,6 +52,10 @@ class Prediction(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self.outputs)
 
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={value!r}" for name, value in self.outputs.items())
+        return f"Prediction({fields})" if self.ok else f"Prediction({fields}; failed: {self.failure}: {self.message})"
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or name not in self.outputs:
             known = ", ".join(self.outputs) or "none"

@@ -16,6 +16,7 @@ import asyncio
 import json
 import math
 import random
+import secrets
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
@@ -25,15 +26,12 @@ from typing import Any
 from workbench.errors import BudgetSpent, LMError, ServerDead
 from workbench.ledger.bill import Bill
 from workbench.ledger.rate_limit import AdaptiveLimiter
-from workbench.ledger.request_log import RequestLog
+from workbench.ledger.request_log import NoLog, RequestLog
 from workbench.ledger.retry import MOST_PAUSES, Attempts, pause_before
 from workbench.ledger.spend import CallInfo, Settled, Spend, price_of, stored_response
 from workbench.lm import LM, MOST_TOKENS, Request, Response, check_length, estimate_tokens
 from workbench.spec import BudgetSpec, LMSpec
-from workbench.store import Journal, Store, dumps
-
-#: A message with more characters is stored once, by its hash.
-LARGE = 256
+from workbench.store import Journal, NoJournal, Store, dumps
 
 #: So many failures of a dead server in a row, retries included, stop the run.
 DEAD_AFTER = 20
@@ -41,7 +39,11 @@ DEAD_AFTER = 20
 
 @dataclass
 class Ledger:
-    """Budget and journal of one run. on_call is called with every settled call."""
+    """Budget and journal of one run.
+
+    on_call is called with every settled call. With `recorded=False` nothing is journalled: equal calls are sent again,
+    and memory does not grow with their number.
+    """
 
     store: Store
     run_id: int
@@ -53,10 +55,11 @@ class Ledger:
     largest_prompt: dict[str, int] = field(default_factory=dict[str, int])  # in tokens, by role
     retries: int = 0
     stopping: BaseException | None = None  # raised instead of sending anything more
+    recorded: bool = True
 
     def __post_init__(self) -> None:
         self.started = time.monotonic()
-        self._journal = Journal(self.store, self.run_id)
+        self._journal = (Journal if self.recorded else NoJournal)(self.store, self.run_id)
         self.bill = Bill(self.store, self._journal)
         self._proof_reserve = {"calls": 0.0, "tokens": 0.0, "usd": 0.0, "minutes": 0.0}
         self._reserved = Spend()
@@ -73,7 +76,7 @@ class Ledger:
         self._too_low: dict[str, float] = {}  # by model: a factor for estimates of prompt lengths
         self._failed: dict[str, int] = {}  # by key: failed attempts of calls not yet settled, as counted in `spent`
         path = self.store.path.with_name(f"{self.store.path.name}-intents-{self.run_id}")
-        self._intents = RequestLog(path, self._process)
+        self._intents = (RequestLog if self.recorded else NoLog)(path, self._process)
 
     def open(self) -> None:
         """Count what earlier processes of this run sent. Done by the first call, under the run's lock."""
@@ -151,6 +154,8 @@ class Ledger:
         anything is sent that could pass a ceiling.
         """
         self.open()
+        if not self.recorded:
+            return await self._first(secrets.token_hex(16), lm, request, role, spec)
         key = request.key(lm.identity)
         while True:
             settled = self._replayed(key, role)
@@ -173,6 +178,8 @@ class Ledger:
             return await flying
         finally:
             del self._flying[key]
+            if not self.recorded:
+                self._failed.pop(key, None)
 
     def _replayed(self, key: str, role: str) -> Settled | None:
         if not self._resumed and bytes.fromhex(key[:16]) not in self._touched:
@@ -198,6 +205,8 @@ class Ledger:
 
     def _touch(self, key: str) -> bool:
         """True the first time this process sees a key. Half of each key is stored, to save memory."""
+        if not self.recorded:
+            return True
         short = bytes.fromhex(key[:16])
         if short in self._touched:
             return False
@@ -304,8 +313,8 @@ class Ledger:
             key,
             role=role,
             lm=lm.identity,
-            request=self._request_text(request),
-            response=None if response is None else dumps(response.as_dict()),
+            request=request,
+            response=response,
             outcome=outcome,
             message=str(error)[:500] if error else None,
             attempts=attempts,
@@ -340,14 +349,6 @@ class Ledger:
             self._dead_in_a_row.clear()
             raise self.stopping
 
-    def _request_text(self, request: Request) -> str:
-        """The request with large texts replaced by their hashes; `workbench show` restores them."""
-        body = request.as_dict()
-        body["messages"] = [
-            {**m, "content": {"text": self.store.text(m["content"])}} if _is_large(m) else m for m in body["messages"]
-        ]
-        return dumps(body)
-
     def _count(self, role: str, calls: int, prompt: int, completion: int, usd: float, seconds: float) -> None:
         for spend in (self.spent, self.by_role[role]):
             spend.add(Spend(calls, 0, prompt, completion, usd, seconds))
@@ -359,6 +360,12 @@ class Ledger:
     def _pause(self, attempt: int, error: LMError | None) -> float:
         """Seconds before the next attempt: what the server asked for, else doubling; both with jitter."""
         return pause_before(attempt, error.retry_after if error else None, self._jitter)
+
+    def revive(self) -> None:
+        """Send again after the server seemed dead or a key was rejected: for who calls on, and not for a run."""
+        self.stopping = None
+        self._dead_in_a_row.clear()
+        self._refused.clear()
 
     # Other effects
 
@@ -391,8 +398,3 @@ class Ledger:
                 for role, spend in sorted(self.by_role.items())
             },
         }
-
-
-def _is_large(message: dict[str, Any]) -> bool:
-    content = message.get("content")
-    return isinstance(content, str) and len(content) > LARGE

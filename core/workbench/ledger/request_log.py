@@ -58,6 +58,17 @@ class RequestLog:
         self.path.unlink(missing_ok=True)
 
 
+class NoLog(RequestLog):
+    """Keeps nothing: for calls that no run replays."""
+
+    def add(self, key: str, role: str, prompt_tokens: int, usd: float) -> None: ...
+
+    def read(self) -> Iterator[tuple[int, str, str, int, float]]:
+        return iter(())
+
+    def remove(self) -> None: ...
+
+
 def _is_ours(found: object) -> bool:
     if not is_list(found) or len(found) != 5:
         return False

@@ -9,6 +9,7 @@ from typing import Any
 
 from workbench.concurrency import run_in_loop
 from workbench.errors import BudgetSpent, SpecError, suggest
+from workbench.inference import read_workflow
 from workbench.ledger import Ledger
 from workbench.proof import interval, record_test, sealed_row_keys
 from workbench.run.start import prepare
@@ -17,7 +18,7 @@ from workbench.runtime import Consent, Runtime, SandboxChoice
 from workbench.spec import outer_settings
 from workbench.store import RunRecord, Store, add_run, dumps
 from workbench.study import Evaluation, Evaluator, Result, unanswered_error
-from workbench.task import Example, Task
+from workbench.task import Dataset, Example, Score, SealedRows, Task
 
 
 def run_single(
@@ -47,8 +48,8 @@ def run_single(
         SpecError: the file or the inputs are wrong.
         BudgetSpent: the budget ended before the example did.
     """
-    _, _, task, _ = prepare(path, sets)
     if inputs is not None:
+        task = _task_without_rows(path, sets)
         for name in task.inputs:
             if name not in inputs:
                 raise SpecError(f"the input '{name}' is missing", hint=f"Add --input {name}=...")
@@ -57,6 +58,7 @@ def run_single(
                 raise SpecError(f"the workflow reads no input '{name}'", hint=suggest(name, task.inputs))
         example = Example("command-line", inputs)
     else:
+        task = prepare(path, sets)[2]
         if not 0 <= (index or 0) < len(task.dataset.val):
             raise SpecError(
                 f"val has no row {index or 0}", hint=f"Name one from 0 to {len(task.dataset.val) - 1} with --example."
@@ -74,6 +76,17 @@ def run_single(
         }
 
     return with_evaluator(task, database, "run", job, consent, sandbox=sandbox)
+
+
+def _task_without_rows(path: Path, sets: Sequence[tuple[str, Any]]) -> Task:
+    """The task of a file that is run on given inputs: it needs no data and no metric."""
+    spec, source, workflow = read_workflow(path, sets)
+
+    def unused(example: Any, prediction: Any, trace: Any = None) -> Score:
+        raise AssertionError("a single run is not scored")
+
+    dataset = Dataset((), (), SealedRows(()), (), "", "")
+    return Task(spec, source, workflow, dataset, unused, tuple(workflow.input_fields))
 
 
 def evaluate_file(

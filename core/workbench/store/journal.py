@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 import re
 import sqlite3
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from workbench.errors import StoreError
+from workbench.lm import Request, Response
 from workbench.store.content import check_sum, checksum, parse_json, text_key
-from workbench.store.database import Store
+from workbench.store.database import Store, dumps
 from workbench.type_guards import is_dict, is_list
+
+#: A message with more characters is stored once, by its hash.
+LARGE = 256
 
 #: What the checksum of a call covers.
 _SUMMED = ("key", "role", "request", "response", "outcome", "message")
@@ -53,8 +58,8 @@ class Journal:
         *,
         role: str,
         lm: str,
-        request: str,
-        response: str | None,
+        request: Request,
+        response: Response | None,
         outcome: str,
         message: str | None,
         attempts: int,
@@ -63,15 +68,21 @@ class Journal:
         usd: float,
         seconds: float,
     ) -> asyncio.Future[None]:
-        """Queue a settled call of a model; it takes the place of an earlier one with its key."""
+        """Queue a settled call of a model; it takes the place of an earlier one with its key. Large texts are
+        stored once, by their hash."""
+        body = request.as_dict()
+        body["messages"] = [
+            {**m, "content": {"text": self.store.text(m["content"])}} if _is_large(m) else m for m in body["messages"]
+        ]
+        asked, answer = dumps(body), None if response is None else dumps(response.as_dict())
         return self.store.write(
             "insert or replace into calls values (?, ?, 'lm', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             self.run_id,
             key,
             role,
             lm,
-            request,
-            response,
+            asked,
+            answer,
             outcome,
             message,
             attempts,
@@ -79,7 +90,7 @@ class Journal:
             completion_tokens,
             usd,
             seconds,
-            checksum(key, role, request, response, outcome, message),
+            checksum(key, role, asked, answer, outcome, message),
         )
 
     def add_effect(self, key: str, kind: str, content: str, result: str, seconds: float) -> asyncio.Future[None]:
@@ -242,3 +253,35 @@ class Journal:
     def _number(self, sql: str, *values: Any) -> int:
         row = self.store.row(sql, *values)
         return row[0] if row else 0
+
+
+def _is_large(message: Mapping[str, Any]) -> bool:
+    content = message.get("content")
+    return isinstance(content, str) and len(content) > LARGE
+
+
+class NoJournal(Journal):
+    """Keeps nothing: for calls that no run replays."""
+
+    def find_call(self, key: str) -> sqlite3.Row | None:
+        return None
+
+    def add_call(self, key: str, **values: Any) -> asyncio.Future[None]:
+        return _done()
+
+    def add_effect(self, key: str, kind: str, content: str, result: str, seconds: float) -> asyncio.Future[None]:
+        return _done()
+
+    def delete_call(self, key: str) -> asyncio.Future[None]:
+        return _done()
+
+    def add_attempt(
+        self, key: str, role: str, process: int, outcome: str | None, message: str | None, tokens: int, usd: float
+    ) -> asyncio.Future[None]:
+        return _done()
+
+
+def _done() -> asyncio.Future[None]:
+    future = asyncio.get_running_loop().create_future()
+    future.set_result(None)
+    return future

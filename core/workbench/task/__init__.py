@@ -5,7 +5,7 @@ Everything that can be done with a file before a call is paid for.
 
 from workbench.task.alternatives import variants
 from workbench.task.copies import Repeats, input_tokens, normalised_inputs, tokenize
-from workbench.task.dataset import Dataset, Example, Score
+from workbench.task.dataset import Dataset, Example, Score, SealedRows, read_rows
 from workbench.task.lint import lint_task
 from workbench.task.load import Task, check_lms, load_data, load_task, section_loaders
 from workbench.task.metric import Metric, MetricFaults, as_score
@@ -17,6 +17,7 @@ __all__ = [
     "Task",
     "load_task",
     "load_data",
+    "read_rows",
     "load_workflow",
     "section_loaders",
     "check_lms",
@@ -26,6 +27,7 @@ __all__ = [
     "Dataset",
     "Example",
     "Score",
+    "SealedRows",
     "Metric",
     "MetricFaults",
     "as_score",

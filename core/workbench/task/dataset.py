@@ -10,9 +10,11 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from workbench.errors import SealBroken
+from workbench.errors import SealBroken, SpecError, suggest
+from workbench.plugins import plugins
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,23 @@ def content_id(row: Mapping[str, Any]) -> str:
     """A short hash of a row's content."""
     text = json.dumps(row, sort_keys=True, ensure_ascii=False, default=str)
     return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:16]
+
+
+def read_rows(location: str, base: Path, options: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The rows of a file, by the reader of its suffix, or of READER:PLACE. base: the folder of relative paths. Raises
+    SpecError."""
+    known = plugins().names("readers")
+    prefix, colon, place = location.partition(":")
+    if colon and prefix in known:
+        return plugins().get("readers", prefix)(place, options)
+    suffix, path = Path(location).suffix.lstrip("."), (base / location).resolve()
+    if suffix not in known:
+        raise SpecError(f"no reader for '{location}' (by its suffix '.{suffix}')", hint=suggest(suffix, known))
+    if not path.is_file():
+        near = [p.name for p in path.parent.glob("*") if p.is_file()] if path.parent.is_dir() else []
+        hint = suggest(path.name, near) if near else "Paths are relative to the workflow file."
+        raise SpecError(f"there is no file {path}", hint=hint)
+    return plugins().get("readers", suffix)(str(path), options)
 
 
 def make_examples(rows: Sequence[Mapping[str, Any]], fields: Mapping[str, str] | None = None) -> list[Example]:

@@ -17,7 +17,7 @@ from workbench.lm import check_embeds, lm_prefixes, make_lm, split_model
 from workbench.plugins import plugins
 from workbench.spec import DataSpec, Inherited, LMSpec, Source, Spec, lm_spec
 from workbench.task.copies import Copies, normalised_inputs, number_fields
-from workbench.task.dataset import Dataset, Example, SealedRows, make_examples, split_examples
+from workbench.task.dataset import Dataset, Example, SealedRows, make_examples, read_rows, split_examples
 from workbench.task.metric import Metric, parse_call
 from workbench.task.workflow_file import load_workflow
 from workbench.user_code import PREFIX, code_files
@@ -238,28 +238,8 @@ def _sealed(train: Sequence[Example], val: Sequence[Example], test: Sequence[Exa
 
 
 def _read(data: DataSpec, key: str, location: str, base: Path) -> list[Example]:
-    known = plugins().names("readers")
-    prefix, colon, rest = location.partition(":")
-    if colon and prefix in known:
-        reader, place = plugins().get("readers", prefix), rest
-    else:
-        suffix = Path(location).suffix.lstrip(".")
-        if suffix not in known:
-            raise SpecError(
-                f"no reader for '{location}' (by its suffix '.{suffix}')",
-                hint=suggest(suffix, known),
-                path=("data", key),
-            )
-        reader, place = plugins().get("readers", suffix), str((base / location).resolve())
-        if not Path(place).is_file():
-            near = [p.name for p in Path(place).parent.glob("*") if p.is_file()] if Path(place).parent.is_dir() else []
-            raise SpecError(
-                f"there is no file {place}",
-                hint=suggest(Path(place).name, near) if near else "Paths are relative to the workflow file.",
-                path=("data", key),
-            )
     with errors_at("data", key):
-        rows = reader(place, data.options)
+        rows = read_rows(location, base, data.options)
     if data.limit is not None:
         rows = rows[: data.limit]
     try:

@@ -16,7 +16,7 @@ from typing import Any
 
 from workbench.errors import PluginError, SpecError, collect_errors, errors_at, suggest
 from workbench.plugins import plugins
-from workbench.spec import Inherited, PolicySpec, Spec, load_spec
+from workbench.spec import Inherited, PolicySpec, Spec, check_nodes, load_yaml_file
 from workbench.workflow import Tree, Workflow, learnable_addresses, node_at, node_class, node_tree, setting_at
 
 
@@ -81,7 +81,8 @@ def read_library(path: Path, loading: Sequence[Path] = ()) -> list[Function]:
     if path in loading:
         ring = " -> ".join(p.name for p in (*loading, path))
         raise SpecError(f"these files refer to each other: {ring}", hint="Write the functions out in one of them.")
-    spec, source = load_spec(path)
+    source = load_yaml_file(path)
+    spec = check_nodes(source)
     inherited: list[Inherited] = []
     with source.locating():
         functions = functions_of(load_workflow(spec, path.parent, (*loading, path), inherited))
