@@ -135,7 +135,10 @@ class Session:
             except (ServerDead, LMError) as error:
                 report = self._report("failed", error=str(error))
             except BaseException as error:
-                self._finish(self._report("failed", error=f"{type(error).__name__}: {error}"))
+                ours = isinstance(error, WorkbenchError)
+                report = self._report("failed", error=str(error) if ours else f"{type(error).__name__}: {error}")
+                report.resumable = not (ours and wrong_in_file([error]))
+                self._finish(report)
                 raise
             finally:
                 # A second signal may cancel the closing; the report is still written.
