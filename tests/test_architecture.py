@@ -24,7 +24,7 @@ CORE = ROOT / "core" / "workbench"
 ROOMS = {
     # these files
     "ground": "errors failures plugins hookspecs concurrency files hashing signals text type_guards user_code "
-    "distribution _version",
+    "plugin_guard distribution _version",
     "spec": "text to typed values",
     "lm": "one attempt a call",
     "workflow": "values: nodes, graph, patches",

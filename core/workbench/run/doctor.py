@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from workbench.distribution import NAME
 from workbench.errors import SandboxError
-from workbench.plugins import plugins
+from workbench.plugins import plugins, try_imports
 from workbench.runtime import open_sandbox
 from workbench.spec import Setting, Spec, config_settings, environment_settings, load_spec
 
@@ -30,7 +30,9 @@ class Check:
 
 
 def run_checks() -> list[Check]:
-    """Run all checks. They are cheap and use no network."""
+    """Run all checks. They are cheap and use no network. Plugins that are not bundled are imported in processes of
+    their own first."""
+    try_imports()
     found = [Check("python", "ok", sys.version.split()[0]), _sqlite(), _disk(), *_packages(), *_plugins(), _sandbox()]
     found += [Check("executable .pth", "warn", f"{p} runs code at every start of Python") for p in _executable_pth()]
     return found
