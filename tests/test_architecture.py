@@ -173,6 +173,31 @@ def test_only_the_command_line_knows_click() -> None:
             assert path.parent == CORE / "cli" or path.name == "commands.py", path
 
 
+#: What writes to the terminal, or asks there.
+_SPEAKS = re.compile(
+    r"(click\.)?(echo|secho|style|confirm|prompt|echo_via_pager|pause|print|pprint|input|print_exc|print_exception)"
+    r"|(rich|console|self\.console|pprint|above)\.(print|pprint|log|print_json|rule)"
+    r"|sys\.__?std(out|err)__\.\w+|sys\.std(out|err)\.(write|writelines|buffer\.write)|Console|faulthandler\.\w+"
+)
+
+
+def test_all_output_passes_one_function() -> None:
+    """`say` makes visible what a terminal would obey; `alert` does where no command can print. Whoever prints past them
+    lets rows, models and servers control the terminal."""
+    allowed = {CORE / "cli" / "output.py", CORE / "text.py"}
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}: {name}"
+        for path in files("core", "plugins")
+        if path not in allowed
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Call) and _SPEAKS.fullmatch(name := ast.unparse(node.func))
+    ]
+    live = [line for line in found if line.startswith("core/workbench/cli/progress.py:") and line.endswith("Console")]
+    assert found == live and len(live) == 1, "use workbench.cli.say"
+    for path in files("core", "plugins"):
+        assert path in allowed or not {"click.echo", "click.style", "rich.print"} & set(imports(parsed(path))), path
+
+
 def test_core_names_plugins_in_one_place() -> None:
     names = {*plugins().names("optimizers"), *plugins().names("metrics"), "bundled"} - WORDS
     for path in modules(CORE):

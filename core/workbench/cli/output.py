@@ -96,6 +96,7 @@ def fail(message: str, code: int) -> NoReturn:
 def say_usage_error(error: click.ClickException) -> None:
     """Print an error of click: the usage of the command, and what was wrong with its arguments."""
     text = io.StringIO()
+    text.isatty = lambda: True  # elsewhere click leaves out colours, and would leave out an escape that is in the error
     error.show(text)
     say(text.getvalue(), err=True, nl=False)
 

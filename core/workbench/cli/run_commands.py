@@ -165,7 +165,8 @@ def validate_command(file: Path, sets: tuple[str, ...], as_json: bool) -> None:
             raise merge_errors(wrong)
     except (SpecError, PluginError) as error:
         if as_json:
-            echo_json({"ok": False, "errors": [_as_object(e) for e in (error, *getattr(error, "more", ()))]})
+            errors = [_as_object(e) for e in (error, *getattr(error, "more", ()))]
+            echo_json({"ok": False, "errors": errors, "omitted": getattr(error, "omitted", 0)})
         raise
     data = task.dataset
     warnings = [*data.warnings, *lint_task(task), *(f"a run would fail here: {error}" for error in lacking)]
