@@ -175,8 +175,8 @@ def test_only_the_command_line_knows_click() -> None:
 
 #: What writes to the terminal, or asks there.
 _SPEAKS = re.compile(
-    r"(click\.)?(echo|secho|style|confirm|prompt|echo_via_pager|pause|print|pprint|input|print_exc|print_exception)"
-    r"|(rich|console|self\.console|pprint|above)\.(print|pprint|log|print_json|rule)"
+    r"click\.(echo|secho|style|confirm|prompt|echo_via_pager|pause|progressbar)|echo|secho|print|pprint|input"
+    r"|traceback\.print_\w+|(rich|console|self\.console|pprint|above)\.(print|pprint|log|print_json|rule)"
     r"|sys\.__?std(out|err)__\.\w+|sys\.std(out|err)\.(write|writelines|buffer\.write)|Console|faulthandler\.\w+"
 )
 
