@@ -59,4 +59,4 @@ def alert(line: str) -> None:
 def visible_json(value: Any) -> str:
     """A value as one line of JSON for people: letters of all scripts stay, what `visible` escapes is a JSON escape."""
     text = json.dumps(value, ensure_ascii=False, default=str)
-    return "".join(c if visible(c) == c else json.dumps(c)[1:-1] for c in text)
+    return text if visible(text) == text else "".join(c if visible(c) == c else json.dumps(c)[1:-1] for c in text)
