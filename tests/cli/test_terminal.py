@@ -298,7 +298,7 @@ def test_errors_of_the_command_line_and_bugs_are_visible(
     for words in (
         [f"opt{EVIL}"],
         ["validate", f"no{EVIL}.yaml"],
-        ["validate", "x.yaml", "--set", f"{EVIL}\r"],
+        ["optimize", "x.yaml", "--budget-calls", "1", "--out", "x", f"{EVIL}\r"],
         ["runs"],
     ):
         if words == ["runs"]:

@@ -9,7 +9,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO, cast
@@ -85,6 +85,11 @@ def _finite(value: Any) -> Any:
 def ask(question: str) -> bool:
     """Ask for a yes or no at the terminal; an empty answer is a no."""
     return click.confirm(visible(question), err=True)
+
+
+def choose(question: str, answers: Sequence[str], default: str) -> str:
+    """Ask at the terminal for one of several answers, until it is one."""
+    return click.prompt(visible(question), type=click.Choice(answers), default=default, err=True)
 
 
 def fail(message: str, code: int) -> NoReturn:
