@@ -143,6 +143,16 @@ def test_a_plugin_that_ends_the_process_of_a_command_is_named_last(folder: Path,
     assert workbench(["--no-plugins", "validate", "w.yaml"], folder).returncode == 0
 
 
+def test_a_hook_that_ends_the_process_of_a_run_is_named_last(folder: Path) -> None:
+    install(folder, "import os\n@hookimpl\ndef candidate_evaluated(run):\n    os._exit(0)")
+    done = workbench(["optimize", "w.yaml"], folder)
+    assert (
+        "(hostile 1.0) ended the process while busy in its hook candidate_evaluated: " in done.stderr.splitlines()[-1]
+    )
+    resumed = workbench(["--no-plugins", "resume"], folder)
+    assert resumed.returncode == 0 and "finished" in resumed.stdout, "the run is intact"
+
+
 def test_ctrl_c_while_a_plugin_is_imported_names_it(folder: Path) -> None:
     install(folder, "import time\nprint('here', flush=True)\ntime.sleep(600)")
     command = [sys.executable, "-m", "workbench", "validate", "w.yaml"]
