@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import select
 import subprocess
 import sys
 from pathlib import Path
@@ -212,11 +213,13 @@ def test_a_terminal_is_asked_and_sees_no_escapes(folder: Path) -> None:
         [sys.executable, "-m", "workbench", "eval", "workflow.yaml"], stdin=theirs, stdout=theirs, stderr=theirs
     )
     os.close(theirs)
-    os.write(ours, b"no\n")
-    seen = b""
+    seen, answered = b"", False
     try:
-        while part := os.read(ours, 4096):
+        while select.select([ours], [], [], 60)[0] and (part := os.read(ours, 4096)):
             seen += part
+            if not answered and b"[no]:" in seen:  # what is typed ahead may be dropped
+                os.write(ours, b"no\n")
+                answered = True
     except OSError:  # the end of a pty
         pass
     os.close(ours)
@@ -228,14 +231,15 @@ def test_a_terminal_is_asked_and_sees_no_escapes(folder: Path) -> None:
 def test_a_result_is_trusted_as_the_file_that_it_comes_from(folder: Path) -> None:
     write(metric="python:code.py:score")
     invoke("trust", "workflow.yaml")
-    done = invoke("optimize", "workflow.yaml", "--keep-unproved", "--out", "best.yaml")
-    assert done.exit_code == 0, done.output
-    assert invoke("eval", "best.yaml").exit_code == 0
+    for out in ("best.yaml", "results/best.yaml"):
+        done = invoke("optimize", "workflow.yaml", "--keep-unproved", "--out", out)
+        assert done.exit_code == 0, done.output
+        assert invoke("eval", out).exit_code == 0
 
 
 def test_a_result_that_does_more_than_its_file_is_asked_about(folder: Path) -> None:
     """One that an optimizer gave a tool of its own, e.g."""
-    more = {"metric": "python:code.py:score", "nodes": {"n": {"tool": "mcp:sh#t"}}}
+    more = {"metric": "python:code.py:score", "nodes": {"n": {"tool": "mcp:true#t"}}}
     Path("best.yaml").write_text(yaml.safe_dump({**PLAIN, **more}))
     trust.trust_result(write(metric="python:code.py:score"), Path("best.yaml"))
     assert "not trusted" in str(invoke("eval", "best.yaml").exception)

@@ -38,7 +38,7 @@ TRUST: list[Mutant] = [
             "one folder is all folders",
         ),
         ("if powers.found == with_flags.found else with_flags", "", "flags of a stored run are not asked about"),
-        ("if all(whats <= inherited.get(kind, set())", "if any(whats <= inherited.get(kind, set())", "results"),
+        ("and file_powers(file).covers(powers):", "and file_powers(file):", "results do more"),
         ('if choice == "no":', 'if choice == "never":', "no is yes"),
         ("    if not _somebody_is_there():", "    if _somebody_is_there():", "nobody is asked"),
         ("    if _lies_in_trusted_folder(Path(db)):", "    if True:", "runs are never asked about"),

@@ -20,7 +20,7 @@ from workbench.lm import is_loopback
 from workbench.spec import load_yaml_file
 from workbench.text import one_line
 from workbench.type_guards import is_dict, is_list
-from workbench.user_code import PREFIX, code_files
+from workbench.user_code import PREFIX, code_files, relocate_address
 
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
 _ADDRESS = re.compile(r"https?://\S+")
@@ -34,17 +34,18 @@ Kind = Literal["runs Python", "starts a program", "sends a variable of the envir
 
 @dataclass
 class Powers:
-    """What a file does, by kind, and the digests of the files that say so.
+    """What a file does, and the digests of the files that say so.
 
-    Digested are the workflow file, those that it refers to, and the Python files that they name; what that Python
-    imports is not.
+    `found` holds by kind each text as it is written, with what it stands for wherever the file lies. Digested are the
+    workflow file, those that it refers to, and the Python files that they name; what that Python imports is not.
     """
 
-    found: dict[Kind, set[str]] = field(default_factory=dict)
+    folder: Path
+    found: dict[Kind, dict[str, str]] = field(default_factory=dict)
     digests: dict[str, str] = field(default_factory=dict)
 
-    def add(self, kind: Kind, what: str) -> None:
-        self.found.setdefault(kind, set()).add(what)
+    def add(self, kind: Kind, text: str, what: str | None = None) -> None:
+        self.found.setdefault(kind, {})[text] = text if what is None else what
 
     def __bool__(self) -> bool:
         return bool(self.found)
@@ -52,6 +53,15 @@ class Powers:
     @property
     def digest(self) -> str:
         return hashlib.sha256(repr(sorted(self.digests.items())).encode()).hexdigest()
+
+    def covers(self, other: Powers) -> bool:
+        """Whether the other file does nothing that this one does not do, or could do unasked."""
+        return all(
+            what in self.found.get(kind, {}).values()
+            or (kind == "reads outside its folder" and _inside(Path(what.partition(":")[2] or what), self.folder))
+            for kind, texts in other.found.items()
+            for what in texts.values()
+        )
 
     def lines(self) -> list[str]:
         """A line for each kind, safe to show."""
@@ -82,7 +92,7 @@ class _Reading:
     """A workflow file in `start` and the workflow files that it refers to, each read once."""
 
     def __init__(self, start: Path):
-        self.start, self.powers = start, Powers()
+        self.start, self.powers = start, Powers(start)
 
     def read(self, value: Any, text: str, base: Path, name: str = "") -> None:
         """name: the path of a file referred to, relative to the first folder."""
@@ -92,12 +102,12 @@ class _Reading:
         for file in code_files(value, base):
             self.powers.digests[os.path.relpath(file, self.start)] = file_digest(file)
         for part in _mappings(value):
-            _add_programs(part, self.powers)
+            _add_programs(part, self.powers, base)
             _add_variables(part, self.powers)
         data = value.get("data")
         for key, place in data.items() if is_dict(data) else ():
             if key in _DATA and isinstance(place, str) and _leads_out(place, base):
-                self.powers.add("reads outside its folder", place)
+                self.powers.add("reads outside its folder", place, _place(place, base))
         for part in _texts({key: part for key, part in value.items() if key not in ("data", "lm", "roles")}):
             self._add_file(part, base)
 
@@ -112,7 +122,7 @@ class _Reading:
         except (OSError, RuntimeError, ValueError):
             return
         if exists and not path.is_relative_to(base):
-            self.powers.add("reads outside its folder", place)
+            self.powers.add("reads outside its folder", place, str(path))
         name = os.path.relpath(path, self.start)
         if path.suffix in (".yaml", ".yml") and path.is_file() and name not in self.powers.digests:
             try:
@@ -156,10 +166,10 @@ def _own_texts(part: Mapping[Any, Any]) -> Iterator[str]:
                 yield text
 
 
-def _add_programs(part: Mapping[Any, Any], powers: Powers) -> None:
+def _add_programs(part: Mapping[Any, Any], powers: Powers, base: Path) -> None:
     for text in _own_texts(part):
         if text.startswith(PREFIX):
-            powers.add("runs Python", text)
+            powers.add("runs Python", text, relocate_address(text, base, Path("/")))
         if text.startswith("mcp:"):
             powers.add("starts a program", text.removeprefix("mcp:").rpartition("#")[0] or text)
     if command := part.get("command"):
@@ -191,6 +201,13 @@ def _leads_out(place: str, base: Path) -> bool:
     if reader not in _PATH_READERS:
         return True
     return not _inside(Path(rest), base) and (reader != "hf" or Path(rest).expanduser().exists())
+
+
+def _place(place: str, base: Path) -> str:
+    """The file of rows, wherever the workflow file lies."""
+    reader, colon, rest = place.partition(":")
+    named = colon and reader.isidentifier()
+    return f"{reader}:{Path(rest).resolve()}" if named else str((base / place).resolve())
 
 
 def _inside(path: Path, base: Path) -> bool:

@@ -59,10 +59,8 @@ def trust_result(file: Path, result: Path) -> None:
     """Trust the file that a run wrote: what it does comes from the trusted one that the run started from."""
     from workbench.cli.powers import file_powers
 
-    if not _lies_in_trusted_folder(result) and (powers := file_powers(result)):
-        inherited = file_powers(file).found
-        if all(whats <= inherited.get(kind, set()) for kind, whats in powers.found.items()):
-            _remember("files", powers.digest, str(result.resolve()))
+    if not _lies_in_trusted_folder(result) and (powers := file_powers(result)) and file_powers(file).covers(powers):
+        _remember("files", powers.digest, str(result.resolve()))
 
 
 def _ask(powers: Powers, name: str, place: Path, way: str = "") -> None:

@@ -316,7 +316,7 @@ def test_adapters_imitation_and_a_single_process_are_refused() -> None:
         GRPO.model_validate({"lora": {}, "policies": {"a": {"address": "lm", "learning": {"fsdp": True}}}})
     with pytest.raises(ValidationError, match="remove fsdp"):
         SFT.model_validate({"learning": {"fsdp": True}})
-    with pytest.raises(PluginError, match="only this one. Start the run by `torchrun"):
+    with pytest.raises(PluginError, match="there is only one. Start the run by `torchrun"):
         processes.make_policy(Learning.model_validate({"fsdp": True}), "nowhere")
 
 
