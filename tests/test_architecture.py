@@ -173,6 +173,29 @@ def test_only_the_command_line_knows_click() -> None:
             assert path.parent == CORE / "cli" or path.name == "commands.py", path
 
 
+#: Modules that make objects, and so run code, of what they read.
+UNSAFE = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal", "jsonpickle"}
+
+
+def test_nothing_of_ours_reads_pickles_or_runs_code_of_a_checkpoint() -> None:
+    """A run, a checkpoint and a cache of somebody else are JSON, SQL and safetensors."""
+    found = []
+    for path in [*modules(CORE), *modules(ROOT / "plugins")]:
+        tree = parsed(path)
+        found += [f"{path.name} imports {name}" for name in imports(tree) if name.split(".")[0] in UNSAFE]
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call):
+                called = ast.unparse(node.func)
+                trusting = [
+                    k.arg
+                    for k in node.keywords
+                    if k.arg in ("trust_remote_code", "allow_pickle") and ast.unparse(k.value) != "False"
+                ]
+                if called in ("torch.load", "yaml.load", "yaml.unsafe_load") or trusting:
+                    found.append(f"{path.name}:{node.lineno} {called}")
+    assert found == ["dataset.py imports pickle"], "which packs the sealed rows of its own process"
+
+
 #: What writes to the terminal, or asks there.
 _SPEAKS = re.compile(
     r"click\.(echo|secho|style|confirm|prompt|echo_via_pager|pause|progressbar)|echo|secho|print|pprint|input"

@@ -137,9 +137,9 @@ class BudgetSpent(WorkbenchError):
 
     def __init__(self, what: str, ceiling: float, needed: float, held: float = 0.0):
         self.what, self.ceiling, self.needed, self.held = what, ceiling, needed, held
-        proof = f", {held:g} of it set aside for the proof" if held else ""
+        proof = f", of which {held:g} are reserved for the proof" if held else ""
         super().__init__(
-            f"budget reached: {what} has a ceiling of {ceiling:g}{proof}; one more call could bring it to {needed:g}"
+            f"budget reached: {ceiling:g} {what}{proof}; one more call could bring the total to {needed:g}"
         )
 
 

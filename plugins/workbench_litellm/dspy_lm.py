@@ -36,6 +36,7 @@ from workbench.lm import (
     redact,
     redact_sent,
 )
+from workbench_litellm.addresses import check_addresses
 
 DEFAULT_CONCURRENCY = 8
 
@@ -76,6 +77,7 @@ class DSPyLM:
         self.model, self._settings = model, settings
         extra = dict(settings.extra or {})
         check_extra(extra, settings.model)
+        check_addresses(model, extra)
         self._client = {key: extra.pop(key) for key in (*CLIENT_KEYS, "engine") if key in extra}
         self._extra = extra
         self._prices = parse_price(settings.price)
@@ -208,6 +210,8 @@ class DSPyLM:
         return lm15.request_from_openai_chat(body)
 
     def _response(self, answer: lm15.Response, request: Request, canonical: lm15.Request) -> Response:
+        if (answer.provider_data or {}).get("choices") == []:
+            raise LMError("bad_body", f"{self.model}: an answer without choices")  # which DSPy takes for an empty text
         parts = answer.message.parts
         text = "".join(part.text for part in parts if isinstance(part, lm15.TextPart))
         text = redact_sent(text, os.environ.get(self._settings.api_key_env or ""), self._client.get("headers"))

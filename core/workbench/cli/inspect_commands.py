@@ -176,7 +176,7 @@ def diff_command(run: str, candidate: str | None, db: str, as_json: bool) -> Non
             for line in _lines(value):
                 say(f"{sign} {line}", fg=color)
     if not changes:
-        say("No changes.")
+        say("Nothing was changed.")
 
 
 def _lines(value: Any) -> list[str]:
@@ -220,12 +220,12 @@ def compare_command(runs: tuple[str, ...], db: str, as_json: bool) -> None:
     if as_json:
         return echo_json(rows)
     for r in rows:
-        gain = r["gain"]
+        gain, tested = r["gain"], r["best"] is not None
         scores = " -> ".join("-" if s is None else f"{s:.3f}" for s in (r["baseline"], r["best"]))
+        shown = f"gain {gain['diff']:+.3f} [{gain['ci95'][0]:+.3f}, {gain['ci95'][1]:+.3f}]  p={gain['p']:.2g}"
         say(
-            f"{one_line(r['run'])}  {one_line(r['name']):<20}  {scores}  gain {gain['diff']:+.3f} "
-            f"[{gain['ci95'][0]:+.3f}, {gain['ci95'][1]:+.3f}]  p={gain['p']:.2g} "
-            f" {r['calls']} calls  ${r['usd']:.4f}"
+            f"{one_line(r['run'])}  {one_line(r['name']):<20}  {scores}  {shown if tested else 'no test'}  "
+            f"{r['calls']} calls  ${r['usd']:.4f}"
         )
 
 

@@ -172,6 +172,8 @@ def _add_programs(part: Mapping[Any, Any], powers: Powers, base: Path) -> None:
             powers.add("runs Python", text, relocate_address(text, base, Path("/")))
         if text.startswith("mcp:"):
             powers.add("starts a program", text.removeprefix("mcp:").rpartition("#")[0] or text)
+    if is_dict(managed := part.get("managed")) and "command" not in managed:  # whose arguments can load code
+        powers.add("starts a program", " ".join(map(str, ["vllm serve", *(managed.get("arguments") or ())])))
     if command := part.get("command"):
         powers.add("starts a program", " ".join(map(str, command)) if is_list(command) else str(command))
     settings = part.get("settings")

@@ -79,6 +79,8 @@ def _plain(kind: str, detail: Any) -> str:
         "model_type": "must be a mapping (key: value)",
         "model_attributes_type": "must be a mapping (key: value)",
         "list_type": "must be a list",
+        "too_long": f"must have at most {detail.get('ctx', {}).get('max_length')} items",
+        "too_short": f"must have at least {detail.get('ctx', {}).get('min_length')} items",
         "literal_error": f"must be {detail.get('ctx', {}).get('expected', 'one of the known words')}",
     }
     if kind in words:

@@ -95,6 +95,8 @@ def load_yaml_file(path: str | Path) -> Source:
     """Read and parse a file. Raises SpecError, also if the file is missing, too large, or not UTF-8."""
     path = Path(path)
     try:
+        if path.is_fifo() and not path.is_relative_to("/dev"):  # a shell's <(...) is /dev/fd/N
+            raise SpecError(f"{path} is a pipe, which may never end", hint="Give the path of a YAML file.")
         with path.open("rb") as stream:
             raw = stream.read(MAX_BYTES + 1)
     except FileNotFoundError:
