@@ -20,8 +20,8 @@ from aiohttp import web
 torch = pytest.importorskip("torch")
 pytest.importorskip("peft")
 
+from tests.helpers.lm_faults import ChatServer  # noqa: E402
 from tests.helpers.tiny_lm import save  # noqa: E402
-from tests.helpers.lm_faults import ChatServer
 from tests.helpers.vllm_stand_in import Server  # noqa: E402
 
 from workbench.errors import LMError  # noqa: E402
