@@ -30,7 +30,7 @@ TEMPLATES = [
     "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<a>{% endif %}",
     "{% set ns = namespace(n=0) %}{% for m in messages %}{% set ns.n = ns.n + 1 %}{{ m|tojson }}{{ ns.n }}{% endfor %}",
     "{{ messages | map(attribute='role') | join(',') }}{{ eos_token }}{{ pad_token }}{{ bos_token is defined }}",
-    "{% macro s(m) %}{{ m.content|string|upper }}{% endmacro %}{% for m in messages %}{{ s(m) }}{% break %}{% endfor %}",
+    "{% macro s(m) %}{{ m.content|upper }}{% endmacro %}{% for m in messages %}{{ s(m) }}{% break %}{% endfor %}",
     "{% generation %}{{ messages[0].content }}{% endgeneration %}{{ messages[1].name is defined }}{{ tools }}",
 ]
 
