@@ -28,6 +28,8 @@ def main() -> None:
     found.mkdir(exist_ok=True)
     corpus = options.pop(options.index("--corpus") + 1) if "--corpus" in options else tempfile.mkdtemp(prefix="fuzz-")
     options = [option for option in options if option != "--corpus"]
+    if (dictionary := HERE / f"{name}.dict").is_file():
+        options.append(f"-dict={dictionary}")
     words = [sys.argv[0], f"-artifact_prefix={found}/", "-timeout=30", "-rss_limit_mb=3000", *options]
     atheris.Setup([*words, corpus, str(HERE / "seeds" / name)], TARGETS[name])
     atheris.Fuzz()

@@ -11,7 +11,7 @@ from functools import cache
 from importlib.metadata import version
 from typing import Any
 
-from dspy._vendor.lm15.transports import _http11
+from dspy._vendor.lm15.transports import ProtocolError, _http11
 
 from workbench.errors import PluginError
 from workbench.kit.bounded_http import BodyError, BodyReader, bodies_are_bounded
@@ -34,7 +34,7 @@ def bound_native_client() -> None:
         try:
             return _Decoder(framing, ", ".join(self.headers_all("content-encoding")))
         except BodyError as error:
-            raise _http11.ProtocolError(str(error)) from error
+            raise ProtocolError(str(error)) from error
 
     head.body_decoder = body_decoder
 
@@ -60,11 +60,11 @@ class _Decoder(_http11._BodyDecoder):
             if self._framing.complete:
                 self._reader.finish()
         except BodyError as error:
-            raise _http11.ProtocolError(str(error)) from error  # which closes the connection
+            raise ProtocolError(str(error)) from error  # which closes the connection
 
     def eof(self) -> None:
         self._framing.eof()
         try:
             self._reader.finish()
         except BodyError as error:
-            raise _http11.ProtocolError(str(error)) from error
+            raise ProtocolError(str(error)) from error

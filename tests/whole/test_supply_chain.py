@@ -23,7 +23,7 @@ from workbench.run import doctor
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-LOCKS = ("requirements.lock", "contrib/supply_chain/tools.lock", "contrib/fuzz/requirements.lock")
+LOCKS = ("contrib/supply_chain/requirements.lock", "contrib/supply_chain/tools.lock", "contrib/fuzz/requirements.lock")
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 #: In parts, lest this file names them.
 HOSTS = [
@@ -55,7 +55,7 @@ def test_every_line_of_a_lock_is_one_version_with_hashes(file: str) -> None:
 def test_the_lock_has_what_pyproject_asks_for(version: str) -> None:
     environment = {"python_version": version, "python_full_version": f"{version}.7", "sys_platform": "linux"}
     pins: dict[str, Version] = {}
-    for requirement, _ in locked("requirements.lock"):
+    for requirement, _ in locked(LOCKS[0]):
         if requirement.marker is None or requirement.marker.evaluate(environment):
             name = canonicalize_name(requirement.name)
             assert name not in pins, f"two versions of {name}"

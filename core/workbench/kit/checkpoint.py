@@ -75,7 +75,7 @@ def _settings(value: Any) -> Iterator[tuple[str, Any]]:
 def _found(path: str, name: str, revision: str | None) -> Path | None:
     if Path(path).is_dir():
         return Path(path, name)
-    from transformers.utils import cached_file
+    from transformers.utils.hub import cached_file
 
     place = cached_file(path, name, revision=revision or "main", _raise_exceptions_for_missing_entries=False)
     return Path(place) if place else None
