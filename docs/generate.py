@@ -174,7 +174,8 @@ def gallery() -> str:
         "registers nothing, and what it writes as plan, search, critique or score has no meaning: where that cannot "
         "be read, the "
         "file says what is done instead. Name a real model for results. In the tests a scripted model goes every way "
-        "through each file. Pictures: `workbench show --mermaid FILE`.\n",
+        "through each file. Pictures: `workbench show --mermaid FILE`. Those "
+        "with tools in Python are asked about once; `workbench trust --folder workflows` answers for all.\n",
     ]
     for path in sorted((ROOT / "workflows/gallery").glob("*.yaml")):
         lines = path.read_text(encoding="utf-8").splitlines()[1:]
@@ -215,6 +216,7 @@ def commands() -> str:
         "| `WORKBENCH_DB` | `--db` |",
         "| `WORKBENCH_SANDBOX` | `--sandbox` |",
         "| `WORKBENCH_CONFIG` | the config file |",
+        "| `WORKBENCH_TRUST` | folders whose workflow files are trusted ([trust](../security.md#trust)), as in PATH |",
         "| `WORKBENCH_LOAD_PLUGINS` | the only plugins to load, by name, with commas between them |\n",
     ]
     parts.append(doc(sys.modules["workbench.cli"]))

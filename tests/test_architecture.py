@@ -23,8 +23,8 @@ CORE = ROOT / "core" / "workbench"
 #: From the ground up: a room imports only what stands above it in this list. Kit is for plugins: no room imports it.
 ROOMS = {
     # these files
-    "ground": "errors failures plugins hookspecs concurrency files hashing signals text type_guards user_code "
-    "distribution _version",
+    "ground": "errors failures plugins hookspecs concurrency files hashing signals text type_guards code_outline "
+    "user_code distribution _version",
     "spec": "text to typed values",
     "lm": "one attempt a call",
     "workflow": "values: nodes, graph, patches",

@@ -14,8 +14,9 @@ from areas.proof import PROOF
 from areas.rows import ROWS
 from areas.search import SEARCH
 from areas.training import TRAINING
+from areas.trust import TRUST
 from areas.workflows import WORKFLOWS
 
 __all__ = ["MUTANTS", "Mutant"]
 
-MUTANTS: list[Mutant] = [*PAID, *FAILED, *PROOF, *ROWS, *SEARCH, *ALLOWED, *CALLS, *WORKFLOWS, *TRAINING]
+MUTANTS: list[Mutant] = [*PAID, *FAILED, *PROOF, *ROWS, *SEARCH, *ALLOWED, *CALLS, *WORKFLOWS, *TRAINING, *TRUST]

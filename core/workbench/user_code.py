@@ -4,7 +4,8 @@
 `python:tools:lookup`           of a module: the file tools.py beside the workflow file, else an installed module
 `python:tools.lookup`           the same; modules may be dotted, as in `python:package.tools.lookup`
 
-The code is trusted and runs in this process. Looking at a stored run must not run it: see `without_user_code`.
+The code is trusted and runs in this process. Looking at a file or a stored run must not run it: see
+`without_user_code`.
 """
 
 from __future__ import annotations
@@ -21,15 +22,19 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
+from workbench.code_outline import Outline, outline_function
 from workbench.errors import SpecError, suggest
 from workbench.type_guards import is_dict, is_list
 
 PREFIX = "python:"
 
-#: "": user code may run; "refused": it raises CodeRefused; "outlined": tools are outlines that cannot be called.
-_mode: ContextVar[str] = ContextVar("user_code", default="")
+#: What is made in place of user code: `code` itself; `nothing`: loading it raises CodeRefused; `names`: tools are
+#: outlines of which only the name is known; `outlines`: functions are outlines with the parameters in their source.
+Instead = Literal["code", "nothing", "names", "outlines"]
+
+_mode: ContextVar[Instead] = ContextVar("user_code", default="code")
 
 
 class CodeRefused(SpecError):
@@ -37,26 +42,33 @@ class CodeRefused(SpecError):
 
 
 @contextmanager
-def without_user_code(*, outlines: bool = False) -> Generator[None]:
-    """Run no user code inside: loading it raises CodeRefused.
+def without_user_code(instead: Instead = "nothing") -> Generator[None]:
+    """Run no user code inside.
 
-    outlines: nodes whose settings suffice to draw them are made all the same, with outlines in place of their code.
+    instead: `nothing`: loading it raises CodeRefused. `names`: for a stored run, whose code may be lost; nodes whose
+    settings suffice to draw them are made all the same. `outlines`: for a file that is checked; its code is read and
+    parsed, and must be there.
     """
-    token = _mode.set("outlined" if outlines else "refused")
+    token = _mode.set(instead)
     try:
         yield
     finally:
         _mode.reset(token)
 
 
+def instead_of_code() -> Instead:
+    """What takes the place of user code here."""
+    return _mode.get()
+
+
 def code_is_outlined() -> bool:
-    """Whether nodes are made to be looked at only: what they name is neither loaded nor opened."""
-    return _mode.get() == "outlined"
+    """Whether nodes are made to be looked at only: what they name is neither run nor opened."""
+    return _mode.get() in ("names", "outlines")
 
 
 def check_user_code_allowed(what: str) -> None:
     """Raise CodeRefused inside `without_user_code`. what: that which would be loaded or started."""
-    if _mode.get():
+    if _mode.get() != "code":
         raise CodeRefused(f"this needs '{what}', which is not loaded here: looking at a run does not run its code")
 
 
@@ -104,7 +116,9 @@ def parse_address(address: str) -> Address:
 
 def load_user_code(address: str, base: Path) -> Any:
     """The function or class at an address. base: the folder of the workflow file. Raises SpecError, and
-    CodeRefused inside `without_user_code`."""
+    CodeRefused inside `without_user_code`, except for outlines, which cannot be called."""
+    if _mode.get() == "outlines":
+        return _outline(address, base)
     check_user_code_allowed(address)
     parsed = parse_address(address)
     module = _module(address, parsed, base)
@@ -113,6 +127,19 @@ def load_user_code(address: str, base: Path) -> Any:
         known = [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
         raise SpecError(f"{parsed.module} has no function '{parsed.name}'", hint=suggest(parsed.name, known))
     return found
+
+
+def _outline(address: str, base: Path) -> Outline:
+    """The outline of what is at an address, read from its source; of an installed module, only that it is there."""
+    parsed = parse_address(address)
+    path = parsed.file(base)
+    if path.is_file():
+        return outline_function(path, parsed.name)
+    if parsed.is_file:
+        raise _no_file(path)
+    if importlib.util.find_spec(parsed.module.partition(".")[0]) is None:  # which imports nothing
+        raise SpecError(f"there is no module '{parsed.module}'", hint=_looked_for(parsed, path))
+    return Outline(parsed.name)
 
 
 def code_files(value: Any, base: Path) -> list[Path]:
@@ -159,10 +186,7 @@ def _module(address: str, parsed: Address, base: Path) -> ModuleType:
         if path.is_file():
             return _load_file(path)
         if parsed.is_file:
-            near = [p.name for p in path.parent.glob("*.py")] if path.parent.is_dir() else []
-            raise SpecError(
-                f"there is no file {path}", hint=f"{suggest(path.name, near)} Paths are relative to the workflow file."
-            )
+            raise _no_file(path)
         return importlib.import_module(parsed.module)
     except SpecError:
         raise
@@ -176,14 +200,21 @@ def _module(address: str, parsed: Address, base: Path) -> ModuleType:
         if inside:
             where, hint = f"{inside[-1].filename}:{inside[-1].lineno}: ", "Correct the file."
         else:
-            where, hint = (
-                "",
-                (
-                    f"Looked for {path} and for an installed module. Write {PREFIX}file.py:{parsed.name} for a "
-                    "file, relative to the workflow file."
-                ),
-            )
+            where, hint = "", _looked_for(parsed, path)
         raise SpecError(f"{where}'{address}' cannot be imported: {type(error).__name__}: {error}", hint=hint) from error
+
+
+def _no_file(path: Path) -> SpecError:
+    near = [p.name for p in path.parent.glob("*.py")] if path.parent.is_dir() else []
+    hint = f"{suggest(path.name, near)} Paths are relative to the workflow file."
+    return SpecError(f"there is no file {path}", hint=hint)
+
+
+def _looked_for(parsed: Address, path: Path) -> str:
+    return (
+        f"Looked for {path} and for an installed module. Write {PREFIX}file.py:{parsed.name} for a file, relative to "
+        "the workflow file."
+    )
 
 
 def _load_file(path: Path) -> ModuleType:

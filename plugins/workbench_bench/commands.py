@@ -110,9 +110,11 @@ def bench_command(
     if not worlds or not optimizers or not budgets:
         raise SpecError("worlds, optimizers and budgets need at least one each", hint="Write e.g. --budget 200,400.")
     for budget in budgets:
-        if not budget.isdigit() or int(budget) < LEAST_BUDGET:
+        if not budget.isdigit():
+            raise SpecError(f"'{budget}' is not a budget: it is a number of calls", hint="Write e.g. --budget 200,400.")
+        if int(budget) < LEAST_BUDGET:
             raise SpecError(
-                f"'{budget}' is not a sufficient budget: proof and baseline alone take {LEAST_BUDGET} calls",
+                f"a budget of {budget} calls is too small: proof and baseline alone take {LEAST_BUDGET} calls",
                 hint="Write e.g. --budget 200,400.",
             )
     if plot is not None:

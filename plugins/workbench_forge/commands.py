@@ -30,8 +30,10 @@ def functions_command() -> None:
 def list_command(file: Path, as_json: bool) -> None:
     """List the functions of FILE with their arguments."""
     from workbench.task import read_library
+    from workbench.user_code import without_user_code
 
-    found = read_library(file)
+    with without_user_code("names"):
+        found = read_library(file)
     if as_json:
         return echo_json([{"address": f.address, **f.as_tool()} for f in found])
     for function in found:
@@ -48,8 +50,10 @@ def test_command(file: Path, as_json: bool) -> None:
     import asyncio
 
     from workbench.task import read_library
+    from workbench.user_code import without_user_code
 
-    functions = read_library(file)
+    with without_user_code("names"):  # functions are text in the file, and run in the sandbox
+        functions = read_library(file)
     outcomes = asyncio.run(_test(functions))
     rows = [
         {"address": f.address, "name": f.name, "tested": f.example is not None, "failure": failure}
@@ -101,6 +105,9 @@ def serve_command(file: Path) -> None:
     import asyncio
 
     from workbench.task import read_library
+    from workbench.user_code import without_user_code
     from workbench_forge.serve import serve
 
-    asyncio.run(serve(read_library(file), file.stem))
+    with without_user_code("names"):
+        functions = read_library(file)
+    asyncio.run(serve(functions, file.stem))

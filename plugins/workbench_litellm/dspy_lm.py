@@ -37,6 +37,7 @@ from workbench.lm import (
     redact,
     redact_sent,
 )
+from workbench_litellm.addresses import check_addresses
 from workbench_litellm.bodies import bound_native_client
 
 DEFAULT_CONCURRENCY = 8
@@ -80,6 +81,7 @@ class DSPyLM:
         self.model, self._settings = model, settings
         extra = dict(settings.extra or {})
         check_extra(extra, settings.model)
+        check_addresses(model, extra)
         self._client = {key: extra.pop(key) for key in (*CLIENT_KEYS, "engine") if key in extra}
         self._extra = extra
         self._prices = parse_price(settings.price)

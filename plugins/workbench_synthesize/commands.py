@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from workbench.cli import echo_json
 from workbench.text import visible
+
+if TYPE_CHECKING:
+    from workbench_synthesize.synthesize import Found
 
 
 @click.command("synthesize")
@@ -46,7 +49,7 @@ def synthesize_command(
     After a kill, the same command continues, and paid calls are not paid again. After the end, it starts anew, with new
     calls. Exits with code 1 if no row passed.
     """
-    from workbench_synthesize.synthesize import Found, synthesize
+    from workbench_synthesize.synthesize import synthesize
 
     given: dict[str, Any] = {
         "rows": rows,
@@ -54,6 +57,7 @@ def synthesize_command(
         "budget": {"calls": calls} if calls else None,
         "failures": failures,
     }
+    _require_trust(file, failures, db)
     if out.exists():
         click.echo(f"{out} exists and will be replaced.", err=True)
 
@@ -73,7 +77,23 @@ def synthesize_command(
         click.echo(f"No row passed the checks, so {out} was not written; see the reasons below.", err=True)
     if as_json:
         echo_json({**found.as_dict(), "out": str(out)})
-        sys.exit(0 if found.rows else 1)
+    else:
+        _print(found, out)
+    sys.exit(0 if found.rows else 1)
+
+
+def _require_trust(file: Path, failures: str | None, db: str) -> None:
+    """Ask about the file, and about the workflow of the run whose failures it starts from."""
+    from workbench.cli.trust import require_trust, require_trust_in_run
+    from workbench_synthesize.settings import load_synthesis
+
+    require_trust(file)
+    named = load_synthesis(file)[0].failures
+    if run := failures or (named.run if named else None):
+        require_trust_in_run(run, db)
+
+
+def _print(found: Found, out: Path) -> None:
     where = f"{len(found.rows)} rows in {out}, from" if found.rows else "No rows from"
     click.echo(f"{where} {found.requests} requests ({found.spent['calls']} calls)")
     if len(kinds := found.as_dict()["kinds"]) > 1:
@@ -83,4 +103,3 @@ def synthesize_command(
             click.echo(visible(f"  left out, {reason}: {count}, e.g. {found.examples[reason]}"))
     if found.status == "budget":
         click.echo("The budget is spent.")
-    sys.exit(0 if found.rows else 1)

@@ -110,7 +110,7 @@ def test_outlines_do_not_outlive_the_look(evil: Path) -> None:
     from workbench.workflow import make_node
 
     tree = {"kind": "tool", "tool": "python:adding.py:add", "output": "three"}
-    with without_user_code(outlines=True):
+    with without_user_code("names"):
         assert make_node("gather", tree, evil).inputs == ()
     with without_user_code(), pytest.raises(CodeRefused, match="looking at a run does not run its code"):
         make_node("gather", tree, evil)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
@@ -47,15 +48,15 @@ def metric_code() -> str:
 
 def workbench(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", "from workbench.cli import main; main()", *args]
-
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=240)
+    env = {**os.environ, "XDG_CONFIG_HOME": str(cwd / "config")}
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=240, env=env)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("text", blocks("yaml"))
 def test_yaml_block_is_a_valid_workflow(text: str, checkout: Path) -> None:
     (checkout / "block.yaml").write_text(text, encoding="utf-8")
-    done = workbench("validate", "block.yaml", cwd=checkout)
+    done = workbench("validate", "--run-code", "block.yaml", cwd=checkout)
     assert done.returncode == 0, done.stderr
 
 

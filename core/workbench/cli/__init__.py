@@ -20,22 +20,23 @@ class _Commands(click.Group):
     """Commands in the order of a first session, then those of plugins. Modules are imported on demand."""
 
     ours = {
-        "init": "project",
-        "validate": "run",
-        "doctor": "project",
-        "estimate": "run",
-        "run": "run",
-        "eval": "run",
-        "optimize": "run",
-        "resume": "run",
-        "runs": "inspect",
-        "show": "inspect",
-        "diff": "inspect",
-        "compare": "inspect",
-        "export": "inspect",
-        "plugins": "project",
-        "plugin": "project",
-        "schema": "project",
+        "init": "project_commands",
+        "validate": "run_commands",
+        "doctor": "project_commands",
+        "trust": "trust",
+        "estimate": "run_commands",
+        "run": "run_commands",
+        "eval": "run_commands",
+        "optimize": "run_commands",
+        "resume": "run_commands",
+        "runs": "inspect_commands",
+        "show": "inspect_commands",
+        "diff": "inspect_commands",
+        "compare": "inspect_commands",
+        "export": "inspect_commands",
+        "plugins": "project_commands",
+        "plugin": "project_commands",
+        "schema": "project_commands",
     }
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -46,7 +47,7 @@ class _Commands(click.Group):
         if cmd_name in self.ours:
             import importlib
 
-            module = importlib.import_module(f"workbench.cli.{self.ours[cmd_name]}_commands")
+            module = importlib.import_module(f"workbench.cli.{self.ours[cmd_name]}")
             return getattr(module, f"{cmd_name}_command")
         self._plugin_commands()
         return super().get_command(ctx, cmd_name)

@@ -126,11 +126,12 @@ def _drawing(run: str, db: str) -> str:
     from workbench.run import draw_winner
     from workbench.spec import load_spec
     from workbench.task import load_workflow
+    from workbench.user_code import without_user_code
     from workbench.workflow import mermaid
 
     if Path(run).suffix in (".yaml", ".yml"):
         spec, source = load_spec(run)
-        with source.locating():
+        with source.locating(), without_user_code("names"):
             return mermaid(load_workflow(spec, Path(run).resolve().parent))
     return draw_winner(_store(db), run)
 

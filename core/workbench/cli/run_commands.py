@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from functools import wraps
 from pathlib import Path
 from threading import Lock
@@ -150,18 +151,21 @@ def _pair(text: str, form: str, option: str) -> tuple[str, str]:
 @click.command("validate")
 @_FILE
 @_SET
+@click.option("--run-code", is_flag=True, help="Also load the Python that the file names, and check what it gives.")
 @_JSON
-def validate_command(file: Path, sets: tuple[str, ...], as_json: bool) -> None:
-    """Check a workflow file, its data and its metric. Calls no model."""
+def validate_command(file: Path, sets: tuple[str, ...], run_code: bool, as_json: bool) -> None:
+    """Check a workflow file, its data and its metric. Calls no model, and runs no Python that the file names."""
     from workbench.errors import PluginError, SpecError, merge_errors
     from workbench.run import find_obstacles, prepare, wrong_in_file
     from workbench.task import lint_task
+    from workbench.user_code import without_user_code
     from workbench.workflow import learnable_addresses
 
     settings = _settings(sets, None)
     try:
-        spec, _, task, optimizers = prepare(file, settings)
-        lacking = find_obstacles(task, optimizers)
+        with nullcontext() if run_code else without_user_code("outlines"):
+            spec, _, task, optimizers = prepare(file, settings)
+            lacking = find_obstacles(task, optimizers)
         if wrong := wrong_in_file(lacking):
             raise merge_errors(wrong)
     except (SpecError, PluginError) as error:
@@ -205,8 +209,10 @@ def _as_object(error: Exception) -> dict[str, Any]:
 @_JSON
 def estimate_command(file: Path, sets: tuple[str, ...], as_json: bool) -> None:
     """Show the maximum cost of a run, and the smallest gain its test can show. Spends nothing."""
+    from workbench.cli.trust import require_trust
     from workbench.run import estimate, prepare
 
+    require_trust(file)
     _, _, task, optimizers = prepare(file, _settings(sets, None))
     found = estimate(task, optimizers)
     if as_json:
@@ -235,11 +241,13 @@ def run_command(
     as_json: bool,
 ) -> None:
     """Run the workflow on one example and show every step."""
+    from workbench.cli.trust import require_trust
     from workbench.run import run_single
 
     values = dict(_pair(text, "FIELD=VALUE", "--input") for text in inputs)
     if values and example is not None:
         raise click.UsageError("--input and --example cannot be combined: a row of val has its own inputs")
+    require_trust(file)
     consent = _confirm if sys.stdin.isatty() else None
     outcome = run_single(file, values or None, example, _settings(sets, None), db, consent, sandbox)
     if as_json:
@@ -282,8 +290,10 @@ def eval_command(
     file: Path, split: str, settings: list[tuple[str, Any]], sandbox: SandboxChoice, db: str, as_json: bool
 ) -> None:
     """Score the unchanged workflow on one split."""
+    from workbench.cli.trust import require_trust
     from workbench.run import evaluate_file
 
+    require_trust(file)
     found = evaluate_file(file, split, settings, db, sandbox)
     if as_json:
         return echo_json(found)
@@ -308,9 +318,15 @@ def eval_command(
 @_reports
 def optimize_command(file: Path, **options: Any) -> Report:
     """Improve the workflow within the budget, and prove the gain on sealed data."""
+    from workbench.cli.trust import require_trust, trust_result
     from workbench.run import optimize
 
-    return optimize(file, **options)
+    require_trust(file)
+    report = optimize(file, **options)
+    for written in (report.workflow, report.unproved):
+        if written is not None:
+            trust_result(file, Path(written))
+    return report
 
 
 @click.command("resume")
@@ -319,8 +335,10 @@ def optimize_command(file: Path, **options: Any) -> Report:
 @_reports
 def resume_command(run: str, **options: Any) -> Report:
     """Resume a run that was killed, interrupted or failed. Recorded calls are not paid again."""
+    from workbench.cli.trust import require_trust_in_run
     from workbench.run import resume
 
+    require_trust_in_run(run, options["database"])
     return resume(run, **options)
 
 

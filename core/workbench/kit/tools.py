@@ -28,7 +28,7 @@ from workbench.kit.mcp import McpCall
 from workbench.lm import Response
 from workbench.runtime import Context
 from workbench.spec import PolicySpec, refusal, strictest_verdict
-from workbench.user_code import PREFIX, code_is_outlined, load_user_code, parse_address
+from workbench.user_code import PREFIX, instead_of_code, load_user_code, parse_address
 
 INTERPRETER = "sandbox:python"
 _INTERPRET = """
@@ -161,11 +161,17 @@ async def check_call(
 def load_tool(address: str, base: Path) -> Tool:
     """The tool at an address. Raises SpecError that says what to write instead.
 
-    Where code is only outlined (`workbench.user_code`), a Python tool has its name alone, and no arguments.
+    Where code is not run (`workbench.user_code`), a Python tool is an outline.
     """
-    if code_is_outlined() and address.startswith(PREFIX):
-        return Tool(parse_address(address).name, "", {}, _outside, address)
-    return _load_tool(address, base)
+    if not address.startswith(PREFIX):
+        return _load_tool(address, base)
+    match instead_of_code():
+        case "names":
+            return Tool(parse_address(address).name, "", {}, _outside, address)
+        case "outlines":
+            return _python_tool(address, base)
+        case _:
+            return _load_tool(address, base)
 
 
 @lru_cache(maxsize=512)

@@ -18,7 +18,7 @@ from workbench.run.history import (
 )
 from workbench.run.preflight import wrong_in_file
 from workbench.run.session import Options
-from workbench.run.start import find_obstacles, optimize, prepare, prepare_stored, resume
+from workbench.run.start import find_obstacles, optimize, prepare, prepare_stored, read_stored_source, resume
 from workbench.run.stored_scores import train_scores
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "resume",
     "prepare",
     "prepare_stored",
+    "read_stored_source",
     "find_obstacles",
     "run_single",
     "evaluate_file",

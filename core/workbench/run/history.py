@@ -70,7 +70,7 @@ def _test_inputs(store: Store, row: Any) -> dict[str, dict[str, Any]]:
         base = candidate_workflow(store, row["id"], None)
         if base is None or not all(_is_local(place, file.base) for place in _data_places(file.spec)):
             return {}
-        with without_user_code(outlines=True):
+        with without_user_code("names"):
             inputs = Workflow(base.tree, file.base).input_fields
         data = load_data(file.spec, file.base)
     except (SpecError, PluginError):
@@ -117,7 +117,7 @@ def draw_winner(store: Store, run: str) -> str:
         raise StoreError(f"run {row['run']} has no candidates yet")
     workflow = Workflow(found.tree, read_stored_file(row).base)
     try:
-        with without_user_code(outlines=True):
+        with without_user_code("names"):
             workflow.check()
             return mermaid(workflow)
     except RecursionError:

@@ -278,15 +278,22 @@ def read_stored_file(row: Any) -> StoredFile:
         SpecError: the file cannot be read, or refers to another that cannot.
         CodeRefused: it takes functions of a file that only its code can tell.
     """
-    stored = read_options(row)
-    file = _file_of(row, stored)
-    source = load_yaml(read_spec(row), file)
-    spec, source = check_spec(apply_overrides(source, stored["sets"], stored["outside"]))
-    base, inherited = Path(file).parent, list[Inherited]()
+    written, base, _ = read_stored_source(row)
+    stored, inherited = read_options(row), list[Inherited]()
+    spec, source = check_spec(apply_overrides(written, stored["sets"], stored["outside"]))
     with without_user_code():
         for raw in spec.nodes.values():
             expand_references(raw, base, (), inherited)
     return StoredFile(spec.model_copy(update={"policy": spec.policy.inherit(inherited)}), source, base)
+
+
+def read_stored_source(row: Any) -> tuple[Source, Path, Any]:
+    """The workflow file of a stored run as it was written, the folder of its paths, and its value with the flags and
+    outer settings that the run started with. Raises StoreError and SpecError."""
+    stored = read_options(row)
+    file = _file_of(row, stored)
+    source = load_yaml(read_spec(row), file)
+    return source, Path(file).parent, apply_overrides(source, stored["sets"], stored["outside"]).value
 
 
 def load_optimizers(spec: Spec, source: Source) -> list[tuple[str, Optimizer]]:

@@ -19,7 +19,7 @@ from workbench.hashing import digest
 from workbench.plugins import plugins
 from workbench.spec import NODE_KEYS, spec_error
 from workbench.type_guards import is_dict, is_list
-from workbench.user_code import CodeRefused, code_is_outlined
+from workbench.user_code import CodeRefused, instead_of_code
 from workbench.workflow.graph import build_graph, fields_from_outside, needs_of, until_required, writers_of
 from workbench.workflow.node import NodeKind
 from workbench.workflow.tree import GONE, Tree, edit_tree, find_changes, inner_orders, leaves_of
@@ -241,12 +241,12 @@ def node_class(kind: str) -> type[NodeKind]:
 def make_node(name: str, tree: Tree, base: Path) -> NodeKind:
     """The node for a normal-form tree; equal trees share one object. Raises pydantic's ValidationError."""
     # Not sorted: the order of what is inside (nodes of a sub-workflow, states) may have a meaning.
-    return _make_node(name, json.dumps(tree, ensure_ascii=False, default=str), base, code_is_outlined())
+    return _make_node(name, json.dumps(tree, ensure_ascii=False, default=str), base, instead_of_code())
 
 
 @lru_cache(maxsize=4096)
-def _make_node(name: str, text: str, base: Path, outlined: bool) -> NodeKind:
-    """outlined: a node without its code is another one than that with it."""
+def _make_node(name: str, text: str, base: Path, instead: str) -> NodeKind:
+    """instead: a node without its code is another one than that with it."""
     tree = json.loads(text)
     cls = node_class(tree["kind"])
     settings = {k: v for k, v in tree.items() if k != "kind" and k not in NODE_KEYS}
@@ -254,7 +254,7 @@ def _make_node(name: str, text: str, base: Path, outlined: bool) -> NodeKind:
     try:
         return cls(name, config, base)
     except CodeRefused:
-        if not outlined:
+        if instead in ("code", "nothing"):
             raise
         return NodeKind(name, config, base)
 

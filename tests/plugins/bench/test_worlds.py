@@ -187,7 +187,7 @@ def test_optimizers_may_have_parameters(tmp_path: Path) -> None:
     [
         (["--world", "facet"], "Did you mean 'facets'?"),
         (["--optimizers", "optna"], "Did you mean 'optuna'?"),
-        (["--budget", "many"], "'many' is no budget"),
+        (["--budget", "many"], "'many' is not a budget"),
         (["--budget", "100"], "160 calls"),
         (["--plot", "a.xyz"], "Known: "),
         (["--optimizers", "{optuna: {sampler: x}}"], "sampler: Input should be 'tpe'"),

@@ -75,7 +75,7 @@ def test_each_functions_own_test_is_run_and_the_exit_code_tells(library: Path) -
     )
     assert bad.exit_code == 1
     failures = [row["failure"] for row in json.loads(bad.output)]
-    assert failures[0] == "gave 4 and not 5" and failures[2].startswith("timeout")
+    assert failures[0] == "returned 4, not 5" and failures[2].startswith("timeout")
     assert failures[1].startswith(("forbidden in line 2", "error in line 2"))
 
 

@@ -288,3 +288,26 @@ def test_a_fixed_seed_does_not_make_replicas_the_same_draw(engine: str) -> None:
 def test_settings_of_the_request_are_refused_among_extra() -> None:
     with pytest.raises(SpecError, match="'temperature' cannot be set"):
         provider.anything("", settings(extra={"temperature": 0.1}))
+
+
+@pytest.mark.parametrize(
+    ("model", "extra", "message"),
+    [
+        ("openai/x", {"base_url": "http://evil.example"}, "Write api_base under lm"),
+        ("anthropic/x", {"api_base": "http://evil.example"}, "Write api_base under lm"),
+        ("bedrock/x", {"aws_bedrock_runtime_endpoint": "https://evil.example"}, "Write api_base under lm"),
+        ("huggingface/https://evil.example/x", {}, "holds an address"),
+        ("openai/x", {"api_key": "literal"}, "Write api_key_env"),
+        ("azure/x", {"azure_ad_token": "oidc/env/AWS_SECRET_ACCESS_KEY"}, "Write api_key_env"),
+        ("vertex_ai/x", {"more": [{"credentials": " os.environ/AWS_SECRET_ACCESS_KEY"}]}, "Write api_key_env"),
+    ],
+)
+def test_addresses_and_keys_stand_where_they_are_checked(model: str, extra: dict[str, Any], message: str) -> None:
+    """Else the provider's usual key would go to a server that a workflow file names under `extra`."""
+    with pytest.raises(SpecError, match=message):
+        provider.anything("", settings(f"litellm/{model}", extra=extra))
+
+
+def test_addresses_in_headers_and_fields_are_data() -> None:
+    lm = provider.anything("", settings(extra={"headers": {"HTTP-Referer": "https://example.org"}, "top_k": 3}))
+    assert lm.identity.startswith("openai/local")

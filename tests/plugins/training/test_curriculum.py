@@ -54,7 +54,7 @@ def test_draws_follow_weights_and_no_row_dies() -> None:
 def test_wrong_stages_are_refused() -> None:
     made = GRPO.model_validate({"stages": [{"start": 2, "rate": 1e-4}, {"start": 5, "rewards": [{"kind": "format"}]}]})
     assert made.stages[1].rewards is not None
-    with pytest.raises(ValidationError, match="one after the other"):
+    with pytest.raises(ValidationError, match="increasing steps"):
         GRPO.model_validate({"stages": [{"start": 5}, {"start": 2}]})
 
 

@@ -310,13 +310,13 @@ def test_a_process_that_dies_within_a_step_ends_the_run(facts: dict[str, Any]) -
 
 
 def test_adapters_imitation_and_a_single_process_are_refused() -> None:
-    with pytest.raises(ValidationError, match="leave out either `lora` or `fsdp`"):
+    with pytest.raises(ValidationError, match="remove either `lora` or `fsdp`"):
         GRPO.model_validate({"lora": {}, "learning": {"fsdp": True}})
-    with pytest.raises(ValidationError, match="leave out either `lora` or `fsdp`"):
+    with pytest.raises(ValidationError, match="remove either `lora` or `fsdp`"):
         GRPO.model_validate({"lora": {}, "policies": {"a": {"address": "lm", "learning": {"fsdp": True}}}})
-    with pytest.raises(ValidationError, match="leave out fsdp"):
+    with pytest.raises(ValidationError, match="remove fsdp"):
         SFT.model_validate({"learning": {"fsdp": True}})
-    with pytest.raises(PluginError, match="only this one. Start the run by `torchrun"):
+    with pytest.raises(PluginError, match="there is only one. Start the run by `torchrun"):
         processes.make_policy(Learning.model_validate({"fsdp": True}), "nowhere")
 
 
@@ -340,7 +340,8 @@ def test_a_run_on_two_processes_is_that_of_one_and_survives_kill_9(tmp_path: Pat
     spread = {**grpo, "learning": {**grpo["learning"], "fsdp": True}}
 
     def begin(name: str, *command: str) -> list[subprocess.Popen[str]]:
-        return two("-m", "workbench", *command, "--db", str(tmp_path / name / "run.db"), "--json")
+        where = ("--db", str(tmp_path / name / "run.db"), "--out", str(tmp_path / name / "optimized.yaml"))
+        return two("-m", "workbench", *command, *where, "--json")
 
     files = [str(write(tmp_path / name, **common, optimizers=[{"grpo": spread}])) for name in ("whole", "killed")]
     ends = [end(job) for job in begin("whole", "optimize", files[0])]

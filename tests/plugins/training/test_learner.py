@@ -411,7 +411,7 @@ def test_ceilings_of_samples_and_gpu_seconds_end_training_with_a_last_candidate(
     whole = bandit(tmp_path, sevens, steps=9, tasks=2, texts="abcdefgh", course=few, checkpoints="whole")
     for one in (again, whole):
         assert len(one.source.drawn) <= 100 < one.state.samples + 16 and len(one.source.offers) == 1
-        assert one.told[-1] == f"training ends: {one.state.samples} samples of 100 are drawn"
+        assert one.told[-1] == f"training ends: {one.state.samples} of 100 samples are drawn"
     assert again.state.samples == whole.state.samples and again.state.step == whole.state.step < 9
     timed = bandit(tmp_path, sevens, steps=9, course={"gpu_seconds": 1e-3}, checkpoints="timed")
     assert timed.state.step == 1 and len(timed.source.offers) == 1 and "GPU seconds of 0.001" in timed.told[-1]

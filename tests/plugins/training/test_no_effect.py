@@ -74,9 +74,8 @@ def test_a_horizon_reaches_every_node_that_takes_steps(node: Any, address: str, 
 def test_refilling_from_no_other_rows_is_refused(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     error = refused(tmp_path, {"course": {"tasks": 16, "dynamic_sampling": 2}})
-    assert (
-        error.path == ("optimize", 0, "grpo", "course", "dynamic_sampling") and "no more than 16 rows" in error.message
-    )
+    assert error.path == ("optimize", 0, "grpo", "course", "dynamic_sampling")
+    assert "train has only 16 rows" in error.message
     for settings in ({"course": {"tasks": 15, "dynamic_sampling": 2}}, {"algorithm": "dapo", "course": {"tasks": 16}}):
         _, _, task, optimizers = prepare(write(tmp_path, optimizers=[{"grpo": settings}]))
         assert find_obstacles(task, optimizers) == []

@@ -1,0 +1,219 @@
+"""What a workflow file does besides asking its models: the things that the user is asked about (`workbench trust`).
+
+They are read off the text of the file and of the workflow files that it refers to. Nothing is imported or started.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from workbench.errors import SpecError
+from workbench.files import file_digest
+from workbench.lm import is_loopback
+from workbench.spec import load_yaml_file
+from workbench.text import visible
+from workbench.type_guards import is_dict, is_list
+from workbench.user_code import PREFIX, code_files, relocate_address
+
+_VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
+_ADDRESS = re.compile(r"https?://\S+")
+_DATA = ("file", "train", "val", "test")
+#: Readers whose place is a path or a name on the hub, which is public.
+_PATH_READERS = ("csv", "tsv", "json", "jsonl", "parquet", "hf")
+_LONGEST_PATH = 4096
+
+Kind = Literal["runs Python", "starts a program", "sends a variable of the environment", "reads outside its folder"]
+
+
+@dataclass
+class Powers:
+    """What a file does, and the digests of the files that say so.
+
+    `found` holds by kind each text as it is written, with what it stands for wherever the file lies. Digested are the
+    workflow file, those that it refers to, and the Python files that they name; what that Python imports is not.
+    """
+
+    folder: Path
+    found: dict[Kind, dict[str, str]] = field(default_factory=dict)
+    digests: dict[str, str] = field(default_factory=dict)
+
+    def add(self, kind: Kind, text: str, what: str | None = None) -> None:
+        self.found.setdefault(kind, {})[text] = text if what is None else what
+
+    def __bool__(self) -> bool:
+        return bool(self.found)
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(repr(sorted(self.digests.items())).encode()).hexdigest()
+
+    def covers(self, other: Powers) -> bool:
+        """Whether the other file does nothing that this one does not do, or could do unasked."""
+        return all(
+            what in self.found.get(kind, {}).values()
+            or (kind == "reads outside its folder" and _inside(Path(what.partition(":")[2] or what), self.folder))
+            for kind, texts in other.found.items()
+            for what in texts.values()
+        )
+
+    def lines(self) -> list[str]:
+        """A line for each kind, safe to show."""
+        return [f"{kind}: {visible(', '.join(sorted(self.found[kind])))}" for kind in sorted(self.found)]
+
+
+def file_powers(path: Path) -> Powers:
+    """What a workflow file does. Raises SpecError if it cannot be read."""
+    source = load_yaml_file(path)
+    return read_powers(source.value, source.text, path.resolve().parent)
+
+
+def read_powers(value: Any, text: str, base: Path) -> Powers:
+    """What a workflow file does that was read before, as that of a stored run.
+
+    Args:
+        value: its content.
+        text: what is digested for it.
+        base: the folder that its paths are relative to.
+    """
+    base = base.resolve()
+    reading = _Reading(base)
+    reading.read(value, text, base)
+    return reading.powers
+
+
+class _Reading:
+    """A workflow file in `start` and the workflow files that it refers to, each read once."""
+
+    def __init__(self, start: Path):
+        self.start, self.powers = start, Powers(start)
+
+    def read(self, value: Any, text: str, base: Path, name: str = "") -> None:
+        """name: the path of a file referred to, relative to the first folder."""
+        self.powers.digests[name] = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+        if not is_dict(value):
+            return
+        for file in code_files(value, base):
+            self.powers.digests[os.path.relpath(file, self.start)] = file_digest(file)
+        for part in _mappings(value):
+            _add_programs(part, self.powers, base)
+            _add_variables(part, self.powers)
+        data = value.get("data")
+        for key, place in data.items() if is_dict(data) else ():
+            if key in _DATA and isinstance(place, str) and _leads_out(place, base):
+                self.powers.add("reads outside its folder", place, _place(place, base))
+        for part in _texts({key: part for key, part in value.items() if key not in ("data", "lm", "roles")}):
+            self._add_file(part, base)
+
+    def _add_file(self, text: str, base: Path) -> None:
+        """What a text outside data and models leads to: another workflow file, or a place outside the folder."""
+        place = text.partition("#")[0]
+        if not place.strip("./~ ") or len(place) > _LONGEST_PATH or "\n" in place or place.startswith(PREFIX):
+            return
+        try:
+            path = (base / Path(place).expanduser()).resolve()
+            exists = path.exists()
+        except (OSError, RuntimeError, ValueError):
+            return
+        if exists and not path.is_relative_to(base):
+            self.powers.add("reads outside its folder", place, str(path))
+        name = os.path.relpath(path, self.start)
+        if path.suffix in (".yaml", ".yml") and path.is_file() and name not in self.powers.digests:
+            try:
+                source = load_yaml_file(path)
+            except SpecError:
+                return  # told when the file is used
+            self.read(source.value, source.text, path.parent, name)
+
+
+def _mappings(value: Any) -> Iterator[Mapping[Any, Any]]:
+    """Each mapping inside a value, and the value as one of them."""
+    waiting = [value]
+    while waiting:
+        part = waiting.pop()
+        if is_dict(part):
+            yield part
+            waiting += part.values()
+        elif is_list(part):
+            waiting += part
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Each text inside a value, and those that are keys."""
+    waiting = [value]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, str):
+            yield part
+        elif is_dict(part):
+            waiting += part
+            waiting += part.values()
+        elif is_list(part):
+            waiting += part
+
+
+def _own_texts(part: Mapping[Any, Any]) -> Iterator[str]:
+    """The texts of a mapping, and of the lists in it."""
+    for key, value in part.items():
+        for text in (key, *(value if is_list(value) else [value])):
+            if isinstance(text, str):
+                yield text
+
+
+def _add_programs(part: Mapping[Any, Any], powers: Powers, base: Path) -> None:
+    for text in _own_texts(part):
+        if text.startswith(PREFIX):
+            powers.add("runs Python", text, relocate_address(text, base, Path("/")))
+        if text.startswith("mcp:"):
+            powers.add("starts a program", text.removeprefix("mcp:").rpartition("#")[0] or text)
+    if is_dict(managed := part.get("managed")) and "command" not in managed:  # whose arguments can load code
+        powers.add("starts a program", " ".join(map(str, ["vllm serve", *(managed.get("arguments") or ())])))
+    if command := part.get("command"):
+        powers.add("starts a program", " ".join(map(str, command)) if is_list(command) else str(command))
+    settings = part.get("settings")
+    if "environment" in part and is_dict(settings) and ":" in str(settings.get("id")):
+        powers.add("runs Python", str(settings["id"]))  # gymnasium imports the module before the colon
+
+
+def _add_variables(part: Mapping[Any, Any], powers: Powers) -> None:
+    """Variables that a language model's settings send to a server which the same settings name."""
+    extra = part.get("extra")
+    names = {str(part["api_key_env"])} if part.get("api_key_env") else set[str]()
+    servers = {str(part["api_base"])} if part.get("api_base") else set[str]()
+    for text in _texts(extra):
+        names |= set(_VARIABLE.findall(text))
+        servers |= set(_ADDRESS.findall(text))
+    for server in servers:
+        for name in names if not is_loopback(server) else ():
+            powers.add("sends a variable of the environment", f"{name} to {urlsplit(server).netloc or server}")
+
+
+def _leads_out(place: str, base: Path) -> bool:
+    """Whether rows come from elsewhere than the folder of the file. A place after a reader's name is relative to the
+    current folder."""
+    reader, colon, rest = place.partition(":")
+    if not colon or not reader.isidentifier():
+        return not _inside(base / place, base)
+    if reader not in _PATH_READERS:
+        return True
+    return not _inside(Path(rest), base) and (reader != "hf" or Path(rest).expanduser().exists())
+
+
+def _place(place: str, base: Path) -> str:
+    """The file of rows, wherever the workflow file lies."""
+    reader, colon, rest = place.partition(":")
+    named = colon and reader.isidentifier()
+    return f"{reader}:{Path(rest).resolve()}" if named else str((base / place).resolve())
+
+
+def _inside(path: Path, base: Path) -> bool:
+    try:
+        return path.expanduser().resolve().is_relative_to(base.resolve())
+    except (OSError, RuntimeError, ValueError):
+        return False

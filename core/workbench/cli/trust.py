@@ -1,0 +1,181 @@
+"""Which workflow files the user trusts to run Python, start programs, and the like.
+
+A file is trusted by the digest of its content, so a changed one is asked about again, or by a folder that it lies in.
+Both are kept beside the user's config. WORKBENCH_TRUST names folders, for machines where nobody can be asked. Python
+that calls `workbench` is not asked: it has these rights already.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from workbench.text import visible
+
+if TYPE_CHECKING:
+    from workbench.cli.powers import Powers
+
+VARIABLE = "WORKBENCH_TRUST"
+
+
+def require_trust(file: Path) -> None:
+    """Ask the user about a workflow file that does more than ask its models, once. Raises SpecError if the answer is
+    no, or nobody can be asked."""
+    from workbench.cli.powers import file_powers
+
+    if not _lies_in_trusted_folder(file):
+        _ask(file_powers(file), str(file), file, f"`workbench trust {visible(file)}`, or ")
+
+
+def require_trust_in_run(run: str, db: str) -> None:
+    """The same for the workflow file that a run stores, with the flags that it was started with. The folder of the
+    database counts, not that which the run names. Raises StoreError, too."""
+    from workbench.cli.powers import read_powers
+    from workbench.run import read_stored_source
+    from workbench.store import ReadOnlyStore
+
+    if _lies_in_trusted_folder(Path(db)):
+        return
+    store = ReadOnlyStore(db)
+    try:
+        row = store.find_run(run)
+        if row["file"] is None:
+            return  # no run of `optimize`: refused by `resume`
+        written, base, started = read_stored_source(row)
+    finally:
+        store.close()
+    powers = read_powers(written.value, written.text, base)
+    with_flags = read_powers(started, f"{written.text}\0{json.dumps(started, sort_keys=True, default=str)}", base)
+    _ask(powers if powers.found == with_flags.found else with_flags, f"the workflow of run {row['run']}", Path(db))
+
+
+def trust_result(file: Path, result: Path) -> None:
+    """Trust the file that a run wrote: what it does comes from the trusted one that the run started from."""
+    from workbench.cli.powers import file_powers
+
+    if not _lies_in_trusted_folder(result) and (powers := file_powers(result)) and file_powers(file).covers(powers):
+        _remember("files", powers.digest, str(result.resolve()))
+
+
+def _ask(powers: Powers, name: str, place: Path, way: str = "") -> None:
+    """way: how to trust it without being asked, other than by its folder."""
+    from workbench.errors import SpecError
+
+    if not powers or powers.digest in _known()["files"]:
+        return
+    folder = place.resolve().parent
+    if not _somebody_is_there():
+        raise SpecError(
+            f"{visible(name)} is not trusted yet, and nobody can be asked here. It {'; it '.join(powers.lines())}",
+            hint=f"Read it, then run {way}`workbench trust --folder FOLDER` for all files in a folder. "
+            f"Where nobody can be asked, set {VARIABLE}=FOLDER.",
+        )
+    click.echo(f"{visible(name)} does more than ask its models. It", err=True)
+    for line in powers.lines():
+        click.echo(f"  {line}", err=True)
+    choice = click.prompt(
+        f"Trust it? yes, as it is now; folder: all files in {visible(folder)}, also when they change; no",
+        type=click.Choice(["yes", "folder", "no"]),
+        default="no",
+        err=True,
+    )
+    if choice == "no":
+        raise SpecError(f"{visible(name)} is not trusted", hint="Nothing of it was run.")
+    if choice == "yes":
+        _remember("files", powers.digest, str(place.resolve()))
+    else:
+        _remember("folders", str(folder), "")
+
+
+def _somebody_is_there() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def _lies_in_trusted_folder(path: Path) -> bool:
+    given = [part for part in os.environ.get(VARIABLE, "").split(os.pathsep) if part]
+    folders = [Path(part).expanduser().resolve() for part in (*given, *_known()["folders"])]
+    return any(path.resolve().is_relative_to(folder) for folder in folders)
+
+
+def _list_file() -> Path:
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "workbench" / "trusted.json"
+
+
+def _known() -> dict[str, dict[str, str]]:
+    """What is trusted: `files`, digest to path, and `folders`, path to "". Raises SpecError if it cannot be read."""
+    from workbench.errors import SpecError
+
+    path = _list_file()
+    try:
+        found: Any = json.loads(path.read_text(encoding="utf-8"))
+        return {kind: {str(k): str(v) for k, v in found[kind].items()} for kind in ("files", "folders")}
+    except FileNotFoundError:
+        return {"files": {}, "folders": {}}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise SpecError(f"the list of trusted files, {path}, cannot be read: {error}", hint="Remove it.") from None
+
+
+def _remember(kind: str, key: str, value: str) -> None:
+    from workbench.files import write_whole
+
+    known = _known()
+    known[kind][key] = value
+    write_whole(_list_file(), json.dumps(known, indent=1, sort_keys=True) + "\n")
+
+
+def _forget(path: Path) -> bool:
+    from workbench.files import write_whole
+
+    known, place = _known(), str(path.resolve())
+    files = {digest: file for digest, file in known["files"].items() if file != place}
+    folders = {folder: "" for folder in known["folders"] if folder != place}
+    if found := (files, folders) != (known["files"], known["folders"]):
+        write_whole(_list_file(), json.dumps({"files": files, "folders": folders}, indent=1, sort_keys=True) + "\n")
+    return found
+
+
+@click.command("trust")
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
+@click.option(
+    "--folder",
+    "folders",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Trust every workflow file in this folder, also when it changes.",
+)
+@click.option("--forget", is_flag=True, help="Trust these files and folders no longer.")
+@click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
+def trust_command(files: tuple[Path, ...], folders: tuple[Path, ...], forget: bool, as_json: bool) -> None:
+    """Trust workflow files to run Python, start programs, send variables of the environment, or read data elsewhere.
+
+    Shows what each of FILES does besides asking its models. Commands that run a workflow ask about such a file unless
+    it is trusted, and ask again when it changes. Without arguments, lists what is trusted.
+    """
+    from workbench.cli import echo_json, fail
+    from workbench.cli.powers import file_powers
+
+    for place in (*files, *folders) if forget else ():
+        if not _forget(place):
+            fail(f"{visible(place)} is not on the list of trusted files and folders", 2)
+    for folder in () if forget else folders:
+        _remember("folders", str(folder.resolve()), "")
+        click.echo(f"trusted: every workflow file in {visible(folder.resolve())}", err=as_json)
+    for file in () if forget else files:
+        powers = file_powers(file)
+        _remember("files", powers.digest, str(file.resolve()))
+        click.echo(f"trusted as it is now: {visible(file)}", err=as_json)
+        for line in powers.lines() or ["only asks its models"]:
+            click.echo(f"  {line}", err=as_json)
+    known = _known()
+    if as_json:
+        return echo_json({"files": sorted(known["files"].values()), "folders": sorted(known["folders"])})
+    if not files and not folders:
+        for place in (*sorted(known["folders"]), *sorted(known["files"].values())):
+            click.echo(visible(place))
+        if not any(known.values()):
+            click.echo("Nothing is trusted yet.")

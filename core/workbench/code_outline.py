@@ -1,0 +1,88 @@
+"""Functions of Python files as their source tells them: name, parameters and docstring, without running the file."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from inspect import Parameter, Signature
+from pathlib import Path
+from typing import Any
+
+from workbench.errors import SpecError, suggest
+
+_ANY = Signature([Parameter("given", Parameter.VAR_POSITIONAL), Parameter("named", Parameter.VAR_KEYWORD)])
+
+
+class Outline:
+    """Stands for a function or class that is not loaded. `inspect.signature` and `inspect.getdoc` work on it."""
+
+    def __init__(self, name: str, doc: str | None = None, signature: Signature = _ANY):
+        self.__name__, self.__doc__, self.__signature__ = name, doc, signature
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        raise AssertionError(f"'{self.__name__}' is an outline of code that is not loaded")
+
+
+def outline_function(path: Path, name: str) -> Outline:
+    """The outline of a function of a file. Of what is not written as a function there, only the name is known.
+
+    Raises SpecError if the file is not Python, or has no such name.
+    """
+    try:
+        tree = ast.parse(path.read_bytes(), path)
+    except SyntaxError as error:
+        place = f"{error.filename}:{error.lineno}:{error.offset}"
+        raise SpecError(f"{place}: {error.msg}", hint="Correct the file.") from None
+    except (OSError, ValueError, RecursionError, MemoryError) as error:
+        raise SpecError(f"{path} cannot be read as Python: {error}", hint="Correct the file.") from None
+    names = dict(_bound_names(tree))
+    if name not in names and not names.keys() & {"*", "__getattr__"}:
+        known = [n for n in names if not n.startswith("_")]
+        raise SpecError(f"{path.name} has no function '{name}'", hint=suggest(name, known))
+    found = names.get(name)
+    if not isinstance(found, ast.FunctionDef | ast.AsyncFunctionDef) or found.decorator_list:
+        return Outline(name)
+    return Outline(name, ast.get_docstring(found), _signature(found.args))
+
+
+def _bound_names(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
+    """Each name that the statements of a module bind, also those inside `if` and `try`, in their order."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name, node
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            for alias in node.names:
+                yield alias.asname or alias.name.partition(".")[0], node
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id, node
+        else:
+            waiting += reversed(list(ast.iter_child_nodes(node)))
+
+
+def _signature(arguments: ast.arguments) -> Signature:
+    placed = [*arguments.posonlyargs, *arguments.args]
+    defaults = [None] * (len(placed) - len(arguments.defaults)) + list(arguments.defaults)
+    found: list[Parameter] = []
+    for i, (argument, default) in enumerate(zip(placed, defaults, strict=True)):
+        only = i < len(arguments.posonlyargs)
+        kind = Parameter.POSITIONAL_ONLY if only else Parameter.POSITIONAL_OR_KEYWORD
+        found.append(Parameter(argument.arg, kind, default=_value(default)))
+    if arguments.vararg:
+        found.append(Parameter(arguments.vararg.arg, Parameter.VAR_POSITIONAL))
+    for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        found.append(Parameter(argument.arg, Parameter.KEYWORD_ONLY, default=_value(default)))
+    if arguments.kwarg:
+        found.append(Parameter(arguments.kwarg.arg, Parameter.VAR_KEYWORD))
+    return Signature(found)
+
+
+def _value(default: ast.expr | None) -> Any:
+    """The value of a default; None for one that only running the file would tell."""
+    if default is None:
+        return Parameter.empty
+    try:
+        return ast.literal_eval(default)
+    except (ValueError, TypeError, RecursionError, MemoryError):
+        return None

