@@ -14,6 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.helpers.lm_faults import ChatServer
 
+from workbench.errors import PluginError
+from workbench.kit import bounded_http
 from workbench.kit.bounded_http import BodyError, BodyReader, bounded_bodies
 from workbench.lm import MAX_BODY
 
@@ -83,6 +85,23 @@ def test_what_was_packed_comes_out_however_it_is_cut(data: bytes, how: tuple[str
             reader.finish()
 
 
+def test_a_bomb_is_unpacked_piece_by_piece() -> None:
+    """32 kB become 32 MB: never more at once than a piece, whatever arrives at once."""
+    packer = zlib.compressobj(9, wbits=31)
+    bomb = packer.compress(bytes(MAX_BODY + 1)) + packer.flush()
+    sizes = []
+    with pytest.raises(BodyError, match="over 33554432 bytes"):
+        for piece in BodyReader("gzip").feed(bomb):
+            sizes.append(len(piece))
+    assert max(sizes) <= 256 * 1024 and sum(sizes) == MAX_BODY
+
+
 def test_what_is_not_packed_as_it_says_is_refused() -> None:
     with pytest.raises(BodyError, match="no gzip"):
         list(BodyReader("gzip").feed(json.dumps(ASK).encode()))
+
+
+def test_another_httpx_is_refused_and_not_read_without_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(httpx.Client, "_send_single_request")
+    with pytest.raises(PluginError, match="has no place for a bound of bodies: install httpx 0.28"):
+        bounded_http._bound_httpx.__wrapped__()

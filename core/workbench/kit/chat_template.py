@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ from workbench.errors import WorkbenchError
 
 #: Seconds for one chat. Real templates take milliseconds.
 DEADLINE = 10.0
+#: A template that took longer so many times is not tried again: once may be the machine's fault.
+OVERRUNS = 3
 _START = 120.0
 _PROGRAM = Path(__file__).with_name("chat_template_process.py")
 #: What the process sees of the environment: no secrets.
@@ -60,21 +63,21 @@ class _Renderer:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
-        self._endless: set[str] = set()
+        self._overran: Counter[str] = Counter()
         self._left: list[Any] = []
 
     def render(self, request: Mapping[str, Any]) -> str:
         line = json.dumps(request, default=str).encode() + b"\n"
         with self._lock:
-            if request["template"] in self._endless:
-                raise TemplateError(f"it took more than {DEADLINE:g} s before")
+            if self._overran[request["template"]] >= OVERRUNS:
+                raise TemplateError(f"it took more than {DEADLINE:g} s {OVERRUNS} times before")
             answer = self._answer(line)
             if answer is None:  # it may have been at the end of its processor time
                 answer = self._answer(line)
             if answer is None:
                 raise TemplateError("it ended the process that rendered it")
             if not answer:
-                self._endless.add(request["template"])
+                self._overran[request["template"]] += 1
                 raise TemplateError(f"it took more than {DEADLINE:g} s")
         if "error" in answer:
             raise TemplateError(answer["error"])

@@ -16,7 +16,7 @@ import pytest
 from tests.helpers.journal import journal, nothing_reserved, run, spec
 from tests.helpers.lm_faults import ChatServer
 
-from workbench.errors import LMError, SpecError
+from workbench.errors import LMError, PluginError, SpecError
 from workbench.lm import LM, Request, Response
 
 with warnings.catch_warnings():
@@ -146,6 +146,14 @@ def test_such_a_body_is_tried_again_and_its_end_is_journalled(tmp_path: Path) ->
 def test_a_packed_answer_is_unpacked(fault: str, engine: str) -> None:
     with ChatServer(fault) as server:
         assert ask(server, engine).text == "packed"
+
+
+def test_another_dspy_is_refused_and_not_read_without_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    from workbench_litellm import bodies
+
+    monkeypatch.delattr(bodies._http11.ResponseHeadParser, "_framing_decoder")
+    with pytest.raises(PluginError, match="has no place for a bound of bodies: install dspy 3.4"):
+        bodies.bound_native_client.__wrapped__()
 
 
 def test_embeddings_have_the_bound_too() -> None:
