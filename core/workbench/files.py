@@ -1,13 +1,25 @@
-"""Writing files: checked before anything is paid for, and whole or not at all."""
+"""Writing files: checked before anything is paid for, and whole or not at all; and the disk on which they lie."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
+import shutil
 import stat
+from contextlib import suppress
 from pathlib import Path
 
-from workbench.errors import SpecError
+from workbench.errors import SpecError, StoreError
+
+#: Bytes. A run of ten thousand calls with prompts of a page writes about this much.
+LITTLE = 200_000_000
+
+#: How a rollback journal of SQLite ends that names a second journal. SQLite deletes the file of that name.
+_NAMES_ANOTHER = bytes.fromhex("d9d505f920a163d7")
+
+_NETWORK = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "lustre", "glusterfs", "fuse.sshfs"}
+_MOUNTS = Path("/proc/self/mountinfo")
 
 
 def check_writable(out: Path) -> None:
@@ -43,3 +55,59 @@ def write_whole(out: Path, text: str) -> None:
     if out.exists():
         part.chmod(stat.S_IMODE(out.stat().st_mode))
     os.replace(part, out)
+
+
+def check_database_files(database: Path) -> None:
+    """Raise StoreError where a database, or a file beside it by which SQLite and we work on it, is none to open: a pipe
+    would hang, and a link or a journal that names another file would change that one."""
+    if database.exists() and not database.is_file():
+        raise StoreError(f"{database} is no file; name another database with --db")
+    if not database.parent.is_dir():
+        return
+    beside = re.compile(re.escape(database.name) + r"-(wal|shm|journal|intents-\d+|[\w-]+\.lock)")
+    for path in database.parent.iterdir():
+        if not beside.fullmatch(path.name):
+            continue
+        with suppress(FileNotFoundError):  # its writer has just removed it
+            if not stat.S_ISREG(path.lstat().st_mode):
+                raise StoreError(f"{path} is a link or no file, so {database} is not opened; remove it")
+            if path.name.endswith("-journal") and _last_bytes(path, len(_NAMES_ANOTHER)) == _NAMES_ANOTHER:
+                raise StoreError(f"{path} names a file that SQLite would delete, so it is not used; remove it")
+
+
+def _last_bytes(path: Path, count: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - count))
+        return file.read(count)
+
+
+def disk_warnings(database: Path) -> list[str]:
+    """What may go wrong with a database in this place. It need not exist."""
+    folder = next(folder for folder in database.resolve().parents if folder.exists())
+    found, free = list[str](), shutil.disk_usage(folder).free
+    if free < LITTLE:
+        found.append(
+            f"only {free / 1e6:.0f} MB are free where {database} is written; if the disk fills up, the run stops, "
+            "keeps what it has paid for, and can be resumed once there is room"
+        )
+    if (kind := file_system(folder)) in _NETWORK:
+        found.append(
+            f"{database} lies on a network file system ({kind}), where locks may not hold and a database may be "
+            "damaged; name one on a local disk with --db"
+        )
+    return found
+
+
+def file_system(folder: Path) -> str | None:
+    """The type of the file system that holds a folder, such as ext4; None where the kernel does not tell."""
+    try:
+        lines = _MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:
+        return None
+    longest, found = -1, None
+    for line in lines:
+        mount, _, source = line.partition(" - ")
+        place = Path(re.sub(r"\\(\d{3})", lambda code: chr(int(code[1], 8)), mount.split()[4]))
+        if folder.is_relative_to(place) and len(place.parts) >= longest:  # a later mount hides an earlier one
+            longest, found = len(place.parts), source.split()[0]
+    return found

@@ -219,6 +219,8 @@ class DSPyLM:
         return lm15.request_from_openai_chat(body)
 
     def _response(self, answer: lm15.Response, request: Request, canonical: lm15.Request) -> Response:
+        if (answer.provider_data or {}).get("choices") == []:
+            raise LMError("bad_body", f"{self.model}: an answer without choices")  # which DSPy takes for an empty text
         parts = answer.message.parts
         text = "".join(part.text for part in parts if isinstance(part, lm15.TextPart))
         text = redact_sent(text, os.environ.get(self._settings.api_key_env or ""), self._client.get("headers"))

@@ -17,6 +17,7 @@ Price = Callable[[int, int], float | None]
 
 MAX_STOPS = 4  # what the API takes; further stops are applied to the text here
 MAX_RETRY_AFTER = 86_400.0
+_ABOVE_ONE = 1e-3  # what rounding may make of the logarithm of a probability of 1
 
 _TOO_LONG = re.compile(
     r"context[ _](?:length|window|size)|maximum context|exceeds? the (?:available )?context"
@@ -61,10 +62,8 @@ def parse_body(raw: bytes, request: Request, price: Price) -> Response:
     if data.get("error"):
         raise _error_in_200(data["error"])
     choices = data.get("choices")
-    if not isinstance(choices, list):
+    if not isinstance(choices, list) or not choices:
         raise LMError("bad_body", "status 200 without choices")
-    if not choices:
-        return _response("", "empty", data, {}, (), request, price)
     choice = choices[0]
     message = choice.get("message") if isinstance(choice, dict) else None
     if not isinstance(message, dict):
@@ -72,7 +71,7 @@ def parse_body(raw: bytes, request: Request, price: Price) -> Response:
     if choice.get("finish_reason") == "error":
         raise LMError("broken", "the server broke off the answer", status=200)
     text = _cut(_text(message.get("content")), request.stop)
-    calls = tuple(_tool_call(call) for call in message.get("tool_calls") or ())
+    calls = tuple(map(_tool_call, _listed(message.get("tool_calls"))))
     refusal = message.get("refusal")
     reason = choice.get("finish_reason")
     if refusal and isinstance(refusal, str):
@@ -94,7 +93,7 @@ def parse_vectors(raw: bytes, count: int) -> tuple[list[list[float]], int]:
         data = json.loads(raw.decode("utf-8-sig"))
         rows = sorted(data["data"], key=lambda row: row["index"])
         vectors = [[float(x) for x in row["embedding"]] for row in rows]
-    except (ValueError, RecursionError, KeyError, TypeError) as error:
+    except (ValueError, RecursionError, KeyError, TypeError, OverflowError) as error:
         raise LMError("bad_body", f"status 200 without vectors ({type(error).__name__}: {error})") from None
     if [row["index"] for row in rows] != list(range(count)) or not all(vectors):
         raise LMError("bad_body", f"{len(rows)} vectors for {count} texts")
@@ -157,6 +156,12 @@ def _cut(text: str, stops: tuple[str, ...]) -> str:
     return text
 
 
+def _listed(calls: Any) -> list[Any]:
+    if calls and not isinstance(calls, list):
+        raise LMError("bad_body", "status 200 with tool calls that are no list")
+    return calls or []
+
+
 def _tool_call(call: Any) -> dict[str, Any]:
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(function, dict) or not isinstance(function.get("name"), str):
@@ -185,9 +190,9 @@ def _logprobs(value: Any) -> tuple[float, ...] | None:
         return None
     try:
         found = tuple(float(item["logprob"]) for item in content)
-    except (TypeError, KeyError, ValueError):
+    except (TypeError, KeyError, ValueError, OverflowError):
         return None
-    return found if all(map(math.isfinite, found)) else None
+    return found if all(math.isfinite(x) and x <= _ABOVE_ONE for x in found) else None
 
 
 def _ids(value: Any) -> tuple[int, ...] | None:

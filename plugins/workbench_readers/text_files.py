@@ -25,7 +25,19 @@ def _refuse(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-_DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_refuse)
+class _Twice(ValueError):
+    """A key that stands twice in an object: readers disagree on which of its values counts."""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise _Twice(next(name for index, name in enumerate(names) if name in names[:index]))
+    return found
+
+
+_DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_refuse, object_pairs_hook=_object)
 _TYPES = {"int": int, "float": _finite, "str": str, "json": _DECODER.decode}
 # Texts are skipped, so that the word NaN in one of them is not taken for the culprit.
 _NOT_FINITE = re.compile(r'"(?:[^"\\]|\\.)*"|(-?\b(?:NaN|Infinity)\b|(?<![\d.])-?\d[\d.]*+[eE]\+?\d{3,})')
@@ -138,8 +150,12 @@ def _delimited(location: str, options: Mapping[str, Any], default: str) -> list[
 
 
 def _header(cells: list[str], location: str, line: int) -> list[str]:
-    for index, name in enumerate(cells):
-        if name in cells[:index]:
+    if len(set(cells)) < len(cells):
+        seen = set[str]()
+        for name in cells:
+            if name not in seen:
+                seen.add(name)
+                continue
             raise SpecError(
                 f"the column '{name}' stands twice in the header",
                 file=location,
@@ -213,6 +229,15 @@ def _parse(text: str, location: str, line: int) -> Any:
     except RecursionError:
         raise SpecError(
             "the JSON is nested too deeply", file=location, line=line, column=1, hint="Write flatter rows."
+        ) from None
+    except _Twice as error:
+        name = str(error)[:60]
+        raise SpecError(
+            f"the key '{name}' stands twice in an object",
+            file=location,
+            line=line,
+            column=1,
+            hint="Remove one of them.",
         ) from None
     except ValueError as error:
         if "finite" not in str(error) and "is not JSON" not in str(error):  # Python's limit on digits

@@ -44,6 +44,7 @@ ENDLESS = {
 LARGE = {
     "text": "{{ 'a' * 10 ** 11 }}",
     "list": "{{ ([0] * 10 ** 11) | length }}",
+    "length": "{{ ('a' * 3 * 10 ** 9) | length }}",
     "padding": "{{ '%099999999999d' | format(1) }}",
     "output": "{{ 'a' * 10 ** 8 }}",
 }
@@ -117,12 +118,17 @@ def test_threads_and_forks_get_their_own_texts(tokenizer: Any) -> None:
     for thread in threads:
         thread.join()
     assert found == {i: {f"text {i}"} for i in range(4)}
+    process = chat_template._RENDERER._process
+    assert process is not None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
         own = chat_template.render_chat(tokenizer, [{"content": "of the fork"}])
+        mine = chat_template._RENDERER._process
+        apart = mine is not None and mine.pid != process.pid
         chat_template._RENDERER.end()
-        os._exit(0 if own == "of the fork" else 1)
+        os._exit(0 if own == "of the fork" and apart else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert chat_template.render_chat(tokenizer, [{"content": "ours"}]) == "ours"
+    assert chat_template._RENDERER._process is process and process.poll() is None, "and it is still the same one"

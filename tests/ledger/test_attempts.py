@@ -13,7 +13,8 @@ from tests.helpers.journal import FakeLM, ask, failure, journal, nothing_reserve
 from workbench.errors import BudgetSpent, LMError, ServerDead
 from workbench.failures import FailureKind
 from workbench.ledger import Ledger
-from workbench.ledger.ledger import DEAD_AFTER, LONGEST_WAIT
+from workbench.ledger.ledger import DEAD_AFTER
+from workbench.ledger.retry import LONGEST_PAUSE
 from workbench.lm import Request, Response, estimate_tokens
 
 # Cancellation
@@ -234,9 +235,12 @@ def test_pauses_double_and_follow_the_server_up_to_a_limit(tmp_path: Path) -> No
             (2, None, 1.0),
             (4, None, 4.0),
             (1, 7.0, 7.0),
-            (3, 0.0, 0.0),
+            (1, 0.0, 0.5),
+            (3, 0.0, 2.0),
             (1, -5.0, 0.5),
-            (1, 86400.0, LONGEST_WAIT),
+            (1, float("nan"), 0.5),
+            (1, 86400.0, LONGEST_PAUSE),
+            (5000, None, LONGEST_PAUSE),
         ]:
             for _ in range(20):
                 pause = ledger._pause(attempt, failure("rate_limit", retry_after=asked))

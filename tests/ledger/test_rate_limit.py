@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.helpers.journal import FakeLM, ask, journal, reply, run, spec, turns
+from tests.helpers.journal import FakeLM, ask, failure, journal, reply, run, run_without_waiting, scripted, spec, turns
 
-from workbench.errors import LMError
+from workbench.errors import LMError, ServerDead
 from workbench.ledger.rate_limit import AdaptiveLimiter
+from workbench.ledger.retry import MOST_PAUSES, MOST_RATE_LIMITS
 
 RATE = LMError("rate_limit", "slow down")
 
@@ -235,3 +236,90 @@ def test_a_limit_holds_for_a_model_whoever_asks(tmp_path: Path) -> None:
             assert lm.most == 3
 
     run(course)
+
+
+# No call is lost to a rate limit
+
+
+@pytest.mark.parametrize("asked", [2.0, 3600.0, 0.0, None, -5.0, float("nan")])
+def test_200_calls_of_8_workers_outlast_every_rate_limit(asked: float | None, tmp_path: Path) -> None:
+    """After each 40 answers the server refuses for 5 minutes: longer than four attempts would last."""
+    closed_until, answered, pauses = 0.0, 0, []
+
+    async def answer(request: Any) -> Any:
+        nonlocal closed_until, answered
+        now = asyncio.get_running_loop().time()
+        await asyncio.sleep(0.01)
+        if now < closed_until:
+            return failure("rate_limit", retry_after=asked)
+        answered += 1
+        if answered % 40 == 0:
+            closed_until = now + 300
+            pauses.append(len(lm.requests))
+        return reply()
+
+    lm = FakeLM(answer, concurrency=8)
+
+    async def course() -> None:
+        with journal(tmp_path / "run.db", pauses=True, calls=5000) as ledger:
+            jobs = (ledger.call(lm, ask(str(n)), "task", spec(attempts=4)) for n in range(200))
+            settled = await asyncio.gather(*jobs)
+            assert [s.error for s in settled] == [None] * 200
+            assert ledger.sent.calls == ledger.spent.calls == len(lm.requests)
+            assert lm.most <= 8
+
+    run_without_waiting(course)
+    assert len(pauses) == 5 and len(lm.requests) < 200 + 4 * 40, "all workers wait together"
+
+
+def test_a_server_that_only_refuses_pauses_the_run_and_a_resumed_one_asks_again(tmp_path: Path) -> None:
+    async def no(request: Any) -> Any:
+        await asyncio.sleep(0.01)
+        return failure("rate_limit", retry_after=3600)
+
+    lm = FakeLM(no, concurrency=8)
+
+    async def course() -> None:
+        loop = asyncio.get_running_loop()
+        with journal(tmp_path / "run.db", pauses=True, calls=5000) as ledger:
+            begun = loop.time()
+            jobs = (ledger.call(lm, ask(str(n)), "task", spec(attempts=4)) for n in range(40))
+            outcomes = await asyncio.gather(*jobs, return_exceptions=True)
+            assert {type(outcome) for outcome in outcomes} == {ServerDead}
+            assert f"no answer in {MOST_PAUSES} pauses" in str(outcomes[0]) and "planted rate_limit" in str(outcomes[0])
+            assert 120 * (MOST_PAUSES - 1) <= loop.time() - begun <= 160 * MOST_PAUSES, "two minutes at most each time"
+            assert len(lm.requests) < 40
+        lm.answer = lambda request: reply()
+        with journal(tmp_path / "run.db", pauses=True, calls=5000) as ledger:
+            settled = [await ledger.call(lm, ask(str(n)), "task", spec(attempts=4)) for n in range(40)]
+            assert [s.error for s in settled] == [None] * 40
+            assert ledger.sent.calls == ledger.spent.calls == len(lm.requests)
+
+    run_without_waiting(course)
+
+
+def test_one_call_that_alone_is_refused_ends_and_the_others_go_on(tmp_path: Path) -> None:
+    lm = FakeLM(lambda request: failure("rate_limit") if "never" in str(request) else reply(), concurrency=4)
+
+    async def course() -> None:
+        with journal(tmp_path / "run.db", pauses=True, calls=500) as ledger:
+            refused = asyncio.create_task(ledger.call(lm, ask("never"), "task", spec(attempts=4)))
+            for n in range(200):
+                assert (await ledger.call(lm, ask(str(n)), "task", spec())).error is None
+                await asyncio.sleep(20)
+            settled = await refused
+            assert settled.error is not None and settled.error.kind == "rate_limit"
+            assert settled.attempts == MOST_RATE_LIMITS
+
+    run_without_waiting(course)
+
+
+def test_a_rate_limit_uses_up_no_attempt(tmp_path: Path) -> None:
+    lm = scripted(*[RATE] * 9, *[failure("server")] * 3, RATE, reply())
+
+    async def course() -> None:
+        with journal(tmp_path / "run.db", pauses=True, calls=99) as ledger:
+            settled = await ledger.call(lm, ask(), "task", spec(attempts=4))
+            assert settled.response == reply() and settled.attempts == ledger.sent.calls == 14
+
+    run_without_waiting(course)

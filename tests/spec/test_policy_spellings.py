@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.helpers.policies import policy
 
@@ -45,6 +45,23 @@ def verdict(condition: Any, value: Any, *, name: str = "it", kind: str = "deny")
         ("null", None),
         ([1, 2], "[1, 2.0]"),
         ({"equals": {"a": 1}}, '{"a": "1"}'),
+        (5, "٥"),
+        (5, "⑤"),
+        (5, "50e-1"),
+        ("admin", "%61dmin"),
+        ("admin", '["admin"]'),
+        ("admin", '{"name": "admin"}'),
+        ("admin", '"\\u0061dmin"'),
+        ("admin", "admin\0x"),
+        ("admin", "adm\u0131n"),  # whose capital is an I
+        ("admin", "ADM\u0130N"),
+        ("admin", "ad\u115fmin"),
+        ("admin", "ad\u3164min"),
+        ("admin", "ad\u2800min"),
+        ({"matches": "https://evil\\.org/.*"}, "https://evil%2eorg/x"),
+        ({"matches": "rm .*"}, "rm -rf\0 harmless"),
+        ({"equals": {"k": 1}}, '{"k": 1, "k": 2}'),
+        ({"equals": {"k": 1}}, '{"k": 2, "k": 1}'),
         ({"matches": "rm .*"}, "r\u200bm -rf"),
         ({"matches": "rm .*"}, " RM -rf /\n"),
         ({"equals": {"user": "admin"}}, {"user": "admin", "x": 1}),
@@ -92,6 +109,12 @@ def test_what_is_surely_another_value_is_not_denied(condition: Any, value: Any) 
         {"opts": [{"to": "ann"}, 7]},
         {"opts": 7},
         {"opts.to": "evil"},
+        {"opts": '{"to": "evil", "to": "ann"}'},
+        {"opts": '{"to": "ann", "to": "evil"}'},
+        {"opts": json.dumps(json.dumps({"to": "evil"}))},
+        {"opts": "\ufeff" + json.dumps({"to": "evil"})},
+        {"opts": "{'to': 'evil'}"},
+        {"opts": "{" + '"a": {' * 2000},
     ],
 )
 def test_a_nested_argument_is_found_in_texts_and_lists_and_doubt_denies(arguments: dict[str, Any]) -> None:
@@ -136,6 +159,8 @@ def test_no_spelling_passes_a_deny(data: st.DataObject, wanted: Any) -> None:
 
 
 @given(scalars, scalars)
+@example(1, True)
+@example(False, 0)
 def test_a_permission_is_never_given_by_another_spelling(wanted: Any, value: Any) -> None:
     allowed = verdict({"equals": wanted}, value, kind="allow") == "allow"
     assert allowed == (type(wanted) is type(value) and wanted == value)

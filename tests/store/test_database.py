@@ -160,7 +160,10 @@ except StoreError as error:
 """
 
 
-def test_a_run_on_a_full_disk_stops_and_goes_on_later(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "size", [240_000, *(pytest.param(150_000 + 15_000 * n, marks=pytest.mark.slow) for n in range(20))]
+)
+def test_a_run_on_a_full_disk_stops_and_goes_on_later(size: int, tmp_path: Path) -> None:
     write_task(tmp_path, budget={"calls": 150})
     spec = json.loads((tmp_path / "workflow.yaml").read_text())
     spec["optimize"] = [{"random": {"trials": 5}}]
@@ -169,7 +172,7 @@ def test_a_run_on_a_full_disk_stops_and_goes_on_later(tmp_path: Path) -> None:
     whole = optimize(
         tmp_path / "workflow.yaml", database=tmp_path / "whole.db", pool=SimulatedPool(SimulatedLM()), options=out
     )
-    done = subprocess.run([sys.executable, "-c", LIMITED, str(240_000)], cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", LIMITED, str(size)], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 2, done.stderr
     sent, words = done.stdout.split(" ", 1)
     assert "cannot write" in words and "make room on that disk, then go on with workbench resume" in words

@@ -41,10 +41,13 @@ def whole(server: SimulatedServer, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.mark.slow
 def test_random_kills_change_nothing(server: SimulatedServer, whole: dict, tmp_path: Path) -> None:
-    kill_resume.prepare(tmp_path, server.base)
-    before = server.requests
-    kills = kill_resume.random_kills(tmp_path, random.Random(7), 4, seconds=3.0)
-    kill_resume.check(tmp_path, server, before, kills, whole)
+    rng, done, runs = random.Random(7), 0, 0
+    while done < 20:
+        folder, before, runs = tmp_path / str(runs), server.requests, runs + 1
+        kill_resume.prepare(folder, server.base)
+        kills = kill_resume.random_kills(folder, rng, 20 - done, seconds=3.0)
+        kill_resume.check(folder, server, before, kills, whole)
+        done += kills
 
 
 @pytest.mark.parametrize(
@@ -75,17 +78,18 @@ def test_a_kill_at_a_named_step_changes_nothing(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("moment", range(10))
 def test_a_signal_ends_the_run_in_order_and_it_can_be_resumed(
-    name: str, server: SimulatedServer, whole: dict, tmp_path: Path
+    moment: int, name: str, server: SimulatedServer, whole: dict, tmp_path: Path
 ) -> None:
     kill_resume.prepare(tmp_path, server.base)
     command = [*kill_resume.CLI, "optimize", "workflow.yaml", "--db", "run.db", "--out", "out.yaml"]
     process = subprocess.Popen(command, cwd=tmp_path, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     while not kill_resume.begun(tmp_path):
         time.sleep(0.05)
-    time.sleep(0.6)
+    time.sleep(0.05 * moment)
     process.send_signal(getattr(signal, name))
-    out, err = process.communicate(timeout=12)
+    out, err = process.communicate(timeout=10)
     if process.returncode == 0:
         pytest.skip("the run was over before the signal")
     assert process.returncode == 130, err

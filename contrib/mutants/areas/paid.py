@@ -59,23 +59,12 @@ PAID: list[Mutant] = [
             "what was sent without an answer is not counted",
         ),
         ("error, worst if error.kind.maybe_billed else Spend())", "error, Spend())", "a timeout costs nothing"),
-        (
-            "(error.retryable and attempt < spec.attempts)",
-            "(attempt < spec.attempts)",
-            "what cannot mend is tried again",
-        ),
-        (
-            'attempt < spec.attempts) or error.kind == "auth"):',
-            "attempt < spec.attempts)):",
-            "a refused key is journalled",
-        ),
+        ('not (again or error.kind == "auth"):', "not again:", "a refused key is journalled"),
         (
             "self._count(role, 1, 0, 0, 0.0, 0.0)",
             "self._count(role, 0, 0, 0, 0.0, 0.0)",
             "failed attempts are no calls",
         ),
-        ("wait = 0.25 * 2**attempt if", "wait = 0.25 * attempt if", "pauses do not double"),
-        ("else min(asked, LONGEST_WAIT)", "else asked", "a server may stop the run for ever"),
         (
             "len(self._dead_in_a_row) >= DEAD_AFTER",
             "len(self._dead_in_a_row) > DEAD_AFTER + 20",
@@ -163,6 +152,25 @@ PAID: list[Mutant] = [
         ),
         ("if self.temperature:", "if self.temperature > 1:", "requests of two temperatures share a key"),
         ("if self.stop:", "if False:", "requests with other stops share a key"),
+    ),
+    *changes_of(
+        "core/workbench/ledger/retry.py",
+        ATTEMPTS,
+        ("error.retryable and self.failed < self.limit", "self.failed < self.limit", "what cannot mend is tried again"),
+        ("wait = 0.25 * 2 ** min(attempt, 20)", "wait = 0.25 * attempt", "pauses do not double"),
+        ("min(wait, LONGEST_PAUSE)", "wait", "a server may stop the run for ever"),
+    ),
+    *changes_of(
+        "core/workbench/ledger/retry.py",
+        "tests/ledger/test_rate_limit.py",
+        ("self.rate_limits += 1", "self.rate_limits += 1; self.failed += 1", "rate limits use up the attempts"),
+        ("and self.rate_limits < MOST_RATE_LIMITS", "", "a call that is always refused never ends"),
+    ),
+    *changes_of(
+        "core/workbench/files.py",
+        "tests/cli/test_crafted_database.py",
+        ("if not stat.S_ISREG(path.lstat().st_mode):", "if False:", "a link beside a database is followed"),
+        ("_last_bytes(path, len(_NAMES_ANOTHER)) == _NAMES_ANOTHER", "False", "a journal deletes another file"),
     ),
     *changes_of(
         "core/workbench/ledger/rate_limit.py",

@@ -15,6 +15,9 @@ from workbench.distribution import pip_install
 from workbench.errors import NodeError
 from workbench.text import visible
 
+#: Characters of a result. It goes into prompts and is kept.
+LONGEST_RESULT = 1_000_000
+
 
 class McpCall:
     """One tool of an MCP server on stdio. The server is started for each call: no state leaks between examples."""
@@ -41,12 +44,13 @@ class McpCall:
             except Exception as error:
                 said.seek(0)
                 tail = visible(" ".join(said.read()[-300:].split()))
-                raise NodeError(
-                    "tool", f"{self.name}: {_cause(error)}" + (f"; it said: {tail}" if tail else "")
-                ) from error
+                cause = " ".join(str(_cause(error))[:500].split())
+                raise NodeError("tool", f"{self.name}: {cause}" + (f"; it said: {tail}" if tail else "")) from error
         text = "\n".join(getattr(part, "text", "") for part in getattr(result, "content", ()))
         if getattr(result, "is_error", getattr(result, "isError", False)):  # the name changed with mcp 2
             raise NodeError("tool", f"{self.name}: {text[:500]}")
+        if len(text) > LONGEST_RESULT:
+            raise NodeError("tool", f"{self.name}: a result of {len(text)} characters, over {LONGEST_RESULT}")
         structured = getattr(result, "structured_content", getattr(result, "structuredContent", None))
         return structured if structured is not None else text
 

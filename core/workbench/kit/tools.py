@@ -42,6 +42,10 @@ def run(code):
 """
 
 
+#: Characters of what a tool says where it fails.
+LONGEST_ERROR = 2_000
+
+
 @dataclass(frozen=True)
 class Tool:
     """A callable with a name, a description and a JSON Schema of its arguments."""
@@ -77,7 +81,7 @@ class Tool:
         except TimeoutError as error:
             raise NodeError("tool", f"{self.name}: {str(error) or f'no result within {timeout:g} s'}") from error
         except Exception as error:
-            raise NodeError("tool", f"{self.name}: {type(error).__name__}: {error}") from error
+            raise NodeError("tool", f"{self.name}: {type(error).__name__}: {error}"[:LONGEST_ERROR]) from error
 
 
 def schema_defaults(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -288,5 +292,5 @@ def _loaded(text: Any) -> Any:
         return text
     try:
         return json.loads(text)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):  # the former also for a number of too many digits
         return None

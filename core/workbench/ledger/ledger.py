@@ -26,13 +26,11 @@ from workbench.errors import BudgetSpent, LMError, ServerDead
 from workbench.ledger.bill import Bill
 from workbench.ledger.rate_limit import AdaptiveLimiter
 from workbench.ledger.request_log import RequestLog
+from workbench.ledger.retry import MOST_PAUSES, Attempts, pause_before
 from workbench.ledger.spend import CallInfo, Settled, Spend, price_of, stored_response
 from workbench.lm import LM, MOST_TOKENS, Request, Response, check_length, estimate_tokens
 from workbench.spec import BudgetSpec, LMSpec
 from workbench.store import Journal, Store, dumps
-
-#: The longest Retry-After that is honoured, in seconds.
-LONGEST_WAIT = 120.0
 
 #: A message with more characters is stored once, by its hash.
 LARGE = 256
@@ -71,6 +69,7 @@ class Ledger:
         self._process = random.SystemRandom().getrandbits(48)  # pids are reused, and equal in containers
         self._jitter = random.Random(self._process)  # for retry delays only: no result depends on it
         self._dead_in_a_row: list[str] = []
+        self._refused: dict[str, LMError] = {}  # by model: its key was rejected, so nothing more is sent to it
         self._too_low: dict[str, float] = {}  # by model: a factor for estimates of prompt lengths
         self._failed: dict[str, int] = {}  # by key: failed attempts of calls not yet settled, as counted in `spent`
         path = self.store.path.with_name(f"{self.store.path.name}-intents-{self.run_id}")
@@ -213,22 +212,27 @@ class Ledger:
         worst = Spend(1, 0, prompt, request.max_tokens, price_of(lm, prompt, request.max_tokens, self.budget.usd))
         if key not in self._failed:
             self._failed[key] = self._failed_earlier(key, role)
-        begun = time.monotonic()
-        for attempt in range(1, spec.attempts + 1):
+        begun, attempts = time.monotonic(), Attempts(spec.attempts)
+        while True:
             async with limiter:
+                if lm.identity in self._refused:
+                    raise self._refused[lm.identity]
                 response, error = await self._attempt(lm, request, role, spec, key, worst)
-                pause = self._pause(attempt, error)
+                again = error is not None and attempts.again(error)
+                pause = self._pause(max(attempts.failed, attempts.rate_limits, limiter.pauses), error)
                 limiter.learn(error, pause)
-                if error is None or not ((error.retryable and attempt < spec.attempts) or error.kind == "auth"):
+                if error is None or not (again or error.kind == "auth"):
                     # Hold the slot until the outcome is committed: a kill then loses at most one answer a slot.
                     return await self._settle(key, role, lm, request, response, error, begun)
             self._failed[key] += 1
             self._count(role, 1, 0, 0, 0.0, 0.0)
             if error.kind == "auth":
+                self._refused[lm.identity] = error
                 raise error  # not journalled: the user can correct the key and resume
             self.retries += 1
-            await asyncio.sleep(pause)
-        raise AssertionError("unreachable")
+            if limiter.pauses >= MOST_PAUSES and self.stopping is None:
+                self.stopping = ServerDead(f"no answer in {MOST_PAUSES} pauses in a row, the last for: {error}")
+            await asyncio.sleep(0 if self.stopping else pause)
 
     def _prompt_tokens(self, lm: LM, request: Request) -> int:
         """An estimate from the texts, scaled up if it was too low for earlier prompts of this model."""
@@ -354,9 +358,7 @@ class Ledger:
 
     def _pause(self, attempt: int, error: LMError | None) -> float:
         """Seconds before the next attempt: what the server asked for, else doubling; both with jitter."""
-        asked = error.retry_after if error else None
-        wait = 0.25 * 2**attempt if asked is None or asked < 0 else min(asked, LONGEST_WAIT)
-        return wait * self._jitter.uniform(1.0, 1.25)
+        return pause_before(attempt, error.retry_after if error else None, self._jitter)
 
     # Other effects
 

@@ -21,6 +21,7 @@ class AdaptiveLimiter:
         self._successes = 0
         self._last_cut = float("-inf")
         self._pause_until = 0.0
+        self.pauses = 0  # in a row, without an answer in between
 
     async def __aenter__(self) -> None:
         await self._take()
@@ -60,8 +61,9 @@ class AdaptiveLimiter:
 
     def learn(self, error: LMError | None, pause: float) -> None:
         """Adapt to the outcome of a request. After an answer the size may grow. After a rate limit all requests wait
-        `pause` seconds and the size is halved, at most once a second, since one burst brings many rate limits."""
+        `pause` seconds, the size is halved and the pause counted, at most once a second: one burst brings many."""
         if error is None:
+            self.pauses = 0
             self._successes += 1
             if self._successes >= self.size and self.size < self.largest:
                 self.size, self._successes = self.size + 1, 0
@@ -70,3 +72,4 @@ class AdaptiveLimiter:
             self._pause_until = max(self._pause_until, now + pause)
             if now - self._last_cut > 1.0:
                 self._last_cut, self.size, self._successes = now, max(1, self.size // 2), 0
+                self.pauses += 1

@@ -14,6 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from workbench.errors import StoreError
+from workbench.lm import MOST_TOKENS
+from workbench.type_guards import is_list
 
 
 class RequestLog:
@@ -37,14 +39,16 @@ class RequestLog:
     def read(self) -> Iterator[tuple[int, str, str, int, float]]:
         """(process, key, role, prompt tokens, dollars) of every whole line; nothing if there is no file.
 
-        A truncated line (the disk was full) belongs to a request that was not sent.
+        A truncated line (the disk was full) belongs to a request that was not sent. What we would not write is passed
+        over.
         """
         if not self.path.exists():
             return
         for line in self.path.read_bytes().split(b"\n")[:-1]:
-            with suppress(ValueError):
-                process, key, role, prompt_tokens, usd = json.loads(line)
-                yield process, key, role, prompt_tokens, usd
+            with suppress(ValueError, RecursionError):
+                found = json.loads(line)
+                if _is_ours(found):
+                    yield found[0], found[1], found[2], found[3], found[4]
 
     def remove(self) -> None:
         """Close and delete the file: everything in it is in the database now."""
@@ -52,3 +56,19 @@ class RequestLog:
             os.close(self._file)
             self._file = None
         self.path.unlink(missing_ok=True)
+
+
+def _is_ours(found: object) -> bool:
+    if not is_list(found) or len(found) != 5:
+        return False
+    process, key, role, tokens, usd = found
+    return (
+        isinstance(process, int)
+        and isinstance(key, str)
+        and isinstance(role, str)
+        and isinstance(tokens, int)
+        and isinstance(usd, int | float)
+        and 0 <= process < 2**63
+        and 0 <= tokens <= MOST_TOKENS
+        and 0 <= usd < float("inf")
+    )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib.metadata
+import re
 import shutil
+import site
 import sqlite3
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -16,7 +18,7 @@ from packaging.requirements import Requirement
 
 from workbench.distribution import NAME
 from workbench.errors import SandboxError
-from workbench.plugins import plugins
+from workbench.plugins import plugins, try_imports
 from workbench.runtime import open_sandbox
 from workbench.spec import Setting, Spec, config_settings, environment_settings, load_spec
 
@@ -34,9 +36,14 @@ class Check:
 
 
 def run_checks() -> list[Check]:
-    """Run all checks. They are cheap and use no network."""
+    """Run all checks. They are cheap and use no network. Plugins that are not bundled are imported in processes of
+    their own first."""
+    try_imports()
     found = [Check("python", "ok", sys.version.split()[0]), _sqlite(), _disk(), *_packages(), *_plugins(), _sandbox()]
-    found += [Check("executable .pth", "warn", f"{p} runs code at every start of Python") for p in _executable_pth()]
+    found += [
+        Check("executable .pth", "warn", f"{p} runs code at every start of Python")
+        for p in _executable_pth(_site_folders())
+    ]
     return found
 
 
@@ -96,14 +103,30 @@ def _sandbox() -> Check:
         return Check("sandbox", "warn", error.message)
 
 
-def _executable_pth() -> Iterator[str]:
-    """The `.pth` files with an executable line: one compromised release spread that way."""
-    for path in sorted(Path(sysconfig.get_paths()["purelib"]).glob("*.pth")):
+#: The one line of setuptools' own, in its versions so far.
+_SETUPTOOLS_PTH = re.compile(
+    r"import os; var = 'SETUPTOOLS_USE_DISTUTILS'; enabled = os\.environ\.get\(var, '(stdlib|local)'\) == 'local'; "
+    r"enabled and __import__\('_distutils_hack'\)(\.add_shim\(\))?;\s*"
+)
+
+
+def _site_folders() -> list[Path]:
+    """The folders whose `.pth` files Python reads when it starts."""
+    named = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *site.getsitepackages()]
+    named += [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
+    return sorted({Path(folder).resolve() for folder in named})
+
+
+def _executable_pth(folders: Iterable[Path]) -> Iterator[str]:
+    """The `.pth` files with an executable line: one compromised release spread that way. A file that only has the name
+    of setuptools' own is no exception."""
+    for path in (path for folder in folders for path in sorted(folder.glob("*.pth"))):
         try:
-            lines = path.read_text(errors="replace").splitlines()
+            text = path.read_text(encoding="utf-8-sig", errors="replace") if path.is_file() else ""
         except OSError:
             continue
-        if any(line.startswith(("import ", "import\t")) for line in lines) and path.name != "distutils-precedence.pth":
+        known = path.name == "distutils-precedence.pth" and _SETUPTOOLS_PTH.fullmatch(text)
+        if not known and any(line.startswith(("import ", "import\t")) for line in text.splitlines()):
             yield str(path)
 
 

@@ -10,22 +10,26 @@ import json
 import math
 import unicodedata
 from collections.abc import Iterator
+from contextlib import suppress
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import Any
+from urllib.parse import unquote
 
 from workbench.type_guards import is_dict, is_list
 
 _TRUE, _FALSE = frozenset({"true", "yes", "on", "y", "t"}), frozenset({"false", "no", "off", "n", "f"})
 _NOTHING = frozenset({"", "null", "none", "nil", "undefined"})
+_FILLERS = frozenset("\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")  # letters without a look of their own
 _DIGITS = 400  # a text that writes a longer number is not worked out
 
 
 def may_equal(value: Any, wanted: Any) -> bool:
     """Whether a tool might take `value` for `wanted`: equal as values, as numbers, or as texts but for case, blanks and
     compatible forms of characters. Values of unlike kinds may be equal."""
+    value = from_json(value)
     if is_dict(wanted) or is_list(wanted):
-        return _may_equal_nested(from_json(value), wanted)
+        return _may_equal_nested(value, wanted)
     if is_dict(value) or is_list(value):
         return True  # a list that holds it, say
     if isinstance(wanted, str):
@@ -63,20 +67,29 @@ def as_number(value: Any) -> Fraction | None:
 
 
 def from_json(value: Any) -> Any:
-    """A text that writes an object or a list of JSON, as that; anything else as it is."""
+    """A text that writes an object or a list of JSON, as that; anything else as it is. So is an object with a key that
+    stands twice: readers disagree on which of its values counts."""
     if not isinstance(value, str) or value.strip()[:1] not in ("{", "["):
         return value
     try:
-        return json.loads(value)
+        return json.loads(value, object_pairs_hook=_without_twins)
     except (ValueError, RecursionError):
         return value
 
 
+def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key stands twice")
+    return found
+
+
 def plain_texts(text: str) -> list[str]:
-    """The forms of a text that a pattern is tried on: as it is, without compatible forms and invisible characters, and
-    without blanks around it."""
-    plain = _without_tricks(text)
-    return list(dict.fromkeys([text, plain, plain.strip()]))
+    """The forms of a text that a pattern is tried on: as it is, decoded from an address, up to a NUL, without
+    compatible forms and invisible characters, and without blanks around it."""
+    forms = [text, unquote(text), text.partition("\0")[0]]
+    plain = [_without_tricks(form) for form in forms]
+    return list(dict.fromkeys([*forms, *plain, *(form.strip() for form in plain)]))
 
 
 def _may_equal_nested(value: object, wanted: object) -> bool:
@@ -100,12 +113,19 @@ def _texts(value: Any) -> Iterator[str]:
         yield str(value)
     if isinstance(value, str):
         yield value.strip().strip("\"'")
+        yield unquote(value)
+        yield value.partition("\0")[0]
+        if value.strip().startswith('"'):
+            with suppress(ValueError):
+                yield str(json.loads(value))
 
 
 def _folded(text: str) -> str:
-    return _without_tricks(text).casefold().strip()
+    # Through capitals, which a dotless i shares with i; that of a dotted one comes back with a mark.
+    return _without_tricks(_without_tricks(text).upper().casefold()).strip()
 
 
 def _without_tricks(text: str) -> str:
     """Wide and other compatible forms as their plain ones, and no characters without a look of their own."""
-    return "".join(c for c in unicodedata.normalize("NFKC", text) if unicodedata.category(c) not in ("Cf", "Cc", "Mn"))
+    plain = unicodedata.normalize("NFKC", text)
+    return "".join(c for c in plain if unicodedata.category(c) not in ("Cf", "Cc", "Mn") and c not in _FILLERS)

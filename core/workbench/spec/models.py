@@ -38,7 +38,9 @@ class LMSpec(Strict):
         None, ge=1, description="default for nodes that set none; of the role proposer, likewise"
     )
     timeout: float = Field(60.0, gt=0, description="total seconds for one attempt, whatever arrives meanwhile")
-    attempts: int = Field(4, ge=1, le=20, description="attempts for one call; each counts against the budget")
+    attempts: int = Field(
+        4, ge=1, le=20, description="attempts for one call, rate limits aside; each request counts against the budget"
+    )
     concurrency: int | None = Field(None, ge=1, le=4096, description="requests in flight at most")
     price: Price | None = Field(None, description="dollars per million tokens, where they are not known")
     extra: dict[str, Any] = Field(default_factory=dict, description="passed to the provider as it stands")

@@ -15,12 +15,12 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 from workbench.errors import StoreError
-from workbench.files import make_private
+from workbench.files import check_database_files, make_private
 from workbench.store.background_sync import BackgroundSync
 from workbench.store.content import text_key
 from workbench.store.schema import SCHEMA_VERSION, check_layout, make_migrations
@@ -71,6 +71,7 @@ class Store:
                 self._prepare()
                 return
             self.path.parent.mkdir(parents=True, exist_ok=True)
+            check_database_files(self.path)
             with _creation_lock(self.path.parent):
                 make_private(self.path)
                 self.conn = self._connect()
@@ -93,8 +94,21 @@ class Store:
         version = check_layout(self.conn, self.path)
         self.conn.execute("pragma journal_mode=wal")  # stays with the file, so not before it is known as ours
         if version < SCHEMA_VERSION:
+            if self.conn.execute("select count(*) from sqlite_master").fetchone()[0]:
+                self._keep_copy()
             make_migrations().apply(sqlite_utils.Database(self.conn))
             self.conn.execute(f"pragma user_version={SCHEMA_VERSION}")
+
+    def _keep_copy(self) -> None:
+        """Copy an older database before it is upgraded, beside it. A copy that is there stays."""
+        kept = self.path.with_name(f"{self.path.name}.before-schema{SCHEMA_VERSION}")
+        if not kept.exists():
+            part = kept.with_name(f".{kept.name}.{os.getpid()}.part")
+            part.unlink(missing_ok=True)
+            make_private(part)
+            with closing(sqlite3.connect(part)) as copy:
+                self.conn.backup(copy)
+            os.replace(part, kept)
 
     # Writing
 
@@ -284,6 +298,8 @@ def _advice(error: Exception) -> str:
         return "; make room on that disk, then go on with workbench resume"
     if "locked" in words:
         return "; another process is writing to it: wait for it, or name another database with --db"
+    if isinstance(error, PermissionError) or "readonly" in words or "unable to open" in words:
+        return "; make the file and its folder writable for you, or name another database with --db"
     return ""
 
 

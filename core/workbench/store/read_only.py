@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 from urllib.parse import quote
 
 from workbench.errors import StoreError
+from workbench.files import check_database_files
 from workbench.store.content import read_spec
 from workbench.store.database import Store
 from workbench.store.schema import check_layout, column_types
@@ -41,6 +42,7 @@ class ReadOnlyStore(Store):
         self.path = Path(path)
         if not self.path.is_file():
             raise StoreError(f"there is no run database at {self.path}; name another with --db")
+        check_database_files(self.path)
         self._copy: tempfile.TemporaryDirectory[str] | None = None
         self._deadline = time.monotonic() + PATIENCE
         try:

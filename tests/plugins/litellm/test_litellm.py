@@ -84,6 +84,7 @@ FAULTS = {
     "html": "bad_body",
     "badutf8": "bad_body",
     "list": "bad_body",
+    "empty": "bad_body",
     "error200": "server",
     "gateway": "server",
     "deep": "bad_body",
@@ -175,7 +176,6 @@ def test_a_refused_connection_is_none_that_broke_off(engine):
 @pytest.mark.parametrize(
     ("fault", "finish", "text"),
     [
-        ("empty", "empty", ""),
         ("null", "empty", ""),
         ("blank", "empty", " \n"),
         ("length", "length", "cut sh"),

@@ -89,6 +89,7 @@ def test_answers_and_is_an_lm():
         ("badutf8", "bad_body"),
         ("list", "bad_body"),
         ("nochoices", "bad_body"),
+        ("empty", "bad_body"),
         ("error200", "bad_body"),
         ("gateway", "rate_limit"),
         ("deep", "bad_body"),
@@ -109,7 +110,6 @@ def test_every_fault_is_one_typed_error(fault, kind):
 @pytest.mark.parametrize(
     ("fault", "finish", "text"),
     [
-        ("empty", "empty", ""),
         ("null", "empty", ""),
         ("blank", "empty", " \n"),
         ("length", "length", "cut sh"),

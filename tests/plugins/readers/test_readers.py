@@ -60,6 +60,9 @@ BAD_JSONL = {
     "overflow": ('{"a": 1, "b": 1e400}', "finite", (1, 15)),
     "huge integer": ('{"a": ' + "9" * 5000 + "}", "digits", (1, 1)),
     "deep": ("[" * 100_000, "deep", (1, 1)),
+    "a key twice": ('{"a": 1}\n{"a": 1, "b": 2, "a": 3}', "'a' stands twice", (2, 1)),
+    "a key twice inside": ('{"a": {"b": 1, "b": 2}}', "'b' stands twice", (1, 1)),
+    "a key twice, once escaped": (r'{"a": 1, "\u0061": 2}', "'a' stands twice", (1, 1)),
     "empty": ("", "no rows", (1, 1)),
     "blank": ("\n \n", "no rows", (1, 1)),
     "latin-1": ('{"a": 1}\n{"ü": "ü'.encode() + b'\xfc"}', "UTF-8", (2, 9)),
@@ -229,3 +232,21 @@ def test_a_saved_dataset(tmp_path):
     saved.save_to_disk(str(tmp_path / "saved"))
     assert read_hf(str(tmp_path / "saved"), {}) == [{"q": "1+1", "a": 2}]
     assert "Splits: train" in (refusal(read_hf, f"{tmp_path / 'saved'}?split=test").hint or "")
+
+
+@pytest.mark.parametrize("twice", ["", "c7"])
+def test_a_million_columns_are_read_or_refused_in_seconds(file, twice):
+    names = ",".join(f"c{n}" for n in range(1_000_000)) + (f",{twice}" if twice else "")
+    cells = ",".join("1" for _ in range(1_000_000 + bool(twice)))
+    begun = time.monotonic()
+    if twice:
+        assert "'c7' stands twice" in refusal(read_csv, file(f"{names}\n{cells}\n", "r.csv")).message
+    else:
+        assert len(read_csv(file(f"{names}\n{cells}\n", "r.csv"), {})[0]) == 1_000_000
+    assert time.monotonic() - begun < 30
+
+
+def test_columns_with_names_of_python_are_data(file):
+    names = ("__class__", "__proto__", "", "self", "a.b", "\x1b[31m", "é", "e\u0301")
+    row = dict.fromkeys(names, "x")
+    assert read_jsonl(file(json.dumps(row) + "\n"), {}) == [row]

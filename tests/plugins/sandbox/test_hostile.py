@@ -127,3 +127,85 @@ def test_strong_works_where_the_package_lies_below_tmp() -> None:
             [sys.executable, "-c", source], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True
         )
     assert done.stdout.strip() == "strong", done.stderr
+
+
+FORGED = 'os.write(3, b\'{"kind": "ok", "value": "forged"}\')'
+
+#: What code does after, or in place of, an honest answer, with the kinds of outcome that are right.
+AFTERWARDS = {
+    "an exit handler": (f"    import atexit, os\n    atexit.register(lambda: {FORGED})\n    return 1", {"ok"}),
+    "a finalizer": (
+        f"    import os\n    class D:\n        def __del__(self): {FORGED}\n    d = D()\n    return 1",
+        {"ok", "bad_result"},
+    ),
+    "an endless finalizer": (
+        "    class D:\n        def __del__(self):\n            while True: pass\n    d = D()\n    return 1",
+        {"timeout"},
+    ),
+    "signal handlers": (
+        "    import signal\n    for n in range(1, 65):\n        try: signal.signal(n, lambda *a: None)\n"
+        "        except (OSError, ValueError): pass\n    while True: pass",
+        {"timeout"},
+    ),
+    "an alarm": ("    import signal\n    signal.alarm(1)\n    while True: pass", {"crashed", "timeout"}),
+    "tracing": ("    import sys\n    sys.settrace(lambda *a: 1 / 0)\n    return 1", {"ok", "crashed", "error"}),
+    "broken builtins": (
+        "    import builtins\n    builtins.len = builtins.str = builtins.isinstance = None\n    return {'a': 1}",
+        {"ok", "crashed", "error"},
+    ),
+    "an error that cannot be told": (
+        "    class E(Exception):\n        def __str__(self): raise RuntimeError\n    raise E",
+        {"error", "crashed"},
+    ),
+    "an error that is told for ever": (
+        "    class E(Exception):\n        def __str__(self):\n            while True: pass\n    raise E",
+        {"timeout"},
+    ),
+    "an error of 50 MB": ("    raise ValueError('x' * 50_000_000)", {"error"}),
+    "an error with a name of 1 MB": ("    raise type('E' * 1_000_000, (Exception,), {})", {"error"}),
+    "a group of errors": ("    raise ExceptionGroup('g', [ValueError('x' * 1000)] * 1000)", {"error"}),
+    "a chain of errors": (
+        "    last = None\n    for n in range(10_000):\n        new = ValueError(n)\n"
+        "        new.__cause__, last = last, new\n    raise last",
+        {"error"},
+    ),
+    "errors in a circle": (
+        "    a, b = ValueError(1), ValueError(2)\n    a.__cause__, b.__cause__ = b, a\n    raise a",
+        {"error"},
+    ),
+    "a dictionary without end": (
+        "    class D(dict):\n        def items(self):\n            while True: yield 'a', 1\n    return D(a=1)",
+        {"memory", "timeout"},
+    ),
+    "a list that holds itself": ("    a = []\n    a.append(a)\n    return a", {"bad_result"}),
+    "a number of 5,000 digits": ("    return 10 ** 5000", {"bad_result"}),
+    "a pickle": ("    import pickle\n    return pickle.dumps(print)", {"bad_result"}),
+    "a pickle on the channel": (
+        "    import os, pickle\n    os.write(3, pickle.dumps(print))\n    os._exit(0)",
+        {"bad_result"},
+    ),
+    "no recursion limit": (
+        "    import sys\n    sys.setrecursionlimit(10 ** 9)\n    return f()",
+        {"timeout", "crashed", "memory"},
+    ),
+    "a read of address 0": ("    import ctypes\n    ctypes.string_at(0)", {"crashed", "forbidden", "error"}),
+    "a closed channel": ("    import os\n    os.close(3)\n    return 1", {"crashed"}),
+    "another channel": ("    import os\n    os.dup2(1, 3)\n    return 1", {"forbidden", "crashed", "bad_result"}),
+    "two answers": (f"    import os\n    {FORGED}\n    return 1", {"bad_result"}),
+    "nothing": ("    import os\n    os._exit(0)", {"crashed", "bad_result"}),
+}
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_what_code_does_around_its_answer_ends_its_own_call_alone(level: str) -> None:
+    """One after the other in one sandbox: each has its kind, a short message, and the next call works."""
+
+    async def job(sandbox: LinuxSandbox) -> None:
+        for name, (body, kinds) in AFTERWARDS.items():
+            found = await sandbox.call(f"def f():\n{body}\n", "f", {}, timeout=1.0)
+            assert found.kind in kinds, (name, found)
+            assert len(found.message) <= 2000 and (found.kind != "ok" or found.value in (1, {"a": 1})), (name, found)
+            after = await sandbox.call("def f(): return 42", "f", {})
+            assert after.value == 42, (name, after)
+
+    inside(level, job)

@@ -1,0 +1,48 @@
+"""Whether a failed attempt is made again, and after how long.
+
+A rate limit says nothing about the call, so it uses up none of its attempts. All calls to a model wait it out together
+(`AdaptiveLimiter`). A call gives up only if it alone is refused again and again while others are answered.
+"""
+
+from __future__ import annotations
+
+import random
+
+from workbench.errors import LMError
+from workbench.failures import FailureKind
+
+#: The longest pause in seconds, whatever the server asks for.
+LONGEST_PAUSE = 120.0
+
+#: So many rate limits of one call, while others are answered, end it.
+MOST_RATE_LIMITS = 20
+
+#: So many pauses in a row without an answer of the model in between stop the run. Doubled from half a second up to
+#: LONGEST_PAUSE, they take about ten minutes.
+MOST_PAUSES = 12
+
+
+class Attempts:
+    """The failed attempts of one call. limit: `attempts` of the spec; with 1 nothing is tried again."""
+
+    def __init__(self, limit: int):
+        self.limit, self.failed, self.rate_limits = limit, 0, 0
+
+    def again(self, error: LMError) -> bool:
+        """Count a failure. True if the call is to be tried again."""
+        if error.kind == FailureKind.RATE_LIMIT:
+            self.rate_limits += 1
+            return self.limit > 1 and self.rate_limits < MOST_RATE_LIMITS
+        self.failed += 1
+        return error.retryable and self.failed < self.limit
+
+
+def pause_before(attempt: int, asked: float | None, jitter: random.Random) -> float:
+    """Seconds before an attempt, with jitter: they double, are at least what the server asks for, and have a bound.
+
+    attempt: failures so far, of the call or, after a rate limit, of the model, from 1. asked: Retry-After in seconds.
+    """
+    wait = 0.25 * 2 ** min(attempt, 20)
+    if asked is not None and asked > wait:
+        wait = asked
+    return min(wait, LONGEST_PAUSE) * jitter.uniform(1.0, 1.25)

@@ -1,0 +1,54 @@
+"""The pages on reliability and security name tests for what they promise, and each is there."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+LINK = re.compile(r"\[([^\]]+)\]\(([^)]*tests/[^)]+\.py)\)")
+
+
+def rows(page: Path) -> list[list[str]]:
+    """The cells of each row of the first table of a page, without its head."""
+    lines = page.read_text(encoding="utf-8").splitlines()
+    begin = next(n for n, line in enumerate(lines) if line.startswith("| ---"))
+    found = []
+    for line in lines[begin + 1 :]:
+        if not line.startswith("|"):
+            break
+        found.append([cell.strip() for cell in line.strip("|").split(" | ")])
+    return found
+
+
+def functions_in(file: Path) -> set[str]:
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    return {n.name for n in tree.body if isinstance(n, ast.FunctionDef) and n.name.startswith("test_")}
+
+
+def test_every_row_of_the_fault_matrix_has_a_test_that_is_there() -> None:
+    page = DOCS / "explanation" / "reliability.md"
+    found = {row[0]: LINK.findall(row[-1]) for row in rows(page)}
+    assert list(found) == [*map(str, range(1, 21)), "21-23", "24", "25", "26"]
+    for number, links in found.items():
+        assert links or number == "21-23", number
+        for name, place in links:
+            assert name in functions_in((page.parent / place).resolve()), f"row {number}: {name} is not in {place}"
+
+
+@pytest.mark.parametrize("page", ["security.md", "explanation/reliability.md"])
+def test_every_file_of_tests_that_a_page_names_has_tests(page: str) -> None:
+    links = LINK.findall((DOCS / page).read_text(encoding="utf-8"))
+    assert len(links) > 15
+    for name, place in links:
+        file = ((DOCS / page).parent / place).resolve()
+        assert functions_in(file), place
+        assert name == file.name or name in functions_in(file), f"{name} is not in {place}"
+
+
+def test_what_a_source_may_not_do_is_held_by_a_named_test() -> None:
+    for source, _, may_not in rows(DOCS / "security.md"):
+        assert LINK.findall(may_not), f"{source}: no test is named"

@@ -1,0 +1,193 @@
+"""Answers of a server that means harm: each is an answer, or one typed error, and none is a bug of the client."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.helpers.lm_faults import ChatServer, answer
+from tests.plugins.openai.test_openai import ask, fail, settings
+
+from workbench.errors import LMError
+from workbench.lm import MOST_TOKENS, Request
+from workbench_openai import client, wire
+
+REQUEST = Request(({"role": "user", "content": "x"},), logprobs=True, stop=("END",))
+
+
+def parse(body: Any) -> Any:
+    """The Response, or the kind of LMError."""
+    raw = body if isinstance(body, str) else json.dumps(body)
+    try:
+        return wire.parse_body(raw.encode("utf-8", "surrogatepass"), REQUEST, lambda prompt, completion: None)
+    except LMError as error:
+        assert len(str(error)) < 500
+        return str(error.kind)
+
+
+def usage(prompt: str, completion: str = "1") -> str:
+    told = f'{{"prompt_tokens": {prompt}, "completion_tokens": {completion}}}'
+    return f'{{"choices": [{{"message": {{"content": "x"}}}}], "usage": {told}}}'
+
+
+@pytest.mark.parametrize(
+    "told", ["-5", "NaN", "Infinity", "1e400", "1" + "0" * 400, "true", '"7"', "[7]", "{}", "1.5", str(MOST_TOKENS + 1)]
+)
+def test_usage_that_nobody_can_have_had_is_estimated(told: str) -> None:
+    for body in (usage(told), usage("1", told), usage(told, told)):
+        found = parse(body)
+        assert found.estimated and 0 < found.prompt_tokens < 100 and 0 < found.completion_tokens < 100
+
+
+def test_a_number_of_too_many_digits_is_a_broken_body() -> None:
+    assert parse(usage("1" + "0" * 5000)) == "bad_body"
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [5, "abc", {"a": 1}, True, [None], [{}], [5], [[]], [{"function": "x"}], [{"function": {"name": 5}}]],
+    ids=repr,
+)
+def test_tool_calls_of_another_form_are_a_broken_body(calls: Any) -> None:
+    assert parse(answer(None, message={"tool_calls": calls})) == "bad_body"
+
+
+@pytest.mark.parametrize("number", ["-1" + "0" * 400, "1e400", "5.0", "0.5", '"x"', "null", "[]"])
+def test_what_is_no_logarithm_of_a_probability_is_none(number: str) -> None:
+    body = '{"choices": [{"message": {"content": "x"}, "logprobs": {"content": [{"logprob": HERE}]}}]}'
+    assert parse(body.replace("HERE", number)).logprobs is None
+    assert parse(body.replace("HERE", "-0.5")).logprobs == (-0.5,)
+
+
+@pytest.mark.parametrize("number", ["1" + "0" * 400, "1e400", "NaN", "null", '"x"', "[]"])
+def test_a_vector_of_other_things_than_numbers_is_a_broken_body(number: str) -> None:
+    with pytest.raises(LMError) as caught:
+        wire.parse_vectors(f'{{"data": [{{"index": 0, "embedding": [0.5, {number}]}}]}}'.encode(), 1)
+    assert caught.value.kind == "bad_body"
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.sampled_from(["stop", "length"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                "choices message content finish_reason tool_calls function name arguments refusal logprobs logprob "
+                "usage prompt_tokens completion_tokens error code text id index prompt_token_ids token_ids".split()
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(values, values, values)
+def test_no_body_is_a_bug(choice: Any, message: Any, whole: Any) -> None:
+    for body in (whole, {"choices": [choice]}, {"choices": [{"message": message, "logprobs": choice}], "usage": whole}):
+        found = parse(json.dumps(body))
+        if not isinstance(found, str):
+            assert 0 <= found.prompt_tokens <= MOST_TOKENS and 0 <= found.completion_tokens <= MOST_TOKENS
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "1e9",
+        "inf",
+        "1e400",
+        "1" * 5000,
+        "Fri, 31 Dec 9999 23:59:59 GMT",
+        "Fri, 31 Dec 9999 23:59:59 -2359",
+        "Mon, 01 Jan 0001 00:00:00 +2359",
+        "Fri, 31 Dec 99999 23:59:59 GMT",
+        "Mon, 01 Jan 2026 00:00:00 +999999999999",
+        "-inf",
+        "٥",
+        "(" * 20_000,
+        "Mon, 01 Jan 2026 " + "0:" * 50_000,
+        "a" * 100_000,
+        "\0",
+    ],
+    ids=lambda value: value[:30],
+)
+def test_a_retry_after_that_means_harm_is_bounded_or_nothing(value: str) -> None:
+    begun = time.monotonic()
+    found = wire.retry_after({"Retry-After": value})
+    assert found is None or (0 <= found <= wire.MAX_RETRY_AFTER and math.isfinite(found))
+    assert time.monotonic() - begun < 1
+
+
+@pytest.mark.parametrize(
+    ("head", "part", "times"),
+    [
+        (b"HTTP/1.1 200 OK\r\n", b"X-Flood: " + b"x" * 1000 + b"\r\n", 100_000),
+        (b"HTTP/1.1 200 OK\r\nX-Long: ", b"x" * 100_000, 1000),
+        (b"HTTP/1.1 200 OK\r\n", b"Content-Length: 5\r\n", 10),
+        (b"HTTP/1.1 " + b"2" * 100_000, b"", 1),
+        (b"", b"HTTP/1.1 103 Early Hints\r\n\r\n", 100_000),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n", b"{}", 1),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n", b"{}", 1),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\n", b"{}", 1),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"0;" + b"x" * 100_000, 100),
+        (b"HTTP/1.1 200 OK\r\nContent-Encoding: nonsense\r\nContent-Length: 2\r\n\r\n", b"{}", 1),
+        (b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n", b"{}", 1),
+        (b"\x00\xff\xfe" * 1000, b"", 1),
+    ],
+    ids=[
+        "headers",
+        "long header",
+        "two lengths",
+        "long status",
+        "hints",
+        "negative length",
+        "huge length",
+        "negative chunk",
+        "chunk extensions",
+        "unknown encoding",
+        "no gzip",
+        "no http",
+    ],
+)
+def test_a_flood_of_headers_and_broken_http_are_one_typed_error(head: bytes, part: bytes, times: int) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(head)
+            for _ in range(times):
+                writer.write(part)
+                await writer.drain()
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+    async def course() -> LMError:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        base = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        lm = client.openai("m", settings(api_base=base))
+        try:
+            with pytest.raises(LMError) as caught:
+                async with asyncio.timeout(20):
+                    await lm.complete(REQUEST)
+            return caught.value
+        finally:
+            await lm.aclose()
+            server.close()
+
+    error = asyncio.run(course())
+    assert error.kind in ("broken", "bad_body", "connection", "bad_request") and len(str(error)) < 500
+
+
+def test_an_ordinary_answer_is_taken_and_an_endless_header_is_not() -> None:
+    with ChatServer() as server:
+        assert ask(server).text == "hello there"
+    with ChatServer("429", retry_after="1" * 200_000) as server:
+        assert fail(server).kind in ("rate_limit", "broken", "bad_request")

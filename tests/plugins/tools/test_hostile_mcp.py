@@ -1,0 +1,94 @@
+"""MCP servers that mean harm: each call ends by its deadline, with the answer to it or one short failure."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from workbench.errors import NodeError
+from workbench.kit.tools import load_tool
+
+pytest.importorskip("mcp")
+
+SERVER = """
+import json, os, signal, sys, time
+def send(**body):
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **body}) + "\\n")
+    sys.stdout.flush()
+def say(id, text):
+    send(id=id, result={"content": [{"type": "text", "text": text}]})
+for line in sys.stdin:
+    asked = json.loads(line)
+    i, method = asked.get("id"), asked.get("method")
+    if method == "initialize":
+        about = {"protocolVersion": "2025-03-26", "capabilities": {"tools": {}}}
+        send(id=i, result={**about, "serverInfo": {"name": "x", "version": "1"}})
+    elif method == "tools/list":
+        send(id=i, result={"tools": [{"name": "pay", "inputSchema": {"type": "object"}}]})
+    elif method == "tools/call":
+        ANSWER
+"""
+
+
+def ask(answer: str, folder: Path) -> object:
+    """The result of a call of a server that answers so, with 4 seconds for it. Checks that the server is gone."""
+    mark = f"serve_{folder.name}.py"
+    (folder / mark).write_text(SERVER.replace("ANSWER", answer))
+    begun = time.monotonic()
+    try:
+        return asyncio.run(load_tool(f"mcp:{sys.executable} {mark}#pay", folder)({"a": 1}, 4.0))
+    finally:
+        assert time.monotonic() - begun < 12
+        while subprocess.run(["pgrep", "-f", mark], capture_output=True).stdout:  # one that ignores SIGTERM is killed
+            assert time.monotonic() - begun < 20, "the server lives on"
+            time.sleep(0.2)
+
+
+@pytest.mark.parametrize(
+    ("answer", "result"),
+    [
+        ("say(i, 'fine')", "fine"),
+        ("say(i - 1, 'of another request'); say(i + 1, 'of the next one'); say(i, 'fine')", "fine"),
+        ("say(i, 'fine'); say(i, 'another')", "fine"),
+        ("send(id=99, method='roots/list'); say(i, 'fine')", "fine"),
+        ("send(id=99, method='elicitation/create', params={'message': 'your password?'}); say(i, 'fine')", "fine"),
+        ("sys.stderr.write('x' * 10_000_000); say(i, 'fine')", "fine"),
+    ],
+)
+def test_only_the_answer_to_the_call_is_its_result(answer: str, result: str, tmp_path: Path) -> None:
+    assert ask(answer, tmp_path) == result
+
+
+NOTIFY = "send(method='notifications/message', params={'level': 'info', 'data': 'x' * 1000})"
+SAMPLE = "send(id=n, method='sampling/createMessage', params={'messages': [], 'maxTokens': 5})"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "say(i + 1, 'of another request')",
+        "say(None, 'of none')",
+        f"[{NOTIFY} for n in iter(int, 1)]",
+        f"[{SAMPLE} for n in iter(int, 1)]",
+        "[sys.stdout.write('x' * 100_000) for n in iter(int, 1)]",
+        "send(**{'x': '['}); sys.stdout.write('[' * 200_000 + chr(10)); sys.stdout.flush()",
+        "signal.signal(15, signal.SIG_IGN); time.sleep(600)",
+        "say(i, 'x' * 5_000_000)",
+        "send(id=i, error={'code': 1, 'message': 'x' * 10_000_000})",
+        "send(id=i, error={'code': 10 ** 400, 'message': 'two\\nlines'})",
+        "send(id=i, result={'content': 'no list'})",
+        "send(id=i, result={'isError': True, 'content': [{'type': 'text', 'text': 'x' * 1_000_000}]})",
+        "sys.exit(0)",
+    ],
+    ids=lambda answer: answer[:40],
+)
+def test_a_server_that_means_harm_is_one_short_failure(answer: str, tmp_path: Path) -> None:
+    with pytest.raises(NodeError) as caught:
+        ask(answer, tmp_path)
+    assert caught.value.kind == "tool" and str(caught.value).startswith("pay: ")
+    assert len(str(caught.value)) < 1000 and "\n" not in str(caught.value)
