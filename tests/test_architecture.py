@@ -313,6 +313,7 @@ def test_top_level_is_as_it_was_asked_for() -> None:
         "CHANGELOG.md",
         "CONTRIBUTING.md",
         ".ci",
+        ".github",
         ".gitignore",
         ".pre-commit-config.yaml",
         "justfile",

@@ -51,10 +51,10 @@ async def _measure(name: str) -> dict[str, Any]:
 @click.option(
     "--file",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="A copy of the package; default: download it from the npm registry.",
+    help="The package as `npm pack` writes it; default: run npm.",
 )
 def install_command(file: Path | None) -> None:
-    """Install Pyodide for the sandbox `wasm`: one version, 6.5 MB from registry.npmjs.org, checked by its hash."""
+    """Install Pyodide for the sandbox `wasm`: one version, 6.5 MB through npm, checked by its hash."""
     import asyncio
 
     from workbench_sandbox.pyodide import VERSION, fetch, find_deno, home, install

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from packaging.requirements import Requirement
+
 from workbench.distribution import NAME
 from workbench.errors import SandboxError
 from workbench.plugins import plugins, try_imports
@@ -22,6 +24,8 @@ from workbench.spec import Setting, Spec, config_settings, environment_settings,
 
 #: Compromised releases that stole credentials.
 _COMPROMISED = {"litellm": {"1.82.7", "1.82.8"}}
+#: Packages that are named also where nothing is wrong with them.
+_SHOWN = ("dspy", "litellm", "optuna", "pydantic", "aiohttp")
 
 
 @dataclass(frozen=True)
@@ -61,16 +65,20 @@ def _disk() -> Check:
 
 
 def _packages() -> Iterator[Check]:
-    for name in ("dspy", "litellm", "optuna", "pydantic", "aiohttp"):
+    """The packages that every run needs: those that are bad, by the versions of pyproject.toml, and some good ones."""
+    asked = [Requirement(line) for line in importlib.metadata.requires(NAME) or ()]
+    for wanted in (one for one in asked if one.marker is None):
         try:
-            version = importlib.metadata.version(name)
+            version = importlib.metadata.version(wanted.name)
         except importlib.metadata.PackageNotFoundError:
-            yield Check(name, "fail", f"not installed; reinstall {NAME}")
+            yield Check(wanted.name, "fail", f"not installed; reinstall {NAME}")
             continue
-        if version in _COMPROMISED.get(name, ()):
-            yield Check(name, "fail", f"{version} stole credentials: uninstall it and change your keys")
-        else:
-            yield Check(name, "ok", version)
+        if version in _COMPROMISED.get(wanted.name, ()):
+            yield Check(wanted.name, "fail", f"{version} stole credentials: uninstall it and change your keys")
+        elif not wanted.specifier.contains(version, prereleases=True):
+            yield Check(wanted.name, "fail", f"{version} is installed, but {wanted} is needed; reinstall {NAME}")
+        elif wanted.name in _SHOWN:
+            yield Check(wanted.name, "ok", version)
 
 
 def _plugins() -> Iterator[Check]:
