@@ -214,7 +214,7 @@ def commands() -> str:
     parts += [f"| `{variable}` | `{address}` |" for variable, address in ENVIRONMENT.items()]
     parts += [
         "| `WORKBENCH_DB` | `--db` |",
-        "| `WORKBENCH_SANDBOX` | `--sandbox` |",
+        "| `WORKBENCH_SANDBOX` | `--sandbox`, that of `resume`, too |",
         "| `WORKBENCH_CONFIG` | the config file |",
         "| `WORKBENCH_TRUST` | folders whose workflow files are trusted ([trust](../security.md#trust)), as in PATH |",
         "| `WORKBENCH_LOAD_PLUGINS` | the only plugins to load, by name, with commas between them |\n",
@@ -225,7 +225,8 @@ def commands() -> str:
 
 _SURROUNDINGS = """A flag comes before the environment, that before the workflow file, and that before `lm`, `budget` and `concurrency` of the
 config file (`~/.config/workbench/config.yaml`). Of two flags for one setting the last holds. A run keeps what environment and
-config added to it when it was started: `resume` does not look at them again.
+config added to it when it was started: `resume` does not look at them again, but for `WORKBENCH_SANDBOX`. A resumed run
+refuses a weaker sandbox than it began with.
 """  # noqa: E501
 
 

@@ -23,8 +23,8 @@ CORE = ROOT / "core" / "workbench"
 #: From the ground up: a room imports only what stands above it in this list. Kit is for plugins: no room imports it.
 ROOMS = {
     # these files
-    "ground": "errors failures plugins hookspecs concurrency files hashing signals text type_guards code_outline "
-    "user_code distribution _version",
+    "ground": "errors failures plugins plugin_guard hookspecs concurrency files hashing signals text type_guards "
+    "code_outline user_code distribution _version",
     "spec": "text to typed values",
     "lm": "one attempt a call",
     "workflow": "values: nodes, graph, patches",
@@ -197,6 +197,31 @@ def test_nothing_of_ours_reads_pickles_or_runs_code_of_a_checkpoint() -> None:
     assert found == ["dataset.py imports pickle"], "which packs the sealed rows of its own process"
 
 
+#: What writes to the terminal, or asks there.
+_SPEAKS = re.compile(
+    r"click\.(echo|secho|style|confirm|prompt|echo_via_pager|pause|progressbar)|echo|secho|print|pprint|input"
+    r"|traceback\.print_\w+|(rich|console|self\.console|pprint|above)\.(print|pprint|log|print_json|rule)"
+    r"|sys\.__?std(out|err)__\.\w+|sys\.std(out|err)\.(write|writelines|buffer\.write)|Console|faulthandler\.\w+"
+)
+
+
+def test_all_output_passes_one_function() -> None:
+    """`say` makes visible what a terminal would obey; `alert` does where no command can print. Whoever prints past them
+    lets rows, models and servers control the terminal."""
+    allowed = {CORE / "cli" / "output.py", CORE / "text.py"}
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}: {name}"
+        for path in files("core", "plugins")
+        if path not in allowed
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Call) and _SPEAKS.fullmatch(name := ast.unparse(node.func))
+    ]
+    live = [line for line in found if line.startswith("core/workbench/cli/progress.py:") and line.endswith("Console")]
+    assert found == live and len(live) == 1, "use workbench.cli.say"
+    for path in files("core", "plugins"):
+        assert path in allowed or not {"click.echo", "click.style", "rich.print"} & set(imports(parsed(path))), path
+
+
 def test_core_names_plugins_in_one_place() -> None:
     names = {*plugins().names("optimizers"), *plugins().names("metrics"), "bundled"} - WORDS
     for path in modules(CORE):
@@ -289,6 +314,7 @@ def test_top_level_is_as_it_was_asked_for() -> None:
         "CHANGELOG.md",
         "CONTRIBUTING.md",
         ".ci",
+        ".github",
         ".gitignore",
         ".pre-commit-config.yaml",
         "justfile",

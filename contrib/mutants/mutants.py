@@ -13,10 +13,23 @@ from areas.paid import PAID
 from areas.proof import PROOF
 from areas.rows import ROWS
 from areas.search import SEARCH
+from areas.shown import SHOWN
 from areas.training import TRAINING
 from areas.trust import TRUST
 from areas.workflows import WORKFLOWS
 
 __all__ = ["MUTANTS", "Mutant"]
 
-MUTANTS: list[Mutant] = [*PAID, *FAILED, *PROOF, *ROWS, *SEARCH, *ALLOWED, *CALLS, *WORKFLOWS, *TRAINING, *TRUST]
+MUTANTS: list[Mutant] = [
+    *PAID,
+    *FAILED,
+    *PROOF,
+    *ROWS,
+    *SEARCH,
+    *ALLOWED,
+    *CALLS,
+    *WORKFLOWS,
+    *TRAINING,
+    *TRUST,
+    *SHOWN,
+]

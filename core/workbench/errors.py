@@ -25,6 +25,9 @@ from typing import Any
 
 from workbench.failures import FailureKind
 
+#: How many errors in one file are listed.
+MOST_LISTED = 20
+
 
 class WorkbenchError(Exception):
     """Base of all errors that workbench raises on purpose."""
@@ -42,7 +45,8 @@ class SpecError(WorkbenchError):
         path: the keys and list indexes that lead to the fault, e.g. ("nodes", "answer", "instructions").
         file, line, column: where the fault is, if known; lines and columns count from 1.
 
-    `more` holds the other errors found in the same file.
+    `more` holds the other errors found in the same file, `omitted` how many further ones there may be: at most
+    MOST_LISTED are listed, so that a file with very many faults costs neither time nor memory.
     """
 
     def __init__(
@@ -58,10 +62,12 @@ class SpecError(WorkbenchError):
         self.message, self.file, self.line, self.column = message, file, line, column
         self.hint, self.path = hint, path
         self.more: tuple[SpecError, ...] = ()
+        self.omitted = 0
         super().__init__(str(self))
 
     def __str__(self) -> str:
-        return "\n".join([self._alone(), *(error._alone() for error in self.more)])
+        omitted = [f"and up to {self.omitted:,} more"] if self.omitted else []
+        return "\n".join([self._alone(), *(error._alone() for error in self.more), *omitted])
 
     def _alone(self) -> str:
         place = ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
@@ -70,25 +76,32 @@ class SpecError(WorkbenchError):
 
 
 def merge_errors(errors: Iterable[SpecError]) -> SpecError:
-    """The first error, with all the others as its `more`. There must be at least one."""
+    """The first error, with the others as its `more`, up to MOST_LISTED. There must be at least one."""
     found = [one for error in errors for one in (error, *error.more)]
+    omitted = sum(error.omitted for error in found) + max(0, len(found) - MOST_LISTED)
     for error in found:
-        error.more = ()
-    found[0].more = tuple(found[1:])
+        error.more, error.omitted = (), 0
+    found[0].more, found[0].omitted = tuple(found[1:MOST_LISTED]), omitted
     return found[0]
 
 
 def collect_errors(jobs: Iterable[Callable[[], Any]]) -> list[Any]:
-    """The results of all jobs. Raises the SpecErrors of all of them as one: the first does not hide the rest."""
+    """The results of all jobs. Raises their SpecErrors as one: the first does not hide the rest. After MOST_LISTED of
+    them the other jobs are not done."""
     made: list[Any] = []
     wrong: list[SpecError] = []
-    for job in jobs:
+    left = iter(jobs)
+    for job in left:
         try:
             made.append(job())
         except SpecError as error:
             wrong.append(error)
+            if len(wrong) == MOST_LISTED:
+                break
     if wrong:
-        raise merge_errors(wrong) from wrong[0].__cause__
+        merged = merge_errors(wrong)
+        merged.omitted += sum(1 for _ in left)
+        raise merged from wrong[0].__cause__
     return made
 
 
@@ -124,9 +137,9 @@ class BudgetSpent(WorkbenchError):
 
     def __init__(self, what: str, ceiling: float, needed: float, held: float = 0.0):
         self.what, self.ceiling, self.needed, self.held = what, ceiling, needed, held
-        proof = f", {held:g} of it set aside for the proof" if held else ""
+        proof = f", of which {held:g} are reserved for the proof" if held else ""
         super().__init__(
-            f"budget reached: {what} has a ceiling of {ceiling:g}{proof}; one more call could bring it to {needed:g}"
+            f"budget reached: {ceiling:g} {what}{proof}; one more call could bring the total to {needed:g}"
         )
 
 
@@ -176,12 +189,13 @@ class StoreError(WorkbenchError):
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
-    """A hint for an unknown word: the most similar known one, or else all of them."""
+    """A hint for an unknown word: the most similar known one, or else all of them; of very many, the first."""
     known = sorted(known)
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(word[:200], known[:1000], n=1, cutoff=0.6)
     if close:
         return f"Did you mean '{close[0]}'?"
-    return f"Known: {', '.join(known)}." if known else "None are known."
+    more = f", and {len(known) - 100:,} more" if len(known) > 100 else ""
+    return f"Known: {', '.join(known[:100])}{more}." if known else "None are known."
 
 
 class SandboxError(SpecError):

@@ -84,7 +84,8 @@ def register_edits(register: Register) -> None:
 
 @hookspec
 def register_commands(cli: Any) -> None:
-    """Add commands to the click group `cli`."""
+    """Add commands to the click group `cli`. Print with `workbench.cli.say`, so that text of models and rows cannot
+    control the terminal."""
 
 
 @hookspec(firstresult=True)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
+
+from workbench.text import alert
 
 PATIENCE = 10.0  # seconds for calls in flight, after the first signal
 GRACE = 5.0  # seconds for the run to end, after the second
@@ -61,6 +62,5 @@ def catch_signals(course: asyncio.Task[Any], stop: Callable[[], bool], hint: str
 
 def end_process(hint: str) -> None:
     """End this process and all its threads with exit code 130."""
-    sys.stderr.write(f"\nEnded, since something did not return. Resume with: {hint}\n")
-    sys.stderr.flush()
+    alert(f"\nEnded, since something did not return. Resume with: {hint}")
     os._exit(130)

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
+
+#: Characters that Python calls printable and that are drawn as nothing: fillers, joiners, variation selectors.
+_BLANK = (0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), 0x2800, 0x3164, 0xFFA0, 0x16FE4)
+_SELECTORS = (range(0xFE00, 0xFE10), range(0xE0100, 0xE01F0))
 
 
 def short(value: Any, most: int) -> str:
@@ -12,13 +17,46 @@ def short(value: Any, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
+class _Escapes(dict[int, str]):
+    """What is shown for each character, for `str.translate`. Filled as characters occur."""
+
+    def __missing__(self, code: int) -> str:
+        hidden = not chr(code).isprintable() or code in _BLANK or any(code in found for found in _SELECTORS)
+        escape = f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+        shown = self[code] = escape if hidden else chr(code)
+        return shown
+
+
+_ESCAPES = _Escapes({ord("\n"): "\n", ord("\t"): "\t"})
+
+
 def visible(text: Any) -> str:
-    """Text from data or models with control, escape and bidi characters as visible escapes."""
-    return "".join(
-        c
-        if c in "\n\t" or (c.isprintable() and not 0x202A <= ord(c) <= 0x202E and not 0x2066 <= ord(c) <= 0x2069)
-        else f"\\x{ord(c):02x}"
-        if ord(c) < 256
-        else f"\\u{ord(c):04x}"
-        for c in str(text)
-    )
+    """Text from data or models with what a terminal obeys or does not show as escapes: `\\x1b`, `\\u202e`.
+
+    These are control characters, bidi controls, invisible characters, odd spaces, lone surrogates and code points that
+    mean nothing. Newlines and tabs stay. YAML reads the escapes in double quotes.
+    """
+    text = str(text)
+    return text if text.isprintable() and text.isascii() else text.translate(_ESCAPES)
+
+
+def one_line(value: Any) -> str:
+    """A value within a line: as `visible`, with newlines and tabs as escapes, too, so that it cannot forge lines."""
+    return visible(value).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def indented(text: Any) -> str:
+    """Text of several lines whose later lines are indented, so that they cannot pass for lines of ours."""
+    return str(text).replace("\n", "\n    ")
+
+
+def alert(line: str) -> None:
+    """Print a line on stderr from where no command can: a timer, or the moment before the process ends."""
+    sys.stderr.write(visible(line) + "\n")
+    sys.stderr.flush()
+
+
+def visible_json(value: Any) -> str:
+    """A value as one line of JSON for people: letters of all scripts stay, what `visible` escapes is a JSON escape."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if visible(text) == text else "".join(c if visible(c) == c else json.dumps(c)[1:-1] for c in text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import click
 
+from workbench.cli import echo_json, say
 from workbench_bench.sizes import LEAST_BUDGET, PROOF, ROWS
 
 #: The reference for every optimizer, with the same calls and seeds.
@@ -127,7 +127,7 @@ def bench_command(
         from workbench_bench.plot import draw
 
         draw(rows, plot)
-        click.echo(f"drew {plot}", err=True)
+        say(f"drew {plot}", err=True)
 
 
 def _rows(
@@ -151,7 +151,7 @@ def _rows(
         group = [_row(world, name, budget, found[name], found[REFERENCE]) for name in optimizers]
         rows += group
         if as_json:
-            click.echo(json.dumps(_object(world, budget, seeds, group)))
+            echo_json(_object(world, budget, seeds, group))
         else:
             _table(world, group, head=budget == budgets[0])
     return rows
@@ -199,13 +199,13 @@ def _table(world: str, group: Sequence[dict[str, Any]], head: bool) -> None:
 
     wide = max(16, *(len(row["optimizer"]) for row in group))
     if head:
-        click.echo(click.style(f"\n{world}: {WORLDS[world].what}", bold=True))
-        click.echo(f"{'optimizer':<{wide}} {'budget':>6} {'used':>6}  {'regret':<23} {'claimed':>8}  against random")
+        say(f"\n{world}: {WORLDS[world].what}", bold=True)
+        say(f"{'optimizer':<{wide}} {'budget':>6} {'used':>6}  {'regret':<23} {'claimed':>8}  against random")
     for row in group:
-        click.echo(f"{row['optimizer']:<{wide}} {row['budget']:>6} {row['calls']:>6.0f}  {_figures(row)}")
+        say(f"{row['optimizer']:<{wide}} {row['budget']:>6} {row['calls']:>6.0f}  {_figures(row)}")
         for what, reasons in (("failed", row["errors"]), ("nothing was tried", row["untried"])):
             for reason in reasons:
-                click.echo(f"  {what}: {reason.splitlines()[0]}")
+                say(f"  {what}: {reason.splitlines()[0]}")
 
 
 def _figures(row: dict[str, Any]) -> str:

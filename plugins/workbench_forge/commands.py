@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from workbench.cli import echo_json
-from workbench.text import visible
+from workbench.cli import echo_json, say
+from workbench.text import indented, one_line
 
 if TYPE_CHECKING:
     from workbench.runtime import Sandbox
@@ -38,8 +38,8 @@ def list_command(file: Path, as_json: bool) -> None:
         return echo_json([{"address": f.address, **f.as_tool()} for f in found])
     for function in found:
         taken = ", ".join(function.parameters.get("properties", {}))
-        click.echo(visible(f"{function.address}: {function.name}({taken})  {function.description}".rstrip()))
-    click.echo(f"{len(found)} function(s). Use them elsewhere with functions: {file}#nodes.NAME")
+        say(one_line(f"{function.address}: {function.name}({taken})  {function.description}".rstrip()))
+    say(f"{len(found)} function(s). Use them elsewhere with functions: {file}#nodes.NAME")
 
 
 @functions_command.command("test")
@@ -64,10 +64,10 @@ def test_command(file: Path, as_json: bool) -> None:
         echo_json(rows)
     for row in () if as_json else rows:
         state = f"FAILED: {row['failure']}" if row["failure"] else "passed" if row["tested"] else "has no test"
-        click.echo(visible(f"{row['address']}: {row['name']} {state}"))
+        say(indented(f"{row['address']}: {row['name']} {state}"))
     if not as_json:
         tested = sum(row["tested"] for row in rows)
-        click.echo(f"{tested - len(failed)} of {tested} passed; {len(rows) - tested} without a test.")
+        say(f"{tested - len(failed)} of {tested} passed; {len(rows) - tested} without a test.")
     sys.exit(1 if failed else 0)
 
 

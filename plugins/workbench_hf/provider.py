@@ -13,6 +13,7 @@ from typing import Any
 from workbench.distribution import pip_install
 from workbench.errors import LMError, PluginError, SpecError, suggest
 from workbench.kit.batching import Batcher, derive_seed
+from workbench.kit.checkpoint import check_checkpoint
 from workbench.lm import Request, Response
 
 CONCURRENCY = 16
@@ -50,6 +51,7 @@ class HFLM:
         if folder.is_dir():
             if not list(folder.glob("*.safetensors")):
                 raise SpecError(f"'{model}' holds no .safetensors file; others can run code when loaded")
+            check_checkpoint(str(folder))
             self.identity = f"hf:{folder.name}@{_digest(folder)}"
         elif folder.is_absolute() or model.startswith((".", "~")):
             raise SpecError(f"no folder '{model}'", path=("lm",))
@@ -146,7 +148,7 @@ class _Engine:
 
         try:
             self._generator = Generator.load(self._source, **self._extra)
-        except (OSError, ValueError, AttributeError) as error:
+        except (OSError, ValueError, AttributeError, SpecError) as error:
             raise LMError("bad_request", f"{self._source} cannot be loaded: {str(error)[:300]}") from error
         return self._generator
 

@@ -22,6 +22,7 @@ from dspy.clients.model_metadata import model_info, rate
 from dspy.utils import exceptions as dspy_errors
 
 from workbench.errors import LMError, SpecError
+from workbench.kit.bounded_http import body_error, bounded_bodies
 from workbench.lm import (
     MOST_TOKENS,
     Request,
@@ -37,11 +38,14 @@ from workbench.lm import (
     redact_sent,
 )
 from workbench_litellm.addresses import check_addresses
+from workbench_litellm.bodies import bound_native_client
 
 DEFAULT_CONCURRENCY = 8
 
 # The outcome `length` says it already; DSPy would log it for every answer that is cut.
 logging.getLogger("dspy.clients.lm").addFilter(lambda record: "was truncated" not in record.getMessage())
+
+bound_native_client()
 
 #: LMs in use: LiteLLM's connections belong to all of them, so the last one closes them.
 _OPEN: set[int] = set()
@@ -99,7 +103,8 @@ class DSPyLM:
         lm = self._lm or self._open()
         try:
             canonical = self._canonical(request)
-            with dspy.context(disable_history=True, usage_tracker=None, send_stream=None, callbacks=[]):
+            quiet = dspy.context(disable_history=True, usage_tracker=None, send_stream=None, callbacks=[])
+            with bounded_bodies(), quiet:
                 answer = await lm.acall(canonical)
         except (dspy_errors.LMError, ValueError, TypeError, RecursionError) as error:
             raise self._mapped(error) from None
@@ -109,21 +114,23 @@ class DSPyLM:
         """Vectors through LiteLLM, which DSPy has no client of its own for. Raises LMError."""
         import litellm
 
+        litellm.suppress_debug_info = True  # DSPy sets it, too, where it imports LiteLLM
         if self._lm is None:
             self._open()  # LiteLLM's connections are closed with the last of these
         options = {k: v for k, v in (("api_base", self._settings.api_base), ("api_key", self._key())) if v}
         if self._settings.api_base:
             options.setdefault("api_key", "none")  # the usual key is not for an address that a file names
         try:
-            found: Any = await litellm.aembedding(
-                model=self.model,
-                input=list(texts),
-                num_retries=0,
-                max_retries=0,
-                timeout=LONGEST,
-                **options,
-                **self._extra,
-            )
+            with bounded_bodies():
+                found: Any = await litellm.aembedding(
+                    model=self.model,
+                    input=list(texts),
+                    num_retries=0,
+                    max_retries=_NoRetries(),
+                    timeout=LONGEST,
+                    **options,
+                    **self._extra,
+                )
             rows = sorted((dict(row) for row in found.data), key=lambda row: row["index"])
             tokens = int(getattr(found.usage, "prompt_tokens", 0) or 0)
             vectors = [[float(x) for x in row["embedding"]] for row in rows]
@@ -134,6 +141,8 @@ class DSPyLM:
             raise self._embedding_error(error) from None
 
     def _embedding_error(self, error: Exception) -> LMError:
+        if refused := body_error(error):
+            return LMError("bad_body", f"{self.model}: {refused}")
         status = getattr(error, "status_code", None)
         known = isinstance(status, int)
         kind = kind_of_status(status) if known else "bad_body"
@@ -253,6 +262,8 @@ class DSPyLM:
         return self.price(prompt, completion)
 
     def _mapped(self, error: Exception) -> LMError:
+        if refused := body_error(error):
+            return LMError("bad_body", f"{self.model}: {refused}")
         kind = next((kind for cls, kind in _KINDS if isinstance(error, cls)), None)
         status = getattr(error, "status", None)
         if kind is None and isinstance(error, dspy_errors.LMError):
@@ -267,6 +278,13 @@ class DSPyLM:
         if retry_after is not None and not 0 <= retry_after < float("inf"):
             retry_after = None
         return LMError(kind or "bad_request", text, retry_after=retry_after, status=status)
+
+
+class _NoRetries(int):
+    """0. For embeddings LiteLLM takes a plain 0 for a setting that was left out, and sends up to three requests."""
+
+    def __bool__(self) -> bool:
+        return True
 
 
 def _behind(error: BaseException | None) -> str | None:

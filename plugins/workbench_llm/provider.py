@@ -10,6 +10,7 @@ import anyio
 
 from workbench.distribution import pip_install
 from workbench.errors import LMError, PluginError, SpecError, suggest
+from workbench.kit.bounded_http import body_error, bounded_bodies
 from workbench.lm import Message, Request, Response, estimate_tokens
 
 DEFAULT_CONCURRENCY = 4
@@ -50,14 +51,15 @@ class LLMModel:
             raise LMError("unsupported", f"{self.identity} takes neither tools nor a response format")
         arguments = self._arguments(request)
         try:
-            if self._asynchronous:
-                response = self._model.prompt(**arguments)
-                text, usage = await response.text(), await response.usage()
-            else:
-                # A thread cannot be stopped, so a cancelled call leaves it to finish alone.
-                response, text, usage = await anyio.to_thread.run_sync(
-                    self._in_thread, arguments, abandon_on_cancel=True
-                )
+            with bounded_bodies():
+                if self._asynchronous:
+                    response = self._model.prompt(**arguments)
+                    text, usage = await response.text(), await response.usage()
+                else:
+                    # A thread cannot be stopped, so a cancelled call leaves it to finish alone.
+                    response, text, usage = await anyio.to_thread.run_sync(
+                        self._in_thread, arguments, abandon_on_cancel=True
+                    )
         except LMError:
             raise
         except Exception as error:
@@ -119,6 +121,8 @@ class LLMModel:
     def _mapped(self, error: Exception) -> LMError:
         import llm
 
+        if refused := body_error(error):
+            return LMError("bad_body", f"{self.identity}: {refused}")
         status = getattr(error, "status_code", None) or getattr(getattr(error, "response", None), "status_code", None)
         text = str(error)[:300]
         for name, value in os.environ.items():

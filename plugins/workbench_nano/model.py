@@ -82,7 +82,8 @@ class Nano:
         """Token ids, remembered since messages come again and again."""
         ids = self._texts.get(text)
         if ids is None:
-            ids = tuple(self.tokenizer.encode(text).ids)
+            # A lone surrogate, which the tokenizer refuses, is read as "?".
+            ids = tuple(self.tokenizer.encode(text.encode("utf-8", "replace").decode("utf-8")).ids)
             if len(self._texts) >= KEPT_TEXTS:
                 self._texts.clear()
             self._texts[text] = ids

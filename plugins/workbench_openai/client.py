@@ -17,6 +17,7 @@ from yarl import URL
 
 from workbench.errors import LMError, SpecError
 from workbench.lm import (
+    MAX_BODY,
     Request,
     Response,
     check_extra,
@@ -32,7 +33,6 @@ from workbench_openai.prices import usd_per_token
 
 Answer = TypeVar("Answer")
 
-MAX_BODY = 32 * 1024 * 1024
 HOSTED = "https://api.openai.com/v1"
 DEFAULT_CONCURRENCY = 16
 _TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=30)  # the ledger holds the deadline of a call

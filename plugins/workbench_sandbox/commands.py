@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from workbench.cli import echo_json
-from workbench.text import visible
+from workbench.cli import echo_json, say
+from workbench.text import indented
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="End with one line of JSON on stdout.")
 
@@ -32,7 +32,7 @@ def list_command(as_json: bool) -> None:
         return echo_json(rows)
     for row in rows:
         level = f"level {row['level']}" if row["level"] else "none"
-        click.echo(visible(f"{row['name']}: {level}" + (f" ({row['reason']})" if row["reason"] else "")))
+        say(indented(f"{row['name']}: {level}" + (f" ({row['reason']})" if row["reason"] else "")))
 
 
 async def _measure(name: str) -> dict[str, Any]:
@@ -51,10 +51,10 @@ async def _measure(name: str) -> dict[str, Any]:
 @click.option(
     "--file",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="A copy of the package; default: download it from the npm registry.",
+    help="The package as `npm pack` writes it; default: run npm.",
 )
 def install_command(file: Path | None) -> None:
-    """Install Pyodide for the sandbox `wasm`: one version, 6.5 MB from registry.npmjs.org, checked by its hash."""
+    """Install Pyodide for the sandbox `wasm`: one version, 6.5 MB through npm, checked by its hash."""
     import asyncio
 
     from workbench_sandbox.pyodide import VERSION, fetch, find_deno, home, install
@@ -63,6 +63,4 @@ def install_command(file: Path | None) -> None:
     deno, folder = find_deno(), home()
     install(file.read_bytes() if file else fetch(), folder)
     asyncio.run(ensure_memory_state(deno, folder))
-    click.echo(
-        visible(f"Pyodide {VERSION} is in {folder}. Try it with workbench sandbox list; use it with --sandbox wasm.")
-    )
+    say(f"Pyodide {VERSION} is in {folder}. Try it with workbench sandbox list; use it with --sandbox wasm.")

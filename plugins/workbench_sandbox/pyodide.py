@@ -1,6 +1,6 @@
-"""Finds Deno and Pyodide, and installs Pyodide: one version from npm's registry, checked by its hash.
+"""Finds Deno and Pyodide, and installs Pyodide: one version, through npm or from a file, checked by its hash.
 
-Only `workbench sandbox install` downloads anything.
+Only `workbench sandbox install` has anything downloaded, by npm and from where npm is set to look.
 """
 
 from __future__ import annotations
@@ -14,20 +14,21 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
-import urllib.request
 from pathlib import Path
 
 from workbench.distribution import pip_install
 from workbench.errors import SandboxError
 
 VERSION = "314.0.7"
-ADDRESS = f"https://registry.npmjs.org/pyodide/-/pyodide-{VERSION}.tgz"
+PACKAGE = f"pyodide@{VERSION}"
 SHA512 = "0YvXxEhfEdpLfb/XkM2BFAeMROq0iMUX2bzzH9pOttyMcWkwq+HbE5uyuGD82LN7y2q+SNvi/6V5JEsOlD2R1A=="
 FILES = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")
 LARGEST = 64 << 20  # bytes: the file has 6.5 MB
+LONGEST = 600  # seconds for npm
 OLDEST_DENO = (2, 9)
 INSTALL_DENO = pip_install("wasm")
 INSTALL = "workbench sandbox install"
+BY_HAND = f"Run `npm pack {PACKAGE}` on a machine that can, and {INSTALL} --file pyodide-{VERSION}.tgz here."
 
 
 def home() -> Path:
@@ -75,16 +76,30 @@ def find_deno() -> str:
     return program
 
 
-def fetch(address: str = ADDRESS) -> bytes:
-    """Download the package from the registry. Raises SandboxError."""
-    try:
-        with urllib.request.urlopen(address, timeout=60) as answer:
-            return answer.read(LARGEST + 1)
-    except (OSError, ValueError) as error:
-        raise SandboxError(
-            f"{address} could not be fetched: {error}",
-            hint=f"Download it on another machine and run {INSTALL} --file pyodide-{VERSION}.tgz",
-        ) from None
+def fetch() -> bytes:
+    """Have npm download the package, from the registry that it is set to use. Raises SandboxError."""
+    npm = shutil.which("npm")
+    if npm is None:
+        raise SandboxError(f"npm, which downloads Pyodide {VERSION}, is not installed", hint=BY_HAND)
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            done = subprocess.run(
+                [npm, "pack", "--ignore-scripts", "--pack-destination", folder, PACKAGE],
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=LONGEST,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise SandboxError(f"npm did not download {PACKAGE}: {error}", hint=BY_HAND) from None
+        files = list(Path(folder).glob("*.tgz"))
+        if done.returncode or len(files) != 1:
+            said = " ".join(done.stderr.split())[-300:]
+            raise SandboxError(f"npm did not download {PACKAGE}: {said}", hint=BY_HAND)
+        with files[0].open("rb") as file:
+            return file.read(LARGEST + 1)
 
 
 def install(package: bytes, folder: Path) -> None:
@@ -94,7 +109,7 @@ def install(package: bytes, folder: Path) -> None:
     if found != SHA512:
         raise SandboxError(
             f"this is not Pyodide {VERSION}: its SHA-512 is {found[:16]}..., not {SHA512[:16]}...",
-            hint=f"Use the file from {ADDRESS}",
+            hint=f"Use the file that `npm pack {PACKAGE}` writes.",
         )
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)

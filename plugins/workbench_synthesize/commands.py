@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from workbench.cli import echo_json
-from workbench.text import visible
+from workbench.cli import echo_json, say
+from workbench.text import one_line
 
 if TYPE_CHECKING:
     from workbench_synthesize.synthesize import Found
@@ -59,11 +59,11 @@ def synthesize_command(
     }
     _require_trust(file, failures, db)
     if out.exists():
-        click.echo(f"{out} exists and will be replaced.", err=True)
+        say(f"{out} exists and will be replaced.", err=True)
 
     def report_progress(found: Found, wanted: int) -> None:
         left_out = found.rejected.total()
-        click.echo(f"{len(found.rows)} of {wanted} rows from {found.requests} requests, {left_out} left out", err=True)
+        say(f"{len(found.rows)} of {wanted} rows from {found.requests} requests, {left_out} left out", err=True)
 
     found = synthesize(
         file,
@@ -74,7 +74,7 @@ def synthesize_command(
         run_tools=run_tools,
     )
     if not found.rows:
-        click.echo(f"No row passed the checks, so {out} was not written; see the reasons below.", err=True)
+        say(f"No row passed the checks, so {out} was not written; see the reasons below.", err=True)
     if as_json:
         echo_json({**found.as_dict(), "out": str(out)})
     else:
@@ -95,11 +95,11 @@ def _require_trust(file: Path, failures: str | None, db: str) -> None:
 
 def _print(found: Found, out: Path) -> None:
     where = f"{len(found.rows)} rows in {out}, from" if found.rows else "No rows from"
-    click.echo(f"{where} {found.requests} requests ({found.spent['calls']} calls)")
+    say(f"{where} {found.requests} requests ({found.spent['calls']} calls)")
     if len(kinds := found.as_dict()["kinds"]) > 1:
-        click.echo("  of these, " + ", ".join(f"{kind}: {count}" for kind, count in kinds.items()))
+        say("  of these, " + ", ".join(f"{kind}: {count}" for kind, count in kinds.items()))
     for reason, count in found.as_dict()["rejected"].items():
         if count:
-            click.echo(visible(f"  left out, {reason}: {count}, e.g. {found.examples[reason]}"))
+            say(one_line(f"  left out, {reason}: {count}, e.g. {found.examples[reason]}"))
     if found.status == "budget":
-        click.echo("The budget is spent.")
+        say("The budget is spent.")

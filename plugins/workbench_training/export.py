@@ -14,6 +14,7 @@ from typing import Any
 
 from workbench.distribution import pip_install
 from workbench.errors import SpecError
+from workbench.kit.chat_template import render_chat
 from workbench.lm import HasWeights, make_lm
 from workbench.spec import LMSpec, lm_spec
 from workbench.task import Example, Task, dump_yaml
@@ -242,7 +243,7 @@ def _truth(wanted: Any) -> str:
 def _ids(messages: Sequence[Mapping[str, Any]], weights: str) -> list[int]:
     """Token ids of a prompt, as rollouts here have them: to compare with what the cluster makes of it."""
     tokenizer = _tokenizer(weights)
-    text = tokenizer.apply_chat_template(list(messages), add_generation_prompt=True, tokenize=False)
+    text = render_chat(tokenizer, messages, add_generation_prompt=True)
     return tokenizer(text, add_special_tokens=False)["input_ids"]
 
 

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from workbench.errors import LMError
 from workbench.kit.batching import Batcher, derive_seed
+from workbench.kit.chat_template import render_chat
 from workbench.lm import Request, Response
 
 CONCURRENCY = 64
@@ -99,9 +100,8 @@ class Conversations:
 
     def _after(self, messages: list[dict[str, Any]], end: int, known: tuple[int, ...]) -> list[int] | None:
         """Tokens of what the template writes after the answer that ends messages[:end]; None if it rewrites history."""
-        render = self.tokenizer.apply_chat_template
-        whole = render(messages, add_generation_prompt=True, tokenize=False)
-        before = render(messages[: end - 1], add_generation_prompt=True, tokenize=False)
+        whole = render_chat(self.tokenizer, messages, add_generation_prompt=True)
+        before = render_chat(self.tokenizer, messages[: end - 1], add_generation_prompt=True)
         before += messages[end - 1]["content"] + self.tokenizer.decode([known[-1]])
         if not whole.startswith(before):
             return None

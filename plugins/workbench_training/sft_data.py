@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from workbench.kit.chat_template import render_chat
 from workbench.task import Example
 from workbench.workflow import Trace, Workflow
 from workbench_training.token_rows import Row
@@ -42,9 +43,8 @@ class ChatTokenizer:
         """(prompt, answer with its end token): the prompt that a rollout would have, and the answer as it goes on."""
         prompt, text = self.encode(before), answer
         if self.tokenizer.chat_template:
-            render = self.tokenizer.apply_chat_template
-            start = render(before, add_generation_prompt=True, tokenize=False)
-            whole = render([*before, {"role": "assistant", "content": answer}], tokenize=False)
+            start = render_chat(self.tokenizer, before, add_generation_prompt=True)
+            whole = render_chat(self.tokenizer, [*before, {"role": "assistant", "content": answer}])
             text = whole[len(start) :] if whole.startswith(start) else answer
         ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
         first = next((i for i, token in enumerate(ids) if token in self.ends), None)

@@ -11,6 +11,7 @@ log-probabilities of a probe must agree with the policy's own. Every wait has a 
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import aiohttp
 
 from workbench.errors import LMError, WorkbenchError
 from workbench.kit.batching import derive_seed
-from workbench.lm import Request, Response, kind_of_status, redact
+from workbench.lm import MAX_BODY, Request, Response, kind_of_status, redact
 from workbench_training.policy import Policy
 from workbench_training.policy_lm import Conversations, hash_numbers
 from workbench_training.token_rows import Row, collate
@@ -142,7 +143,7 @@ class ServerEngine:
             self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None))
         try:
             async with asyncio.timeout(timeout), self._session.post(self.url + path, json=body) as answer:
-                text = await answer.text()
+                text = await _text(answer)
                 if answer.status >= 400:
                     wait = answer.headers.get("Retry-After", "")
                     raise LMError(
@@ -151,7 +152,7 @@ class ServerEngine:
                         status=answer.status,
                         retry_after=float(wait) if wait.isdigit() else None,
                     )
-                return await answer.json() if answer.content_type == "application/json" else text
+                return json.loads(text) if answer.content_type == "application/json" else text
         except TimeoutError as error:
             raise LMError("timeout", f"{path}: no answer within {timeout:g} s") from error
         except (aiohttp.ClientError, ValueError) as error:
@@ -162,3 +163,14 @@ class ServerEngine:
         if self._session is not None:
             await self._session.close()
             self._session = None
+
+
+async def _text(answer: aiohttp.ClientResponse) -> str:
+    """The body, read while it is short enough. Raises LMError."""
+    body = bytearray()
+    async for chunk in answer.content.iter_any():
+        body += chunk
+        if len(body) > MAX_BODY:
+            answer.close()  # or the rest would be read on the way out
+            raise LMError("bad_body", f"{answer.url.path}: a body over {MAX_BODY} bytes")
+    return body.decode("utf-8", "replace")

@@ -67,6 +67,27 @@ def refused(path: Path, *words: str) -> str:
     return str(found)
 
 
+# Contents that a fuzzer found (contrib/fuzz)
+
+
+def test_a_negative_version_is_refused_at_once(database: Path) -> None:
+    """Its layouts would be made one by one, two thousand million of them."""
+    craft(database, "pragma user_version = -2000000000")
+    assert "is damaged (schema -2000000000)" in refused(database, "show")
+
+
+@pytest.mark.parametrize("report", ["{}", '{"best": {"workflow": "x"}}', '{"best": null}'])
+@pytest.mark.parametrize("words", [["show", "--mermaid"], ["show", "--failures"], ["compare", "last"], ["export"]])
+def test_a_report_without_its_parts_is_one_error(database: Path, report: str, words: list[str]) -> None:
+    craft(database, f"update runs set report = '{report}', checksum = null")
+    assert re.search(r"the report of run .* is damaged: \w+\.\w+ is not what", refused(database, *words))
+
+
+def test_a_score_that_is_no_number_is_one_error(database: Path) -> None:
+    craft(database, "update evaluations set score = 'high'")
+    assert "a str in the column score, which holds real" in refused(database, "show")
+
+
 # Flips
 
 

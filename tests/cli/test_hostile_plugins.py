@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+
+from workbench import hookimpl
+from workbench.cli.output import escaping
+from workbench.plugins import Plugins
 
 ROWS = "".join(f'{{"text": "row {n}", "label": "a"}}\n' for n in range(30))
 FILE = (
@@ -39,9 +44,17 @@ def workbench(arguments: Sequence[str], folder: Path) -> subprocess.CompletedPro
     return subprocess.run(command, env=env, capture_output=True, text=True, cwd=folder, timeout=120)
 
 
-@pytest.mark.parametrize("how", ["raise SystemExit(0)", "1 / 0"])
-def test_a_hook_that_exits_or_raises_in_a_run_is_told_in_the_report(folder: Path, how: str) -> None:
-    install(folder, f"@hookimpl\ndef run_started(run):\n    {how}")
+@pytest.mark.parametrize(
+    ("hook", "how"),
+    [
+        ("run_started", "raise SystemExit(0)"),
+        ("call_settled", "1 / 0"),
+        ("candidate_evaluated", "raise KeyboardInterrupt"),
+        ("run_finished", "raise BaseException"),
+    ],
+)
+def test_a_hook_that_exits_or_raises_in_a_run_is_told_in_the_report(folder: Path, hook: str, how: str) -> None:
+    install(folder, f"@hookimpl\ndef {hook}(run):\n    {how}")
     done = workbench(["optimize", "w.yaml"], folder)
     assert done.returncode == 0 and "plugin 'aaa' was set aside during the run" in done.stdout, (
         done.stdout + done.stderr
@@ -76,3 +89,161 @@ def test_no_plugins_loads_the_bundled_ones_alone(folder: Path) -> None:
     assert "LOADED" in workbench(["plugins"], folder).stdout
     done = workbench(["--no-plugins", "plugins"], folder)
     assert "LOADED" not in done.stdout and "random" in done.stdout and done.returncode == 0
+
+
+# Row 17 of the fault matrix: what a plugin does when it is imported
+
+IMPORTS = {
+    "raises": ("1 / 0", "ZeroDivisionError"),
+    "exits": ("raise SystemExit(0)", "SystemExit"),
+    "kbd": ("raise KeyboardInterrupt", "it raised KeyboardInterrupt"),
+    "base": ("raise BaseException('x')", "BaseException: x"),
+    "osexit": ("import os; os._exit(0)", "its import ends Python (exit code 0)"),
+    "kills": ("import os; os.kill(os.getpid(), 9)", "its import ends Python (SIGKILL)"),
+    "hang": ("import time; time.sleep(600)", "its import is not done after 3 s"),
+}
+PATIENCE_3 = "import workbench.plugin_guard as g; g.PATIENCE = 3; from workbench.cli import main; main()"
+
+
+@pytest.mark.parametrize("name", IMPORTS)
+def test_plugins_lists_one_whose_import_raises_ends_python_or_hangs(folder: Path, name: str) -> None:
+    code, reason = IMPORTS[name]
+    install(folder, code)
+    command = [sys.executable, "-c", PATIENCE_3, "plugins"]
+    env = {**os.environ, "PYTHONPATH": str(folder)}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, cwd=folder, timeout=120)
+    line = next(x for x in done.stdout.splitlines() if x.startswith("aaa "))
+    assert line.startswith("aaa (hostile 1.0): set aside: ") and reason in line, line
+    assert "random (" in done.stdout and done.returncode == 0, "the others are listed"
+
+
+def test_a_plugin_that_prints_is_listed_with_what_it_provides(folder: Path) -> None:
+    install(
+        folder,
+        "print('\\x1b]52;c;aGk=\\x07')\n@hookimpl\ndef register_optimizers(register):\n    register('own', 'x:y')",
+    )
+    done = workbench(["plugins"], folder)
+    assert "aaa (hostile 1.0)\n  optimizer: own\n" in done.stdout and done.returncode == 0
+    assert "\\x1b]52;c;aGk=\\x07" in done.stdout and "\x1b" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("code", ["raise KeyboardInterrupt", "raise BaseException('x')"])
+def test_a_command_goes_on_without_a_plugin_whose_import_raises_anything(folder: Path, code: str) -> None:
+    install(folder, code)
+    done = workbench(["optimize", "w.yaml"], folder)
+    assert done.returncode == 0 and "plugin 'aaa' was set aside: " in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("when", ["", "@hookimpl\ndef register_optimizers(register):\n    "])
+def test_a_plugin_that_ends_the_process_of_a_command_is_named_last(folder: Path, when: str) -> None:
+    install(folder, f"import os\n{when}os._exit(3)")
+    done = workbench(["validate", "w.yaml"], folder)
+    said = "plugin 'aaa' (hostile 1.0) ended the process while being imported: leave it out with --no-plugins"
+    assert done.returncode == 3 and said in done.stderr
+    assert workbench(["--no-plugins", "validate", "w.yaml"], folder).returncode == 0
+
+
+def test_a_hook_that_ends_the_process_of_a_run_is_named_last(folder: Path) -> None:
+    install(folder, "import os\n@hookimpl\ndef candidate_evaluated(run):\n    os._exit(0)")
+    done = workbench(["optimize", "w.yaml"], folder)
+    assert (
+        "(hostile 1.0) ended the process while busy in its hook candidate_evaluated: " in done.stderr.splitlines()[-1]
+    )
+    resumed = workbench(["--no-plugins", "resume"], folder)
+    assert resumed.returncode == 0 and "finished" in resumed.stdout, "the run is intact"
+
+
+def test_ctrl_c_while_a_plugin_is_imported_names_it(folder: Path) -> None:
+    install(folder, "import time\nprint('here', flush=True)\ntime.sleep(600)")
+    command = [sys.executable, "-m", "workbench", "validate", "w.yaml"]
+    env = {**os.environ, "PYTHONPATH": str(folder)}
+    process = subprocess.Popen(command, env=env, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with process:
+        assert process.stdout is not None and process.stdout.readline() == "here\n"
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 130 and "Traceback" not in said
+    assert "Interrupted: plugin 'aaa' (hostile 1.0) was being imported; leave it out with --no-plugins" in said
+
+
+# Row 17: what six hooks do, by themselves. After each, the hooks of another plugin are called as before.
+
+HOOKS = (
+    "register_optimizers",
+    "register_commands",
+    "run_started",
+    "candidate_evaluated",
+    "call_settled",
+    "run_finished",
+)
+RAISED = {
+    "raises": (ValueError("broken"), "ValueError: broken"),
+    "exits": (SystemExit(0), "SystemExit: 0"),
+    "kbd": (KeyboardInterrupt(), "it raised KeyboardInterrupt"),
+}
+
+
+class Plugin:
+    """A plugin with one hook, which counts its calls and does one thing."""
+
+    def __init__(self, hook: str, act: Callable[[], None]):
+        self.calls = 0
+
+        def called(*given: object) -> None:
+            self.calls += 1
+            act()
+
+        setattr(self, hook, hookimpl(called))
+
+
+def call(hook: str, hostile: Plugin) -> tuple[Plugins, Plugin]:
+    """Both plugins loaded, and the hook called twice; those of registration are called once, by loading."""
+    healthy = Plugin(hook, lambda: None)
+    found = Plugins(extra=[("hostile", hostile), ("healthy", healthy)])
+    if hook != "register_optimizers":
+        for _ in range(2):
+            found.emit(hook)
+    return found, healthy
+
+
+@pytest.mark.parametrize("how", RAISED)
+@pytest.mark.parametrize("hook", HOOKS)
+def test_a_hook_that_raises_is_named_and_called_no_more(hook: str, how: str) -> None:
+    error, reason = RAISED[how]
+
+    def act() -> None:
+        raise error
+
+    hostile = Plugin(hook, act)
+    try:
+        found, healthy = call(hook, hostile)
+    except KeyboardInterrupt:  # which would end the tests
+        pytest.fail("taken for Ctrl-C")
+    times = 1 if hook == "register_optimizers" else 2
+    assert hostile.calls == 1 and healthy.calls == times
+    assert reason in found.set_aside["hostile"] and list(found.set_aside) == ["hostile"]
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_a_hook_that_does_not_return_is_named(
+    hook: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("workbench.plugin_guard.PATIENCE", 0.01)
+    said: list[str] = []
+
+    def act() -> None:
+        while not said:  # until it is named
+            said.extend(capsys.readouterr().err.splitlines())
+
+    found, healthy = call(hook, Plugin(hook, act))
+    doing = "being imported" if hook == "register_optimizers" else f"busy in its hook {hook}"
+    assert said[0].startswith(f"plugin 'hostile' (in process) has been {doing} for 0.01 s. To end it, press Ctrl-C")
+    assert not found.set_aside and healthy.calls
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_what_a_hook_prints_cannot_control_the_terminal(hook: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with escaping():
+        found, healthy = call(hook, Plugin(hook, lambda: print("\x1b]0;owned\x07\x9b2J \u202e")))
+    assert "\\x1b]0;owned\\x07\\x9b2J \\u202e" in capsys.readouterr().out
+    assert not found.set_aside and healthy.calls

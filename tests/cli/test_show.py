@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from tests.helpers.planted import plant
+from tests.helpers.stored_runs import StoredLM, write
 
 from workbench.cli import cli
 from workbench.errors import SpecError
+from workbench.run import Options, optimize
 
 
 def test_an_export_says_what_it_wrote_and_leaves_no_empty_folder(
@@ -106,3 +108,18 @@ def test_what_was_written_out_but_not_changed_is_no_change(tmp_path: Path) -> No
         search=space,
     )
     assert [c[0] for c in report.changes] == ["nodes.sort.instructions"]
+
+
+def test_a_run_that_its_metric_ended_asks_for_a_new_one_and_compares_as_untested(tmp_path: Path) -> None:
+    """Its code would have to change, with which no run is resumed."""
+    file = write("bootstrap", tmp_path)
+    value = json.loads(file.read_text())
+    (tmp_path / "wrong.py").write_text("def score(example, prediction):\n    raise KeyError('gold')\n")
+    file.write_text(json.dumps({**value, "metric": "python:wrong.py:score"}))
+    database = tmp_path / "run.db"
+    with pytest.raises(SpecError, match="the metric failed on each of the first"):
+        optimize(file, options=Options(out=str(tmp_path / "o.yaml")), database=database, pool=StoredLM())
+    shown = CliRunner().invoke(cli, ["show", "--db", str(database)]).output
+    assert "start a new run" in shown and "workbench resume" not in shown and "SpecError" not in shown
+    compared = CliRunner().invoke(cli, ["compare", "last", "--db", str(database)]).output
+    assert "no test" in compared and "gain" not in compared

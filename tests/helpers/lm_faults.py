@@ -4,7 +4,8 @@
 
 Kinds: ok, a status ("429", "500", ...), reset, drop, truncated, html, badutf8, list, nochoices, empty, null,
 blank, refusal, length, filter, nousage, badusage, error200, gateway, tools, badtools, logprobs, parts,
-surrogate, deep, huge, hugechunked, stall, slowloris, redirect.
+surrogate, deep, huge, hugechunked, endless, bomb, endlessbomb, oddcoding, packed, deflated, stall, slowloris, redirect.
+`sent` counts the bytes of endless bodies that left.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 import socket
 import threading
 import time
+import zlib
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -129,6 +131,43 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         self._flood(b"100000\r\n", b"\r\n")
+        self.wfile.write(b"0\r\n\r\n")
+
+    def fault_endless(self, chat: ChatServer) -> None:
+        self._send_for_ever(chat, lambda: b" " * (1 << 16))
+
+    def fault_endlessbomb(self, chat: ChatServer) -> None:
+        """A gzip stream without an end: each of its kilobytes unpacks to a megabyte."""
+        packer = zlib.compressobj(9, wbits=31)
+        self._send_for_ever(chat, lambda: packer.compress(b" " * (1 << 24)) + packer.flush(zlib.Z_SYNC_FLUSH), "gzip")
+
+    def _send_for_ever(self, chat: ChatServer, block: Any, coding: str = "identity") -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Encoding", coding)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        while not chat.stopping.is_set():
+            data = block()
+            self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
+            chat.sent += len(data)
+
+    def fault_bomb(self, chat: ChatServer) -> None:
+        """A whole answer behind 100 MB of blanks, packed to 100 kB."""
+        self._reply_packed(b" " * 100_000_000 + json.dumps(answer()).encode(), 31, "gzip")
+
+    def fault_packed(self, chat: ChatServer) -> None:
+        self._reply_packed(json.dumps(answer("packed")).encode(), 31, "gzip")
+
+    def fault_deflated(self, chat: ChatServer) -> None:
+        self._reply_packed(json.dumps(answer("packed")).encode(), -15, "deflate")
+
+    def fault_oddcoding(self, chat: ChatServer) -> None:
+        self._reply_packed(json.dumps(answer()).encode(), 31, "gzip, gzip")
+
+    def _reply_packed(self, data: bytes, window: int, coding: str) -> None:
+        packer = zlib.compressobj(9, wbits=window)
+        self.reply(200, packer.compress(data) + packer.flush(), {"Content-Encoding": coding})
 
     def _flood(self, before: bytes = b"", after: bytes = b"") -> None:
         block = before + b" " * (1 << 20) + after
@@ -165,6 +204,7 @@ class ChatServer:
         self.kind, self.retry_after, self.latency, self.error = kind, retry_after, latency, error
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
+        self.sent = 0
         self.lock, self.stopping = threading.Lock(), threading.Event()
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.chat = self

@@ -156,7 +156,7 @@ def test_the_ceiling_is_used_to_the_last_call(tmp_path: Path) -> None:
         with journal(tmp_path / "run.db", calls=5) as ledger:
             for n in range(5):
                 await ledger.call(lm, ask(str(n)), "task", spec())
-            with pytest.raises(BudgetSpent, match="calls has a ceiling of 5; one more call could bring it to 6"):
+            with pytest.raises(BudgetSpent, match="budget reached: 5 calls; one more call could bring the total to 6"):
                 await ledger.call(lm, ask("one more"), "task", spec())
             await ledger.call(lm, ask("3"), "task", spec())  # from the journal: costs nothing
             assert ledger.remaining() == 0 and ledger.spent.cached == 1
@@ -173,9 +173,7 @@ def test_what_is_held_for_the_proof_is_not_for_search(tmp_path: Path) -> None:
             assert ledger.remaining("usd") == float("inf")
             for n in range(2):
                 await ledger.call(FakeLM(), ask(str(n)), "task", spec())
-            with pytest.raises(
-                BudgetSpent, match="ceiling of 5, 3 of it set aside for the proof; one more .* bring it to 3"
-            ):
+            with pytest.raises(BudgetSpent, match="5 calls, of which 3 are reserved for the proof; one more .* to 3"):
                 await ledger.call(FakeLM(), ask("x"), "task", spec())
             ledger.reserve_for_proof()
             await ledger.call(FakeLM(), ask("x"), "task", spec())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from workbench.errors import SpecError
 from workbench.spec import Strict, spec_error
@@ -21,6 +21,7 @@ class Settings(Strict):
     names: list[str] | str = ""
     size: int = 0
     share: int | float = 0
+    pair: list[int] = Field([1, 2], min_length=2, max_length=2)
 
 
 def complaints(**given: Any) -> list[SpecError]:
@@ -53,3 +54,10 @@ def test_all_missing_keys_are_named() -> None:
         Server.model_validate({})
     error = spec_error(caught.value, Server)
     assert [one.message for one in (error, *error.more)] == ["'port' is missing", "'host' is missing"]
+
+
+def test_a_list_of_the_wrong_length_is_said_once() -> None:
+    (error,) = complaints(pair=[1, 2, 3])
+    assert error.message == "outer.pair: must have at most 2 items, not [1, 2, 3]"
+    (error,) = complaints(pair=[1])
+    assert error.message == "outer.pair: must have at least 2 items, not [1]"

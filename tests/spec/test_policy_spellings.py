@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.helpers.policies import policy
 
@@ -159,6 +159,8 @@ def test_no_spelling_passes_a_deny(data: st.DataObject, wanted: Any) -> None:
 
 
 @given(scalars, scalars)
+@example(1, True)
+@example(False, 0)
 def test_a_permission_is_never_given_by_another_spelling(wanted: Any, value: Any) -> None:
     allowed = verdict({"equals": wanted}, value, kind="allow") == "allow"
     assert allowed == (type(wanted) is type(value) and wanted == value)

@@ -12,7 +12,10 @@ import pytest
 from workbench.errors import SpecError
 from workbench.spec import check_spec, load_yaml, load_yaml_file
 
-HEAD = "name: w\nlm: openai/x\ndata: rows.jsonl\nmetric: exact_match(label)\nnodes: {c: {predict: text -> label}}\n"
+HEAD = (
+    "name: w\nlm: openai/x\ndata: {file: rows.jsonl}\nmetric: exact_match(label)\n"
+    "nodes: {c: {predict: text -> label}}\n"
+)
 REFUSED = {
     "merge with a later key": ("budget: {<<: {calls: 5}, calls: 6}", "merge keys", 6),
     "merge of a list of aliases": ("budget: {<<: [*a, *a]}", "merge keys", 6),
@@ -43,6 +46,10 @@ REFUSED = {
     "the end of the file in its middle": ("...\nbudget: {calls: 5}", "", None),
     "threads beyond reason": ("concurrency: 1000000000", "4096", 6),
 }
+
+
+def test_the_file_without_an_attack_is_taken() -> None:
+    assert check_spec(load_yaml(HEAD, "w.yaml"))[0].name == "w"
 
 
 @pytest.mark.parametrize("name", REFUSED)

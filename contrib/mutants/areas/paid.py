@@ -167,6 +167,12 @@ PAID: list[Mutant] = [
         ("and self.rate_limits < MOST_RATE_LIMITS", "", "a call that is always refused never ends"),
     ),
     *changes_of(
+        "core/workbench/files.py",
+        "tests/cli/test_crafted_database.py",
+        ("if not stat.S_ISREG(path.lstat().st_mode):", "if False:", "a link beside a database is followed"),
+        ("_last_bytes(path, len(_NAMES_ANOTHER)) == _NAMES_ANOTHER", "False", "a journal deletes another file"),
+    ),
+    *changes_of(
         "core/workbench/ledger/rate_limit.py",
         "tests/ledger/test_rate_limit.py",
         ("max(1, self.size // 2)", "max(1, self.size - 1)", "a rate limit hardly lowers the number of requests"),

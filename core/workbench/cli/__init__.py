@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from typing import NoReturn
 
 import click
 
 from workbench import __version__
-from workbench.text import visible
+from workbench.cli.output import Styled, ask, choose, echo_json, escaping, fail, say, say_usage_error
+from workbench.text import one_line
+
+__all__ = ["Styled", "ask", "choose", "cli", "echo_json", "fail", "main", "say"]
 
 
 class _Commands(click.Group):
@@ -72,8 +75,7 @@ class _Commands(click.Group):
             known = set(found.set_aside)
             found.emit("register_commands", cli=self)
             for name in sorted(set(found.set_aside) - known):
-                reason = visible(found.set_aside[name])
-                click.echo(f"Warning: plugin '{name}' was set aside: {reason}", err=True)
+                say(f"Warning: plugin '{name}' was set aside: {one_line(found.set_aside[name])}", err=True)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -95,20 +97,26 @@ def cli() -> None:
 
 def main(args: list[str] | None = None) -> None:
     """Run a command and exit; an error becomes one message and an exit code."""
+    with escaping():
+        _main(sys.argv[1:] if args is None else args)
+
+
+def _main(args: list[str]) -> NoReturn:
     from workbench.distribution import find_conflicting_distributions
     from workbench.errors import PluginError, SpecError, StoreError, WorkbenchError
 
     for warning in find_conflicting_distributions():
-        click.echo(f"Warning: {visible(warning)}", err=True)
+        say(f"Warning: {warning}", err=True)
     try:
-        sys.exit(_run(sys.argv[1:] if args is None else args))
+        sys.exit(_run(args))
     except click.exceptions.Exit as done:
         sys.exit(done.exit_code)
     except click.ClickException as error:
-        error.show()
+        say_usage_error(error)
         sys.exit(2)
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("Interrupted.", err=True)
+    except (click.Abort, KeyboardInterrupt) as error:
+        during = str(error) or str(error.__cause__ or "")  # click makes an Abort of Ctrl-C
+        say(f"Interrupted{f': {during}' if during else ''}.", err=True)
         sys.exit(130)
     except (SpecError, PluginError, StoreError) as error:
         fail(str(error), 2)
@@ -116,6 +124,11 @@ def main(args: list[str] | None = None) -> None:
         fail(str(error), 1)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except Exception:
+        import traceback
+
+        say(traceback.format_exc(), err=True, nl=False)  # here, since Python would print it as it is
         sys.exit(1)
 
 
@@ -136,16 +149,3 @@ def _run(args: list[str]) -> int:
     if code is None:
         raise PluginError(f"no plugin can share one run among the {size} processes started; start a single process")
     return code
-
-
-def fail(message: str, code: int) -> None:
-    """Print an error on stderr and exit with a code."""
-    click.echo(click.style("Error: ", fg="red", bold=True) + visible(message), err=True)
-    sys.exit(code)
-
-
-def echo_json(value: Any) -> None:
-    """Print a value as one line of JSON on stdout."""
-    import json
-
-    click.echo(json.dumps(value, ensure_ascii=True, default=str))

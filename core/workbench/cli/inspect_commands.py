@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from workbench.cli import echo_json, fail
-from workbench.text import visible
+from workbench.cli import echo_json, fail, say
+from workbench.text import indented, one_line, short
 
 _DB = click.option("--db", default="workbench.db", envvar="WORKBENCH_DB", show_default=True, help="Run database.")
 _JSON = click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
@@ -55,9 +55,10 @@ def runs_command(db: str, as_json: bool) -> None:
             if not gain
             else f"gain {gain['diff']:+.3f} (p={gain['p']:.2g})" + ("" if gain["shown"] else ", not shown")
         )
-        click.echo(f"{row['run']}  {row['status']:<11}  {row['started']}  {visible(row['name'])}  {shown}".rstrip())
+        words = (row["run"], f"{row['status']:<11}", row["started"], row["name"], shown)
+        say("  ".join(one_line(word) for word in words).rstrip())
     if not rows:
-        click.echo("No runs yet.")
+        say("No runs yet.")
 
 
 @click.command("show")
@@ -73,12 +74,11 @@ def show_command(run: str, failures: bool, calls: int, tree: bool, mermaid: bool
 
     With --mermaid, RUN may also be a workflow file.
     """
-    from workbench.run import call_texts, candidates, lineage, status_of, worst_rows
+    from workbench.run import call_texts, candidates, status_of, worst_rows
     from workbench.store import read_report
-    from workbench.text import short
 
     if mermaid:
-        return click.echo(visible(_drawing(run, db)), nl=False)
+        return say(_drawing(run, db), nl=False)
     if Path(run).suffix in (".yaml", ".yml"):
         return fail(f"{run} is a workflow file, not a run; draw it with: workbench show --mermaid {run}", 2)
     store = _store(db)
@@ -95,30 +95,39 @@ def show_command(run: str, failures: bool, calls: int, tree: bool, mermaid: bool
     }
     if as_json:
         return echo_json(found)
-    click.echo(f"run {row['run']} of {visible(row['name'])}: {found['status']}, started {row['started']}")
+    _say_run(found, row, db, tree)
+
+
+def _say_run(found: dict[str, Any], row: Any, db: str, tree: bool) -> None:
+    """Print a run, its report, and what was asked for besides. All of it may come from a stranger's database."""
+    from workbench.run import lineage
+
+    run, report = one_line(row["run"]), found["report"]
+    say(f"run {run} of {one_line(row['name'])}: {one_line(found['status'])}, started {one_line(row['started'])}")
     if found["status"] == "killed":
-        click.echo(f"Nothing paid for is lost. Resume it with: workbench resume {row['run']} --db {db}")
+        say(f"Nothing paid for is lost. Resume it with: workbench resume {run} --db {db}")
     if report and found["status"] in ("killed", "running"):
-        click.echo("It ended once before, with this report:")
+        say("It ended once before, with this report:")
     for line in report.get("lines", []) if report else ():
-        click.echo(visible(line))
-    if row["file"] is None and not calls:
-        click.echo(f"Only its calls are stored. To see three of them: workbench show {row['run']} --calls 3")
+        say(indented(line))
+    if row["file"] is None and not found["calls"]:
+        say(f"Only its calls are stored. To see three of them: workbench show {run} --calls 3")
     elif found["candidates"]:
-        click.echo("candidates:")
+        say("candidates:")
     for depth, c in lineage(found["candidates"]) if tree else ((0, c) for c in found["candidates"]):
         val = "-" if c["val"] is None else f"{c['val']:.3f}"
         origin = "" if tree else f" <- {(c['parent'] or '-')[:8]:<8}"
-        click.echo(f"  {'  ' * depth}{c['hash'][:8]}{origin}  val {val}  {c['optimizer']}: {visible(c['note'])}")
+        said = f"{c['hash'][:8]}{origin}  val {val}  {c['optimizer']}: {c['note']}"
+        say(f"  {'  ' * depth}{one_line(said)}")
     for f in found["failures"]:
-        click.echo(f"  {f['example']}: {visible(f['failure'] or f['feedback'] or '')}")
+        say(f"  {one_line(f['example'])}: {indented(f['failure'] or f['feedback'] or '')}")
         for name, value in (f["inputs"] or {}).items():
-            click.echo(f"    {name}: {visible(short(value, 200))}")
+            say(f"    {one_line(name)}: {short(value, 200)}")
     for c in found["calls"]:
-        click.echo(click.style(f"call {c['key'][:8]} {c['role']} {c['outcome']}", bold=True))
+        say(one_line(f"call {c['key'][:8]} {c['role']} {c['outcome']}"), bold=True)
         for message in c["messages"]:
-            click.echo(f"  {message['role']}: {visible(message['content'])}")
-        click.echo(f"  -> {visible(c['answer'])}")
+            say(f"  {one_line(message['role'])}: {indented(message['content'])}")
+        say(f"  -> {indented(c['answer'])}")
 
 
 def _drawing(run: str, db: str) -> str:
@@ -163,12 +172,12 @@ def diff_command(run: str, candidate: str | None, db: str, as_json: bool) -> Non
     if as_json:
         return echo_json([{"address": a, "old": o, "new": n} for a, o, n in changes])
     for address, old, new in changes:
-        click.echo(click.style(address, bold=True))
+        say(one_line(address), bold=True)
         for sign, value, color in (("-", old, "red"), ("+", new, "green")):
             for line in _lines(value):
-                click.echo(click.style(f"{sign} {visible(line)}", fg=color))
+                say(f"{sign} {line}", fg=color)
     if not changes:
-        click.echo("No changes.")
+        say("Nothing was changed.")
 
 
 def _lines(value: Any) -> list[str]:
@@ -212,12 +221,12 @@ def compare_command(runs: tuple[str, ...], db: str, as_json: bool) -> None:
     if as_json:
         return echo_json(rows)
     for r in rows:
-        gain = r["gain"]
+        gain, tested = r["gain"], r["best"] is not None
         scores = " -> ".join("-" if s is None else f"{s:.3f}" for s in (r["baseline"], r["best"]))
-        click.echo(
-            f"{r['run']}  {visible(r['name']):<20}  {scores}  gain {gain['diff']:+.3f} "
-            f"[{gain['ci95'][0]:+.3f}, {gain['ci95'][1]:+.3f}]  p={gain['p']:.2g} "
-            f" {r['calls']} calls  ${r['usd']:.4f}"
+        shown = f"gain {gain['diff']:+.3f} [{gain['ci95'][0]:+.3f}, {gain['ci95'][1]:+.3f}]  p={gain['p']:.2g}"
+        say(
+            f"{one_line(r['run'])}  {one_line(r['name']):<20}  {scores}  {shown if tested else 'no test'}  "
+            f"{r['calls']} calls  ${r['usd']:.4f}"
         )
 
 
@@ -234,7 +243,7 @@ def export_command(run: str, candidate: str | None, form: str, out: Path | None,
 
     text = export_candidate(_store(db), run, candidate, form, out, run_code=run_code)
     if text is not None:
-        return click.echo(text, nl=False)
+        return say(text, nl=False)
     files = sorted(p.name for p in out.iterdir()) if out is not None and out.is_dir() else []
     if out is not None:
-        click.echo(visible(f"wrote {out}{': ' + ', '.join(files) if files else ''}"))
+        say(f"wrote {out}{': ' + ', '.join(files) if files else ''}")

@@ -18,7 +18,7 @@ from workbench.errors import SpecError
 from workbench.files import file_digest
 from workbench.lm import is_loopback
 from workbench.spec import load_yaml_file
-from workbench.text import visible
+from workbench.text import one_line
 from workbench.type_guards import is_dict, is_list
 from workbench.user_code import PREFIX, code_files, relocate_address
 
@@ -65,7 +65,7 @@ class Powers:
 
     def lines(self) -> list[str]:
         """A line for each kind, safe to show."""
-        return [f"{kind}: {visible(', '.join(sorted(self.found[kind])))}" for kind in sorted(self.found)]
+        return [f"{kind}: {one_line(', '.join(sorted(self.found[kind])))}" for kind in sorted(self.found)]
 
 
 def file_powers(path: Path) -> Powers:

@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from workbench.cli.output import bare_stderr, escaping, say
+from workbench.text import indented, one_line
+
 if TYPE_CHECKING:
     from workbench.proof import Report
 
@@ -40,17 +43,18 @@ class _State:
         """Record an event. Returns the line to print for it, or None."""
         if event == "run_started":
             budget = ", ".join(f"{k} {v:g}" for k, v in data["run"].budget.items()) or "none"
-            lines = [f"run {data['run'].run} of {data['run'].name}; budget: {budget}; database {data['run'].database}"]
-            return "\n".join([*lines, *(f"warning: {w}" for w in data["warnings"])])
+            name, database = one_line(data["run"].name), one_line(data["run"].database)
+            lines = [f"run {data['run'].run} of {name}; budget: {budget}; database {database}"]
+            return "\n".join([*lines, *(f"warning: {indented(w)}" for w in data["warnings"])])
         if event == "candidate_proposed":
             self.candidates += 1
             self.doing = "evaluating the baseline" if self.candidates == 1 else f"candidate {self.candidates - 1}"
         if event == "candidate_evaluated":
             return self._evaluated(data["evaluation"])
         if event == "budget_spent":
-            return f"{data['message']}; testing the best candidate so far"
+            return f"{indented(data['message'])}; testing the best candidate so far"
         if event == "optimizer_told":
-            return f"{data['optimizer']}: {data['message']}"
+            return f"{data['optimizer']}: {indented(data['message'])}"
         if event == "testing":
             self.doing = "sealed test"
             return "sealed test of baseline and winner" if data["changed"] else "sealed test of the baseline"
@@ -63,7 +67,7 @@ class _State:
 
     def _evaluated(self, evaluation: Any) -> str | None:
         failed = f", {sum(evaluation.failures.values())} failed" if evaluation.failures else ""
-        note = evaluation.workflow.patch.note if evaluation.workflow.patch else "baseline"
+        note = one_line(evaluation.workflow.patch.note) if evaluation.workflow.patch else "baseline"
         name = evaluation.workflow.hash[:8]  # show, diff and export accept it
         if self.baseline is None:
             self.baseline = self.best = evaluation.score
@@ -86,7 +90,7 @@ class _Plain:
     def __call__(self, event: str, data: dict[str, Any]) -> None:
         line = self.state.line(event, data)
         if line:
-            print(line, file=sys.stderr, flush=True)
+            say(line, err=True)
 
 
 class _Live:
@@ -96,7 +100,7 @@ class _Live:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-        self.state, self.console = _State(), Console(stderr=True, highlight=False)
+        self.state, self.console = _State(), Console(file=bare_stderr(), highlight=False)
         self.progress = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
@@ -106,17 +110,20 @@ class _Live:
             transient=True,
         )
         self.progress.start()
+        self._escaping = escaping()  # once more: rich has put streams of its own in place
+        self._escaping.__enter__()
         self.task = self.progress.add_task("starting", total=None, spent="")
         self._shown = 0.0
         return self
 
     def __exit__(self, *exc: object) -> None:
+        self._escaping.__exit__(None, None, None)
         self.progress.stop()
 
     def __call__(self, event: str, data: dict[str, Any]) -> None:
         line = self.state.line(event, data)
         if line:
-            self.console.print(line, markup=False, soft_wrap=True)
+            say(line, above=self.console)
         if event == "call_settled":
             self._bar(data["ledger"])
         else:
@@ -139,14 +146,8 @@ class _Live:
 
 def print_report(report: Report) -> None:
     """Print the report on stdout."""
-    from rich.console import Console
-    from rich.text import Text
-
-    console = Console(highlight=False, soft_wrap=True)
     for index, line in enumerate(report.lines()):
-        style = ""
         if index == 1 and report.proof is not None:
-            style = "bold green" if report.gain_shown else "bold yellow"
-        elif line.startswith("Warning"):
-            style = "yellow"
-        console.print(Text(line, style=style))
+            say(indented(line), fg="green" if report.gain_shown else "yellow", bold=True)
+        else:
+            say(indented(line), fg="yellow" if line.startswith("Warning") else None)

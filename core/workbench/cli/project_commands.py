@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from workbench.cli import echo_json, fail
-from workbench.text import visible
+from workbench.cli import Styled, echo_json, fail, say
+from workbench.text import indented, one_line
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
 
@@ -44,8 +44,8 @@ def init_command(folder: Path) -> None:
         if (folder / name).exists():
             fail(f"{folder / name} already exists; choose another folder", 2)
         (folder / name).write_text(text, encoding="utf-8")
-        click.echo(f"wrote {folder / name}")
-    click.echo(f"Next: workbench validate {folder / 'workflow.yaml'}, then replace rows.jsonl with your own rows.")
+        say(f"wrote {folder / name}")
+    say(f"Next: workbench validate {folder / 'workflow.yaml'}, then replace rows.jsonl with your own rows.")
 
 
 def _rows() -> str:
@@ -73,21 +73,20 @@ def _rows() -> str:
 @_JSON
 def plugins_command(as_json: bool) -> None:
     """List the plugins: version, what each provides, and why any was set aside."""
-    from workbench.plugins import KINDS, plugins
+    from workbench.plugins import KINDS, plugins, try_imports
 
+    try_imports()
     infos = sorted(plugins().infos, key=lambda info: info.name)
     if as_json:
         return echo_json([asdict(info) for info in infos])
     for info in infos:
+        name = one_line(f"{info.name} ({info.distribution} {info.version})")
         if info.error:
-            click.echo(
-                f"{info.name} ({info.distribution} {info.version}): "
-                + click.style(f"set aside: {visible(info.error)}", fg="red")
-            )
+            say(f"{name}: ", Styled(f"set aside: {one_line(info.error)}", fg="red"))
             continue
-        click.echo(f"{info.name} ({info.distribution} {info.version})")
+        say(name)
         for kind, names in info.provides.items():
-            click.echo(f"  {KINDS[kind]}: {', '.join(names)}")
+            say(one_line(f"  {KINDS[kind]}: {', '.join(names)}"))
 
 
 @click.group("plugin")
@@ -105,8 +104,8 @@ def plugin_new(name: str, into: Path) -> None:
     from workbench.cli.scaffold import new_plugin
 
     folder = new_plugin(name, into)
-    click.echo(f"wrote {folder}")
-    click.echo(f"Next: pip install -e {folder} && pytest {folder}")
+    say(f"wrote {folder}")
+    say(f"Next: pip install -e {folder} && pytest {folder}")
 
 
 @click.command("schema")
@@ -114,7 +113,7 @@ def schema_command() -> None:
     """Print the JSON Schema of workflow files, for editors. It covers the installed plugins."""
     from workbench.cli.file_schema import json_schema
 
-    click.echo(json.dumps(json_schema(), indent=2, ensure_ascii=False))
+    echo_json(json_schema(), indent=2)
 
 
 @click.command("doctor")
@@ -129,11 +128,9 @@ def doctor_command(file: Path | None, as_json: bool) -> None:
     if as_json:
         return echo_json({"checks": [asdict(c) for c in found], "settings": [asdict(s) for s in settings]})
     for check in found:
-        mark = {"ok": click.style("ok  ", fg="green"), "warn": click.style("warn", fg="yellow")}.get(
-            check.status, click.style("FAIL", fg="red")
-        )
-        click.echo(f"{mark}  {check.name}: {visible(check.message)}")
+        mark = {"ok": Styled("ok  ", "green"), "warn": Styled("warn", "yellow"), "fail": Styled("FAIL", "red")}
+        say(mark[check.status], f"  {one_line(check.name)}: {indented(check.message)}")
     for setting in settings:
-        click.echo(f"{setting.address} = {visible(setting.value)}   ({setting.origin})")
+        say(one_line(f"{setting.address} = {setting.value}   ({setting.origin})"))
     if any(c.status == "fail" for c in found):
         sys.exit(1)

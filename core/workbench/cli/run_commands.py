@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
@@ -13,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from workbench.cli import echo_json
-from workbench.text import visible
+from workbench.cli import ask, echo_json, say
+from workbench.text import indented, one_line, visible_json
 
 if TYPE_CHECKING:
     from workbench.proof import Report
@@ -170,7 +169,8 @@ def validate_command(file: Path, sets: tuple[str, ...], run_code: bool, as_json:
             raise merge_errors(wrong)
     except (SpecError, PluginError) as error:
         if as_json:
-            echo_json({"ok": False, "errors": [_as_object(e) for e in (error, *getattr(error, "more", ()))]})
+            errors = [_as_object(e) for e in (error, *getattr(error, "more", ()))]
+            echo_json({"ok": False, "errors": errors, "omitted": getattr(error, "omitted", 0)})
         raise
     data = task.dataset
     warnings = [*data.warnings, *lint_task(task), *(f"a run would fail here: {error}" for error in lacking)]
@@ -187,14 +187,15 @@ def validate_command(file: Path, sets: tuple[str, ...], run_code: bool, as_json:
     }
     if as_json:
         return echo_json(summary)
-    click.echo(f"{file} is valid: {len(summary['nodes'])} node(s); inputs: {', '.join(task.inputs) or 'none'}.")
-    click.echo("Rows: " + ", ".join(f"{k} {v}" for k, v in summary["rows"].items()))
-    click.echo("Optimizers: " + ", ".join(summary["optimizers"]))
-    click.echo("Learnable: " + (", ".join(summary["learnable"]) or "nothing"))
+    inputs = one_line(", ".join(task.inputs) or "none")
+    say(f"{file} is valid: {len(summary['nodes'])} node(s); inputs: {inputs}.")
+    say("Rows: " + ", ".join(f"{k} {v}" for k, v in summary["rows"].items()))
+    say("Optimizers: " + one_line(", ".join(summary["optimizers"])))
+    say("Learnable: " + one_line(", ".join(summary["learnable"]) or "nothing"))
     for warning in warnings:
-        click.echo(f"Warning: {visible(warning)}")
+        say(f"Warning: {indented(warning)}")
     for line in summary["advice"]:
-        click.echo(f"Note: {line}")
+        say(f"Note: {indented(line)}")
 
 
 def _as_object(error: Exception) -> dict[str, Any]:
@@ -218,7 +219,7 @@ def estimate_command(file: Path, sets: tuple[str, ...], as_json: bool) -> None:
     if as_json:
         return echo_json(found)
     for line in found["lines"]:
-        click.echo(line)
+        say(indented(line))
 
 
 @click.command("run")
@@ -253,19 +254,19 @@ def run_command(
     if as_json:
         return echo_json(outcome)
     if not values:
-        click.echo(click.style(f"row {example or 0} of val", bold=True))
+        say(f"row {example or 0} of val", bold=True)
         for name, value in outcome["row"].items():
-            click.echo(f"  {name}: {visible(value)}")
+            say(f"  {one_line(name)}: {indented(value)}")
     for span in outcome["spans"]:
-        click.echo(click.style(f"{span['node']} ({span['kind']}, {span['seconds']:.2f} s)", bold=True))
+        say(one_line(f"{span['node']} ({span['kind']}, {span['seconds']:.2f} s)"), bold=True)
         for call in span["calls"]:
-            click.echo(f"  answer: {visible(call['text'])}")
+            say(f"  answer: {indented(call['text'])}")
         for key, value in {**span["outputs"], **span.get("notes", {})}.items():
-            click.echo(f"  {key}: {visible(value)}")
+            say(f"  {one_line(key)}: {indented(value)}")
     if outcome["failure"]:
-        click.echo(f"Failed ({outcome['failure']}): {visible(outcome['message'])}")
+        say(f"Failed ({one_line(outcome['failure'])}): {indented(outcome['message'])}")
         sys.exit(1)
-    click.echo(visible(json.dumps(outcome["prediction"], ensure_ascii=False, default=str)))
+    say(visible_json(outcome["prediction"]))
 
 
 _ONE_AT_A_TIME = Lock()
@@ -274,7 +275,7 @@ _ONE_AT_A_TIME = Lock()
 def _confirm(tool: str, arguments: Mapping[str, Any]) -> bool:
     """Ask the user at the terminal to allow one tool call (`policy:` of the workflow file)."""
     with _ONE_AT_A_TIME:
-        return click.confirm(f"Allow {tool}({visible(json.dumps(dict(arguments), ensure_ascii=False))})?", err=True)
+        return ask(f"Allow {one_line(tool)}({visible_json(dict(arguments))})?")
 
 
 @click.command("eval")
@@ -299,12 +300,12 @@ def eval_command(
         return echo_json(found)
     low, high = found["ci95"]
     kept = f", kept as run {found['run']}" if split == "train" else ""
-    click.echo(f"{split}: {found['score']:.3f} [{low:.3f}, {high:.3f}] on {found['n']} rows{kept}")
+    say(f"{split}: {found['score']:.3f} [{low:.3f}, {high:.3f}] on {found['n']} rows{kept}")
     if found["failures"]:
-        click.echo("Failed: " + ", ".join(f"{k} {n}" for k, n in found["failures"].items()))
+        say("Failed: " + ", ".join(f"{k} {n}" for k, n in found["failures"].items()))
     for warning in found["warnings"]:
-        click.echo(f"Warning: {visible(warning)}")
-    click.echo(
+        say(f"Warning: {indented(warning)}")
+    say(
         f"Per example: {found['cost']['tokens']:.0f} tokens, {found['cost']['calls']:.1f} calls, "
         f"${found['cost']['usd']:.6f}"
     )

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from workbench.text import visible
+from workbench.cli import choose, echo_json, fail, say
+from workbench.text import one_line
 
 if TYPE_CHECKING:
     from workbench.cli.powers import Powers
@@ -29,7 +30,7 @@ def require_trust(file: Path) -> None:
     from workbench.cli.powers import file_powers
 
     if not _lies_in_trusted_folder(file):
-        _ask(file_powers(file), str(file), file, f"`workbench trust {visible(file)}`, or ")
+        _ask(file_powers(file), str(file), file, f"`workbench trust {one_line(file)}`, or ")
 
 
 def require_trust_in_run(run: str, db: str) -> None:
@@ -71,21 +72,20 @@ def _ask(powers: Powers, name: str, place: Path, way: str = "") -> None:
     folder = place.resolve().parent
     if not _somebody_is_there():
         raise SpecError(
-            f"{visible(name)} is not trusted yet, and nobody can be asked here. It {'; it '.join(powers.lines())}",
+            f"{one_line(name)} is not trusted yet, and nobody can be asked here. It {'; it '.join(powers.lines())}",
             hint=f"Read it, then run {way}`workbench trust --folder FOLDER` for all files in a folder. "
             f"Where nobody can be asked, set {VARIABLE}=FOLDER.",
         )
-    click.echo(f"{visible(name)} does more than ask its models. It", err=True)
+    say(f"{one_line(name)} does more than ask its models. It", err=True)
     for line in powers.lines():
-        click.echo(f"  {line}", err=True)
-    choice = click.prompt(
-        f"Trust it? yes, as it is now; folder: all files in {visible(folder)}, also when they change; no",
-        type=click.Choice(["yes", "folder", "no"]),
+        say(f"  {line}", err=True)
+    choice = choose(
+        f"Trust it? yes, as it is now; folder: all files in {one_line(folder)}, also when they change; no",
+        ("yes", "folder", "no"),
         default="no",
-        err=True,
     )
     if choice == "no":
-        raise SpecError(f"{visible(name)} is not trusted", hint="Nothing of it was run.")
+        raise SpecError(f"{one_line(name)} is not trusted", hint="Nothing of it was run.")
     if choice == "yes":
         _remember("files", powers.digest, str(place.resolve()))
     else:
@@ -156,26 +156,25 @@ def trust_command(files: tuple[Path, ...], folders: tuple[Path, ...], forget: bo
     Shows what each of FILES does besides asking its models. Commands that run a workflow ask about such a file unless
     it is trusted, and ask again when it changes. Without arguments, lists what is trusted.
     """
-    from workbench.cli import echo_json, fail
     from workbench.cli.powers import file_powers
 
     for place in (*files, *folders) if forget else ():
         if not _forget(place):
-            fail(f"{visible(place)} is not on the list of trusted files and folders", 2)
+            fail(f"{one_line(place)} is not on the list of trusted files and folders", 2)
     for folder in () if forget else folders:
         _remember("folders", str(folder.resolve()), "")
-        click.echo(f"trusted: every workflow file in {visible(folder.resolve())}", err=as_json)
+        say(f"trusted: every workflow file in {one_line(folder.resolve())}", err=as_json)
     for file in () if forget else files:
         powers = file_powers(file)
         _remember("files", powers.digest, str(file.resolve()))
-        click.echo(f"trusted as it is now: {visible(file)}", err=as_json)
+        say(f"trusted as it is now: {one_line(file)}", err=as_json)
         for line in powers.lines() or ["only asks its models"]:
-            click.echo(f"  {line}", err=as_json)
+            say(f"  {line}", err=as_json)
     known = _known()
     if as_json:
         return echo_json({"files": sorted(known["files"].values()), "folders": sorted(known["folders"])})
     if not files and not folders:
         for place in (*sorted(known["folders"]), *sorted(known["files"].values())):
-            click.echo(visible(place))
+            say(one_line(place))
         if not any(known.values()):
-            click.echo("Nothing is trusted yet.")
+            say("Nothing is trusted yet.")

@@ -13,6 +13,9 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 from transformers.utils import logging as hf_logging
 
+from workbench.kit.chat_template import render_chat
+from workbench.kit.checkpoint import check_checkpoint
+
 #: transformers loads a model with process-wide settings: two threads that load concurrently get models without weights.
 _LOADING = threading.Lock()
 
@@ -63,7 +66,8 @@ class Generator:
         cls, path: str, *, device: str | None = None, dtype: str | None = None, revision: str | None = None
     ) -> Generator:
         """Load a checkpoint: bfloat16 on a GPU, float32 on the CPU. Reads only safetensors and runs no code of the
-        checkpoint. Raises OSError if it cannot be read."""
+        checkpoint. Raises OSError if it cannot be read, SpecError for one that asks for more."""
+        check_checkpoint(path, revision)
         place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         default = torch.float32 if place.type == "cpu" else torch.bfloat16
         source: dict[str, Any] = {"trust_remote_code": False, "revision": revision or "main"}
@@ -73,7 +77,11 @@ class Generator:
             try:
                 tokenizer: Any = AutoTokenizer.from_pretrained(path, **source)
                 model: Any = AutoModelForCausalLM.from_pretrained(
-                    path, use_safetensors=True, dtype=getattr(torch, dtype) if dtype else default, **source
+                    path,
+                    use_safetensors=True,
+                    attn_implementation=None,  # transformers' choice, and not that of config.json
+                    dtype=getattr(torch, dtype) if dtype else default,
+                    **source,
                 )
             finally:
                 if bars:
@@ -81,9 +89,10 @@ class Generator:
         return cls(model.to(place).eval(), tokenizer)
 
     def encode(self, messages: Sequence[dict[str, Any]]) -> list[int]:
-        """The prompt's token ids, with the checkpoint's chat template, or as plain text if there is none."""
+        """The prompt's token ids, with the checkpoint's chat template, or as plain text if there is none. Raises
+        TemplateError."""
         if self.tokenizer.chat_template:
-            text = self.tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+            text = render_chat(self.tokenizer, messages, add_generation_prompt=True)
             return self.tokenizer(text, add_special_tokens=False)["input_ids"]
         text = "".join(f"{m['role']}: {m['content']}\n" for m in messages) + "assistant:"
         return self.tokenizer(text)["input_ids"]

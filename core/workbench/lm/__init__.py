@@ -3,7 +3,15 @@
 One attempt a call: nothing here retries, counts or stores.
 """
 
-from workbench.lm.http import is_loopback, is_reasoning, kind_of_status, parse_price, redact, redact_sent
+from workbench.lm.http import (
+    MAX_BODY,
+    is_loopback,
+    is_reasoning,
+    kind_of_status,
+    parse_price,
+    redact,
+    redact_sent,
+)
 from workbench.lm.pool import LMPool, lm_prefixes, make_lm, split_model
 from workbench.lm.protocol import (
     LM,
@@ -32,6 +40,7 @@ __all__ = [
     "split_model",
     "lm_prefixes",
     "MOST_TOKENS",
+    "MAX_BODY",
     "check_embeds",
     "check_extra",
     "check_length",

@@ -15,6 +15,9 @@ from urllib.parse import quote, urlsplit
 
 from workbench.failures import FailureKind
 
+#: Bytes of an answer that a client reads, packed and unpacked.
+MAX_BODY = 32 * 1024 * 1024
+
 _KINDS = {
     401: FailureKind.AUTH,
     402: FailureKind.AUTH,

@@ -41,6 +41,7 @@ class Report:
     sealed_rows: int = 0  # test rows in the data; `test_rows` of them were tested
     unproved: str | None = None  # file with the best candidate, if `workflow` keeps the baseline
     kept: Workflow | None = None  # the workflow in the file `workflow`
+    resumable: bool = True  # False: only another file or other code of its own can mend what ended it
 
     @property
     def repeats_rows(self) -> Leak | None:
@@ -175,6 +176,8 @@ class Report:
         out.append(self._bill())
         if self.workflow:
             out += self._result_lines()
+        elif not self.resumable:
+            out.append("Correct it and start a new run: this one keeps the file and the code that it began with.")
         elif self.status in ("interrupted", "failed"):
             out.append(f"Nothing paid for is lost. Resume it with: workbench resume {self.run} --db {self.database}")
         return out

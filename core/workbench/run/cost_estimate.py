@@ -76,7 +76,10 @@ def budget_warnings(task: Task) -> list[str]:
     most = task.spec.budget.calls
     if most is None or most >= needed:
         return []
-    return [f"the budget of {most} calls may be too small: the baseline and the whole sealed test may take {needed}."]
+    return [
+        f"the budget of {most} calls may be too small: evaluating the baseline and testing it and a winner on all "
+        f"sealed rows may take {needed}. Raise budget.calls, or use fewer rows."
+    ]
 
 
 def detectable_gain(n: int, discordant: float = 0.3) -> float | None:

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import importlib.metadata
+import re
 import shutil
+import site
 import sqlite3
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from packaging.requirements import Requirement
+
 from workbench.distribution import NAME
 from workbench.errors import SandboxError
-from workbench.plugins import plugins
+from workbench.plugins import plugins, try_imports
 from workbench.runtime import open_sandbox
 from workbench.spec import Setting, Spec, config_settings, environment_settings, load_spec
 
 #: Compromised releases that stole credentials.
 _COMPROMISED = {"litellm": {"1.82.7", "1.82.8"}}
+#: Packages that are named also where nothing is wrong with them.
+_SHOWN = ("dspy", "litellm", "optuna", "pydantic", "aiohttp")
 
 
 @dataclass(frozen=True)
@@ -30,9 +36,14 @@ class Check:
 
 
 def run_checks() -> list[Check]:
-    """Run all checks. They are cheap and use no network."""
+    """Run all checks. They are cheap and use no network. Plugins that are not bundled are imported in processes of
+    their own first."""
+    try_imports()
     found = [Check("python", "ok", sys.version.split()[0]), _sqlite(), _disk(), *_packages(), *_plugins(), _sandbox()]
-    found += [Check("executable .pth", "warn", f"{p} runs code at every start of Python") for p in _executable_pth()]
+    found += [
+        Check("executable .pth", "warn", f"{p} runs code at every start of Python")
+        for p in _executable_pth(_site_folders())
+    ]
     return found
 
 
@@ -54,16 +65,20 @@ def _disk() -> Check:
 
 
 def _packages() -> Iterator[Check]:
-    for name in ("dspy", "litellm", "optuna", "pydantic", "aiohttp"):
+    """The packages that every run needs: those that are bad, by the versions of pyproject.toml, and some good ones."""
+    asked = [Requirement(line) for line in importlib.metadata.requires(NAME) or ()]
+    for wanted in (one for one in asked if one.marker is None):
         try:
-            version = importlib.metadata.version(name)
+            version = importlib.metadata.version(wanted.name)
         except importlib.metadata.PackageNotFoundError:
-            yield Check(name, "fail", f"not installed; reinstall {NAME}")
+            yield Check(wanted.name, "fail", f"not installed; reinstall {NAME}")
             continue
-        if version in _COMPROMISED.get(name, ()):
-            yield Check(name, "fail", f"{version} stole credentials: uninstall it and change your keys")
-        else:
-            yield Check(name, "ok", version)
+        if version in _COMPROMISED.get(wanted.name, ()):
+            yield Check(wanted.name, "fail", f"{version} stole credentials: uninstall it and change your keys")
+        elif not wanted.specifier.contains(version, prereleases=True):
+            yield Check(wanted.name, "fail", f"{version} is installed, but {wanted} is needed; reinstall {NAME}")
+        elif wanted.name in _SHOWN:
+            yield Check(wanted.name, "ok", version)
 
 
 def _plugins() -> Iterator[Check]:
@@ -88,14 +103,30 @@ def _sandbox() -> Check:
         return Check("sandbox", "warn", error.message)
 
 
-def _executable_pth() -> Iterator[str]:
-    """The `.pth` files with an executable line: one compromised release spread that way."""
-    for path in sorted(Path(sysconfig.get_paths()["purelib"]).glob("*.pth")):
+#: The one line of setuptools' own, in its versions so far.
+_SETUPTOOLS_PTH = re.compile(
+    r"import os; var = 'SETUPTOOLS_USE_DISTUTILS'; enabled = os\.environ\.get\(var, '(stdlib|local)'\) == 'local'; "
+    r"enabled and __import__\('_distutils_hack'\)(\.add_shim\(\))?;\s*"
+)
+
+
+def _site_folders() -> list[Path]:
+    """The folders whose `.pth` files Python reads when it starts."""
+    named = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *site.getsitepackages()]
+    named += [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
+    return sorted({Path(folder).resolve() for folder in named})
+
+
+def _executable_pth(folders: Iterable[Path]) -> Iterator[str]:
+    """The `.pth` files with an executable line: one compromised release spread that way. A file that only has the name
+    of setuptools' own is no exception."""
+    for path in (path for folder in folders for path in sorted(folder.glob("*.pth"))):
         try:
-            lines = path.read_text(errors="replace").splitlines()
+            text = path.read_text(encoding="utf-8-sig", errors="replace") if path.is_file() else ""
         except OSError:
             continue
-        if any(line.startswith(("import ", "import\t")) for line in lines) and path.name != "distutils-precedence.pth":
+        known = path.name == "distutils-precedence.pth" and _SETUPTOOLS_PTH.fullmatch(text)
+        if not known and any(line.startswith(("import ", "import\t")) for line in text.splitlines()):
             yield str(path)
 
 

@@ -135,7 +135,10 @@ class Session:
             except (ServerDead, LMError) as error:
                 report = self._report("failed", error=str(error))
             except BaseException as error:
-                self._finish(self._report("failed", error=f"{type(error).__name__}: {error}"))
+                ours = isinstance(error, WorkbenchError)
+                report = self._report("failed", error=str(error) if ours else f"{type(error).__name__}: {error}")
+                report.resumable = not (ours and wrong_in_file([error]))
+                self._finish(report)
                 raise
             finally:
                 # A second signal may cancel the closing; the report is still written.
@@ -320,12 +323,11 @@ class Session:
     ) -> Report:
         best = self.progress.best
         winner = winner or (best.workflow if best is not None else self.task.workflow)
-        broken = {name: why for name, why in plugins().set_aside.items() if name not in self._set_aside}
         warnings = [
             *self.task.dataset.warnings,
             *self._not_reached(),
             *self.evaluator.faults.lines(),
-            *(f"plugin '{name}' was set aside during the run: {why}" for name, why in broken.items()),
+            *plugins().warnings(self._set_aside),
         ]
         return build_report(
             run=self.run,
@@ -366,7 +368,9 @@ class Session:
             report.workflow = self._write(report, report.kept, self.options.path)
         stored = {**report.as_dict(), "lines": report.lines()}
         self.record.end_with_report(report.status, stored, self.ledger.seconds)
+        told = plugins().warnings(self._set_aside)
         self._emit("run_finished", report=report)
+        report.warnings += [w for w in plugins().warnings(self._set_aside) if w not in told]  # shown, not stored
         self.store.flush()
 
     def _stop(self) -> bool:

@@ -7,18 +7,21 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from workbench.errors import SpecError, merge_errors, suggest
+from workbench.errors import MOST_LISTED, SpecError, merge_errors, suggest
 from workbench.spec.base import NODE_KEYS
 
 
 def spec_error(error: ValidationError, model: type[BaseModel], prefix: tuple[str | int, ...] = ()) -> SpecError:
     """pydantic's errors as one SpecError, unknown keys first. prefix: the path of the model in the file."""
-    details = sorted(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
+    details = sorted(error.errors(include_url=False), key=lambda e: e["type"] != "extra_forbidden")
     # An unknown key beside a missing one is most often that key, mistyped.
     mistyped = {e["loc"][:-1] for e in details if e["type"] == "extra_forbidden"}
     details = [e for e in details if e["type"] != "missing" or e["loc"][:-1] not in mistyped]
     found: dict[Any, SpecError] = {}
-    for detail in details:
+    for number, detail in enumerate(details):
+        if len(found) == MOST_LISTED:
+            found[next(iter(found))].omitted = len(details) - number
+            break
         made = _complaint(detail, model, prefix)
         # Every member of a union reports its own error: the first one about a place is enough. But several keys may be
         # missing in one place.
@@ -76,6 +79,8 @@ def _plain(kind: str, detail: Any) -> str:
         "model_type": "must be a mapping (key: value)",
         "model_attributes_type": "must be a mapping (key: value)",
         "list_type": "must be a list",
+        "too_long": f"must have at most {detail.get('ctx', {}).get('max_length')} items",
+        "too_short": f"must have at least {detail.get('ctx', {}).get('min_length')} items",
         "literal_error": f"must be {detail.get('ctx', {}).get('expected', 'one of the known words')}",
     }
     if kind in words:

@@ -44,6 +44,8 @@ class Condition(Strict):
             re.compile(value or "")
         except re.error as error:
             raise ValueError(f"matches is no regular expression: {error}") from None
+        except (RecursionError, OverflowError):
+            raise ValueError("matches is nested too deeply, or counts too far, for a regular expression") from None
         return value
 
     def holds(self, value: Any, *, doubtful: bool = False) -> bool:

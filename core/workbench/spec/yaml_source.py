@@ -155,12 +155,11 @@ def _place(text: str, index: int) -> Place:
 class _Frame:
     """A mapping or list that is being filled."""
 
-    __slots__ = ("container", "path", "key", "key_lines")
+    __slots__ = ("container", "path", "key")
 
     def __init__(self, container: dict[str, Any] | list[Any], path: Path_):
         self.container, self.path = container, path
         self.key: str | None = None
-        self.key_lines: dict[str, int] = {}
 
 
 class _Builder:
@@ -258,13 +257,12 @@ class _Builder:
         key = event.value  # `true:` and `1:` are the texts "true" and "1", as a branch's cases need
         if key == "<<" and not event.style:
             raise self._error(event, "merge keys (<<) are not allowed", "Write the entries out.")
-        if key in frame.key_lines:
-            first = frame.key_lines[key]
-            message = f"the key '{key[:60]}' stands here a second time; the first is in line {first}"
+        path = (*frame.path, key)
+        if path in self.places:
+            message = f"the key '{key[:60]}' stands here a second time; the first is in line {self.places[path][0]}"
             raise self._error(event, message, "Remove one of them.")
         frame.key = key
-        frame.key_lines[key] = event.start_mark.line + 1
-        self.places[(*frame.path, key)] = (event.start_mark.line + 1, event.start_mark.column + 1)
+        self.places[path] = (event.start_mark.line + 1, event.start_mark.column + 1)
 
     def _add(self, event: Any, value: Any, frame: _Frame | None) -> Path_:
         """Put a value into the open mapping or list. Its place is that of its key, if it has one."""

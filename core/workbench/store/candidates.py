@@ -58,15 +58,15 @@ class Candidates:
         """Every candidate in order, with its score on val (None if it was never evaluated to the end). Raises
         StoreError for a damaged one."""
         sql = (
-            "select c.*, e.score as val, e.failed, e.objectives from candidates c "
+            "select c.*, e.score, e.failed, e.objectives from candidates c "  # under names whose types are checked
             "left join evaluations e on e.run_id = c.run_id and e.candidate = c.hash and e.split = 'val' "
             "and e.complete = 1 and e.replica = 0 where c.run_id = ? order by c.seq"
         )
-        shown = ("hash", "parent", "optimizer", "note", "val", "failed", "objectives")
+        shown = ("hash", "parent", "optimizer", "note", "score", "failed", "objectives")
         found: list[dict[str, Any]] = []
         for row in self.store.rows(sql, self.run_id):
             self._check(row)
-            found.append({name: row[name] for name in shown})
+            found.append({"val" if name == "score" else name: row[name] for name in shown})
         return found
 
     def _check(self, row: sqlite3.Row) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
 from workbench.errors import StoreError
@@ -103,6 +103,11 @@ _REPORT: Mapping[str, Check] = {
     "spent.calls": _number,
     "spent.usd": _number,
 }
+#: The parts without which no look can say how a run ended.
+_NEEDED = (
+    *("best.workflow", "best.test.score", "baseline.test.score"),
+    *("gain.diff", "gain.ci95", "gain.p", "spent.calls", "spent.usd"),
+)
 #: The options of a run that are read before it goes on.
 _OPTIONS: Mapping[str, Check] = {
     "sets": _maybe(_settings),
@@ -122,7 +127,7 @@ def read_report(row: Any) -> dict[str, Any] | None:
     place = f"the report of run {row['run']} (table runs)"
     check_sum(row, place, row["run"], row["report"])
     report = parse_json(row["report"], place, dict)
-    _check(report, _REPORT, place)
+    _check(report, _REPORT, place, _NEEDED)
     return report
 
 
@@ -153,13 +158,14 @@ def read_options(row: Any) -> dict[str, Any]:
     }
 
 
-def _check(value: Mapping[str, Any], form: Mapping[str, Check], place: str) -> None:
-    """Raise StoreError if a part that is there has a wrong form: versions of workbench have written more or less."""
+def _check(value: Mapping[str, Any], form: Mapping[str, Check], place: str, needed: Collection[str] = ()) -> None:
+    """Raise StoreError if a part that is there has a wrong form, or one that is needed is not there: versions of
+    workbench have written more or less of the others."""
     for address, check in form.items():
         part: Any = value
         for key in address.split("."):
             part = part.get(key, _Missing) if is_dict(part) else _Missing
-        if part is not _Missing and not check(part):
+        if (address in needed) if part is _Missing else not check(part):
             raise StoreError(f"{place} is damaged: {address} is not what workbench writes; use a copy of the database")
 
 

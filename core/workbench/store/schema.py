@@ -131,6 +131,8 @@ def check_layout(conn: sqlite3.Connection, path: Path) -> int:
             f"{path} was written by a newer workbench (schema {version}, this one knows {SCHEMA_VERSION}); "
             "update agent-optimization-workbench"
         )
+    if version < 0:
+        raise StoreError(f"{path} is damaged (schema {version}); use a copy of it")
     asked = "select type, name, sql, tbl_name from sqlite_master where type != 'index' or sql is not null"
     found = [(kind, name, sql, of in _BESIDE) for kind, name, sql, of in conn.execute(asked)]
     tables = {name for kind, name, _, _ in found if kind == "table"}

@@ -15,6 +15,7 @@ from workbench.plugins import plugins
 from workbench.spec import Source, Spec
 from workbench.task.load import Task
 from workbench.task.search_space import check_space
+from workbench.text import one_line, visible
 from workbench.user_code import PREFIX, relocate_address
 from workbench.workflow import Tree, Workflow, node_class, task_lm
 
@@ -113,14 +114,16 @@ def kept_search(spec: Spec, baseline: Workflow, workflow: Workflow) -> list[str]
 def write_workflow(task: Task, workflow: Workflow, out: Path, header: Sequence[str] = ()) -> None:
     """Write a workflow as a file, whole or not at all. header: lines of a comment at the top."""
     out = out.resolve()
-    text = "".join(f"# {line}".rstrip() + "\n" for line in header)
+    text = "".join(f"# {one_line(line)}".rstrip() + "\n" for line in header)
     text += dump_yaml(workflow_tree(task, workflow, out.parent))
     write_whole(out, text)
 
 
 def dump_yaml(tree: Any) -> str:
-    """YAML with keys in our order, long texts in blocks, and no aliases."""
-    return yaml.dump(tree, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
+    """YAML with keys in our order, long texts in blocks, and no aliases. What a terminal or an editor would hide, such
+    as bidi controls, is written as escapes."""
+    text = yaml.dump(tree, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
+    return visible(text)  # what that escapes stands in double quotes (see `_text`)
 
 
 class _Dumper(yaml.SafeDumper):
@@ -133,6 +136,8 @@ class _Dumper(yaml.SafeDumper):
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
     style = "|" if "\n" in text and not any(line.endswith(" ") for line in text.split("\n")) else None
+    if visible(text) != text:
+        style = '"'
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 

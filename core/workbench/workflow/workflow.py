@@ -154,7 +154,7 @@ class Workflow:
 
         All nodes are checked, the disabled ones too. Raises SpecError and PluginError.
         """
-        _make_all(self, self.nodes)
+        _make_all(self, _node_trees(self))
         return build_graph(self.enabled_nodes, self.nodes)
 
     def check(self) -> None:
@@ -261,7 +261,13 @@ def _make_node(name: str, text: str, base: Path, instead: str) -> NodeKind:
 
 def _make_enabled(workflow: Workflow) -> dict[str, NodeKind]:
     """The nodes that take part, of trees that nothing has checked yet. Raises SpecError and PluginError."""
-    trees: object = workflow.nodes
+    trees = _node_trees(workflow)
+    return _make_all(workflow, {name: tree for name, tree in trees.items() if tree.get("enabled", True)})
+
+
+def _node_trees(workflow: Workflow) -> Tree:
+    """The trees of all nodes, which nothing has checked yet. Raises SpecError where they are none."""
+    trees: object = workflow.tree.get("nodes")
     if not is_dict(trees):
         raise SpecError("the nodes must be a mapping", hint="Write each node under its name.", path=("nodes",))
     for name, tree in trees.items():
@@ -269,7 +275,7 @@ def _make_enabled(workflow: Workflow) -> dict[str, NodeKind]:
             raise SpecError(
                 f"node '{name}' names no kind", hint="Write e.g. {kind: predict, ...}.", path=("nodes", name)
             )
-    return _make_all(workflow, {name: tree for name, tree in trees.items() if tree.get("enabled", True)})
+    return trees
 
 
 def _make_all(workflow: Workflow, trees: Tree) -> dict[str, NodeKind]:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import shutil
 import warnings
 from collections import Counter
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -287,3 +291,54 @@ def test_a_run_of_the_workbench_records_a_rollout_that_training_can_use(checkpoi
         expected = logits.gather(1, torch.tensor(step["token_ids"])[:, None])[:, 0]
         assert torch.allclose(expected, torch.tensor(step["logprobs"]), atol=1e-4)
         assert step["turn"] == 0 and len(step["logprobs"]) == len(step["token_ids"])
+
+
+# Checkpoints of strangers
+
+
+@pytest.fixture
+def copied(checkpoint, tmp_path):
+    return Path(shutil.copytree(checkpoint, tmp_path / "copy"))
+
+
+def change(file: Path, **values: Any) -> None:
+    file.write_text(json.dumps({**json.loads(file.read_text()), **values}))
+
+
+class Payload:
+    def __reduce__(self):
+        return os.mkdir, ("ran",)
+
+
+def test_an_index_that_names_a_pickle_is_refused_before_anything_is_read(copied, monkeypatch):
+    monkeypatch.chdir(copied)
+    (copied / "model.safetensors").rename(copied / "model-1.safetensors")
+    torch.save({"model.embed_tokens.weight": Payload()}, copied / "model-2.bin")
+    names = {"lm_head.weight": "model-1.safetensors", "model.embed_tokens.weight": "model-2.bin"}
+    (copied / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": names}))
+    told = "model.safetensors.index.json names 'model-2.bin', and only .safetensors beside it are read"
+    with pytest.raises(SpecError, match=told):
+        provider.hf(str(copied), settings())
+    with pytest.raises(SpecError, match=told):
+        Generator.load(str(copied), device="cpu")
+    assert not (copied / "ran").exists()
+
+
+def test_a_configuration_does_not_choose_kernels(copied, monkeypatch):
+    asked = []
+    monkeypatch.setattr(transformers.integrations.hub_kernels, "get_kernel", lambda *a, **k: asked.append(a))
+    change(copied / "config.json", attn_implementation="org/kernel")
+    with pytest.raises(SpecError, match="asks for the code 'org/kernel' as attn_implementation"):
+        provider.hf(str(copied), settings())
+    monkeypatch.setattr("workbench.kit.generation.check_checkpoint", lambda *_: None)
+    model = Generator.load(str(copied), device="cpu").model
+    assert model.config._attn_implementation == "sdpa" and not asked, "not even where the check is passed"
+
+
+def test_a_chat_template_without_an_end_is_one_error(copied, monkeypatch):
+    monkeypatch.setattr("workbench.kit.chat_template.DEADLINE", 1.0)
+    loops = "{% set r = range(99999) %}" + "{% for a in r %}" * 3 + "{% endfor %}" * 3
+    (copied / "chat_template.jinja").write_text(loops)
+    with pytest.raises(LMError, match="the chat template refuses the messages: it took more than 1 s") as caught:
+        ask(copied, request("w1"))
+    assert caught.value.kind == "bad_request"

@@ -8,13 +8,15 @@ import subprocess
 import sys
 import time
 import warnings
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.helpers.journal import journal, nothing_reserved, run, spec
 from tests.helpers.lm_faults import ChatServer
 
-from workbench.errors import LMError, SpecError
+from workbench.errors import LMError, PluginError, SpecError
 from workbench.lm import LM, Request, Response
 
 with warnings.catch_warnings():
@@ -86,6 +88,17 @@ FAULTS = {
     "error200": "server",
     "gateway": "server",
     "deep": "bad_body",
+    "huge": "bad_body",
+    "hugechunked": "bad_body",
+    "endless": "bad_body",
+    "bomb": "bad_body",
+    "endlessbomb": "bad_body",
+    "oddcoding": "bad_body",
+}
+#: What is told of bodies that are not read to their end.
+REFUSED = {
+    **dict.fromkeys(("huge", "hugechunked", "endless", "bomb", "endlessbomb"), "a body over 33554432 bytes"),
+    "oddcoding": "a body packed as 'gzip, gzip', which was not asked for",
 }
 #: LiteLLM makes a 500 of an answer that is no object, a 422 of an error sent with status 200.
 LITELLM = {"list": "server", "error200": "bad_request", "gateway": "rate_limit"}
@@ -100,6 +113,56 @@ def test_every_fault_is_one_typed_error_after_one_request(fault, engine):
     assert caught.value.kind == ((LITELLM.get(fault) if engine == "litellm" else None) or FAULTS[fault])
     if fault.isdigit():
         assert caught.value.status == int(fault) and f"injected {fault}" in str(caught.value)
+    if fault in REFUSED:
+        assert str(caught.value) == f"openai/local: {REFUSED[fault]}"
+
+
+@pytest.mark.parametrize("engine", ["lm15", "litellm"])
+@pytest.mark.parametrize(("fault", "most"), [("endless", 48 << 20), ("endlessbomb", 8 << 20)])
+def test_a_body_without_an_end_is_read_to_its_bound_and_no_further(fault: str, most: int, engine: str) -> None:
+    with ChatServer(fault) as server, pytest.raises(LMError):
+        ask(server, engine)
+    assert 0 < server.sent < most, "the bound, and what buffers of sockets hold"
+
+
+def test_such_a_body_is_tried_again_and_its_end_is_journalled(tmp_path: Path) -> None:
+    async def course() -> None:
+        for _ in range(2):  # again as another process: from the journal
+            lm = provider.anything("", settings(api_base=server.base))
+            with journal(tmp_path / "run.db", calls=9) as ledger:
+                settled = await ledger.call(lm, HELLO, "task", spec(attempts=2, timeout=20))
+                assert settled.response is None and settled.error is not None
+                told = "openai/local: a body over 33554432 bytes"
+                assert (settled.error.kind, str(settled.error)) == ("bad_body", told)
+                assert settled.attempts == ledger.sent.calls == 2 and nothing_reserved(ledger)
+            await lm.aclose()
+
+    with ChatServer("endless") as server:
+        run(course)
+        assert server.requests == 2
+
+
+@pytest.mark.parametrize("engine", ["lm15", "litellm"])
+@pytest.mark.parametrize("fault", ["packed", "deflated"])
+def test_a_packed_answer_is_unpacked(fault: str, engine: str) -> None:
+    with ChatServer(fault) as server:
+        assert ask(server, engine).text == "packed"
+
+
+def test_another_dspy_is_refused_and_not_read_without_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    from workbench_litellm import bodies
+
+    monkeypatch.delattr(bodies._http11.ResponseHeadParser, "_framing_decoder")
+    with pytest.raises(PluginError, match="has no place for a bound of bodies: install dspy 3.4"):
+        bodies.bound_native_client.__wrapped__()
+
+
+def test_embeddings_have_the_bound_too() -> None:
+    with ChatServer("endless") as server, pytest.raises(LMError, match="a body over 33554432 bytes") as caught:
+        lm = provider.anything("", settings(api_base=server.base))
+        asyncio.run(lm.embed(["hello"]))
+    assert caught.value.kind == "bad_body" and server.sent < 48 << 20
+    assert server.requests == 1, "LiteLLM would try three times by itself"
 
 
 @pytest.mark.parametrize("engine", ["lm15", "litellm"])

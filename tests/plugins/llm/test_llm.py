@@ -9,10 +9,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.helpers.lm_faults import ChatServer
 
 from workbench.errors import LMError, SpecError
 from workbench.lm import LM, Request
-from workbench_llm.provider import llm_model
+from workbench_llm.provider import LLMModel, llm_model
 
 llm = pytest.importorskip("llm")
 HELLO = Request(({"role": "system", "content": "Be kind."}, {"role": "user", "content": "hello there"}))
@@ -138,3 +139,19 @@ def test_a_slow_model_can_be_cancelled():
 
     loop_time = asyncio.run(run())
     assert loop_time < 2.0
+
+
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["in a thread", "awaited"])
+def test_a_body_without_an_end_is_read_to_its_bound(asynchronous: bool) -> None:
+    """With the models that `llm` itself brings, whose client is on httpx."""
+    from llm.default_plugins import openai_models
+
+    kind = openai_models.AsyncChat if asynchronous else openai_models.Chat
+    with ChatServer("endless") as server:
+        model = kind("local", api_base=server.base, key="none")
+        model.needs_key = None
+        settings = SimpleNamespace(model="llm:local", extra={}, concurrency=None, price=None, api_key_env=None)
+        with pytest.raises(LMError, match="a body over 33554432 bytes") as caught:
+            asyncio.run(LLMModel(model, asynchronous, settings).complete(HELLO))
+    assert caught.value.kind == "bad_body"
+    assert server.sent < 48 * server.requests << 20, "its client may try again"

@@ -195,9 +195,34 @@ def test_the_folder_is_in_the_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert pyodide.home() == tmp_path / "workbench" / f"pyodide-{pyodide.VERSION}"
 
 
-def test_a_registry_that_cannot_be_reached_is_told(tmp_path: Path) -> None:
-    with pytest.raises(SandboxError, match="could not be fetched(.|\n)*--file pyodide-"):
-        pyodide.fetch((tmp_path / "none.tgz").as_uri())
+def npm(folder: Path, script: str) -> None:
+    (folder / "npm").write_text(f"#!/bin/sh\n{script}\n")
+    (folder / "npm").chmod(0o755)
+
+
+@needs_posix
+def test_npm_is_asked_for_one_version_and_runs_no_scripts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    npm(tmp_path, f'echo "$@" > {tmp_path}/asked; printf data > "$4/pyodide-1.tgz"')
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert pyodide.fetch() == b"data"
+    asked = (tmp_path / "asked").read_text().split()
+    assert asked[:3] == ["pack", "--ignore-scripts", "--pack-destination"] and asked[4:] == [pyodide.PACKAGE]
+    assert not Path(asked[3]).exists(), "nothing is left"
+
+
+@needs_posix
+@pytest.mark.parametrize("script", ["echo no network >&2; exit 1", "echo no network >&2"])
+def test_what_npm_cannot_do_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str) -> None:
+    npm(tmp_path, script)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    with pytest.raises(SandboxError, match="npm did not download pyodide@.*: no network(.|\n)*--file pyodide-"):
+        pyodide.fetch()
+
+
+def test_a_machine_without_npm_is_told_of_the_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SandboxError, match="npm.* is not installed(.|\n)*npm pack pyodide@(.|\n)*--file pyodide-"):
+        pyodide.fetch()
 
 
 def test_the_command_refuses_another_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

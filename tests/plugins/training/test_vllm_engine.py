@@ -20,6 +20,7 @@ from aiohttp import web
 torch = pytest.importorskip("torch")
 pytest.importorskip("peft")
 
+from tests.helpers.lm_faults import ChatServer  # noqa: E402
 from tests.helpers.tiny_lm import save  # noqa: E402
 from tests.helpers.vllm_stand_in import Server  # noqa: E402
 
@@ -166,6 +167,22 @@ def test_a_version_that_the_server_has_dropped_is_a_bad_request(tmp_path: Path) 
         assert error.value.kind == "bad_request"
 
     with_server(tmp_path, course)
+
+
+def test_a_body_without_an_end_is_read_to_its_bound(tmp_path: Path) -> None:
+    async def run(base: str) -> None:
+        policy = Policy(str(save(tmp_path / "base", 1)), lora=Lora(rank=2), device="cpu")
+        engine = ServerEngine(base, "p", policy, tmp_path / "adapters")
+        try:
+            with pytest.raises(LMError, match="a body over 33554432 bytes") as caught:
+                await engine._post("/v1/completions", {"messages": []}, 20)
+            assert caught.value.kind == "bad_body"
+        finally:
+            await engine.aclose()
+
+    with ChatServer("endless") as server:
+        asyncio.run(run(server.base))
+    assert 0 < server.sent < 48 << 20
 
 
 def test_a_server_that_is_not_there_is_a_connection_error(tmp_path: Path) -> None:

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Write the lock files, each line with the hashes of its package. Needs uv; give --upgrade for newer versions.
+#
+# torch and what only its CUDA builds need are left out: which build to install depends on the machine.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+cuda=$(echo nvidia-{cublas,cuda-cupti,cuda-nvrtc,cuda-runtime,cudnn-cu13,cufft,cufile,curand,cusolver,cusparse} \
+  nvidia-{cusparselt-cu13,nccl-cu13,nvjitlink,nvshmem-cu13,nvtx} cuda-{bindings,pathfinder,toolkit} triton)
+lock() {
+  uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate "$@"
+}
+lock "$@" pyproject.toml --extra test $(printf -- '--no-emit-package %s ' torch $cuda) --output-file contrib/supply_chain/requirements.lock
+lock "$@" contrib/supply_chain/tools.in --output-file contrib/supply_chain/tools.lock
+lock "$@" contrib/fuzz/requirements.in --output-file contrib/fuzz/requirements.lock

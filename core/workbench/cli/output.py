@@ -1,0 +1,148 @@
+"""All output of the command line. What is shown passes `visible`, so that text of rows, models, servers and databases
+cannot control the terminal; colours are given beside the text, never in it."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+import re
+import sys
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO, cast
+
+import click
+
+from workbench.text import visible
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@dataclass(frozen=True)
+class Styled:
+    """A part of a line with a colour of its own."""
+
+    text: str
+    fg: str | None = None
+    bold: bool = False
+
+
+def say(
+    *parts: str | Styled,
+    err: bool = False,
+    nl: bool = True,
+    fg: str | None = None,
+    bold: bool = False,
+    above: Console | None = None,
+) -> None:
+    """Print text on stdout. Newlines and tabs are kept; pass what comes from outside through `one_line` where a newline
+    in it could forge a line.
+
+    Args:
+        parts: the text, in one piece or in parts, which are put together without spaces.
+        err: print on stderr.
+        nl: end with a newline.
+        fg, bold: colour and weight of parts that have none of their own; left out where the output is no terminal.
+        above: a rich console with a live line, above which the text is printed.
+    """
+    styled = [part if isinstance(part, Styled) else Styled(part, fg, bold) for part in parts or ("",)]
+    if above is not None:
+        from rich.text import Text
+
+        above.print(Text("".join(visible(part.text) for part in styled)), soft_wrap=True)
+        return
+    shown = [
+        click.style(visible(part.text), fg=part.fg, bold=part.bold or None)
+        if part.fg or part.bold
+        else visible(part.text)
+        for part in styled
+    ]
+    click.echo("".join(shown), err=err, nl=nl, color=False if os.environ.get("NO_COLOR") else None)
+
+
+def echo_json(value: Any, *, indent: int | None = None) -> None:
+    """Print a value as JSON on stdout, on one line unless indented. All but ASCII letters and signs is escaped; NaN and
+    the infinities, which JSON does not have, are null."""
+    try:
+        text = json.dumps(value, default=str, indent=indent, allow_nan=False)
+    except ValueError:
+        text = json.dumps(_finite(value), default=str, indent=indent)
+    click.echo(text)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def ask(question: str) -> bool:
+    """Ask for a yes or no at the terminal; an empty answer is a no."""
+    return click.confirm(visible(question), err=True)
+
+
+def choose(question: str, answers: Sequence[str], default: str) -> str:
+    """Ask at the terminal for one of several answers, until it is one."""
+    return click.prompt(visible(question), type=click.Choice(answers), default=default, err=True)
+
+
+def fail(message: str, code: int) -> NoReturn:
+    """Print an error on stderr and exit with a code."""
+    say(Styled("Error: ", "red", bold=True), message, err=True)
+    sys.exit(code)
+
+
+def say_usage_error(error: click.ClickException) -> None:
+    """Print an error of click: the usage of the command, and what was wrong with its arguments."""
+    text = io.StringIO()
+    text.isatty = lambda: True  # elsewhere click leaves out colours, and would leave out an escape that is in the error
+    error.show(text)
+    say(text.getvalue(), err=True, nl=False)
+
+
+class _Escaping:
+    """A stream that makes visible what is written past `say`: by tools, hooks, warnings, logs and tracebacks. Colours,
+    and the carriage return of progress bars, are kept."""
+
+    def __init__(self, stream: Any):
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        kept = _KEPT.split(text) if "\x1b" in text or "\r" in text else [text]
+        self.stream.write("".join(part if n % 2 else visible(part) for n, part in enumerate(kept)))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+_KEPT = re.compile("(\x1b\\[[0-9;]{0,20}m|\r)")
+
+
+@contextmanager
+def escaping() -> Generator[None]:
+    """Inside, all text that Python writes to stdout and stderr is made visible."""
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = (cast(TextIO, _Escaping(stream)) for stream in before)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
+
+
+def bare_stderr() -> TextIO:
+    """The stream under `escaping`, for a live line that moves the cursor."""
+    stream: Any = sys.stderr
+    while isinstance(stream, _Escaping):
+        stream = stream.stream
+    return stream

@@ -1,0 +1,187 @@
+"""A bound for the bodies that other packages' HTTP clients read: at most `MAX_BODY` bytes, packed and unpacked.
+
+Clients on httpx read and unpack an answer as a whole, so a server decides how much memory it takes. Inside
+`bounded_bodies()` they count bytes as they arrive. Outside of it they do what they always did.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache, wraps
+from typing import Any
+
+from workbench.errors import PluginError
+from workbench.lm import MAX_BODY
+
+#: What is asked for: the codings that `BodyReader` undoes. Others, and several at once, are refused.
+CODINGS = "gzip, deflate"
+
+_PIECE = 256 * 1024
+_inside: ContextVar[bool] = ContextVar("bounded_bodies", default=False)
+
+
+class BodyError(Exception):
+    """A body that is too long, or packed in a way that is not undone here."""
+
+
+@contextmanager
+def bounded_bodies() -> Iterator[None]:
+    """Bound the bodies that this task, and the tasks and threads that it starts with its context, read meanwhile.
+
+    Raises PluginError for a version of httpx that cannot be bounded.
+    """
+    _bound_httpx()
+    token = _inside.set(True)
+    try:
+        yield
+    finally:
+        _inside.reset(token)
+
+
+def bodies_are_bounded() -> bool:
+    """Whether the caller runs inside `bounded_bodies()`."""
+    return _inside.get()
+
+
+def body_error(error: BaseException | None) -> BodyError | None:
+    """The `BodyError` that caused an error, if one did."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, BodyError):
+            return error
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return None
+
+
+class BodyReader:
+    """Unpacks one body while it arrives. Raises BodyError at construction for a coding that it does not undo."""
+
+    def __init__(self, coding: str | None):
+        self._coding = (coding or "identity").strip().lower()
+        self._packed = self._unpacked = 0
+        self._inflater: Any = None
+        if self._coding not in ("identity", "gzip", "x-gzip", "deflate"):
+            raise BodyError(f"a body packed as {self._coding[:40]!r}, which was not asked for")
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """The unpacked pieces of what arrived. Raises BodyError beyond the bound and for what cannot be unpacked."""
+        self._packed = _counted(self._packed + len(data))
+        if self._coding == "identity":
+            yield data
+            return
+        piece = b""
+        while data or len(piece) == _PIECE:  # a full piece may leave output behind although its input is used up
+            if self._inflater is None or (data and self._inflater.eof):
+                self._inflater = zlib.decompressobj(self._window(data))
+            try:
+                piece = self._inflater.decompress(data, _PIECE)
+            except zlib.error as error:
+                raise BodyError(f"a body that is no {self._coding}: {error}") from None
+            self._unpacked = _counted(self._unpacked + len(piece))
+            data = self._inflater.unconsumed_tail or self._inflater.unused_data.lstrip(b"\0")
+            if piece:
+                yield piece
+
+    def finish(self) -> None:
+        """Raises BodyError where the packed body broke off."""
+        if self._inflater is not None and not self._inflater.eof:
+            raise BodyError(f"a body packed as {self._coding} that breaks off")
+
+    def _window(self, data: bytes) -> int:
+        if self._coding != "deflate":
+            return 16 + zlib.MAX_WBITS
+        # Half of the servers send deflate without the header of zlib, which RFC 9110 asks for.
+        return zlib.MAX_WBITS if data[0] & 15 == 8 and data[0] >> 4 < 8 else -zlib.MAX_WBITS
+
+
+@cache
+def _bound_httpx() -> None:
+    """Wrap, once a process, the methods of httpx by which a client gets an answer before it reads the body."""
+    import httpx
+
+    for client in (httpx.AsyncClient, httpx.Client):
+        if not hasattr(client, "_send_single_request"):
+            raise PluginError(f"httpx {httpx.__version__} has no place for a bound of bodies: install httpx 0.28")
+    httpx.AsyncClient._send_single_request = _bounded_async(httpx.AsyncClient._send_single_request)
+    httpx.Client._send_single_request = _bounded(httpx.Client._send_single_request)
+
+
+def _bounded_async(send: Any) -> Any:
+    import httpx
+
+    class Stream(httpx.AsyncByteStream):
+        def __init__(self, stream: Any, reader: BodyReader):
+            self._stream, self._reader = stream, reader
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            async for data in self._stream:
+                for piece in self._reader.feed(data):
+                    yield piece
+            self._reader.finish()
+
+        async def aclose(self) -> None:
+            await self._stream.aclose()
+
+    @wraps(send)
+    async def bounded(self: Any, request: Any) -> Any:
+        if not _inside.get():
+            return await send(self, request)
+        request.headers["Accept-Encoding"] = CODINGS
+        response = await send(self, request)
+        try:
+            response.stream = Stream(response.stream, _reader(response.headers))
+        except BodyError:
+            await response.stream.aclose()
+            raise
+        return response
+
+    return bounded
+
+
+def _bounded(send: Any) -> Any:
+    import httpx
+
+    class Stream(httpx.SyncByteStream):
+        def __init__(self, stream: Any, reader: BodyReader):
+            self._stream, self._reader = stream, reader
+
+        def __iter__(self) -> Iterator[bytes]:
+            for data in self._stream:
+                yield from self._reader.feed(data)
+            self._reader.finish()
+
+        def close(self) -> None:
+            self._stream.close()
+
+    @wraps(send)
+    def bounded(self: Any, request: Any) -> Any:
+        if not _inside.get():
+            return send(self, request)
+        request.headers["Accept-Encoding"] = CODINGS
+        response = send(self, request)
+        try:
+            response.stream = Stream(response.stream, _reader(response.headers))
+        except BodyError:
+            response.stream.close()
+            raise
+        return response
+
+    return bounded
+
+
+def _reader(headers: Any) -> BodyReader:
+    """A reader of the body behind these headers, which are then those of the unpacked body."""
+    told = headers.get("Content-Length", "")
+    if told.isdecimal():
+        _counted(int(told[:20]))
+    return BodyReader(headers.pop("Content-Encoding", None))
+
+
+def _counted(size: int) -> int:
+    if size > MAX_BODY:
+        raise BodyError(f"a body over {MAX_BODY} bytes")
+    return size

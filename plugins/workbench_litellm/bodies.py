@@ -1,0 +1,70 @@
+"""DSPy's native client, made to heed `workbench.kit.bounded_http` (LiteLLM is on httpx, which that module bounds).
+
+`dspy.LM` builds its transport itself and takes none, so the method that chooses the decoder of a body is replaced, once
+a process. What does not run inside `bounded_bodies()` is decoded as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from importlib.metadata import version
+from typing import Any
+
+from dspy._vendor.lm15.transports import ProtocolError, _http11
+
+from workbench.errors import PluginError
+from workbench.kit.bounded_http import BodyError, BodyReader, bodies_are_bounded
+
+
+@cache
+def bound_native_client() -> None:
+    """Raises PluginError for a version of DSPy that reads answers in another way."""
+    head = _http11.ResponseHeadParser
+    if not (hasattr(head, "body_decoder") and hasattr(head, "_framing_decoder")):
+        raise PluginError(f"DSPy {version('dspy')} has no place for a bound of bodies: install dspy 3.4")
+    unbounded, framed = head.body_decoder, head._framing_decoder
+
+    def body_decoder(self: Any, request_method: str) -> Any:
+        if not bodies_are_bounded():
+            return unbounded(self, request_method)
+        framing = framed(self, request_method)
+        if framing.complete:
+            return framing
+        try:
+            return _Decoder(framing, ", ".join(self.headers_all("content-encoding")))
+        except BodyError as error:
+            raise ProtocolError(str(error)) from error
+
+    head.body_decoder = body_decoder
+
+
+class _Decoder(_http11._BodyDecoder):
+    """A body decoder of DSPy's native client over the one that knows where the body ends."""
+
+    def __init__(self, framing: Any, coding: str):
+        self._framing, self._reader = framing, BodyReader(coding)
+
+    @property
+    def complete(self) -> bool:  # type: ignore[override]
+        return self._framing.complete
+
+    @property
+    def leftover(self) -> bytes:  # type: ignore[override]
+        return self._framing.leftover
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        try:
+            for framed in self._framing.feed(data):
+                yield from self._reader.feed(framed)
+            if self._framing.complete:
+                self._reader.finish()
+        except BodyError as error:
+            raise ProtocolError(str(error)) from error  # which closes the connection
+
+    def eof(self) -> None:
+        self._framing.eof()
+        try:
+            self._reader.finish()
+        except BodyError as error:
+            raise ProtocolError(str(error)) from error

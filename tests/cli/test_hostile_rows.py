@@ -1,0 +1,103 @@
+"""Row 16 of the fault matrix: rows of data made to control a terminal, a spreadsheet, a parser or a database. They are
+shown with escapes, given to models as they are, and come out of `--json` as they were; NaN is refused at its line."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from workbench.cli import cli
+from workbench.errors import SpecError
+from workbench.text import visible
+
+FILE = """\
+name: hostile rows
+lm: bundled/nano
+data: {{file: {file}, split: {{train: 3, val: 3, test: 3}}}}
+metric: exact_match(label)
+nodes:
+  sort: {{predict: "text -> label: Literal['a', 'b']"}}
+optimize: [{{random: {{trials: 1}}}}]
+budget: {{calls: 40}}
+"""
+#: name: (cell, part of what is shown of it)
+CELLS = {
+    "1 MB": ("x" * 1_000_000, "xxxx"),
+    "NUL": ("a\0b", "a\\x00b"),
+    "control": ("a\x07\x08\x7f\rb", "a\\x07\\x08\\x7f\\x0db"),
+    "ANSI": ("\x1b[2J\x1b[31mred", "\\x1b[2J\\x1b[31mred"),
+    "OSC 8": ("\x1b]8;;http://evil\x1b\\here\x1b]8;;\x1b\\", "\\x1b]8;;http://evil\\x1b\\here"),
+    "OSC 52": ("\x1b]52;c;aGk=\x07", "\\x1b]52;c;aGk=\\x07"),
+    "C1": ("\x9b2J\x9d52;c;aGk=\x9c", "\\x9b2J\\x9d52;c;aGk=\\x9c"),
+    "bidi": ("a\u202eb\u2066c\u200f", "a\\u202eb\\u2066c\\u200f"),
+    "invisible": ("a\u200bb\u3164c\U000e0041", "a\\u200bb\\u3164c\\U000e0041"),
+    "CSV formula": ("=cmd|'/c calc'!A0", "=cmd|'/c calc'!A0"),
+    "lines like ours": ("x\nFailed (code): forged\n", "x\n    Failed (code): forged"),
+    "lone surrogate": ("a\ud800b", "a\\ud800b"),
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def invoke(*words: str) -> Result:
+    done = CliRunner().invoke(cli, [*words])
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    assert visible(done.output) == done.output, "nothing that a terminal obeys"
+    return done
+
+
+def write(folder: Path, cell: Any) -> None:
+    words = "apple brick cloud drift ember flint grove hinge ivory".split()  # no row is like another
+    rows = [{"text": f"{word * 9} {cell}", "label": "neither", "number": 1} for word in words]
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "w.yaml").write_text(FILE.format(file="rows.jsonl"))
+
+
+@pytest.mark.parametrize("name", [pytest.param("1 MB", marks=pytest.mark.slow), *list(CELLS)[1:]])
+def test_a_hostile_cell_is_shown_with_escapes_and_kept_as_it_is(name: str, folder: Path) -> None:
+    cell, shown = CELLS[name]
+    write(folder, cell)
+    assert invoke("validate", "w.yaml").exit_code == 0
+    said = invoke("run", "w.yaml", "--example", "0")
+    assert said.output.splitlines()[1].startswith("  text: ") and shown in said.output
+    row = json.loads(invoke("run", "w.yaml", "--example", "0", "--json").output)["row"]
+    assert row["text"].endswith(f" {cell}")
+    done = invoke("optimize", "w.yaml")
+    assert done.exit_code == 0, done.output
+    assert invoke("show", "--failures", "--calls", "2").exit_code == 0
+    found = json.loads(invoke("show", "--failures", "--calls", "2", "--json").output)
+    if name != "1 MB":  # whose rows are nearly the same, and so not tested
+        assert len(found["failures"]) == 3
+    assert all(f["inputs"]["text"].endswith(f" {cell}") for f in found["failures"])
+    assert cell.strip() in found["calls"][0]["messages"][-1]["content"], "the model reads it as it is"
+    assert invoke("validate", "optimized.yaml").exit_code == 0
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_a_number_that_is_none_is_refused_at_its_line(number: str, folder: Path) -> None:
+    write(folder, "x")
+    lines = (folder / "rows.jsonl").read_text().splitlines()
+    (folder / "rows.jsonl").write_text("\n".join([*lines, f'{{"text": "x", "label": "a", "number": {number}}}\n']))
+    refused = CliRunner().invoke(cli, ["validate", "w.yaml"]).exception
+    assert isinstance(refused, SpecError) and (refused.line, Path(refused.file or "").name) == (10, "rows.jsonl")
+
+
+def test_cells_of_a_table_are_read_as_they_are_and_go_nowhere_else_as_a_table(folder: Path) -> None:
+    """A formula would run in a spreadsheet. We write JSON and YAML, in which it is a text; nothing we write is CSV."""
+    cells = [cell for name, (cell, _) in CELLS.items() if name not in ("1 MB", "lone surrogate", "control")]
+    with (folder / "rows.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([("text", "label"), *((cell, "ab"[n % 2]) for n, cell in enumerate(cells))])
+    (folder / "w.yaml").write_text(FILE.format(file="rows.csv"))
+    seen = [json.loads(invoke("run", "w.yaml", "--example", str(n), "--json").output)["row"]["text"] for n in range(3)]
+    assert set(seen) <= set(cells) and len(set(seen)) == 3
+    assert invoke("optimize", "w.yaml").exit_code == 0
+    assert sorted(p.suffix for p in folder.iterdir()) == [".csv", ".db", ".yaml", ".yaml"]

@@ -1,0 +1,182 @@
+"""What is installed: bounds, locks with hashes, jobs, and no host of a package registry anywhere."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import re
+import subprocess
+import tomllib
+from email.message import Message
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from workbench.distribution import NAME
+from workbench.run import doctor
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+LOCKS = ("contrib/supply_chain/requirements.lock", "contrib/supply_chain/tools.lock", "contrib/fuzz/requirements.lock")
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+#: In parts, lest this file names them.
+HOSTS = [
+    *("registry.npm" + "js", "npm" + "js.com", "py" + "pi.org", "python" + "hosted", "js" + "delivr", "un" + "pkg.com"),
+    *("crates" + ".io", "download.py" + "torch", "proxy.go" + "lang", "repo.ana" + "conda", "ruby" + "gems.org"),
+]
+
+
+def locked(file: str) -> list[tuple[Requirement, list[str]]]:
+    """(requirement, hashes) of a lock file."""
+    text = (ROOT / file).read_text().replace("\\\n", " ")
+    found = []
+    for line in text.splitlines():
+        words, *hashes = re.split(r"\s+--hash=", line.strip())
+        found.append((Requirement(words), hashes))
+    return found
+
+
+@pytest.mark.parametrize("file", LOCKS)
+def test_every_line_of_a_lock_is_one_version_with_hashes(file: str) -> None:
+    lines = locked(file)
+    for requirement, hashes in lines:
+        assert [one.operator for one in requirement.specifier] == ["=="] and requirement.url is None
+        assert hashes and all(re.fullmatch("sha256:[0-9a-f]{64}", one) for one in hashes), requirement
+    assert not re.search(r"https?:|--(?:extra-)?index|--find-links", (ROOT / file).read_text())
+
+
+@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
+def test_the_lock_has_what_pyproject_asks_for(version: str) -> None:
+    environment = {"python_version": version, "python_full_version": f"{version}.7", "sys_platform": "linux"}
+    pins: dict[str, Version] = {}
+    for requirement, _ in locked(LOCKS[0]):
+        if requirement.marker is None or requirement.marker.evaluate(environment):
+            name = canonicalize_name(requirement.name)
+            assert name not in pins, f"two versions of {name}"
+            pins[name] = Version(next(iter(requirement.specifier)).version)
+    left, seen = [(line, "") for line in PROJECT["dependencies"]] + [(f"{NAME}[test]", "")], set()
+    while left:
+        line, extra = left.pop()
+        wanted = Requirement(line)
+        if wanted.name == NAME:
+            left += [(more, one) for one in wanted.extras - seen for more in PROJECT["optional-dependencies"][one]]
+            seen |= wanted.extras
+        elif wanted.name != "torch":  # which build is right depends on the machine
+            pin = pins[canonicalize_name(wanted.name)]
+            assert wanted.specifier.contains(pin), f"{wanted} is asked for ({extra}), {pin} is locked"
+
+
+@pytest.mark.parametrize("name", ["litellm", "dspy", "httpx"])
+def test_what_reads_answers_has_an_upper_bound(name: str) -> None:
+    wanted = next(Requirement(line) for line in PROJECT["dependencies"] if Requirement(line).name == name)
+    assert any(one.operator == "<" for one in wanted.specifier)
+    assert wanted.specifier.contains(importlib.metadata.version(name)), "and it is the version that is tested"
+    for bad in doctor._COMPROMISED.get(name, ()):
+        assert not wanted.specifier.contains(bad) and any(one.version == bad for one in wanted.specifier)
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "message"),
+    [
+        ("litellm", "1.82.8", "1.82.8 stole credentials: uninstall it and change your keys"),
+        ("litellm", "1.50.0", r"1\.50\.0 is installed, but litellm.* is needed; reinstall"),
+        ("dspy", "9.0", r"9\.0 is installed, but dspy.* is needed; reinstall"),
+        ("scipy", None, "not installed; reinstall"),
+    ],
+)
+def test_doctor_names_bad_packages(
+    name: str, version: str | None, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = importlib.metadata.version
+
+    def found(asked: str) -> str:
+        if asked == name and version is None:
+            raise importlib.metadata.PackageNotFoundError(asked)
+        return version or "" if asked == name else real(asked)
+
+    monkeypatch.setattr(importlib.metadata, "requires", lambda _: PROJECT["dependencies"])
+    assert {check.status for check in doctor._packages()} == {"ok"}
+    monkeypatch.setattr(importlib.metadata, "version", found)
+    (check,) = [check for check in doctor._packages() if check.status != "ok"]
+    assert check.name == name and check.status == "fail" and re.match(message, check.message)
+
+
+def test_no_host_of_a_registry_is_named() -> None:
+    names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True).stdout.split("\0")
+    if len(names) < 100:
+        pytest.skip("this is no checkout")
+    wanted = re.compile("|".join(map(re.escape, HOSTS)).encode(), re.IGNORECASE)
+    assert wanted.search(HOSTS[0].encode())
+    for name in filter(None, names):
+        file = ROOT / name
+        if file.is_file():
+            assert not (found := wanted.search(file.read_bytes())), f"{name}: {found}"
+
+
+@pytest.mark.parametrize("file", WORKFLOWS, ids=lambda file: file.stem)
+def test_jobs_run_pinned_actions_with_the_least_rights(file: Path) -> None:
+    jobs = yaml.safe_load(file.read_text())
+    steps = [step for job in jobs["jobs"].values() for step in job["steps"]]
+    for step in steps:
+        if "uses" in step:
+            assert re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", step["uses"])
+        for line in step.get("run", "").splitlines():
+            if "pip install" in line:
+                assert "--no-deps" in line and ("--require-hashes" in line or "-e ." in line)
+    for name, job in jobs["jobs"].items():
+        rights = job.get("permissions", jobs["permissions"])
+        assert rights == ({"id-token": "write"} if name == "publish" else {"contents": "read"})
+        assert job["timeout-minutes"] <= 60
+        assert "secrets." not in file.read_text()
+
+
+def test_there_are_jobs_for_audit_fuzzing_and_release() -> None:
+    found = {file.stem: yaml.safe_load(file.read_text()) for file in WORKFLOWS}
+    assert set(found) == {"audit", "fuzz", "release"}
+    for name in ("audit", "fuzz"):
+        assert found[name][True]["schedule"], "YAML reads `on` as true"
+    text = {file.stem: file.read_text() for file in WORKFLOWS}
+    assert "pip-audit --strict" in text["audit"] and "licences.py" in text["audit"]
+    assert "cyclonedx-py" in text["release"] and "attestations: true" in text["release"]
+
+
+def licences_module() -> Any:
+    spec = importlib.util.spec_from_file_location("licences", ROOT / "contrib" / "supply_chain" / "licences.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_licences_are_read_from_the_clearest_field() -> None:
+    module = licences_module()
+
+    def package(name: str, *fields: tuple[str, str]) -> Any:
+        metadata = Message()
+        for field, value in fields:
+            metadata[field] = value
+        return SimpleNamespace(name=name, version="1", metadata=metadata)
+
+    good = [
+        package("a", ("License-Expression", "MPL-2.0 AND (Apache-2.0 OR MIT)"), ("License", "GPL")),
+        package("b", ("Classifier", "License :: OSI Approved :: MIT License"), ("License", "whole text")),
+        package("c", ("License", "MIT License")),
+        package("jinja2-ansible-filters", ("License", "GPL3")),
+    ]
+    bad = [
+        package("d", ("License-Expression", "MIT AND AGPL-3.0-only")),
+        package("e", ("Classifier", "License :: OSI Approved :: GNU General Public License v3 (GPLv3)")),
+        package("f", ("Classifier", "Programming Language :: Python")),
+    ]
+    assert module.refused(good) == []
+    assert module.refused(good + bad) == [
+        "d 1: AGPL-3.0-only",
+        "e 1: GNU General Public License v3 (GPLv3)",
+        "f 1: no licence is named",
+    ]
