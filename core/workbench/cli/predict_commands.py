@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from workbench.cli.output import echo_json, say
+from workbench.cli import echo_json, say
 from workbench.cli.run_commands import FILE, JSON, SET, read_settings, with_sandbox
 
 if TYPE_CHECKING:

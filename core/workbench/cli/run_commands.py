@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from workbench.proof import Report
     from workbench.runtime import SandboxChoice
 
-_FILE = click.argument("file", type=click.Path(path_type=Path))
+FILE = click.argument("file", type=click.Path(path_type=Path))
 _DB = click.option("--db", default="workbench.db", envvar="WORKBENCH_DB", show_default=True, help="Run database.")
-_JSON = click.option("--json", "as_json", is_flag=True, help="End with one line of JSON on stdout.")
-_SET = click.option(
+JSON = click.option("--json", "as_json", is_flag=True, help="End with one line of JSON on stdout.")
+SET = click.option(
     "--set",
     "sets",
     multiple=True,
@@ -64,7 +64,7 @@ def _add(options: tuple[Any, ...], command: Any) -> Any:
     return command
 
 
-def _with_sandbox(command: Callable[..., Any]) -> Callable[..., Any]:
+def with_sandbox(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the sandbox flags. The command receives them as `sandbox`, a SandboxChoice."""
 
     @wraps(command)
@@ -91,7 +91,7 @@ def _with_budget(command: Callable[..., Any]) -> Callable[..., Any]:
         seed: int | None = None,
         **arguments: Any,
     ) -> Any:
-        settings = _settings(sets, seed, calls=budget_calls, usd=budget_usd, minutes=budget_minutes)
+        settings = read_settings(sets, seed, calls=budget_calls, usd=budget_usd, minutes=budget_minutes)
         return command(settings=settings, **arguments)
 
     return _add(_SETTINGS, wrapped)
@@ -101,12 +101,12 @@ def _reports(command: Callable[..., Report]) -> Callable[..., Any]:
     """Add the flags that `optimize` and `resume` share. The command takes `options`, `database` and `listener`, and
     returns the report, which is printed and decides the exit code."""
 
-    @_with_sandbox
+    @with_sandbox
     @_DB
     @_with_budget
     @_REQUIRE_GAIN
     @_KEEP_UNPROVED
-    @_JSON
+    @JSON
     @wraps(command)
     def wrapped(
         *,
@@ -130,7 +130,7 @@ def _reports(command: Callable[..., Report]) -> Callable[..., Any]:
     return wrapped
 
 
-def _settings(sets: tuple[str, ...], seed: int | None, **budgets: Any) -> list[tuple[str, Any]]:
+def read_settings(sets: tuple[str, ...], seed: int | None = None, **budgets: Any) -> list[tuple[str, Any]]:
     """All flags as (address, value), in order of precedence: the last wins."""
     from workbench.spec import parse_value
 
@@ -148,10 +148,10 @@ def _pair(text: str, form: str, option: str) -> tuple[str, str]:
 
 
 @click.command("validate")
-@_FILE
-@_SET
+@FILE
+@SET
 @click.option("--run-code", is_flag=True, help="Also load the Python that the file names, and check what it gives.")
-@_JSON
+@JSON
 def validate_command(file: Path, sets: tuple[str, ...], run_code: bool, as_json: bool) -> None:
     """Check a workflow file, its data and its metric. Calls no model, and runs no Python that the file names."""
     from workbench.errors import PluginError, SpecError, merge_errors
@@ -160,7 +160,7 @@ def validate_command(file: Path, sets: tuple[str, ...], run_code: bool, as_json:
     from workbench.user_code import without_user_code
     from workbench.workflow import learnable_addresses
 
-    settings = _settings(sets, None)
+    settings = read_settings(sets)
     try:
         with nullcontext() if run_code else without_user_code("outlines"):
             spec, _, task, optimizers = prepare(file, settings)
@@ -205,16 +205,16 @@ def _as_object(error: Exception) -> dict[str, Any]:
 
 
 @click.command("estimate")
-@_FILE
-@_SET
-@_JSON
+@FILE
+@SET
+@JSON
 def estimate_command(file: Path, sets: tuple[str, ...], as_json: bool) -> None:
     """Show the maximum cost of a run, and the smallest gain its test can show. Spends nothing."""
     from workbench.cli.trust import require_trust
     from workbench.run import estimate, prepare
 
     require_trust(file)
-    _, _, task, optimizers = prepare(file, _settings(sets, None))
+    _, _, task, optimizers = prepare(file, read_settings(sets))
     found = estimate(task, optimizers)
     if as_json:
         return echo_json(found)
@@ -223,15 +223,15 @@ def estimate_command(file: Path, sets: tuple[str, ...], as_json: bool) -> None:
 
 
 @click.command("run")
-@_FILE
+@FILE
 @click.option(
     "--input", "inputs", multiple=True, metavar="FIELD=VALUE", help="Value of an input field; repeat it for each field."
 )
 @click.option("--example", type=int, help="Run this row of val instead, counting from 0.")
-@_SET
-@_with_sandbox
+@SET
+@with_sandbox
 @_DB
-@_JSON
+@JSON
 def run_command(
     file: Path,
     inputs: tuple[str, ...],
@@ -250,7 +250,7 @@ def run_command(
         raise click.UsageError("--input and --example cannot be combined: a row of val has its own inputs")
     require_trust(file)
     consent = _confirm if sys.stdin.isatty() else None
-    outcome = run_single(file, values or None, example, _settings(sets, None), db, consent, sandbox)
+    outcome = run_single(file, values or None, example, read_settings(sets), db, consent, sandbox)
     if as_json:
         return echo_json(outcome)
     if not values:
@@ -279,14 +279,14 @@ def _confirm(tool: str, arguments: Mapping[str, Any]) -> bool:
 
 
 @click.command("eval")
-@_FILE
+@FILE
 @click.option("--split", type=click.Choice(["train", "val", "test"]), default="val", show_default=True)
-@_SET
+@SET
 @_SEED
-@_with_sandbox
+@with_sandbox
 @_DB
 @_with_budget
-@_JSON
+@JSON
 def eval_command(
     file: Path, split: str, settings: list[tuple[str, Any]], sandbox: SandboxChoice, db: str, as_json: bool
 ) -> None:
@@ -312,8 +312,8 @@ def eval_command(
 
 
 @click.command("optimize")
-@_FILE
-@_SET
+@FILE
+@SET
 @_SEED
 @click.option("--out", default="optimized.yaml", show_default=True, help="Result file.")
 @_reports

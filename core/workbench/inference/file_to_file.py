@@ -76,6 +76,7 @@ def predict_file(
     rows = read_rows(rows_file, Path.cwd(), options or {})
     fields = [spec.lm, *spec.roles.values(), spec.policy]
     job = digest([workflow.hash, [part.model_dump(mode="json") for part in fields], rows])
+    out.parent.mkdir(parents=True, exist_ok=True)
     part = out.with_name(f"{out.name}.part")
     found = _continue(part, job, Predicted(len(rows)))
     store = Store(calls := out.with_name(f"{out.name}.calls"))

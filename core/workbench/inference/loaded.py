@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from workbench.concurrency import BackgroundLoop
-from workbench.errors import ServerDead, SpecError, collect_errors, suggest
+from workbench.errors import LMError, ServerDead, SpecError, collect_errors, suggest
 from workbench.inference.prediction import Prediction, PredictionError, prediction_of
 from workbench.ledger import Ledger
 from workbench.lm import LMPool
@@ -215,7 +215,7 @@ class LoadedWorkflow:
         program = self._program = self._program or self._open()
         try:
             return prediction_of(await program.run(Example(str(number), dict(inputs))), trace)
-        except ServerDead:
+        except (ServerDead, LMError):  # a rejected key is the latter
             program.runtime.ledger.revive()  # the next call tries again
             raise
 

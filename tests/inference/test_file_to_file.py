@@ -1,0 +1,152 @@
+"""`workbench predict`: rows of a file in, rows with answers out; a killed job pays for no row twice."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+from tests.helpers.lm_faults import ChatServer
+
+from workbench.cli import cli
+
+
+def write(folder: Path, server: ChatServer | None = None, **changes: Any) -> Path:
+    lm: Any = {"model": "openai/x", "api_base": server.base} if server else "bundled/nano"
+    nodes = {"sort": {"predict": "text -> answer"}}
+    (folder / "winner.yaml").write_text(yaml.safe_dump({"lm": lm, "nodes": nodes, **changes}))
+    return folder / "winner.yaml"
+
+
+def invoke(*words: object) -> Result:
+    return CliRunner().invoke(cli, ["predict", *map(str, words)])
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    with (tmp_path / "in.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([["id", "text"], *([str(i), f"row {i},\nof two lines"] for i in range(30))])
+    return tmp_path / "in.csv"
+
+
+def test_rows_come_out_with_their_answers_in_their_order(tmp_path: Path, rows: Path) -> None:
+    with ChatServer("ok") as server:
+        done = invoke(write(tmp_path, server), rows, "--out", tmp_path / "out.jsonl")
+    assert done.exit_code == 0 and "30 rows in" in done.output
+    found = lines(tmp_path / "out.jsonl")
+    assert [row["id"] for row in found] == [str(i) for i in range(30)]
+    assert list(found[0]) == ["id", "text", "answer", "failure"] and found[0]["failure"] is None
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["in.csv", "out.jsonl", "winner.yaml"], "nothing is left"
+
+
+def test_csv_out_has_a_column_for_each_field_and_no_formulas(tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_text('{"text": "=1+1", "n": -3}\n{"text": "plain", "more": [1, "é"]}\n')
+    assert invoke(write(tmp_path), tmp_path / "in.jsonl", "--out", tmp_path / "out.csv").exit_code == 0
+    with (tmp_path / "out.csv").open(newline="") as file:
+        first, second = csv.DictReader(file)
+    assert list(first) == ["text", "n", "more", "answer", "failure"]
+    assert first["text"] == "'=1+1" and first["n"] == "-3" and second["more"] == '[1, "é"]' and second["n"] == ""
+
+
+def test_a_row_that_fails_is_written_with_its_reason(tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_text('{"text": "a"}\n{"other": "b"}\n')
+    done = invoke(write(tmp_path), tmp_path / "in.jsonl", "--out", tmp_path / "out.jsonl", "--json")
+    assert done.exit_code == 0 and json.loads(done.stdout)["failures"] == {"input": 1}
+    assert [row["failure"] for row in lines(tmp_path / "out.jsonl")] == [None, "input: the row has no text"]
+    (tmp_path / "in.jsonl").write_text('{"other": "b"}\n')
+    assert invoke(write(tmp_path), tmp_path / "in.jsonl", "--out", tmp_path / "o.jsonl").exit_code == 1, "all failed"
+
+
+def test_a_killed_job_continues_and_pays_for_no_row_twice(tmp_path: Path, rows: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    with ChatServer("ok", latency=0.03) as server:
+        path = write(tmp_path, server)
+        words = [sys.executable, "-m", "workbench", "predict", str(path), str(rows), "--out", str(out)]
+        for done in (6, 15):
+            job = subprocess.Popen([*words, "--concurrency", "3"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            while server.requests < done and job.poll() is None:
+                time.sleep(0.002)
+            job.send_signal(signal.SIGKILL)
+            job.wait(30)
+        assert not out.exists() and 1 < len((tmp_path / "out.jsonl.part").read_text().splitlines()) < 31
+        ended = subprocess.run(words, capture_output=True, text=True, timeout=60)
+        assert ended.returncode == 0 and "by an earlier process" in ended.stdout, ended.stderr
+        in_flight = 2 * 3  # of which nobody can know whether they were answered
+        assert 30 <= server.requests <= 30 + in_flight
+    assert [row["id"] for row in lines(out)] == [str(i) for i in range(30)]
+
+
+def test_a_half_written_row_is_done_again(tmp_path: Path, rows: Path) -> None:
+    out, part = tmp_path / "out.jsonl", tmp_path / "out.jsonl.part"
+    path = write(tmp_path)
+    assert invoke(path, rows, "--out", out).exit_code == 0
+    whole = out.read_text()
+    for cut in (0, 5, 40, 300, 1000):
+        out.unlink(missing_ok=True)
+        assert invoke(path, rows, "--out", out, "--set", "lm.timeout=61").exit_code == 0
+        head = _head(path, rows, tmp_path)
+        part.write_text((head + whole)[:cut])
+        out.unlink()
+        assert invoke(path, rows, "--out", out).exit_code == 0 and out.read_text() == whole, cut
+
+
+def _head(path: Path, rows: Path, folder: Path) -> str:
+    """The first line of an unfinished output of this job, which is stopped at its first row."""
+    from workbench.inference import predict_file
+
+    class Stopped(Exception):
+        pass
+
+    def stop(done: int, of: int) -> None:
+        raise Stopped
+
+    with pytest.raises(Stopped):
+        predict_file(path, str(rows), folder / "head.jsonl", progress=stop)
+    return (folder / "head.jsonl.part").read_text().splitlines(keepends=True)[0]
+
+
+def test_an_unfinished_output_of_another_job_is_not_continued(tmp_path: Path, rows: Path) -> None:
+    path = write(tmp_path)
+    (tmp_path / "head.jsonl.part").unlink(missing_ok=True)
+    _head(path, rows, tmp_path)
+    write(tmp_path, nodes={"sort": {"predict": "text -> answer", "instructions": "Other."}})
+    refused = invoke(path, rows, "--out", tmp_path / "head.jsonl")
+    assert "unfinished rows of another workflow" in str(refused.exception)
+
+
+@pytest.mark.parametrize(
+    ("source", "out", "message"),
+    [
+        ("gone.csv", "out.jsonl", "there is no file"),
+        ("in.txt", "out.jsonl", "no reader for"),
+        ("in.csv", "out.xlsx", "Write .jsonl or .csv"),
+        ("in.csv", "nowhere/out.csv", None),
+    ],
+)
+def test_wrong_files_are_named(
+    tmp_path: Path, rows: Path, monkeypatch: pytest.MonkeyPatch, source: str, out: str, message: str | None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in.txt").write_text("x")
+    done = invoke(write(tmp_path), source, "--out", out)
+    assert (done.exit_code == 0) if message is None else message in str(done.exception)
+
+
+def test_a_strangers_workflow_is_asked_about(tmp_path: Path, rows: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORKBENCH_TRUST", os.devnull)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    path = write(tmp_path, nodes={"n": {"tool": "python:evil.py:f"}})
+    assert "not trusted" in str(invoke(path, rows, "--out", tmp_path / "out.csv").exception)

@@ -1,0 +1,260 @@
+"""A finished workflow as a function: from plain programs, notebooks and servers, without data, metric or budget."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+import time
+import tracemalloc
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.helpers.lm_faults import ChatServer
+from tests.helpers.scripted import Script
+
+import workbench
+from workbench.errors import LMError, NodeError, ServerDead, SpecError
+from workbench.inference import LoadedWorkflow
+from workbench.lm import Request, Response
+
+NODES = {"sort": {"predict": "text -> label: Literal['a', 'b']"}}
+
+
+def write(folder: Path, **changes: Any) -> Path:
+    path = folder / "winner.yaml"
+    path.write_text(yaml.safe_dump({"lm": "openai/scripted", "nodes": NODES, **changes}))
+    return path
+
+
+def last(request: Request) -> str:
+    return str(request.messages[-1]["content"])
+
+
+def load(folder: Path, say: Callable[[Request], str | Response], **changes: Any) -> LoadedWorkflow:
+    return workbench.load(write(folder, **changes), pool=Script(say))
+
+
+@pytest.fixture
+def wf(tmp_path: Path) -> Iterator[LoadedWorkflow]:
+    """Answers `a` for texts that begin with an even digit, `b` for odd ones, and nonsense for others."""
+
+    def say(request: Request) -> str:
+        text = last(request).split("text: ")[1][:1]
+        return "?" if not text.isdigit() else "ab"[int(text) % 2]
+
+    with load(tmp_path, say) as found:
+        yield found
+
+
+def test_a_file_without_data_metric_and_budget_is_called(wf: LoadedWorkflow) -> None:
+    found = wf(text="2")
+    assert found["label"] == found.label == "a" and dict(found) == {"label": "a"} and found.ok
+    assert (found.cost.calls, found.cost.tokens) == (1, 6) and found.cost.seconds > 0
+    assert found.trace is not None and [span.node for span in found.trace.spans] == ["sort"]
+    assert wf.inputs == ("text",) and wf.outputs == ("label",)
+    assert repr(found) == "Prediction(label='a')" and repr(wf) == "<workflow workflow: text -> label>"
+
+
+def test_sections_that_are_not_used_are_not_read(tmp_path: Path) -> None:
+    """A winner names the rows and the metric that it was optimized with; neither is on the server."""
+    sections = {
+        "data": {"file": "gone.jsonl"},
+        "metric": "python:gone.py:score",
+        "search": {"nodes.sort.temperature": {"float": [0.0, 1.0]}},
+        "optimize": [{"of_a_plugin_that_is_not_here": {}}],
+        "budget": {"calls": 1},
+    }
+    with load(tmp_path, lambda request: "a", **sections) as wf:
+        assert [wf(text="x").label for _ in range(3)] == ["a"] * 3, "the budget of the search does not count"
+
+
+def test_wrong_inputs_are_named(wf: LoadedWorkflow) -> None:
+    with pytest.raises(SpecError, match="the input 'text' is missing"):
+        wf()
+    with pytest.raises(SpecError, match="reads no input 'txt'"):
+        wf(text="1", txt="1")
+    with pytest.raises(AttributeError, match="no field 'lable'; it has: label"):
+        _ = wf(text="1").lable
+
+
+def test_a_failure_is_raised_for_one_input_and_a_result_among_rows(wf: LoadedWorkflow) -> None:
+    with pytest.raises(workbench.PredictionError, match="unparsed") as error:
+        wf(text="x")
+    assert error.value.prediction.failure == "unparsed" and error.value.prediction.cost.calls == 1
+    found = list(wf.batch([{"text": "1"}, {"text": "x"}, {"other": 1}, {"text": "2", "label": "ignored"}]))
+    assert [p.failure for p in found] == [None, "unparsed", "input", None]
+    assert [p.get("label") for p in found] == ["b", None, None, "a"]
+    assert found[2].message == "the row has no text"
+
+
+def test_results_come_in_the_order_of_rows_and_no_more_run_at_once(tmp_path: Path) -> None:
+    running, most, done = 0, 0, list[int]()
+
+    class Slow(Script):
+        async def complete(self, request: Request) -> Response:
+            nonlocal running, most
+            running += 1
+            most = max(most, running)
+            await asyncio.sleep(0.02 if "text: 0" in last(request) else 0.001)
+            running -= 1
+            return Response("a", "stop", 1, 1, 0.0)
+
+    with workbench.load(write(tmp_path), pool=Slow(lambda request: "")) as wf:
+        rows = [{"text": f"{i % 10} {i}"} for i in range(40)]
+        found = list(wf.batch(rows, concurrency=5, progress=done.append, trace=True))
+    assert most == 5 and done == list(range(1, 41))
+    traces = [p.trace.spans[0].inputs["text"] for p in found if p.trace]
+    assert traces == [row["text"] for row in rows]
+
+
+def test_rows_are_read_as_they_are_needed(wf: LoadedWorkflow) -> None:
+    read = 0
+
+    def rows() -> Iterator[dict[str, str]]:
+        nonlocal read
+        while True:
+            read += 1
+            yield {"text": "1"}
+
+    results = wf.batch(rows(), concurrency=2)
+    assert [next(results).label for _ in range(50)] == ["b"] * 50 and read <= 50 + 8
+    results.close()  # type: ignore[attr-defined]
+    assert wf(text="2").label == "a", "what was begun is cancelled, and the next call works"
+
+
+def test_it_works_inside_a_running_loop_and_from_several(wf: LoadedWorkflow) -> None:
+    async def course() -> list[str]:
+        one = wf(text="2").label  # a plain call in a notebook's loop
+        several = await asyncio.gather(*(wf.acall(text=str(i)) for i in range(4)))
+
+        async def rows() -> AsyncIterator[dict[str, str]]:
+            for i in range(3):
+                yield {"text": str(i)}
+
+        more = [p.label async for p in wf.abatch(rows())]
+        return [one, *(p.label for p in several), *more, *[p.label async for p in wf.abatch([{"text": "1"}])]]
+
+    for _ in range(2):
+        assert asyncio.run(course()) == ["a", "a", "b", "a", "b", "a", "b", "a", "b"]
+
+
+def test_a_data_frame_is_rows(wf: LoadedWorkflow) -> None:
+    class Frame:
+        """What is used of a DataFrame of pandas."""
+
+        columns = ["n", "text"]
+
+        def itertuples(self, *, index: bool, name: None) -> Iterator[tuple[int, str]]:
+            assert not index and name is None
+            return iter([(0, "1"), (1, "2")])
+
+    assert [p.label for p in wf.batch(Frame())] == ["b", "a"]
+
+
+def test_equal_inputs_are_asked_again(tmp_path: Path) -> None:
+    """Nothing is cached: who calls a model with a temperature wants a new answer."""
+    answers = iter("abab")
+    with load(tmp_path, lambda request: next(answers)) as wf:
+        assert [wf(text="x").label for _ in range(2)] == ["a", "b"]
+        assert sorted(p.label for p in wf.batch([{"text": "x"}] * 2)) == ["a", "b"]
+
+
+def test_tools_run_for_each_row_though_rows_are_equal(tmp_path: Path) -> None:
+    (tmp_path / "count.py").write_text(
+        "seen = []\ndef number(text: str) -> int:\n    seen.append(text)\n    return len(seen)\n"
+    )
+    nodes = {"n": {"tool": "python:count.py:number", "output": "number"}}
+    with load(tmp_path, lambda request: "", nodes=nodes) as wf:
+        assert sorted(p.number for p in wf.batch([{"text": "x"}] * 3)) == [1, 2, 3]
+
+
+def test_a_dead_server_is_told_and_tried_again(tmp_path: Path) -> None:
+    alive = False
+
+    def say(request: Request) -> str:
+        if not alive:
+            raise LMError("connection", "refused")
+        return "a"
+
+    with load(tmp_path, say, lm={"model": "openai/scripted", "attempts": 1}) as wf:
+        with pytest.raises(ServerDead):
+            list(wf.batch([{"text": "x"}] * 40))
+        alive = True
+        assert wf(text="x").label == "a"
+
+
+def test_a_rejected_key_ends_a_batch_and_is_tried_again(tmp_path: Path) -> None:
+    with ChatServer("ok") as server:
+        lm = {"model": "openai/x", "api_base": server.base, "attempts": 1}
+        with workbench.load(write(tmp_path, lm=lm, nodes={"n": {"predict": "text -> answer"}})) as wf:
+            server.kind = "401"
+            with pytest.raises((LMError, NodeError)):
+                list(wf.batch([{"text": "x"}] * 5, concurrency=1))
+            server.kind = "ok"
+            assert wf(text="x").ok
+
+
+def test_other_settings_are_given_by_address(tmp_path: Path) -> None:
+    script = Script(lambda request: "a")
+    with workbench.load(write(tmp_path), changes={"lm.model": "openai/other"}, pool=script) as wf:
+        assert wf(text="x").ok and set(script.models) == {"openai/other"}
+    with pytest.raises(SpecError, match="Did you mean"):
+        workbench.load(write(tmp_path), changes={"lm.modell": "x"})
+
+
+def test_closing_ends_the_thread_and_a_later_call_begins_another(tmp_path: Path) -> None:
+    def ours() -> int:
+        return sum(thread.name == "workbench-calls" for thread in threading.enumerate())
+
+    before = ours()
+    wf = load(tmp_path, lambda request: "a")
+    assert ours() == before, "loading starts nothing"
+    assert wf(text="x").ok and ours() == before + 1
+    wf.close()
+    wf.close()
+    assert ours() == before
+    assert wf(text="x").ok
+    wf.close()
+
+
+def test_a_policy_holds_and_asks(tmp_path: Path) -> None:
+    (tmp_path / "tools.py").write_text("def pay(text: str) -> str:\n    return 'paid'\n")
+    nodes = {"n": {"tool": "python:tools.py:pay", "output": "paid"}}
+    policy = {"rules": [{"ask": "pay"}]}
+    path = write(tmp_path, nodes=nodes, policy=policy)
+    with workbench.load(path) as wf, pytest.raises(workbench.PredictionError, match="policy"):
+        wf(text="x")
+    with workbench.load(path, consent=lambda tool, arguments: arguments == {"text": "x"}) as wf:
+        assert wf(text="x").paid == "paid"
+
+
+@pytest.mark.slow
+def test_memory_stays_flat_and_a_row_takes_less_than_a_millisecond_of_ours(tmp_path: Path) -> None:
+    class Plain(Script):
+        async def complete(self, request: Request) -> Response:  # which keeps no list of requests
+            return Response("a", "stop", 5, 1, 0.0)
+
+        def get(self, spec: Any) -> Any:
+            return self
+
+    with workbench.load(write(tmp_path), pool=Plain(lambda request: "")) as wf:
+        rows = ({"text": f"{i} {'x' * 500}"} for i in range(30_000))
+        results = wf.batch(rows, concurrency=16)
+        for _ in range(5_000):
+            next(results)
+        gc.collect()
+        tracemalloc.start()
+        begun, rows_done = tracemalloc.get_traced_memory()[0], 0
+        for _ in range(5_000):
+            rows_done += next(results).ok
+        gc.collect()
+        grown = tracemalloc.get_traced_memory()[0] - begun
+        tracemalloc.stop()
+        assert rows_done == 5_000 and grown < 1_000_000, f"{grown / rows_done:.0f} bytes a row"
+        begun_cpu = time.process_time()
+        rows_done = sum(p.ok for p in results)
+        assert rows_done == 20_000 and (time.process_time() - begun_cpu) / rows_done < 0.002
