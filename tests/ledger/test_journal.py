@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from tests.helpers.journal import FakeLM, ask, journal, nothing_reserved, reply, run, spec
 
 from workbench.errors import BudgetSpent, ServerDead, StoreError
-from workbench.ledger.ledger import LARGE
 from workbench.lm import Request, Response, estimate_tokens
 from workbench.run import call_texts
 from workbench.store import Journal
+from workbench.store.journal import LARGE
 
 # The journal
 

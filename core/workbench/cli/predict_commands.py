@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,9 @@ from workbench.cli.run_commands import FILE, JSON, SET, read_settings, with_sand
 
 if TYPE_CHECKING:
     from workbench.runtime import SandboxChoice
+
+#: Seconds between two lines of progress.
+EVERY = 5.0
 
 
 @click.command("predict")
@@ -65,12 +69,12 @@ def predict_command(
 
 
 class _Progress:
-    """A line on stderr at each tenth of the rows."""
+    """A line on stderr every few seconds."""
 
     def __init__(self, quiet: bool):
-        self.quiet, self.told = quiet, 0
+        self.quiet, self.told = quiet, time.monotonic()
 
     def update(self, done: int, rows: int) -> None:
-        if not self.quiet and done < rows and done * 10 // rows > self.told:
-            self.told = done * 10 // rows
+        if not self.quiet and done < rows and time.monotonic() - self.told > EVERY:
+            self.told = time.monotonic()
             say(f"{done} of {rows} rows", err=True)

@@ -85,8 +85,24 @@ def predict_file(
         run["id"] if run else add_run(store, run=_STATUS, name=spec.name, status=_STATUS, spec=source.text, options=job)
     )
     wf = LoadedWorkflow(spec, workflow, sandbox, consent, journal=(store, run_id), first=found.earlier)
+    _predict(wf, rows, part, found, concurrency, progress)
+    _finish(part, out, [*_names(rows), *(n for n in wf.outputs if n not in _names(rows)), "failure"])
+    for name in (calls.name, f"{calls.name}-wal", f"{calls.name}-shm"):
+        out.with_name(name).unlink(missing_ok=True)
+    return found
+
+
+def _predict(
+    wf: LoadedWorkflow,
+    rows: Sequence[Mapping[str, Any]],
+    part: Path,
+    found: Predicted,
+    concurrency: int | None,
+    progress: Callable[[int, int], None] | None,
+) -> None:
+    """Append the rows that are left, and count them."""
+    left = rows[found.earlier :]
     with closing(wf), part.open("a", encoding="utf-8") as file:
-        left = rows[found.earlier :]
         for number, prediction in enumerate(wf.batch(left, concurrency=concurrency)):
             file.write(_line(left[number], prediction))
             file.flush()
@@ -94,10 +110,6 @@ def predict_file(
             found.tokens += prediction.cost.tokens
             found.usd += prediction.cost.usd
             _ = progress and progress(found.earlier + number + 1, len(rows))
-    _finish(part, out, [*_names(rows), *(n for n in wf.outputs if n not in _names(rows)), "failure"])
-    for name in (calls.name, f"{calls.name}-wal", f"{calls.name}-shm"):
-        out.with_name(name).unlink(missing_ok=True)
-    return found
 
 
 def _names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
