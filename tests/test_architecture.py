@@ -209,6 +209,7 @@ def test_all_output_passes_one_function() -> None:
     """`say` makes visible what a terminal would obey; `alert` does where no command can print. Whoever prints past them
     lets rows, models and servers control the terminal."""
     allowed = {CORE / "cli" / "output.py", CORE / "text.py"}
+    allowed.add(CORE / "kit" / "chat_template_process.py")  # a child, whose stdout is the pipe to us
     found = [
         f"{path.relative_to(ROOT)}:{node.lineno}: {name}"
         for path in files("core", "plugins")
