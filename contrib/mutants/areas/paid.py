@@ -109,11 +109,6 @@ PAID: list[Mutant] = [
             "no intent is written before a request leaves",
         ),
         ("if self._journal.has_call(key):", "if False:", "settled calls count as lost ones too"),
-        (
-            "return isinstance(content, str) and len(content) > LARGE",
-            "return False",
-            "large texts are kept with each request",
-        ),
         ("recall(request, settled.response)", "pass", "a model that remembers is not told what the journal answered"),
     ),
     *changes_of(
