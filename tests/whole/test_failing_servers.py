@@ -160,7 +160,7 @@ def test_20_calls_that_trickle_or_stall_end_by_their_deadline_and_leave_no_threa
     assert seconds < 3 * 0.5 + 1, "19 calls, 8 at once"
     while threading.active_count() > threads and time.monotonic() - begun < 10:
         time.sleep(0.05)
-    assert threading.active_count() == threads
+    assert threading.active_count() <= threads
 
 
 @pytest.mark.parametrize("told", [10**9, MOST_TOKENS, 10**18, 10**400])

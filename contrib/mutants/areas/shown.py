@@ -76,7 +76,6 @@ SHOWN: list[Mutant] = [
         "core/workbench/run/doctor.py",
         "tests/run/test_doctor.py",
         ("and _SETUPTOOLS_PTH.fullmatch(text)", "", "a name is enough"),
-        ("if path.is_file() else", "if True else", "pipes are read"),
         ('encoding="utf-8-sig"', 'encoding="utf-8"', "a mark of the encoding hides a line"),
     ),
 ]
