@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import resource
 import sys
 from contextlib import suppress
@@ -45,11 +46,12 @@ def main() -> None:
     for template in ("{{ messages }}{{ strftime_now('%Y') }}", "{{ raise_exception('warm') }}"):  # imports what is lazy
         render({"messages": [], "template": template, "add_generation_prompt": True, "special_tokens": {}})
     _confined(sys.argv[1])
-    sys.stdout.buffer.write(b"ready\n")
-    sys.stdout.buffer.flush()
-    for line in sys.stdin.buffer:
-        sys.stdout.buffer.write(json.dumps(render(json.loads(line))).encode() + b"\n")
-        sys.stdout.buffer.flush()
+    with os.fdopen(1, "wb") as answers:
+        answers.write(b"ready\n")
+        answers.flush()
+        for line in sys.stdin.buffer:
+            answers.write(json.dumps(render(json.loads(line))).encode() + b"\n")
+            answers.flush()
 
 
 def _confined(path: str) -> None:
