@@ -297,6 +297,7 @@ CONTENTS: dict[str, list[tuple[str, str]]] = {
         ("search over structure", "docs/how-to/search-structure.md"),
         ("train the model", "docs/how-to/train.md"),
         ("use it from Python", "docs/how-to/from-python.md"),
+        ("use the winner", "docs/how-to/use-the-winner.md"),
     ],
     "Reference": [
         ("workflow file", "docs/reference/workflow-file.md"),

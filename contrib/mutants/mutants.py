@@ -7,6 +7,7 @@ list, and named in the README instead.
 from __future__ import annotations
 
 from areas.allowed import ALLOWED, CALLS
+from areas.called import CALLED
 from areas.failed import FAILED
 from areas.mutant import Mutant
 from areas.paid import PAID
@@ -31,5 +32,6 @@ MUTANTS: list[Mutant] = [
     *WORKFLOWS,
     *TRAINING,
     *TRUST,
+    *CALLED,
     *SHOWN,
 ]

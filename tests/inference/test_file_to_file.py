@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import json
 import os
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,12 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 from tests.helpers.lm_faults import ChatServer
+from tests.helpers.scripted import Script
 
 from workbench.cli import cli
+from workbench.errors import LMError
+from workbench.inference import predict_file
+from workbench.lm import Request, Response
 
 
 def write(folder: Path, server: ChatServer | None = None, **changes: Any) -> Path:
@@ -89,6 +95,40 @@ def test_a_killed_job_continues_and_pays_for_no_row_twice(tmp_path: Path, rows: 
     assert [row["id"] for row in lines(out)] == [str(i) for i in range(30)]
 
 
+def test_answers_behind_an_unfinished_row_are_kept(tmp_path: Path, rows: Path) -> None:
+    """Rows are written in their order; those behind a slow one are answered from the record of calls."""
+    asked = Counter[str]()
+
+    class Server(Script):
+        broken = True
+
+        async def complete(self, request: Request) -> Response:
+            text = str(request.messages[-1]["content"])
+            asked[text] += 1
+            while self.broken and "row 0," in text:
+                await asyncio.sleep(0.01)
+                if len(asked) == 12:  # all rows that are begun before the first is done
+                    raise LMError("auth", "rejected")
+            return Response("a", "stop", 1, 1, 0.0)
+
+    path, server = write(tmp_path), Server(lambda request: "")
+    with pytest.raises(LMError):
+        predict_file(path, str(rows), tmp_path / "out.csv", concurrency=3, pool=server)
+    server.broken = False
+    assert predict_file(path, str(rows), tmp_path / "out.csv", concurrency=3, pool=server).earlier == 0
+    assert sorted(asked.values()) == [1] * 29 + [2], "the first was asked again, and no other"
+
+
+def test_tools_run_for_each_row_though_rows_are_equal(tmp_path: Path) -> None:
+    code = "seen = []\ndef number(text: str) -> int:\n    seen.append(text)\n    return len(seen)\n"
+    (tmp_path / "count.py").write_text(code)
+    (tmp_path / "in.jsonl").write_text('{"text": "x"}\n' * 3)
+    path = write(tmp_path, nodes={"n": {"tool": "python:count.py:number", "output": "number"}})
+    done = invoke(path, tmp_path / "in.jsonl", "--out", tmp_path / "out.jsonl", "--concurrency", "1")
+    assert done.exit_code == 0
+    assert sorted(row["number"] for row in lines(tmp_path / "out.jsonl")) == [1, 2, 3]
+
+
 def test_a_half_written_row_is_done_again(tmp_path: Path, rows: Path) -> None:
     out, part = tmp_path / "out.jsonl", tmp_path / "out.jsonl.part"
     path = write(tmp_path)
@@ -105,7 +145,6 @@ def test_a_half_written_row_is_done_again(tmp_path: Path, rows: Path) -> None:
 
 def _head(path: Path, rows: Path, folder: Path) -> str:
     """The first line of an unfinished output of this job, which is stopped at its first row."""
-    from workbench.inference import predict_file
 
     class Stopped(Exception):
         pass

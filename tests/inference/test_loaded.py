@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import threading
 import time
 import tracemalloc
@@ -126,6 +127,24 @@ def test_rows_are_read_as_they_are_needed(wf: LoadedWorkflow) -> None:
     assert wf(text="2").label == "a", "what was begun is cancelled, and the next call works"
 
 
+def test_a_batch_that_is_left_ends(tmp_path: Path) -> None:
+    answered = 0
+
+    class Slow(Script):
+        async def complete(self, request: Request) -> Response:
+            nonlocal answered
+            await asyncio.sleep(0.05)
+            answered += 1
+            return Response("a", "stop", 1, 1, 0.0)
+
+    with workbench.load(write(tmp_path), pool=Slow(lambda request: "")) as wf:
+        results = wf.batch(({"text": str(i)} for i in itertools.count()), concurrency=2)
+        next(results)
+        results.close()  # type: ignore[attr-defined]
+        time.sleep(0.4)
+    assert answered <= 4, "two at once; six more were begun"
+
+
 def test_it_works_inside_a_running_loop_and_from_several(wf: LoadedWorkflow) -> None:
     async def course() -> list[str]:
         one = wf(text="2").label  # a plain call in a notebook's loop
@@ -230,6 +249,18 @@ def test_a_policy_holds_and_asks(tmp_path: Path) -> None:
         wf(text="x")
     with workbench.load(path, consent=lambda tool, arguments: arguments == {"text": "x"}) as wf:
         assert wf(text="x").paid == "paid"
+
+
+def test_it_answers_as_eval_does(tmp_path: Path) -> None:
+    """The score that was proved is that of the workflow that is called."""
+    from workbench.run import evaluate_file, prepare
+
+    path = Path(__file__).parents[2] / "workflows/quickstart.yaml"
+    scored = evaluate_file(path, "val", [], str(tmp_path / "run.db"))
+    rows = prepare(path)[2].dataset.val
+    with workbench.load(path) as wf:
+        right = [p.get("label") == row["label"] for row, p in zip(rows, wf.batch(rows), strict=True)]
+    assert scored["score"] == sum(right) / len(rows) and 0.1 < scored["score"] < 0.9
 
 
 @pytest.mark.slow

@@ -22,6 +22,7 @@ from workbench.files import check_writable, make_private
 from workbench.hashing import digest
 from workbench.inference.loaded import LoadedWorkflow, read_workflow
 from workbench.inference.prediction import Prediction
+from workbench.lm import LMPool
 from workbench.runtime import Consent, SandboxChoice
 from workbench.store import Store, add_run, find_started_run
 from workbench.task import read_rows
@@ -51,6 +52,7 @@ def predict_file(
     concurrency: int | None = None,
     sandbox: SandboxChoice | None = None,
     consent: Consent | None = None,
+    pool: LMPool | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Predicted:
     """Run a workflow on each row of a file, and write the rows with the fields that it wrote.
@@ -63,7 +65,7 @@ def predict_file(
         changes: settings of the workflow file, by address.
         options: of the reader of rows.
         concurrency: rows at once; default: that of the workflow file.
-        sandbox, consent: as for `load`.
+        sandbox, consent, pool: as for `load`.
         progress: called with the number of rows that are done, and that of all.
 
     Raises:
@@ -84,7 +86,7 @@ def predict_file(
     run_id = (
         run["id"] if run else add_run(store, run=_STATUS, name=spec.name, status=_STATUS, spec=source.text, options=job)
     )
-    wf = LoadedWorkflow(spec, workflow, sandbox, consent, journal=(store, run_id), first=found.earlier)
+    wf = LoadedWorkflow(spec, workflow, sandbox, consent, pool, (store, run_id), found.earlier)
     _predict(wf, rows, part, found, concurrency, progress)
     _finish(part, out, [*_names(rows), *(n for n in wf.outputs if n not in _names(rows)), "failure"])
     for name in (calls.name, f"{calls.name}-wal", f"{calls.name}-shm"):

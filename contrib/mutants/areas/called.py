@@ -1,0 +1,52 @@
+"""A finished workflow that is called, and a file of rows that it is run on."""
+
+from __future__ import annotations
+
+from areas.mutant import Mutant, changes_of, nodes_of
+
+LOADED, FILES = "core/workbench/inference/loaded.py", "core/workbench/inference/file_to_file.py"
+CALLED: list[Mutant] = [
+    *changes_of(
+        "core/workbench/ledger/ledger.py",
+        "tests/inference/test_loaded.py",
+        (
+            "self._first(secrets.token_hex(16),",
+            "self._first(request.key(lm.identity),",
+            "equal calls share answers",
+        ),
+        ("self._refused.clear()", "pass", "a rejected key is rejected for ever"),
+        ("self.stopping = None\n        self._dead", "self._dead", "a server that was dead stays dead"),
+    ),
+    *changes_of(
+        LOADED,
+        "tests/inference/test_loaded.py",
+        ("if lacking:", "if False:", "a row without an input ends the batch"),
+        ("        async with slots:\n", "        if True:\n", "any number of rows runs at once"),
+        (
+            "            for future in waiting:\n                future.cancel()\n\n    async def abatch",
+            "            pass\n\n    async def abatch",
+            "a batch that is left goes on",
+        ),
+    ),
+    *changes_of(
+        LOADED,
+        nodes_of("tests/inference/test_file_to_file.py", "test_tools_run_for_each_row_though_rows_are_equal"),
+        ("Example(str(number), dict(inputs))", 'Example("x", dict(inputs))', "equal rows share what tools gave"),
+    ),
+    *changes_of(
+        FILES,
+        nodes_of(
+            "tests/inference/test_file_to_file.py",
+            "test_a_killed_job_continues_and_pays_for_no_row_twice",
+            "test_a_half_written_row_is_done_again",
+            "test_an_unfinished_output_of_another_job_is_not_continued",
+            "test_answers_behind_an_unfinished_row_are_kept",
+            "test_csv_out_has_a_column_for_each_field_and_no_formulas",
+        ),
+        ("        file.truncate(end)\n", "", "half a row stays"),
+        ('if json.loads(head) != {"job": job}:', "if False:", "rows of another job are continued"),
+        ("left = rows[found.earlier :]", "left = rows", "rows that are done are done again"),
+        ("pool, (store, run_id), found", "pool, None, found", "calls in flight at a kill are paid again"),
+        ('return f"\'{value}" if value', "return value if value", "formulas"),
+    ),
+]
