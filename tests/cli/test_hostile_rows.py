@@ -92,7 +92,8 @@ def test_a_number_that_is_none_is_refused_at_its_line(number: str, folder: Path)
 
 
 def test_cells_of_a_table_are_read_as_they_are_and_go_nowhere_else_as_a_table(folder: Path) -> None:
-    """A formula would run in a spreadsheet. We write JSON and YAML, in which it is a text; nothing we write is CSV."""
+    """A formula would run in a spreadsheet. A run writes JSON and YAML, in which it is a text, and no CSV. `predict`
+    does (tests/inference/test_file_to_file.py)."""
     cells = [cell for name, (cell, _) in CELLS.items() if name not in ("1 MB", "lone surrogate", "control")]
     with (folder / "rows.csv").open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([("text", "label"), *((cell, "ab"[n % 2]) for n, cell in enumerate(cells))])

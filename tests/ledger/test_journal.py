@@ -18,8 +18,7 @@ from tests.helpers.journal import FakeLM, ask, journal, nothing_reserved, reply,
 from workbench.errors import BudgetSpent, ServerDead, StoreError
 from workbench.lm import Request, Response, estimate_tokens
 from workbench.run import call_texts
-from workbench.store import Journal
-from workbench.store.journal import LARGE
+from workbench.store import LARGE_TEXT, Journal
 
 # The journal
 
@@ -160,7 +159,7 @@ def test_a_replay_gives_the_same_answer_and_the_same_bill(response: Response, tm
 
 
 def test_large_texts_are_kept_once_and_put_back(tmp_path: Path) -> None:
-    large, small = "long " * LARGE, "x" * LARGE
+    large, small = "long " * LARGE_TEXT, "x" * LARGE_TEXT
 
     async def course() -> None:
         with journal(tmp_path / "run.db", calls=9) as ledger:

@@ -16,7 +16,7 @@ from workbench.store.database import Store, dumps
 from workbench.type_guards import is_dict, is_list
 
 #: A message with more characters is stored once, by its hash.
-LARGE = 256
+LARGE_TEXT = 256
 
 #: What the checksum of a call covers.
 _SUMMED = ("key", "role", "request", "response", "outcome", "message")
@@ -257,7 +257,7 @@ class Journal:
 
 def _is_large(message: Mapping[str, Any]) -> bool:
     content = message.get("content")
-    return isinstance(content, str) and len(content) > LARGE
+    return isinstance(content, str) and len(content) > LARGE_TEXT
 
 
 class NoJournal(Journal):
