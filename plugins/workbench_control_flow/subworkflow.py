@@ -76,7 +76,7 @@ class SubWorkflow(NodeKind):
 
     @cached_property
     def nodes(self) -> dict[str, NodeKind]:
-        folder = self.base if self.config.file is None else (Path(self.base) / self.config.file).parent
+        folder = self.base if self.config.file is None else (Path(self.base) / self.config.file).resolve().parent
         settings = ("needs", "optional", "enabled")
         return {
             name: child_node(

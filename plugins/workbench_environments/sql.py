@@ -49,7 +49,10 @@ class Sql(Environment):
         name = str(task.get("db") or "")
         if not re.fullmatch(r"\w+", name):
             raise ValueError(f"the field 'db' must name a database, not {name!r}")
-        path = (self.base / self.folder / f"{name}.sql").resolve()
+        folder = (self.base / self.folder).resolve()
+        path = (folder / f"{name}.sql").resolve()
+        if not path.is_relative_to(folder):
+            raise ValueError(f"{name}.sql leads out of the folder of scripts, to {path}")
         if not path.is_file():
             raise ValueError(f"there is no file {path}")
         return path.read_text(encoding="utf-8")

@@ -11,17 +11,29 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from workbench.errors import SpecError
+from workbench.lm import is_loopback
 
 _KEYS = ("api_key", "azure_ad_token", "azure_ad_token_provider")
 #: LiteLLM reads texts with these beginnings as names of secrets, e.g. in variables of the environment.
 _SECRET = ("os.environ/", "oidc/")
 
+#: Providers for which LiteLLM takes a token from the environment, from files or from a login even where it is given
+#: another key, and sends it to the address that it is given.
+_OWN_CREDENTIALS = {"watsonx", "watsonx_text", "vertex_ai", "vertex_ai_beta", "gigachat", "sagemaker", "sagemaker_chat"}
 
-def check_addresses(model: str, extra: Mapping[str, Any]) -> None:
-    """Raise SpecError for an address or a key outside `api_base` and `api_key_env`. Addresses within headers and
-    messages are data."""
+
+def check_addresses(model: str, extra: Mapping[str, Any], api_base: str | None = None) -> None:
+    """Raise SpecError for an address or a key outside `api_base` and `api_key_env`, and for an `api_base` that would be
+    sent other credentials. Addresses within headers and messages are data."""
     if "://" in model:
         raise SpecError(f"'{model}' holds an address", hint="Write it as api_base, under lm.", path=("model",))
+    providers = {str(extra.get("custom_llm_provider")), model.partition("/")[0]}
+    if api_base and not is_loopback(api_base) and (own := providers & _OWN_CREDENTIALS):
+        raise SpecError(
+            f"LiteLLM sends credentials of this machine to the api_base of {min(own)}, also without a key",
+            hint="Set the address in the environment, by the provider's variable for it.",
+            path=("api_base",),
+        )
     for key, value in extra.items():
         if key in ("api_base", "base_url") or (isinstance(value, str) and "://" in value):
             hint = "Write api_base under lm: no key is sent there that api_key_env does not name."

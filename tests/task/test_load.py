@@ -51,6 +51,36 @@ def test_references_hold_inside_a_workflow_of_another_file(tmp_path: Path) -> No
     assert ended.value.code == 2
 
 
+def test_a_linked_workflow_has_the_folder_that_it_lies_in(tmp_path: Path) -> None:
+    """The links of functions and the check of trust start from there, too."""
+    for place in ("real", "seen"):
+        (tmp_path / place).mkdir()
+    (tmp_path / "rows.jsonl").write_text("".join(f'{{"text": "{i}", "label": "a"}}\n' for i in range(9)))
+    (tmp_path / "real/inner.yaml").write_text(HEAD + "  all: {workflow: deep.yaml}\n")
+    (tmp_path / "real/deep.yaml").write_text(HEAD + PROGRAM)
+    (tmp_path / "seen/deep.yaml").write_text(HEAD + "  c: {tool: 'python:evil.py:f'}\n")
+    (tmp_path / "seen/inner.yaml").symlink_to("../real/inner.yaml")
+    (tmp_path / "outer.yaml").write_text(HEAD + "  all: {workflow: seen/inner.yaml}\n")
+    done = CliRunner().invoke(cli, ["validate", str(tmp_path / "outer.yaml")])
+    assert done.exit_code == 0, done.exception
+
+
+@pytest.mark.parametrize(
+    "metric", ["{python: 'm.py:f'}", "{python: {address: 'm.py:f'}}", "python('m.py:f')", "ｐython(address='m.py:f')"]
+)
+def test_python_is_written_with_its_prefix_or_not_loaded(tmp_path: Path, metric: str) -> None:
+    """What is asked before it is run is found by the prefix."""
+    (tmp_path / "m.py").write_text("def f(example, prediction): return 1.0\n")
+    (tmp_path / "rows.jsonl").write_text("".join(f'{{"text": "{i}", "label": "a"}}\n' for i in range(9)))
+    text = HEAD.replace("exact_match(label)", metric) + PROGRAM
+    (tmp_path / "w.yaml").write_text(text)
+    with pytest.raises(SpecError, match="'python' is not a metric by itself") as raised:
+        prepare(tmp_path / "w.yaml")
+    assert raised.value.hint == "Write metric: python:file.py:function."
+    (tmp_path / "w.yaml").write_text(text.replace(metric, "python:m.py:f"))
+    prepare(tmp_path / "w.yaml")
+
+
 @pytest.mark.parametrize(
     ("model", "meant"),
     [

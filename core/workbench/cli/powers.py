@@ -23,11 +23,13 @@ from workbench.type_guards import is_dict, is_list
 from workbench.user_code import PREFIX, code_files, relocate_address
 
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
-_ADDRESS = re.compile(r"https?://\S+")
+_ADDRESS = re.compile(r"https?://\S+", re.IGNORECASE)
 _DATA = ("file", "train", "val", "test")
 #: Readers whose place is a path or a name on the hub, which is public.
 _PATH_READERS = ("csv", "tsv", "json", "jsonl", "parquet", "hf")
 _LONGEST_PATH = 4096
+#: Parts of an address under `search:`, from its end, that tell what its values are.
+_DEEPEST = 8
 
 Kind = Literal["runs Python", "starts a program", "sends a variable of the environment", "reads outside its folder"]
 
@@ -37,7 +39,8 @@ class Powers:
     """What a file does, and the digests of the files that say so.
 
     `found` holds by kind each text as it is written, with what it stands for wherever the file lies. Digested are the
-    workflow file, those that it refers to, and the Python files that they name; what that Python imports is not.
+    folder, the workflow file, those that it refers to, and the files in their folders that are named as Python or as
+    words of a command; what these import is not.
     """
 
     folder: Path
@@ -52,7 +55,8 @@ class Powers:
 
     @property
     def digest(self) -> str:
-        return hashlib.sha256(repr(sorted(self.digests.items())).encode()).hexdigest()
+        content = repr((str(self.folder), sorted(self.digests.items())))  # elsewhere, `./server.sh` is another program
+        return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
 
     def covers(self, other: Powers) -> bool:
         """Whether the other file does nothing that this one does not do, or could do unasked."""
@@ -100,10 +104,12 @@ class _Reading:
         if not is_dict(value):
             return
         for file in code_files(value, base):
-            self.powers.digests[os.path.relpath(file, self.start)] = file_digest(file)
-        for part in _mappings(value):
-            _add_programs(part, self.powers, base)
-            _add_variables(part, self.powers)
+            self._add_digest(file)
+        searched = list(_searched(value))
+        for part in (*_mappings(value), *_mappings(searched)):
+            for file in _add_programs(part, self.powers, base):
+                self._add_digest(file)
+        _add_variables(value, searched, self.powers)
         data = value.get("data")
         for key, place in data.items() if is_dict(data) else ():
             if key in _DATA and isinstance(place, str) and _leads_out(place, base):
@@ -111,25 +117,46 @@ class _Reading:
         for part in _texts({key: part for key, part in value.items() if key not in ("data", "lm", "roles")}):
             self._add_file(part, base)
 
+    def _add_digest(self, file: Path) -> None:
+        self.powers.digests[os.path.relpath(file, self.start)] = file_digest(file)
+
     def _add_file(self, text: str, base: Path) -> None:
-        """What a text outside data and models leads to: another workflow file, or a place outside the folder."""
-        place = text.partition("#")[0]
-        if not place.strip("./~ ") or len(place) > _LONGEST_PATH or "\n" in place or place.startswith(PREFIX):
+        """What a text outside data and models leads to: another workflow file, or a place outside the folder.
+
+        A name may hold anything, so the whole text counts, and what stands before `#` in it. So does a folder `~`.
+        """
+        for place in dict.fromkeys((text, text.partition("#")[0])):
+            if len(place) > _LONGEST_PATH:  # `a/../a/../...` leads somewhere at any length, but takes long to follow
+                first, mark, _ = place.partition("/")
+                if mark and any(_existing(first or mark, base)):
+                    self.powers.add("reads outside its folder", f"{place[:80]}...")
+                continue
+            for path in _existing(place, base):
+                if place.strip("./~ ") and not path.is_relative_to(base):
+                    self.powers.add("reads outside its folder", place, str(path))
+                self._add_workflow(path)
+
+    def _add_workflow(self, path: Path) -> None:
+        name = os.path.relpath(path, self.start)
+        if not path.is_file() or name in self.powers.digests:
             return
         try:
-            path = (base / Path(place).expanduser()).resolve()
-            exists = path.exists()
-        except (OSError, RuntimeError, ValueError):
-            return
-        if exists and not path.is_relative_to(base):
-            self.powers.add("reads outside its folder", place, str(path))
-        name = os.path.relpath(path, self.start)
-        if path.suffix in (".yaml", ".yml") and path.is_file() and name not in self.powers.digests:
-            try:
-                source = load_yaml_file(path)
-            except SpecError:
-                return  # told when the file is used
+            source = load_yaml_file(path)
+        except SpecError:
+            return  # told when the file is used
+        if is_dict(source.value) and "nodes" in source.value:
             self.read(source.value, source.text, path.parent, name)
+
+
+def _existing(place: str, base: Path) -> Iterator[Path]:
+    """What is at a place, links followed, with `~` as a name and as the home."""
+    for written in dict.fromkeys((place, os.path.expanduser(place))):
+        try:
+            path = (base / written).resolve()
+            if path.exists():
+                yield path
+        except (OSError, RuntimeError, ValueError):
+            pass  # no path
 
 
 def _mappings(value: Any) -> Iterator[Mapping[Any, Any]]:
@@ -166,32 +193,67 @@ def _own_texts(part: Mapping[Any, Any]) -> Iterator[str]:
                 yield text
 
 
-def _add_programs(part: Mapping[Any, Any], powers: Powers, base: Path) -> None:
+def _add_programs(part: Mapping[Any, Any], powers: Powers, base: Path) -> list[Path]:
+    """Returns the files in the folder that are words of a command."""
+    commands: list[str] = []
     for text in _own_texts(part):
         if text.startswith(PREFIX):
             powers.add("runs Python", text, relocate_address(text, base, Path("/")))
         if text.startswith("mcp:"):
-            powers.add("starts a program", text.removeprefix("mcp:").rpartition("#")[0] or text)
+            commands.append(text.removeprefix("mcp:").rpartition("#")[0] or text)
     if is_dict(managed := part.get("managed")) and "command" not in managed:  # whose arguments can load code
-        powers.add("starts a program", " ".join(map(str, ["vllm serve", *(managed.get("arguments") or ())])))
+        commands.append(" ".join(map(str, ["vllm serve", *(managed.get("arguments") or ())])))
     if command := part.get("command"):
-        powers.add("starts a program", " ".join(map(str, command)) if is_list(command) else str(command))
+        commands.append(" ".join(map(str, command)) if is_list(command) else str(command))
+    for command in commands:
+        powers.add("starts a program", command)
     settings = part.get("settings")
-    if "environment" in part and is_dict(settings) and ":" in str(settings.get("id")):
+    if is_dict(settings) and ":" in str(settings.get("id")):
         powers.add("runs Python", str(settings["id"]))  # gymnasium imports the module before the colon
+    words = {word for command in commands for word in re.split(r"[\s'\"=]+", command)}
+    return [path for word in sorted(words) for path in _existing(word, base) if path.is_file() and _inside(path, base)]
 
 
-def _add_variables(part: Mapping[Any, Any], powers: Powers) -> None:
-    """Variables that a language model's settings send to a server which the same settings name."""
-    extra = part.get("extra")
+def _add_variables(value: Any, searched: list[Any], powers: Powers) -> None:
+    """Variables that a language model's settings send to a server which the same settings name. What is searched may
+    be put into any settings."""
+    sent, tried = list(map(_sent, _mappings(value))), list(map(_sent, _mappings(searched)))
+    if any(names or servers for names, servers in tried):
+        every = [*sent, *tried]
+        sent = [(set().union(*(names for names, _ in every)), set().union(*(servers for _, servers in every)))]
+    for names, servers in sent:
+        places = sorted({_host(server) for server in servers if not is_loopback(server)})
+        if names and places:
+            text = f"{', '.join(sorted(names))} to {', '.join(places)}"
+            powers.add("sends a variable of the environment", text)
+
+
+def _sent(part: Mapping[Any, Any]) -> tuple[set[str], set[str]]:
+    """The variables and the servers that a mapping names, if it is a model's settings."""
     names = {str(part["api_key_env"])} if part.get("api_key_env") else set[str]()
     servers = {str(part["api_base"])} if part.get("api_base") else set[str]()
-    for text in _texts(extra):
+    for text in _texts(part.get("extra")):
         names |= set(_VARIABLE.findall(text))
         servers |= set(_ADDRESS.findall(text))
-    for server in servers:
-        for name in names if not is_loopback(server) else ():
-            powers.add("sends a variable of the environment", f"{name} to {urlsplit(server).netloc or server}")
+    return names, servers
+
+
+def _host(server: str) -> str:
+    try:
+        return urlsplit(server).netloc or server
+    except ValueError:
+        return server
+
+
+def _searched(value: Mapping[Any, Any]) -> Iterator[Any]:
+    """Each value that `search:` tries, inside the settings that its address names."""
+    search = value.get("search")
+    for address, domain in search.items() if is_dict(search) else ():
+        choices = domain.get("choice") if is_dict(domain) else domain
+        for choice in choices if is_list(choices) else ():
+            for key in reversed(str(address).split(".")[-_DEEPEST:]):
+                choice = {key: choice}
+            yield choice
 
 
 def _leads_out(place: str, base: Path) -> bool:
@@ -202,7 +264,10 @@ def _leads_out(place: str, base: Path) -> bool:
         return not _inside(base / place, base)
     if reader not in _PATH_READERS:
         return True
-    return not _inside(Path(rest), base) and (reader != "hf" or Path(rest).expanduser().exists())
+    if reader == "hf":  # a name on the hub has an owner; one without is a format, whose files are looked for here
+        rest = rest.partition("?")[0]
+        return "/" not in rest or (Path(rest).expanduser().exists() and not _inside(Path(rest), base))
+    return not _inside(Path(rest), base)
 
 
 def _place(place: str, base: Path) -> str:

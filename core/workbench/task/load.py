@@ -194,14 +194,14 @@ def load_metric(spec: Spec, base: Path) -> Metric:
         if isinstance(spec.metric, str):
             name, args, options = parse_call(spec.metric)
             if name.startswith(PREFIX):
-                args, options, name = [name], {"base": base}, "python"
+                return plugins().get("metrics", "python")(name, base)
         else:
             if len(spec.metric) != 1:
                 raise SpecError("name one metric", hint="Write e.g. metric: {f1: {field: answer}}.")
             name, given = next(iter(spec.metric.items()))
             args, options = [], dict(given or {}) if isinstance(given, Mapping | None) else {"field": given}
-            if name == "python":
-                options = {"base": base, **(options if isinstance(given, Mapping) else {"address": given})}
+        if name == "python":  # an address without its prefix would not be seen by those who look for user code
+            raise SpecError(f"'{name}' is not a metric by itself", hint=f"Write metric: {PREFIX}file.py:function.")
         factory = plugins().get("metrics", name)
         return factory(*args, **options)
     except (SpecError, PluginError) as error:

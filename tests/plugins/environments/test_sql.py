@@ -12,6 +12,19 @@ from tests.helpers.environments import SCRIPT, made
 from workbench.kit.environment import open_environment
 
 
+def test_a_script_is_not_a_link_out_of_its_folder(base: Path) -> None:
+    (base / "scripts").mkdir()
+    (base / "secret.sql").write_text(SCRIPT)
+    (base / "scripts/inside.sql").write_text(SCRIPT)
+    (base / "scripts/out.sql").symlink_to("../secret.sql")
+    (base / "scripts/link.sql").symlink_to("inside.sql")
+    world = made("sql", base, folder="scripts")
+    assert world.reset({"db": "link", "gold_sql": "select 1"}).startswith("Tables:")
+    with pytest.raises(ValueError, match="out.sql leads out of the folder"):
+        world.reset({"db": "out", "gold_sql": "select 1"})
+    world.close()
+
+
 def test_a_database_is_scored_by_rows_or_by_effect_and_never_by_emptying_it(base: Path) -> None:
     def final(gold: str, *statements: str) -> float:
         world = made("sql", base)

@@ -316,6 +316,26 @@ def test_addresses_and_keys_stand_where_they_are_checked(model: str, extra: dict
         provider.anything("", settings(f"litellm/{model}", extra=extra))
 
 
+@pytest.mark.parametrize(
+    ("model", "extra"),
+    [("watsonx/x", {}), ("vertex_ai/x", {}), ("openai/x", {"custom_llm_provider": "watsonx"})],
+)
+def test_an_address_gets_no_token_of_a_provider(model: str, extra: dict[str, Any]) -> None:
+    """LiteLLM puts WATSONX_TOKEN, or the token of a login, in the place of the key that it is given."""
+    far = {"api_base": "https://evil.example", "extra": extra}
+    with pytest.raises(SpecError, match="sends credentials of this machine to the api_base of"):
+        provider.anything("", settings(f"litellm/{model}", **far))
+    provider.anything("", settings(f"litellm/{model}", extra=extra))
+    provider.anything("", settings(f"litellm/{model}", **{**far, "api_base": "http://127.0.0.1:8000"}))
+
+
+def test_a_setting_that_dspy_cannot_send_is_a_typed_error() -> None:
+    lm = provider.anything("", settings(api_base="http://127.0.0.1:9", extra={"fallbacks": [{"model": "openai/x"}]}))
+    with pytest.raises(LMError, match="'fallbacks' cannot be carried") as raised:
+        asyncio.run(lm.complete(HELLO))
+    assert raised.value.kind == "bad_request"
+
+
 def test_addresses_in_headers_and_fields_are_data() -> None:
     lm = provider.anything("", settings(extra={"headers": {"HTTP-Referer": "https://example.org"}, "top_k": 3}))
     assert lm.identity.startswith("openai/local")
