@@ -17,7 +17,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from workbench.cli import cli, trust
-from workbench.cli.powers import file_powers
+from workbench.cli.trust.powers import file_powers
 from workbench.errors import SpecError
 
 PAYLOAD = "open('RAN', 'w').close()\ndef score(example, prediction, trace=None):\n    return 1.0\n"

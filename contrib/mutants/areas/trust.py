@@ -4,20 +4,27 @@ from __future__ import annotations
 
 from areas.mutant import Mutant, changes_of
 
-POWERS = "core/workbench/cli/powers.py"
-ASKING = "core/workbench/cli/trust.py"
+POWERS = "core/workbench/cli/trust/powers.py"
+ASKING = "core/workbench/cli/trust/__init__.py"
 TESTS = "tests/cli/test_trust.py"
 TRUST: list[Mutant] = [
     *changes_of(
         POWERS,
         TESTS,
-        ("if not is_loopback(server) else ()", "if is_loopback(server) else ()", "a foreign server is ours"),
+        ("for server in servers if not is_loopback(server)}", "for server in servers if is_loopback(server)}", "hosts"),
         ("names |= set(_VARIABLE.findall(text))", "pass", "headers name no variables"),
         ("self.powers.digests[os.path.relpath(file, self.start)] =", "_ =", "the Python of a file may change"),
         ("if key in _DATA and isinstance", "if key == 'file' and isinstance", "only one file of rows counts"),
         ("if reader not in _PATH_READERS:", "if False:", "readers of plugins"),
         ("self.read(source.value, source.text, path.parent, name)", "pass", "files referred to"),
-        ("if exists and not path.is_relative_to(base):", "if False:", "folders of databases elsewhere"),
+        (
+            'if place.strip("./~ ") and not path.is_relative_to(base):',
+            "if False:",
+            "folders of databases elsewhere",
+        ),
+        ("for part in (*_mappings(value), *_mappings(searched)):", "for part in _mappings(value):", "what is searched"),
+        ("if any(names or servers for names, servers in tried):", "if False:", "addresses that are searched"),
+        ('return "/" not in rest or', "return", "formats of the hub's library"),
         (
             "waiting += part.values()\n        elif is_list(part):\n            waiting += part\n\n\ndef _texts",
             "pass\n        elif is_list(part):\n            waiting += part\n\n\ndef _texts",

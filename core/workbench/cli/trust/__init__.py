@@ -19,7 +19,7 @@ from workbench.cli import choose, echo_json, fail, say
 from workbench.text import one_line
 
 if TYPE_CHECKING:
-    from workbench.cli.powers import Powers
+    from workbench.cli.trust.powers import Powers
 
 VARIABLE = "WORKBENCH_TRUST"
 
@@ -27,7 +27,7 @@ VARIABLE = "WORKBENCH_TRUST"
 def require_trust(file: Path) -> None:
     """Ask the user about a workflow file that does more than ask its models, once. Raises SpecError if the answer is
     no, or nobody can be asked."""
-    from workbench.cli.powers import file_powers
+    from workbench.cli.trust.powers import file_powers
 
     if not _lies_in_trusted_folder(file):
         _ask(file_powers(file), str(file), file, f"`workbench trust {one_line(file)}`, or ")
@@ -36,7 +36,7 @@ def require_trust(file: Path) -> None:
 def require_trust_in_run(run: str, db: str) -> None:
     """The same for the workflow file that a run stores, with the flags that it was started with. The folder of the
     database counts, not that which the run names. Raises StoreError, too."""
-    from workbench.cli.powers import read_powers
+    from workbench.cli.trust.powers import read_powers
     from workbench.run import read_stored_source
     from workbench.store import ReadOnlyStore
 
@@ -57,7 +57,7 @@ def require_trust_in_run(run: str, db: str) -> None:
 
 def trust_result(file: Path, result: Path) -> None:
     """Trust the file that a run wrote: what it does comes from the trusted one that the run started from."""
-    from workbench.cli.powers import file_powers
+    from workbench.cli.trust.powers import file_powers
 
     if not _lies_in_trusted_folder(result) and (powers := file_powers(result)) and file_powers(file).covers(powers):
         _remember("files", powers.digest, str(result.resolve()))
@@ -156,7 +156,7 @@ def trust_command(files: tuple[Path, ...], folders: tuple[Path, ...], forget: bo
     Shows what each of FILES does besides asking its models. Commands that run a workflow ask about such a file unless
     it is trusted, and ask again when it changes. Without arguments, lists what is trusted.
     """
-    from workbench.cli.powers import file_powers
+    from workbench.cli.trust.powers import file_powers
 
     for place in (*files, *folders) if forget else ():
         if not _forget(place):
