@@ -20,6 +20,7 @@ from workbench.text import one_line
 
 if TYPE_CHECKING:
     from workbench.cli.powers import Powers
+    from workbench.spec import Source
 
 VARIABLE = "WORKBENCH_TRUST"
 
@@ -52,7 +53,21 @@ def require_trust_in_run(run: str, db: str) -> None:
         store.close()
     powers = read_powers(written.value, written.text, base)
     with_flags = read_powers(started, f"{written.text}\0{json.dumps(started, sort_keys=True, default=str)}", base)
+    if not (base.resolve().is_relative_to(Path(db).resolve().parent) or _is_still_there(written)):
+        for found in (powers, with_flags):  # else a database could say that it comes from the root folder
+            found.add("reads outside its folder", str(base))
     _ask(powers if powers.found == with_flags.found else with_flags, f"the workflow of run {row['run']}", Path(db))
+
+
+def _is_still_there(written: Source) -> bool:
+    """Whether the file of a run is on this machine as the run stored it."""
+    from workbench.errors import SpecError
+    from workbench.spec import load_yaml_file
+
+    try:
+        return load_yaml_file(written.file).text == written.text
+    except SpecError:
+        return False
 
 
 def trust_result(file: Path, result: Path) -> None:
