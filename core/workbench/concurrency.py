@@ -6,6 +6,7 @@ import asyncio
 import concurrent.futures
 import contextvars
 import gc
+import os
 import threading
 import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
@@ -101,10 +102,11 @@ async def gather_answered(jobs: Iterable[Awaitable[T]], fatal: Collection[str] =
 
 
 class BackgroundLoop:
-    """An event loop in a thread of its own, started with the first job. Jobs come from any thread or event loop."""
+    """An event loop in a thread of its own, started with the first job. Jobs come from any thread or event loop of the
+    process that made it: a fork has no such thread."""
 
     def __init__(self, name: str):
-        self._name, self._lock = name, threading.Lock()
+        self._name, self._lock, self.process = name, threading.Lock(), os.getpid()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 

@@ -38,6 +38,10 @@ class FunctionMetric:
             parameters = list(inspect.signature(function).parameters.values())
         except ValueError:  # some functions written in C have no signature
             parameters = []
+        else:
+            if not parameters:
+                hint = "Write def metric(example, prediction, trace)."
+                raise SpecError(f"'{address}' takes no arguments, but a metric receives 3", hint=hint)
         required = [p for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
         by_name = bool(parameters) and all(p.name in _NAMES and p.kind != p.POSITIONAL_ONLY for p in required)
         named = {p.name: _NAMES[p.name] for p in parameters if p.name in _NAMES}

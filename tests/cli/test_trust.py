@@ -324,6 +324,19 @@ def test_resuming_a_run_of_elsewhere_is_asked_about(folder: Path, monkeypatch: p
     assert invoke("resume", "last").exit_code == 0, "the same content as the file"
 
 
+def test_a_stored_run_does_not_choose_the_folder_that_it_reads(folder: Path) -> None:
+    """Any data would lie inside of the folder of a file that is not there."""
+    write()
+    (folder / "here").mkdir()
+    assert invoke("optimize", "workflow.yaml", "--db", "here/runs.db").exit_code == 0
+    assert invoke("resume", "last", "--db", "here/runs.db").exit_code == 0, "the file is there"
+    write(seed=1)
+    refused = invoke("resume", "last", "--db", "here/runs.db")
+    assert f"reads outside its folder: {folder}" in str(refused.exception)
+    (folder / "here/runs.db").rename("runs.db")
+    assert invoke("resume", "last", "--db", "runs.db").exit_code == 0, "the folder of the database"
+
+
 def test_flags_of_a_stored_run_count(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody else gave them."""
     write()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,10 @@ import click
 
 from workbench.cli import echo_json, say
 from workbench.cli.run_commands import FILE, JSON, SET, read_settings, with_sandbox
+from workbench.text import one_line
 
 if TYPE_CHECKING:
+    from workbench.inference import Predicted
     from workbench.runtime import SandboxChoice
 
 #: Seconds between two lines of progress.
@@ -24,6 +27,7 @@ EVERY = 5.0
 @click.argument("rows")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Output file, .jsonl or .csv.")
 @click.option("--concurrency", type=click.IntRange(min=1), help="Rows at once. Default: that of the workflow file.")
+@click.option("--overwrite", is_flag=True, help="Replace an output file that exists.")
 @SET
 @with_sandbox
 @JSON
@@ -32,40 +36,55 @@ def predict_command(
     rows: str,
     out: Path,
     concurrency: int | None,
+    overwrite: bool,
     sets: tuple[str, ...],
     sandbox: SandboxChoice,
     as_json: bool,
 ) -> None:
     """Run the workflow on each of ROWS (.csv, .jsonl, .parquet, ...) and write the rows with what it answers.
 
-    The workflow needs no data, metric or budget. A row that fails is written with the reason in its field `failure`.
-    After a kill the same command continues, and rows that are done are not paid again. In CSV a text that a spreadsheet
-    would run as a formula gets a leading '.
+    The workflow needs no data, metric or budget. A row that fails is written with the reason in its field `failure`;
+    exits with code 1 if all do, or if some have no answer for want of a server. The same command then asks for these
+    again, and continues after a kill; answered calls are not paid again. In CSV a text that a spreadsheet would run as
+    a formula gets a leading '.
     """
     from workbench.cli.trust import require_trust
     from workbench.inference import predict_file
 
-    require_trust(file)
+    require_trust(file, called=True)
     shown = _Progress(as_json)
-    found = predict_file(
-        file,
-        rows,
-        out,
-        changes=read_settings(sets),
-        concurrency=concurrency,
-        sandbox=sandbox,
-        progress=shown.update,
-    )
-    failed = found.failures.total()
+    try:
+        found = predict_file(
+            file,
+            rows,
+            out,
+            changes=read_settings(sets),
+            concurrency=concurrency,
+            overwrite=overwrite,
+            sandbox=sandbox,
+            progress=shown.update,
+        )
+    except KeyboardInterrupt:
+        say(f"{shown.done} of {shown.rows} rows are done. The same command continues.", err=True)
+        raise
     if as_json:
-        facts = {"rows": found.rows, "earlier": found.earlier, "failures": dict(found.failures)}
-        return echo_json({**facts, "tokens": found.tokens, "usd": found.usd, "out": str(out)})
-    earlier = f", {found.earlier} of them by an earlier process" if found.earlier else ""
-    say(f"{found.rows} rows in {out}{earlier}; {found.tokens} tokens, ${found.usd:.4f}")
-    if failed:
-        say(f"{failed} failed: " + ", ".join(f"{kind} {n}" for kind, n in sorted(found.failures.items())))
-    if failed == found.rows > 0:
+        echo_json({**asdict(found), "out": str(out)})
+    else:
+        _say_found(found, out)
+    if found.unanswered or found.failures.total() == found.rows > 0:
         sys.exit(1)
+
+
+def _say_found(found: Predicted, out: Path) -> None:
+    earlier = f", {found.earlier} of them by an earlier process" if found.earlier else ""
+    say(f"{found.rows} rows in {one_line(out)}{earlier}; {found.tokens} tokens, ${found.usd:.4f}")
+    if found.renamed:
+        names = ", ".join(f"row_{one_line(name)}" for name in found.renamed)
+        say(f"Fields of the rows with the name of an output: {names}")
+    if found.failures:
+        say("Failed: " + ", ".join(f"{one_line(kind)} {n}" for kind, n in sorted(found.failures.items())))
+    if found.unanswered:
+        say(f"{found.unanswered} have no answer for want of a server. The same command asks for these again.")
 
 
 class _Progress:
@@ -73,8 +92,10 @@ class _Progress:
 
     def __init__(self, quiet: bool):
         self.quiet, self.told = quiet, time.monotonic()
+        self.done = self.rows = 0
 
     def update(self, done: int, rows: int) -> None:
+        self.done, self.rows = done, rows
         if not self.quiet and done < rows and time.monotonic() - self.told > EVERY:
             self.told = time.monotonic()
             say(f"{done} of {rows} rows", err=True)

@@ -154,6 +154,7 @@ def _pair(text: str, form: str, option: str) -> tuple[str, str]:
 @JSON
 def validate_command(file: Path, sets: tuple[str, ...], run_code: bool, as_json: bool) -> None:
     """Check a workflow file, its data and its metric. Calls no model, and runs no Python that the file names."""
+    from workbench.cli.trust.powers import file_powers
     from workbench.errors import PluginError, SpecError, merge_errors
     from workbench.run import find_obstacles, prepare, wrong_in_file
     from workbench.task import lint_task
@@ -184,6 +185,7 @@ def validate_command(file: Path, sets: tuple[str, ...], run_code: bool, as_json:
         "learnable": learnable_addresses(task.workflow),
         "warnings": warnings,
         "advice": [line for n in task.workflow.walk() for line in n.warnings()],
+        "trust": file_powers(file).lines(),
     }
     if as_json:
         return echo_json(summary)
@@ -196,6 +198,10 @@ def validate_command(file: Path, sets: tuple[str, ...], run_code: bool, as_json:
         say(f"Warning: {indented(warning)}")
     for line in summary["advice"]:
         say(f"Note: {indented(line)}")
+    for line in summary["trust"]:
+        say(f"Note: a run asks whether you trust the file (workbench trust). It {line}")
+    if any(line.startswith("runs Python") for line in summary["trust"]) and not run_code:
+        say("Note: its Python was read and not loaded; --run-code loads it.")
 
 
 def _as_object(error: Exception) -> dict[str, Any]:
@@ -248,7 +254,7 @@ def run_command(
     values = dict(_pair(text, "FIELD=VALUE", "--input") for text in inputs)
     if values and example is not None:
         raise click.UsageError("--input and --example cannot be combined: a row of val has its own inputs")
-    require_trust(file)
+    require_trust(file, called=bool(values))
     consent = _confirm if sys.stdin.isatty() else None
     outcome = run_single(file, values or None, example, read_settings(sets), db, consent, sandbox)
     if as_json:

@@ -1,12 +1,14 @@
 """A workflow on each row of a file: `workbench predict`. A killed job continues where it was.
 
 Two files beside the output hold what is done: `OUT.part`, the finished rows in their order, and `OUT.calls`, a run
-database, from which calls of unfinished rows are answered. Both are removed at the end.
+database, from which calls of unfinished rows are answered. Both are removed once each row has an answer, or a failure
+that another try would not mend.
 """
 
 from __future__ import annotations
 
 import csv
+import fcntl
 import json
 import os
 import shutil
@@ -18,13 +20,15 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import SpecError
+from workbench.failures import FailureKind
 from workbench.files import check_writable, make_private
 from workbench.hashing import digest
 from workbench.inference.loaded import LoadedWorkflow, read_workflow
 from workbench.inference.prediction import Prediction
 from workbench.lm import LMPool
 from workbench.runtime import Consent, SandboxChoice
-from workbench.store import Store, add_run, find_started_run
+from workbench.spec import Spec
+from workbench.store import Journal, Store, add_run, find_started_run
 from workbench.task import read_rows
 
 FORMATS = (".jsonl", ".csv")
@@ -33,13 +37,19 @@ _STATUS = "predict"
 
 @dataclass
 class Predicted:
-    """What `predict_file` did: rows in all, those that earlier processes finished, failures by kind, what it cost."""
+    """What `predict_file` did.
+
+    rows: in all. earlier: those that earlier processes finished. unanswered: those that failed for want of a server,
+    which the same call asks again. failures: by kind. renamed: fields of the rows that the output has as `row_NAME`.
+    """
 
     rows: int
     earlier: int = 0
+    unanswered: int = 0
     failures: Counter[str] = field(default_factory=Counter[str])
     tokens: int = 0
     usd: float = 0.0
+    renamed: tuple[str, ...] = ()
 
 
 def predict_file(
@@ -50,6 +60,7 @@ def predict_file(
     changes: Sequence[tuple[str, Any]] = (),
     options: Mapping[str, Any] | None = None,
     concurrency: int | None = None,
+    overwrite: bool = False,
     sandbox: SandboxChoice | None = None,
     consent: Consent | None = None,
     pool: LMPool | None = None,
@@ -60,58 +71,56 @@ def predict_file(
     Args:
         path: the workflow file.
         rows_file: .csv, .tsv, .jsonl, .json, .parquet, or READER:PLACE.
-        out: .jsonl or .csv. Each row has its own fields, those of the workflow, and `failure`, which is null (in CSV
-            empty) unless the row failed.
+        out: .jsonl or .csv. Each row has its own fields, those of the workflow, and `failure`; without a value these
+            are null, in CSV empty. A field of a row with the name of an output is kept as `row_NAME`.
         changes: settings of the workflow file, by address.
         options: of the reader of rows.
         concurrency: rows at once; default: that of the workflow file.
+        overwrite: whether `out` may be replaced.
         sandbox, consent, pool: as for `load`.
         progress: called with the number of rows that are done, and that of all.
 
     Raises:
-        SpecError: a file cannot be used, or the unfinished output is of other rows or of another workflow.
+        SpecError: a file cannot be used, no row has an input of the workflow, another process writes to `out`, or the
+            unfinished output is of other rows or of another workflow.
     """
     if out.suffix not in FORMATS:
         raise SpecError(f"--out {out}: no format has the suffix '{out.suffix}'", hint="Write .jsonl or .csv.")
     check_writable(out)
     spec, source, workflow = read_workflow(path, changes)
     rows = read_rows(rows_file, Path.cwd(), options or {})
-    fields = [spec.lm, *spec.roles.values(), spec.policy]
-    job = digest([workflow.hash, [part.model_dump(mode="json") for part in fields], rows])
+    _check_inputs(rows, rows_file, tuple(workflow.input_fields))
+    job = digest([workflow.hash, _settings(spec), rows])
     out.parent.mkdir(parents=True, exist_ok=True)
-    part = out.with_name(f"{out.name}.part")
-    found = _continue(part, job, Predicted(len(rows)))
-    store = Store(calls := out.with_name(f"{out.name}.calls"))
-    run = find_started_run(store, _STATUS, source.text, job)
-    run_id = (
-        run["id"] if run else add_run(store, run=_STATUS, name=spec.name, status=_STATUS, spec=source.text, options=job)
-    )
-    wf = LoadedWorkflow(spec, workflow, sandbox, consent, pool, (store, run_id), found.earlier)
-    _predict(wf, rows, part, found, concurrency, progress)
-    _finish(part, out, [*_names(rows), *(n for n in wf.outputs if n not in _names(rows)), "failure"])
-    for name in (calls.name, f"{calls.name}-wal", f"{calls.name}-shm"):
-        out.with_name(name).unlink(missing_ok=True)
+    with closing(_Part(out, job, overwrite)) as part:
+        outputs = [*workflow.output_fields, "failure"]
+        found = Predicted(len(rows), part.done, failures=part.failures)
+        found.renamed = tuple(name for name in _names(rows) if name in outputs)
+        store = Store(calls := out.with_name(f"{out.name}.calls"))
+        run = find_started_run(store, _STATUS, source.text, job)
+        run_id = (
+            run["id"]
+            if run
+            else add_run(store, run=_STATUS, name=spec.name, status=_STATUS, spec=source.text, options=job)
+        )
+        Journal(store, run_id).delete_unanswered_calls()  # they are asked again
+        with LoadedWorkflow(spec, workflow, sandbox, consent, pool, (store, run_id), part.done) as wf:
+            left = rows[part.done :]
+            for number, prediction in enumerate(wf.batch(left, concurrency=concurrency)):
+                part.add(_cells(left[number], prediction, outputs))
+                _count(found, prediction)
+                _ = progress and progress(found.earlier + number + 1, len(rows))
+        names = [f"row_{name}" if name in outputs else name for name in _names(rows)]
+        part.write(out, [*names, *outputs])
+        if not found.unanswered:
+            part.path.unlink()
+            for name in (calls.name, f"{calls.name}-wal", f"{calls.name}-shm"):
+                out.with_name(name).unlink(missing_ok=True)
     return found
 
 
-def _predict(
-    wf: LoadedWorkflow,
-    rows: Sequence[Mapping[str, Any]],
-    part: Path,
-    found: Predicted,
-    concurrency: int | None,
-    progress: Callable[[int, int], None] | None,
-) -> None:
-    """Append the rows that are left, and count them."""
-    left = rows[found.earlier :]
-    with closing(wf), part.open("a", encoding="utf-8") as file:
-        for number, prediction in enumerate(wf.batch(left, concurrency=concurrency)):
-            file.write(_line(left[number], prediction))
-            file.flush()
-            found.failures.update([prediction.failure] if prediction.failure else [])
-            found.tokens += prediction.cost.tokens
-            found.usd += prediction.cost.usd
-            _ = progress and progress(found.earlier + number + 1, len(rows))
+def _settings(spec: Spec) -> list[Any]:
+    return [part.model_dump(mode="json") for part in (spec.lm, *spec.roles.values(), spec.policy)]
 
 
 def _names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -119,61 +128,107 @@ def _names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(name for row in rows for name in row))
 
 
-def _line(row: Mapping[str, Any], prediction: Prediction) -> str:
+def _check_inputs(rows: Sequence[Mapping[str, Any]], rows_file: str, inputs: Sequence[str]) -> None:
+    names = _names(rows)
+    if rows and (lacking := [name for name in inputs if name not in names]):
+        hint = f"The rows have {', '.join(names)}. If these are several fields in one, name the delimiter of the file."
+        raise SpecError(f"no row of {rows_file} has the field '{lacking[0]}', which the workflow reads", hint=hint)
+
+
+def _cells(row: Mapping[str, Any], prediction: Prediction, outputs: Sequence[str]) -> dict[str, Any]:
+    """A row of the output. What the workflow did not write is null, also where the row has a field of that name."""
     failure = f"{prediction.failure}: {prediction.message}" if prediction.failure else None
-    return json.dumps({**row, **prediction.outputs, "failure": failure}, ensure_ascii=False, default=str) + "\n"
+    kept = {f"row_{name}" if name in outputs else name: value for name, value in row.items()}
+    return {**kept, **dict.fromkeys(outputs), **prediction.outputs, "failure": failure}
 
 
-def _continue(part: Path, job: str, found: Predicted) -> Predicted:
-    """Count what an earlier process finished, and cut off a line that it did not. Begins the file if there is none."""
-    make_private(part)
-    with part.open("r+b") as file:
-        head = file.readline()
+def _count(found: Predicted, prediction: Prediction) -> None:
+    found.tokens += prediction.cost.tokens
+    found.usd += prediction.cost.usd
+    if prediction.failure:
+        found.failures[prediction.failure] += 1
+        found.unanswered += FailureKind(prediction.failure).infrastructure
+
+
+class _Part:
+    """`OUT.part`: a first line that names the job, then the finished rows in their order. One process writes it.
+
+    What an earlier process finished is kept up to the first row that failed for want of a server: it and those behind
+    it are done again, from the record of calls where they were answered.
+    """
+
+    def __init__(self, out: Path, job: str, overwrite: bool):
+        self.path, self.done, self.failures = out.with_name(f"{out.name}.part"), 0, Counter[str]()
+        if out.exists() and not overwrite and not self.path.exists():
+            raise SpecError(f"{out} exists", hint="Name another file, or add --overwrite.")
+        make_private(self.path)
+        self.file = self.path.open("r+b")
+        try:
+            fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not self.path.exists() or not os.path.samestat(os.fstat(self.file.fileno()), self.path.stat()):
+                raise BlockingIOError  # another process has just ended with it
+            self._continue(job)
+        except BlockingIOError:
+            self.file.close()
+            raise SpecError(f"another process is writing {out}", hint="Wait for it, or name another --out.") from None
+        except BaseException:
+            self.file.close()
+            raise
+
+    def _continue(self, job: str) -> None:
+        head = self.file.readline()
         if not head.endswith(b"\n"):  # new, or killed in its first line
-            file.truncate(0)
-            file.seek(0)
-            file.write(json.dumps({"job": job}).encode() + b"\n")
-            return found
+            self.file.truncate(0)
+            self.file.seek(0)
+            self.file.write(json.dumps({"job": job}).encode() + b"\n")
+            self.file.flush()
+            return
         if json.loads(head) != {"job": job}:
             raise SpecError(
-                f"{part} holds unfinished rows of another workflow, other settings or other rows",
+                f"{self.path} holds unfinished rows of another workflow, other settings or other rows",
                 hint="Remove it, or name another --out.",
             )
-        end = file.tell()
-        for line in file:
+        end = self.file.tell()
+        for line in self.file:
             if not line.endswith(b"\n"):
                 break
-            end += len(line)
-            found.earlier += 1
             if failure := json.loads(line)["failure"]:
-                found.failures.update([failure.partition(":")[0]])
-        file.truncate(end)
-    return found
+                kind = failure.partition(":")[0]
+                if FailureKind(kind).infrastructure:
+                    break
+                self.failures[kind] += 1
+            end += len(line)
+            self.done += 1
+        self.file.truncate(end)
+        self.file.seek(end)
 
+    def add(self, row: Mapping[str, Any]) -> None:
+        self.file.write(json.dumps(row, default=str).encode() + b"\n")
+        self.file.flush()
 
-def _lines(part: Path) -> Iterator[str]:
-    with part.open(encoding="utf-8") as file:
-        next(file)
-        yield from file
+    def close(self) -> None:
+        self.file.close()
 
+    def write(self, out: Path, names: Sequence[str]) -> None:
+        """Make the output of the finished rows, whole or not at all."""
+        ready = out.with_name(f"{out.name}.ready")
+        ready.unlink(missing_ok=True)
+        make_private(ready)
+        with ready.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+            if out.suffix == ".csv":
+                writer = csv.DictWriter(file, names, restval="")
+                writer.writeheader()
+                writer.writerows({name: _cell(value) for name, value in row.items()} for row in self._rows())
+            else:
+                file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in self._rows())
+        if out.exists():
+            shutil.copymode(out, ready)
+        os.replace(ready, out)
 
-def _finish(part: Path, out: Path, names: Sequence[str]) -> None:
-    """Make the output of the finished rows, whole or not at all."""
-    ready = out.with_name(f"{out.name}.ready")
-    ready.unlink(missing_ok=True)
-    make_private(ready)
-    with ready.open("w", encoding="utf-8", newline="") as file:
-        if out.suffix == ".csv":
-            writer = csv.DictWriter(file, list(dict.fromkeys(names)), restval="")
-            writer.writeheader()
-            for line in _lines(part):
-                writer.writerow({name: _cell(value) for name, value in json.loads(line).items()})
-        else:
-            file.writelines(_lines(part))
-    if out.exists():
-        shutil.copymode(out, ready)
-    os.replace(ready, out)
-    part.unlink()
+    def _rows(self) -> Iterator[dict[str, Any]]:
+        with self.path.open("rb") as file:
+            next(file)
+            yield from map(json.loads, file)
 
 
 def _cell(value: Any) -> Any:

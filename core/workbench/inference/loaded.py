@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import itertools
+import math
+import os
+import weakref
 from collections import deque
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, Future
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from workbench.concurrency import BackgroundLoop
-from workbench.errors import LMError, ServerDead, SpecError, collect_errors, suggest
+from workbench.errors import LMError, ServerDead, SpecError, WorkbenchError, collect_errors, suggest
 from workbench.inference.prediction import Prediction, PredictionError, prediction_of
 from workbench.ledger import Ledger
 from workbench.lm import LMPool
@@ -95,9 +99,10 @@ class LoadedWorkflow:
         self.inputs: tuple[str, ...] = tuple(workflow.input_fields)
         self.outputs: tuple[str, ...] = tuple(workflow.output_fields)
         self._sandbox, self._consent = sandbox, consent
-        self._pool = pool or LMPool()
+        self._given, self._pool = pool, pool or LMPool()
         self._loop = BackgroundLoop("workbench-calls")
         self._program: Program | None = None
+        atexit.register(_close_at_exit, weakref.ref(self))
         self._journal = journal
         self._numbers = itertools.count(first)
 
@@ -108,12 +113,12 @@ class LoadedWorkflow:
         """Run the workflow on one input, and wait for it. Raises PredictionError if it fails, and SpecError for inputs
         that it does not have."""
         self._check(inputs)
-        return _or_raise(self._loop.submit(self._run(inputs, next(self._numbers))).result())
+        return _or_raise(_wait(self._submit(self._run(inputs, next(self._numbers)))))
 
     async def acall(self, **inputs: Any) -> Prediction:
         """The same in any event loop."""
         self._check(inputs)
-        return _or_raise(await asyncio.wrap_future(self._loop.submit(self._run(inputs, next(self._numbers)))))
+        return _or_raise(await asyncio.wrap_future(self._submit(self._run(inputs, next(self._numbers)))))
 
     def batch(
         self,
@@ -138,13 +143,13 @@ class LoadedWorkflow:
         slots, waiting, done = asyncio.Semaphore(limit), deque[Future[Prediction]](), 0
         try:
             for row in _records(rows):
-                waiting.append(self._loop.submit(self._in_slot(slots, row, next(self._numbers), trace)))
+                waiting.append(self._submit(self._in_slot(slots, row, next(self._numbers), trace)))
                 while len(waiting) >= AHEAD * limit or (waiting and waiting[0].done()):
-                    yield waiting.popleft().result()
+                    yield _wait(waiting.popleft())
                     done += 1
                     _ = progress and progress(done)
             while waiting:
-                yield waiting.popleft().result()
+                yield _wait(waiting.popleft())
                 done += 1
                 _ = progress and progress(done)
         finally:
@@ -164,7 +169,7 @@ class LoadedWorkflow:
         slots, waiting, done = asyncio.Semaphore(limit), deque[Future[Prediction]](), 0
         try:
             async for row in _arecords(rows):
-                waiting.append(self._loop.submit(self._in_slot(slots, row, next(self._numbers), trace)))
+                waiting.append(self._submit(self._in_slot(slots, row, next(self._numbers), trace)))
                 while len(waiting) >= AHEAD * limit or (waiting and waiting[0].done()):
                     yield await asyncio.wrap_future(waiting.popleft())
                     done += 1
@@ -179,6 +184,8 @@ class LoadedWorkflow:
 
     def close(self) -> None:
         """End the thread, the connections and the sandbox. A later call starts them again."""
+        if self._loop.process != os.getpid():
+            return  # a fork: they are those of the other process
         program, self._program = self._program, None
         if program is not None:
             self._loop.submit(_close(program.runtime)).result()
@@ -190,9 +197,20 @@ class LoadedWorkflow:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await asyncio.to_thread(self.close)
+
+    def _submit(self, job: Coroutine[Any, Any, Prediction]) -> Future[Prediction]:
+        if self._loop.process != os.getpid():  # a fork: the thread and its connections are those of the other process
+            self._loop, self._program, self._pool = BackgroundLoop("workbench-calls"), None, self._given or LMPool()
+        return self._loop.submit(job)
+
     def _check(self, inputs: Row) -> None:
         for name in self.inputs:
-            if name not in inputs:
+            if _is_missing(inputs.get(name)):
                 raise SpecError(f"the input '{name}' is missing", hint=f"The workflow reads {', '.join(self.inputs)}.")
         for name in inputs:
             if name not in self.inputs:
@@ -205,7 +223,9 @@ class LoadedWorkflow:
         return limit
 
     async def _in_slot(self, slots: asyncio.Semaphore, row: Row, number: int, trace: bool) -> Prediction:
-        lacking = [name for name in self.inputs if name not in row]
+        if not isinstance(row, Mapping):
+            return Prediction({}, "input", f"a row is a mapping of fields, not {type(row).__name__}")
+        lacking = [name for name in self.inputs if _is_missing(row.get(name))]
         if lacking:
             return Prediction({}, "input", f"the row has no {', '.join(lacking)}")
         async with slots:
@@ -236,6 +256,23 @@ class LoadedWorkflow:
         return Program(self.workflow, runtime)
 
 
+def _is_missing(value: Any) -> bool:
+    """Whether a row has no value here: None, or the NaN that a DataFrame has in its place."""
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def _wait(future: Future[Prediction]) -> Prediction:
+    try:
+        return future.result()
+    except CancelledError:
+        raise WorkbenchError("the workflow was closed before the row was done") from None
+
+
+def _close_at_exit(loaded: weakref.ref[LoadedWorkflow]) -> None:
+    if (found := loaded()) is not None:
+        found.close()
+
+
 async def _close(runtime: Runtime) -> None:
     await runtime.aclose()
     runtime.ledger.close()
@@ -250,6 +287,8 @@ def _or_raise(prediction: Prediction) -> Prediction:
 
 def _records(rows: Any) -> Iterator[Row]:
     """Rows one by one, those of a DataFrame too."""
+    if isinstance(rows, str | bytes | Mapping):
+        raise SpecError(f"rows are mappings, one after the other, not one {type(rows).__name__}")
     if hasattr(rows, "itertuples") and hasattr(rows, "columns"):
         names = [str(name) for name in rows.columns]
         return (dict(zip(names, values, strict=True)) for values in rows.itertuples(index=False, name=None))

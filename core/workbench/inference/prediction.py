@@ -57,10 +57,12 @@ class Prediction(Mapping[str, Any]):
         return f"Prediction({fields})" if self.ok else f"Prediction({fields}; failed: {self.failure}: {self.message})"
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name not in self.outputs:
-            known = ", ".join(self.outputs) or "none"
-            raise AttributeError(f"the prediction has no field '{name}'; it has: {known}")
-        return self.outputs[name]
+        outputs: Mapping[str, Any] = self.__dict__.get("outputs", {})  # empty while it is unpickled
+        if name in outputs:
+            return outputs[name]
+        known = ", ".join(outputs) or "none"
+        failed = f"; it failed: {self.failure}: {self.message}" if self.__dict__.get("failure") else ""
+        raise AttributeError(f"the prediction has no field '{name}'; it has: {known}{failed}")
 
 
 class PredictionError(WorkbenchError):

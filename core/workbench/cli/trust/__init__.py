@@ -20,17 +20,19 @@ from workbench.text import one_line
 
 if TYPE_CHECKING:
     from workbench.cli.trust.powers import Powers
+    from workbench.spec import Source
 
 VARIABLE = "WORKBENCH_TRUST"
 
 
-def require_trust(file: Path) -> None:
+def require_trust(file: Path, *, called: bool = False) -> None:
     """Ask the user about a workflow file that does more than ask its models, once. Raises SpecError if the answer is
-    no, or nobody can be asked."""
+    no, or nobody can be asked. called: data, metric, search and optimizers of the file are not used."""
     from workbench.cli.trust.powers import file_powers
 
-    if not _lies_in_trusted_folder(file):
-        _ask(file_powers(file), str(file), file, f"`workbench trust {one_line(file)}`, or ")
+    if _lies_in_trusted_folder(file) or (called and file_powers(file).digest in _known()["files"]):
+        return
+    _ask(file_powers(file, called), str(file), file, f"`workbench trust {one_line(file)}`, or ")
 
 
 def require_trust_in_run(run: str, db: str) -> None:
@@ -52,7 +54,21 @@ def require_trust_in_run(run: str, db: str) -> None:
         store.close()
     powers = read_powers(written.value, written.text, base)
     with_flags = read_powers(started, f"{written.text}\0{json.dumps(started, sort_keys=True, default=str)}", base)
+    if not (base.resolve().is_relative_to(Path(db).resolve().parent) or _is_still_there(written)):
+        for found in (powers, with_flags):  # else a database could say that it comes from the root folder
+            found.add("reads outside its folder", str(base))
     _ask(powers if powers.found == with_flags.found else with_flags, f"the workflow of run {row['run']}", Path(db))
+
+
+def _is_still_there(written: Source) -> bool:
+    """Whether the file of a run is on this machine as the run stored it."""
+    from workbench.errors import SpecError
+    from workbench.spec import load_yaml_file
+
+    try:
+        return load_yaml_file(written.file).text == written.text
+    except SpecError:
+        return False
 
 
 def trust_result(file: Path, result: Path) -> None:
@@ -70,26 +86,29 @@ def _ask(powers: Powers, name: str, place: Path, way: str = "") -> None:
     if not powers or powers.digest in _known()["files"]:
         return
     folder = place.resolve().parent
+    state = "has changed since it was trusted" if _was_trusted(place) else "is not trusted yet"
     if not _somebody_is_there():
         raise SpecError(
-            f"{one_line(name)} is not trusted yet, and nobody can be asked here. It {'; it '.join(powers.lines())}",
+            f"{one_line(name)} {state}, and nobody can be asked here. It {'; it '.join(powers.lines())}",
             hint=f"Read it, then run {way}`workbench trust --folder FOLDER` for all files in a folder. "
             f"Where nobody can be asked, set {VARIABLE}=FOLDER.",
         )
-    say(f"{one_line(name)} does more than ask its models. It", err=True)
+    say(f"{one_line(name)} {state}. Besides asking its models it", err=True)
     for line in powers.lines():
         say(f"  {line}", err=True)
-    choice = choose(
-        f"Trust it? yes, as it is now; folder: all files in {one_line(folder)}, also when they change; no",
-        ("yes", "folder", "no"),
-        default="no",
-    )
-    if choice == "no":
+    say(f"Trust it?\n  yes: as it is now\n  folder: all files in {one_line(folder)}, also when they change", err=True)
+    choice = choose("yes, folder or no", ("yes", "folder", "no", "y", "f", "n"), default="no")[0]
+    if choice == "n":
         raise SpecError(f"{one_line(name)} is not trusted", hint="Nothing of it was run.")
-    if choice == "yes":
+    if choice == "y":
         _remember("files", powers.digest, str(place.resolve()))
     else:
         _remember("folders", str(folder), "")
+
+
+def _was_trusted(place: Path) -> bool:
+    """Whether a file at this place was trusted with other content."""
+    return str(place.resolve()) in _known()["files"].values()
 
 
 def _somebody_is_there() -> bool:
@@ -124,6 +143,7 @@ def _remember(kind: str, key: str, value: str) -> None:
     from workbench.files import write_whole
 
     known = _known()
+    known[kind] = {old: place for old, place in known[kind].items() if not place or place != value}
     known[kind][key] = value
     write_whole(_list_file(), json.dumps(known, indent=1, sort_keys=True) + "\n")
 
@@ -161,6 +181,8 @@ def trust_command(files: tuple[Path, ...], folders: tuple[Path, ...], forget: bo
     for place in (*files, *folders) if forget else ():
         if not _forget(place):
             fail(f"{one_line(place)} is not on the list of trusted files and folders", 2)
+        if _lies_in_trusted_folder(place):
+            say(f"{one_line(place)} still lies in a trusted folder", err=True)
     for folder in () if forget else folders:
         _remember("folders", str(folder.resolve()), "")
         say(f"trusted: every workflow file in {one_line(folder.resolve())}", err=as_json)

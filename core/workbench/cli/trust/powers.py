@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -28,6 +28,10 @@ _DATA = ("file", "train", "val", "test")
 #: Readers whose place is a path or a name on the hub, which is public.
 _PATH_READERS = ("csv", "tsv", "json", "jsonl", "parquet", "hf")
 _LONGEST_PATH = 4096
+#: Of each kind so many texts are shown, and so many characters of each.
+_LISTED, _SHOWN = 12, 160
+#: Sections that are not read where a workflow is called.
+_UNUSED = ("data", "metric", "search", "optimize")
 #: Parts of an address under `search:`, from its end, that tell what its values are.
 _DEEPEST = 8
 
@@ -69,13 +73,24 @@ class Powers:
 
     def lines(self) -> list[str]:
         """A line for each kind, safe to show."""
-        return [f"{kind}: {one_line(', '.join(sorted(self.found[kind])))}" for kind in sorted(self.found)]
+        return [f"{kind}: {_listed(self.found[kind])}" for kind in sorted(self.found)]
 
 
-def file_powers(path: Path) -> Powers:
-    """What a workflow file does. Raises SpecError if it cannot be read."""
+def _listed(texts: Iterable[str]) -> str:
+    """Texts with commas between them, cut so that they cannot push the other lines off the screen."""
+    shown = [one_line(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...") for text in sorted(texts)]
+    more = f" and {len(shown) - _LISTED} more" if len(shown) > _LISTED else ""
+    return ", ".join(shown[:_LISTED]) + more
+
+
+def file_powers(path: Path, called: bool = False) -> Powers:
+    """What a workflow file does. called: where it is called and not improved. Raises SpecError for a file that cannot be
+    read."""
     source = load_yaml_file(path)
-    return read_powers(source.value, source.text, path.resolve().parent)
+    value = source.value
+    if called and is_dict(value):
+        value = {key: part for key, part in value.items() if key not in _UNUSED}
+    return read_powers(value, source.text, path.resolve().parent)
 
 
 def read_powers(value: Any, text: str, base: Path) -> Powers:
