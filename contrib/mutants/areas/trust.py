@@ -11,13 +11,17 @@ TRUST: list[Mutant] = [
     *changes_of(
         POWERS,
         TESTS,
-        ("if not is_loopback(server) else ()", "if is_loopback(server) else ()", "a foreign server is ours"),
+        (
+            "for server in servers if not is_loopback(server)})",
+            "for server in servers if is_loopback(server)})",
+            "a foreign server is ours",
+        ),
         ("names |= set(_VARIABLE.findall(text))", "pass", "headers name no variables"),
         ("self.powers.digests[os.path.relpath(file, self.start)] =", "_ =", "the Python of a file may change"),
         ("if key in _DATA and isinstance", "if key == 'file' and isinstance", "only one file of rows counts"),
         ("if reader not in _PATH_READERS:", "if False:", "readers of plugins"),
         ("self.read(source.value, source.text, path.parent, name)", "pass", "files referred to"),
-        ("if exists and not path.is_relative_to(base):", "if False:", "folders of databases elsewhere"),
+        ('if place.strip("./~ ") and not path.is_relative_to(base):', "if False:", "folders of databases elsewhere"),
         (
             "waiting += part.values()\n        elif is_list(part):\n            waiting += part\n\n\ndef _texts",
             "pass\n        elif is_list(part):\n            waiting += part\n\n\ndef _texts",
