@@ -63,9 +63,8 @@ class Task:
         """Changes with what other files contribute and the workflow's hash does not cover: nodes of sub-workflows,
         policies, and the Python files named in the file (`python:...`; not what these import)."""
         inherited = [one.model_dump(mode="json") for one in self.spec.policy.inherited]
-        address = getattr(self.metric, "address", None)  # written as a mapping, it has no prefix in the file
-        named = [self.source.value, f"{PREFIX}{address.removeprefix(PREFIX)}" if isinstance(address, str) else None]
-        code = [hashlib.sha256(path.read_bytes()).hexdigest() for path in code_files(named, self.workflow.base)]
+        named = code_files(self.source.value, self.workflow.base)
+        code = [hashlib.sha256(path.read_bytes()).hexdigest() for path in named]
         return digest([inherited, code, *(f for n in self.workflow.walk() if (f := n.external_inputs()) is not None)])
 
 

@@ -16,7 +16,7 @@ from workbench.spec import Source, Spec
 from workbench.task.load import Task
 from workbench.task.search_space import check_space
 from workbench.text import one_line, visible
-from workbench.user_code import PREFIX, relocate_address
+from workbench.user_code import relocate_address
 from workbench.workflow import Tree, Workflow, node_class, task_lm
 
 
@@ -152,12 +152,7 @@ def _moved(location: str, base: Path, folder: Path) -> str:
 
 
 def _moved_metric(metric: Any, base: Path, folder: Path) -> Any:
-    """The metric as a file in another folder writes it; `{python: ADDRESS}` and `{python: {address: ADDRESS}}` become
-    an address."""
-    if isinstance(metric, dict) and "python" in metric:
-        given = metric["python"]
-        address = given.get("address") if isinstance(given, dict) else given
-        metric = f"{PREFIX}{str(address).removeprefix(PREFIX)}"
+    """The metric as a file in another folder writes it."""
     return relocate_address(metric, base, folder) if isinstance(metric, str) else metric
 
 

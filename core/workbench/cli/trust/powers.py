@@ -84,7 +84,7 @@ def _listed(texts: Iterable[str]) -> str:
 
 
 def file_powers(path: Path, called: bool = False) -> Powers:
-    """What a workflow file does. called: where it is called and not improved. Raises SpecError for a file that cannot be
+    """What a workflow file does. called: where it is called, not improved. Raises SpecError for one that cannot be
     read."""
     source = load_yaml_file(path)
     value = source.value
