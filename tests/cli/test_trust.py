@@ -227,10 +227,10 @@ def test_a_file_is_trusted_as_it_is_and_asked_about_again_when_it_changes(folder
     assert not (folder / "RAN").exists(), "trusting runs nothing"
     assert invoke("eval", "workflow.yaml").exit_code == 0 and (folder / "RAN").exists()
     write(metric="python:code.py:score", seed=3)
-    assert "not trusted" in str(invoke("eval", "workflow.yaml").exception)
+    assert "since it was trusted" in str(invoke("eval", "workflow.yaml").exception)
     assert invoke("trust", "workflow.yaml").exit_code == invoke("eval", "workflow.yaml").exit_code == 0
     (folder / "code.py").write_text(PAYLOAD + "# other\n")
-    assert "not trusted" in str(invoke("eval", "workflow.yaml").exception), "the Python that it names counts"
+    assert "since it was trusted" in str(invoke("eval", "workflow.yaml").exception), "the Python that it names counts"
 
 
 def test_a_folder_is_trusted_whatever_changes_in_it_until_it_is_forgotten(folder: Path) -> None:
@@ -346,6 +346,40 @@ def test_flags_of_a_stored_run_count(folder: Path, monkeypatch: pytest.MonkeyPat
     assert "runs Python: python:code.py:score" in str(invoke("resume", "last").exception)
     assert invoke("trust", "workflow.yaml").exit_code == 0
     assert "is not trusted yet" in str(invoke("resume", "last").exception)
+
+
+def test_what_a_call_does_not_use_is_not_asked_about(folder: Path) -> None:
+    """A winner names the metric and the rows that it was optimized with."""
+    path = str(write(metric="python:code.py:score", data={"file": "../rows.jsonl"}))
+    assert invoke("run", path, "--input", "text=a").exit_code == 0
+    assert invoke("predict", path, "rows.jsonl", "--out", "out.jsonl").exit_code == 0
+    assert not (folder / "RAN").exists()
+    path = str(write(nodes={"n": {"tool": "python:code.py:score"}}))
+    for words in (["run", path, "--input", "example=1"], ["predict", path, "rows.jsonl", "--out", "more.jsonl"]):
+        assert "not trusted" in str(invoke(*words).exception)
+    assert invoke("trust", path).exit_code == 0
+    assert "not trusted" not in str(invoke("run", path, "--input", "example=1", "--input", "prediction=1").exception)
+
+
+def test_validate_says_what_a_run_would_ask_about(folder: Path) -> None:
+    write(metric="python:code.py:score")
+    shown = invoke("validate", "workflow.yaml").output
+    assert "runs Python: python:code.py:score" in shown and "--run-code loads it" in shown
+    assert "trust" not in invoke("validate", str(write())).output
+
+
+def test_a_changed_file_is_called_changed(folder: Path) -> None:
+    invoke("trust", str(write(metric="python:code.py:score")))
+    write(metric="python:code.py:score", seed=9)
+    assert "has changed since it was trusted" in str(invoke("eval", "workflow.yaml").exception)
+    invoke("trust", "workflow.yaml")
+    assert len(json.loads(invoke("trust", "--json").output)["files"]) == 1, "the older content is trusted no more"
+
+
+def test_a_list_of_any_length_leaves_the_other_lines_in_sight(folder: Path) -> None:
+    nodes = {f"n{i}": {"tool": f"python:code.py:{'f' * 3000}{i}"} for i in range(50)}
+    lines = file_powers(write(nodes=nodes, metric="mcp:sh#x")).lines()
+    assert max(map(len, lines)) < 3000 and "and 38 more" in lines[0]
 
 
 def test_a_broken_list_is_told(folder: Path) -> None:

@@ -68,12 +68,73 @@ def test_csv_out_has_a_column_for_each_field_and_no_formulas(tmp_path: Path) -> 
 
 
 def test_a_row_that_fails_is_written_with_its_reason(tmp_path: Path) -> None:
-    (tmp_path / "in.jsonl").write_text('{"text": "a"}\n{"other": "b"}\n')
+    (tmp_path / "in.jsonl").write_text('{"text": "a"}\n{"other": "b"}\n{"text": null}\n')
     done = invoke(write(tmp_path), tmp_path / "in.jsonl", "--out", tmp_path / "out.jsonl", "--json")
-    assert done.exit_code == 0 and json.loads(done.stdout)["failures"] == {"input": 1}
-    assert [row["failure"] for row in lines(tmp_path / "out.jsonl")] == [None, "input: the row has no text"]
-    (tmp_path / "in.jsonl").write_text('{"other": "b"}\n')
+    assert done.exit_code == 0 and json.loads(done.stdout)["failures"] == {"input": 2}
+    assert [row["failure"] for row in lines(tmp_path / "out.jsonl")] == [None, *["input: the row has no text"] * 2]
+    (tmp_path / "in.jsonl").write_text('{"text": null}\n')
     assert invoke(write(tmp_path), tmp_path / "in.jsonl", "--out", tmp_path / "o.jsonl").exit_code == 1, "all failed"
+
+
+def test_rows_without_an_input_are_refused_before_any_is_paid(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("id;text\n1;a\n")
+    refused = str(invoke(write(tmp_path), tmp_path / "in.csv", "--out", tmp_path / "out.csv").exception)
+    assert "no row of" in refused and "The rows have id;text" in refused
+
+
+def test_fields_with_the_name_of_an_output_are_kept_beside_it(tmp_path: Path) -> None:
+    """The right answers are often among the rows, and must not stand where a failed row has none."""
+    (tmp_path / "in.jsonl").write_text('{"text": "a", "answer": "right", "failure": 1}\n{"answer": "right"}\n')
+    done = invoke(write(tmp_path), tmp_path / "in.jsonl", "--out", tmp_path / "out.jsonl")
+    assert "row_answer, row_failure" in done.output
+    first, second = lines(tmp_path / "out.jsonl")
+    assert first["row_answer"] == second["row_answer"] == "right" and first["row_failure"] == 1
+    assert first["answer"] not in (None, "right") and second["answer"] is None
+
+
+def test_an_output_that_exists_is_kept_unless_it_may_be_replaced(tmp_path: Path) -> None:
+    rows = tmp_path / "in.jsonl"
+    rows.write_text('{"text": "a"}\n')
+    assert "exists" in str(invoke(write(tmp_path), rows, "--out", rows).exception)
+    assert rows.read_text() == '{"text": "a"}\n'
+    out = tmp_path / "out.jsonl"
+    out.write_text("old")
+    assert "--overwrite" in str(invoke(write(tmp_path), rows, "--out", out).exception) and out.read_text() == "old"
+    assert invoke(write(tmp_path), rows, "--out", out, "--overwrite").exit_code == 0 and len(lines(out)) == 1
+
+
+def test_a_second_job_on_one_output_is_refused(tmp_path: Path, rows: Path) -> None:
+    path, second = write(tmp_path), list[str]()
+
+    def again(done: int, of: int) -> None:
+        if done == 3:
+            second.append(str(invoke(path, rows, "--out", tmp_path / "out.jsonl").exception))
+
+    predict_file(path, str(rows), tmp_path / "out.jsonl", progress=again)
+    assert "another process is writing" in second[0] and len(lines(tmp_path / "out.jsonl")) == 30
+
+
+def test_rows_without_an_answer_for_want_of_a_server_are_asked_again(tmp_path: Path, rows: Path) -> None:
+    """Also when the first of them ended the job; what was answered is not paid again."""
+    asked, down = Counter[str](), True
+
+    class Server(Script):
+        async def complete(self, request: Request) -> Response:
+            text = str(request.messages[-1]["content"])
+            asked[text] += 1
+            if down and "row 5," in text:
+                raise LMError("connection", "refused")
+            return Response("a", "stop", 1, 1, 0.0)
+
+    path, server = write(tmp_path, lm={"model": "openai/x", "attempts": 1}), Server(lambda request: "")
+    out = tmp_path / "out.jsonl"
+    first = predict_file(path, str(rows), out, pool=server)
+    assert first.unanswered == 1 and [bool(row["failure"]) for row in lines(out)].count(True) == 1
+    down = False
+    second = predict_file(path, str(rows), out, pool=server)
+    assert (second.earlier, second.unanswered) == (5, 0) and not any(row["failure"] for row in lines(out))
+    assert sorted(asked.values()) == [1] * 29 + [2]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["in.csv", "out.jsonl", "winner.yaml"]
 
 
 def test_a_killed_job_continues_and_pays_for_no_row_twice(tmp_path: Path, rows: Path) -> None:
@@ -133,13 +194,10 @@ def test_a_half_written_row_is_done_again(tmp_path: Path, rows: Path) -> None:
     out, part = tmp_path / "out.jsonl", tmp_path / "out.jsonl.part"
     path = write(tmp_path)
     assert invoke(path, rows, "--out", out).exit_code == 0
-    whole = out.read_text()
+    whole, head = out.read_text(), _head(path, rows, tmp_path)
     for cut in (0, 5, 40, 300, 1000):
-        out.unlink(missing_ok=True)
-        assert invoke(path, rows, "--out", out, "--set", "lm.timeout=61").exit_code == 0
-        head = _head(path, rows, tmp_path)
-        part.write_text((head + whole)[:cut])
         out.unlink()
+        part.write_text((head + whole)[:cut])
         assert invoke(path, rows, "--out", out).exit_code == 0 and out.read_text() == whole, cut
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import gc
 import itertools
+import os
+import pickle
 import threading
 import time
 import tracemalloc
@@ -238,6 +241,72 @@ def test_closing_ends_the_thread_and_a_later_call_begins_another(tmp_path: Path)
     assert ours() == before
     assert wf(text="x").ok
     wf.close()
+
+
+def test_a_fork_has_a_loop_of_its_own(wf: LoadedWorkflow) -> None:
+    """As under a server that loads the program before it forks its workers."""
+    assert wf(text="1").label == "b"
+    child = os.fork()
+    if child == 0:
+        right = wf(text="2").label == "a"
+        os._exit(0 if right else 1)
+    begun = time.monotonic()
+    while time.monotonic() - begun < 20:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            break
+        time.sleep(0.02)
+    else:
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+        raise AssertionError("the child hangs")
+    assert os.waitstatus_to_exitcode(status) == 0 and wf(text="1").label == "b"
+
+
+def test_predictions_are_copied_and_pickled(wf: LoadedWorkflow) -> None:
+    found = wf(text="1")
+    for other in (copy.copy(found), copy.deepcopy(found), pickle.loads(pickle.dumps(found))):
+        assert other.label == "b" and other.cost == found.cost and dict(other) == dict(found)
+
+
+@pytest.mark.parametrize("value", [None, float("nan")])
+def test_a_value_that_is_missing_is_not_asked_about(wf: LoadedWorkflow, value: Any) -> None:
+    with pytest.raises(SpecError, match="'text' is missing"):
+        wf(text=value)
+    assert [p.failure for p in wf.batch([{"text": value}, {"text": "1"}])] == ["input", None]
+
+
+def test_rows_of_another_form_are_named(wf: LoadedWorkflow) -> None:
+    with pytest.raises(SpecError, match="not one str"):
+        list(wf.batch("abc"))  # type: ignore[arg-type]
+    with pytest.raises(SpecError, match="not one dict"):
+        list(wf.batch({"text": "a"}))  # type: ignore[arg-type]
+    assert [p.message for p in wf.batch([3])] == ["a row is a mapping of fields, not int"]  # type: ignore[list-item]
+    failed = next(iter(wf.batch([{"text": "x"}])))
+    with pytest.raises(AttributeError, match="it failed: unparsed"):
+        _ = failed.label
+
+
+def test_closing_in_the_middle_of_a_batch_says_so(tmp_path: Path) -> None:
+    class Slow(Script):
+        async def complete(self, request: Request) -> Response:
+            await asyncio.sleep(0.02 if "0" in last(request) else 30)
+            return Response("a", "stop", 1, 1, 0.0)
+
+    with workbench.load(write(tmp_path), pool=Slow(lambda request: "")) as wf:
+        results = wf.batch([{"text": "0"}, {"text": "1"}])
+        next(results)
+        wf.close()
+        with pytest.raises(workbench.WorkbenchError, match="was closed"):
+            next(results)
+
+
+def test_it_is_a_context_of_asyncio_too(tmp_path: Path) -> None:
+    async def course() -> str:
+        async with load(tmp_path, lambda request: "a") as wf:
+            return (await wf.acall(text="x")).label
+
+    assert asyncio.run(course()) == "a"
 
 
 def test_a_policy_holds_and_asks(tmp_path: Path) -> None:

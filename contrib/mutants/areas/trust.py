@@ -46,7 +46,7 @@ TRUST: list[Mutant] = [
         ),
         ("if powers.found == with_flags.found else with_flags", "", "flags of a stored run are not asked about"),
         ("and file_powers(file).covers(powers):", "and file_powers(file):", "results do more"),
-        ('if choice == "no":', 'if choice == "never":', "no is yes"),
+        ('if choice == "n":', 'if choice == "never":', "no is yes"),
         ("    if not _somebody_is_there():", "    if _somebody_is_there():", "nobody is asked"),
         ("    if _lies_in_trusted_folder(Path(db)):", "    if True:", "runs are never asked about"),
     ),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,7 +67,7 @@ def predict_command(
         say(f"{shown.done} of {shown.rows} rows are done. The same command continues.", err=True)
         raise
     if as_json:
-        echo_json({**asdict(found), "out": str(out)})
+        echo_json({**vars(found), "failures": dict(found.failures), "out": str(out)})
     else:
         _say_found(found, out)
     if found.unanswered or found.failures.total() == found.rows > 0:

@@ -27,7 +27,7 @@ from workbench.inference.loaded import LoadedWorkflow, read_workflow
 from workbench.inference.prediction import Prediction
 from workbench.lm import LMPool
 from workbench.runtime import Consent, SandboxChoice
-from workbench.spec import Spec
+from workbench.spec import Source, Spec
 from workbench.store import Journal, Store, add_run, find_started_run
 from workbench.task import read_rows
 
@@ -90,21 +90,13 @@ def predict_file(
     spec, source, workflow = read_workflow(path, changes)
     rows = read_rows(rows_file, Path.cwd(), options or {})
     _check_inputs(rows, rows_file, tuple(workflow.input_fields))
-    job = digest([workflow.hash, _settings(spec), rows])
+    job, outputs = digest([workflow.hash, _settings(spec), rows]), [*workflow.output_fields, "failure"]
     out.parent.mkdir(parents=True, exist_ok=True)
     with closing(_Part(out, job, overwrite)) as part:
-        outputs = [*workflow.output_fields, "failure"]
         found = Predicted(len(rows), part.done, failures=part.failures)
         found.renamed = tuple(name for name in _names(rows) if name in outputs)
-        store = Store(calls := out.with_name(f"{out.name}.calls"))
-        run = find_started_run(store, _STATUS, source.text, job)
-        run_id = (
-            run["id"]
-            if run
-            else add_run(store, run=_STATUS, name=spec.name, status=_STATUS, spec=source.text, options=job)
-        )
-        Journal(store, run_id).delete_unanswered_calls()  # they are asked again
-        with LoadedWorkflow(spec, workflow, sandbox, consent, pool, (store, run_id), part.done) as wf:
+        journal = _open_journal(out, spec, source, job)
+        with LoadedWorkflow(spec, workflow, sandbox, consent, pool, journal, part.done) as wf:
             left = rows[part.done :]
             for number, prediction in enumerate(wf.batch(left, concurrency=concurrency)):
                 part.add(_cells(left[number], prediction, outputs))
@@ -113,10 +105,21 @@ def predict_file(
         names = [f"row_{name}" if name in outputs else name for name in _names(rows)]
         part.write(out, [*names, *outputs])
         if not found.unanswered:
-            part.path.unlink()
-            for name in (calls.name, f"{calls.name}-wal", f"{calls.name}-shm"):
-                out.with_name(name).unlink(missing_ok=True)
+            for end in (".part", ".calls", ".calls-wal", ".calls-shm"):
+                out.with_name(f"{out.name}{end}").unlink(missing_ok=True)
     return found
+
+
+def _open_journal(out: Path, spec: Spec, source: Source, job: str) -> tuple[Store, int]:
+    """The record of calls of this job, without those that got no answer: they are asked again."""
+    store = Store(out.with_name(f"{out.name}.calls"))
+    run = find_started_run(store, _STATUS, source.text, job)
+    if run is None:
+        run_id = add_run(store, run=_STATUS, name=spec.name, status=_STATUS, spec=source.text, options=job)
+    else:
+        run_id = run["id"]
+    Journal(store, run_id).delete_unanswered_calls()
+    return store, run_id
 
 
 def _settings(spec: Spec) -> list[Any]:
