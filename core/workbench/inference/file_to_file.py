@@ -102,8 +102,7 @@ def predict_file(
                 part.add(_cells(left[number], prediction, outputs))
                 _count(found, prediction)
                 _ = progress and progress(found.earlier + number + 1, len(rows))
-        names = [f"row_{name}" if name in outputs else name for name in _names(rows)]
-        part.write(out, [*names, *outputs])
+        part.write(out, [*(_kept(name, outputs) for name in _names(rows)), *outputs])
         if not found.unanswered:
             for end in (".part", ".calls", ".calls-wal", ".calls-shm"):
                 out.with_name(f"{out.name}{end}").unlink(missing_ok=True)
@@ -138,10 +137,15 @@ def _check_inputs(rows: Sequence[Mapping[str, Any]], rows_file: str, inputs: Seq
         raise SpecError(f"no row of {rows_file} has the field '{lacking[0]}', which the workflow reads", hint=hint)
 
 
+def _kept(name: str, outputs: Sequence[str]) -> str:
+    """The name of a field of the rows in the output."""
+    return f"row_{name}" if name in outputs else name
+
+
 def _cells(row: Mapping[str, Any], prediction: Prediction, outputs: Sequence[str]) -> dict[str, Any]:
     """A row of the output. What the workflow did not write is null, also where the row has a field of that name."""
     failure = f"{prediction.failure}: {prediction.message}" if prediction.failure else None
-    kept = {f"row_{name}" if name in outputs else name: value for name, value in row.items()}
+    kept = {_kept(name, outputs): value for name, value in row.items()}
     return {**kept, **dict.fromkeys(outputs), **prediction.outputs, "failure": failure}
 
 
