@@ -158,7 +158,15 @@ def test_ctrl_c_while_a_plugin_is_imported_names_it(folder: Path) -> None:
     install(folder, "import time\nprint('here', flush=True)\ntime.sleep(600)")
     command = [sys.executable, "-m", "workbench", "validate", "w.yaml"]
     env = {**os.environ, "PYTHONPATH": str(folder)}
-    process = subprocess.Popen(command, env=env, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command,
+        env=env,
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # ignored if the tests run in the background
+    )
     with process:
         assert process.stdout is not None and process.stdout.readline() == "here\n"
         process.send_signal(signal.SIGINT)
