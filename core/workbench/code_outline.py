@@ -31,8 +31,7 @@ def outline_function(path: Path, name: str) -> Outline:
     try:
         tree = ast.parse(path.read_bytes(), path)
     except SyntaxError as error:
-        place = f"{error.filename}:{error.lineno}:{error.offset}"
-        raise SpecError(f"{place}: {error.msg}", hint="Correct the file.") from None
+        raise syntax_error(error) from None
     except (OSError, ValueError, RecursionError, MemoryError) as error:
         raise SpecError(f"{path} cannot be read as Python: {error}", hint="Correct the file.") from None
     names = dict(_bound_names(tree))
@@ -43,6 +42,12 @@ def outline_function(path: Path, name: str) -> Outline:
     if not isinstance(found, ast.FunctionDef | ast.AsyncFunctionDef) or found.decorator_list:
         return Outline(name)
     return Outline(name, ast.get_docstring(found), _signature(found.args))
+
+
+def syntax_error(error: SyntaxError) -> SpecError:
+    """Where a file is not Python."""
+    place = f"{error.filename}:{error.lineno}:{error.offset}"
+    return SpecError(f"{place}: {error.msg}", hint="Correct the file.")
 
 
 def _bound_names(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:

@@ -7,8 +7,10 @@ import os
 import re
 import shutil
 import stat
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TextIO
 
 from workbench.errors import SpecError, StoreError
 
@@ -45,13 +47,26 @@ def make_private(path: Path) -> None:
 
 
 def write_whole(out: Path, text: str) -> None:
-    """Write a file whole or not at all, and its folder if there is none. The text is written under another name first,
-    so that no crash leaves half a file. A new file may be read by its owner alone; another keeps its mode."""
+    """Write a file whole or not at all (`open_whole`)."""
+    with open_whole(out) as file:
+        file.write(text)
+
+
+@contextmanager
+def open_whole(out: Path, *, errors: str = "strict", newline: str | None = None) -> Generator[TextIO]:
+    """Open a file to write it whole or not at all, and make its folder if there is none.
+
+    It is written under another name first, so that no crash leaves half a file. A new file may be read by its owner
+    alone; another keeps its mode.
+
+    errors, newline: as for `open`.
+    """
     out.parent.mkdir(parents=True, exist_ok=True)
     part = out.with_name(f".{out.name}.{os.getpid()}.part")
     part.unlink(missing_ok=True)  # of a process that was killed
     make_private(part)
-    part.write_text(text, encoding="utf-8")
+    with part.open("w", encoding="utf-8", errors=errors, newline=newline) as file:
+        yield file
     if out.exists():
         part.chmod(stat.S_IMODE(out.stat().st_mode))
     os.replace(part, out)

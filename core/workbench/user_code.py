@@ -17,16 +17,16 @@ import os
 import sys
 import traceback
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
 
-from workbench.code_outline import Outline, outline_function
+from workbench.code_outline import Outline, outline_function, syntax_error
 from workbench.errors import SpecError, suggest
-from workbench.type_guards import is_dict, is_list
+from workbench.type_guards import walk
 
 PREFIX = "python:"
 
@@ -145,21 +145,10 @@ def _outline(address: str, base: Path) -> Outline:
 def code_files(value: Any, base: Path) -> list[Path]:
     """The files named by each `python:...` inside a value, sorted; without installed modules and without imports."""
     found: set[Path] = set()
-
-    def walk(part: Any) -> None:
-        if is_dict(part):
-            for inner in part.values():
-                walk(inner)
-        elif is_list(part):
-            for inner in part:
-                walk(inner)
-        elif isinstance(part, str) and part.startswith(PREFIX):
-            try:
+    for part in walk(value):
+        if isinstance(part, str) and part.startswith(PREFIX):
+            with suppress(SpecError):  # not an address, but a text that begins like one
                 found.add(parse_address(part).file(base))
-            except SpecError:
-                pass  # not an address, but a text that begins like one
-
-    walk(value)
     return sorted(path for path in found if path.is_file())
 
 
@@ -191,9 +180,7 @@ def _module(address: str, parsed: Address, base: Path) -> ModuleType:
     except SpecError:
         raise
     except SyntaxError as error:
-        raise SpecError(
-            f"{error.filename}:{error.lineno}:{error.offset}: {error.msg}", hint="Correct the file."
-        ) from None
+        raise syntax_error(error) from None
     except (Exception, SystemExit) as error:
         frames = traceback.extract_tb(error.__traceback__)
         inside = [f for f in frames if "importlib" not in f.filename and f.filename != __file__]

@@ -29,11 +29,7 @@ def functions_command() -> None:
 @_JSON
 def list_command(file: Path, as_json: bool) -> None:
     """List the functions of FILE with their arguments."""
-    from workbench.task import read_library
-    from workbench.user_code import without_user_code
-
-    with without_user_code("names"):
-        found = read_library(file)
+    found = _read(file)
     if as_json:
         return echo_json([{"address": f.address, **f.as_tool()} for f in found])
     for function in found:
@@ -49,11 +45,7 @@ def test_command(file: Path, as_json: bool) -> None:
     """Run each function's own test in the sandbox. Exits with code 1 if one fails."""
     import asyncio
 
-    from workbench.task import read_library
-    from workbench.user_code import without_user_code
-
-    with without_user_code("names"):  # functions are text in the file, and run in the sandbox
-        functions = read_library(file)
+    functions = _read(file)
     outcomes = asyncio.run(_test(functions))
     rows = [
         {"address": f.address, "name": f.name, "tested": f.example is not None, "failure": failure}
@@ -104,10 +96,15 @@ def serve_command(file: Path) -> None:
     """Serve the functions of FILE as MCP tools on stdin and stdout, each call in the sandbox (extra [mcp])."""
     import asyncio
 
-    from workbench.task import read_library
-    from workbench.user_code import without_user_code
     from workbench_forge.serve import serve
 
+    asyncio.run(serve(_read(file), file.stem))
+
+
+def _read(file: Path) -> list[Function]:
+    """The functions of a file, which are text in it; the Python that it names beside them is not loaded."""
+    from workbench.task import read_library
+    from workbench.user_code import without_user_code
+
     with without_user_code("names"):
-        functions = read_library(file)
-    asyncio.run(serve(functions, file.stem))
+        return read_library(file)

@@ -7,11 +7,12 @@ see them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from workbench.errors import SpecError
 from workbench.lm import is_loopback
+from workbench.type_guards import walk
 
 _KEYS = ("api_key", "azure_ad_token", "azure_ad_token_provider")
 #: LiteLLM reads texts with these beginnings as names of secrets, e.g. in variables of the environment.
@@ -38,18 +39,6 @@ def check_addresses(model: str, extra: Mapping[str, Any], api_base: str | None =
         if key in ("api_base", "base_url") or (isinstance(value, str) and "://" in value):
             hint = "Write api_base under lm: no key is sent there that api_key_env does not name."
             raise SpecError(f"'{key}' is an address, which cannot be set under extra", hint=hint, path=("extra", key))
-        if key in _KEYS or any(text.startswith(_SECRET) for text in _texts(value)):
+        if key in _KEYS or any(isinstance(part, str) and part.strip().startswith(_SECRET) for part in walk(value)):
             hint = "Write api_key_env under lm, with the name of the variable that holds the key."
             raise SpecError(f"'{key}' is a secret, which cannot be set under extra", hint=hint, path=("extra", key))
-
-
-def _texts(value: Any) -> Iterator[str]:
-    waiting = [value]
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, str):
-            yield part.strip()
-        elif isinstance(part, Mapping):
-            waiting += part.values()
-        elif isinstance(part, list | tuple):
-            waiting += part

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from tests.helpers.stored_runs import StoredLM, restore
+from tests.helpers.stored_runs import StoredLM, craft, restore
 
 from workbench.cli import cli
 from workbench.errors import StoreError
@@ -41,14 +41,6 @@ def refusals(path: Path) -> set[str]:
     found.add(str(caught.value))
     assert not any("\n" in line or len(line) > 600 for line in found)
     return found
-
-
-def craft(path: Path, *statements: str) -> None:
-    writer = sqlite3.connect(path, isolation_level=None)
-    for sql in statements:
-        writer.execute(sql)
-    writer.execute("pragma wal_checkpoint(truncate)")
-    writer.close()
 
 
 # Files beside it

@@ -8,7 +8,6 @@ import os
 import random
 import re
 import shutil
-import sqlite3
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from tests.helpers.stored_runs import StoredLM, write
+from tests.helpers.stored_runs import StoredLM, craft, write
 
 from workbench.cli import cli
 from workbench.errors import StoreError
@@ -50,15 +49,6 @@ def look(path: Path, *words: str) -> str | StoreError:
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     return done.output
-
-
-def craft(path: Path, *statements: str) -> None:
-    """Change a database without its checksums, as its maker may."""
-    writer = sqlite3.connect(path, isolation_level=None)
-    for sql in statements:
-        writer.execute(sql)
-    writer.execute("pragma wal_checkpoint(truncate)")
-    writer.close()
 
 
 def refused(path: Path, *words: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sqlite3
 import stat
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner, Result
-from tests.helpers.stored_runs import restore
+from tests.helpers.stored_runs import change, restore
 
 from workbench.cli import cli
 from workbench.errors import SpecError, StoreError
@@ -49,12 +48,6 @@ def evil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     change(tmp_path, "update runs set spec = replace(spec, 'numeric(answer)', 'python:adding.py:score')")
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def change(folder: Path, sql: str, *values: Any) -> None:
-    database = sqlite3.connect(folder / "run.db", isolation_level=None)
-    database.execute(sql, values)
-    database.close()
 
 
 @pytest.mark.parametrize("words", LOOKS, ids=" ".join)

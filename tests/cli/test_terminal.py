@@ -6,7 +6,6 @@ Row 16 of the fault matrix for what is shown; `tests/plugins/readers` has what i
 from __future__ import annotations
 
 import json
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -25,7 +24,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.cli.test_progress import Terminal, evaluated, shown_on, terminal
 from tests.helpers.planted import plant
-from tests.helpers.stored_runs import restore
+from tests.helpers.stored_runs import change, restore
 
 from workbench.cli import Styled, ask, cli, echo_json, main, say
 from workbench.cli.output import escaping, say_usage_error
@@ -147,12 +146,6 @@ def test_the_name_of_a_workflow_is_visible_in_progress(tmp_path: Path, monkeypat
     for words in (["validate", "w.yaml"], ["runs"], ["show"], ["compare", "last"], ["diff"], ["show", "--calls", "2"]):
         done = invoke(*words)
         assert done.exit_code == 0 and looks_plain(done.output), done.output
-
-
-def change(folder: Path, sql: str, *values: Any) -> None:
-    database = sqlite3.connect(folder / "run.db", isolation_level=None)
-    database.execute(sql, values)
-    database.close()
 
 
 LOOKS = ["runs", "show", "show --tree", "show --calls 3", "show --failures", "show --mermaid", "compare last", "diff"]

@@ -8,123 +8,31 @@ wrong.
 
 from __future__ import annotations
 
-import json
-import re
-from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
-
-from workbench.lm import Request
-
-Said = str | Callable[[re.Match[str]], str]
-Line = tuple[str, str, Said | list[Said]]
-#: The whole of a question that is a sum; the task's and nothing behind it; and what follows it where the model is to
-#: answer.
-SUM = r"question: (\d[\d +]*)"
-ASKED = rf"\A{SUM}\n\w+:\Z"
-RESULT = r"result: (\d+)\Z"
-
-
-@dataclass(frozen=True)
-class Case:
-    """A file's test rows with expected outputs, and the model's script. wrong: nodes that fail on purpose."""
-
-    rows: Sequence[tuple[dict[str, Any], dict[str, Any]]]
-    table: Sequence[Line]
-    wrong: Sequence[str] = ()
-
-
-class Speaker:
-    """Answers from a table; records unanswered requests, and how often each line was used."""
-
-    def __init__(self, table: Sequence[Line]):
-        self.table, self.unknown, self.said = table, list[str](), Counter[int]()
-
-    def __call__(self, request: Request) -> str:
-        system = "\n".join(str(m["content"]) for m in request.messages if m["role"] == "system")
-        others = "\n".join(str(m["content"]) for m in request.messages if m["role"] != "system")
-        for number, (told, pattern, answer) in enumerate(self.table):
-            if told in system and (found := re.search(pattern, others)):
-                if isinstance(answer, list):
-                    answer = answer[self.said[number] % len(answer)]
-                self.said[number] += 1
-                return found.expand(answer) if isinstance(answer, str) else answer(found)
-        self.unknown.append(f"{system}\n---\n{others}")
-        return "(nothing in the table)"
-
-    @property
-    def unsaid(self) -> list[Line]:
-        return [line for number, line in enumerate(self.table) if not self.said[number]]
-
-
-def numbers(text: str) -> list[int]:
-    return [int(number) for number in re.findall(r"\d+", text)]
-
-
-def total(more: int = 0) -> Callable[[re.Match[str]], str]:
-    """A reply with the sum of the numbers in the first group, plus an offset."""
-    return lambda found: str(sum(numbers(found[1])) + more)
-
-
-def call(name: str, /, **arguments: Any) -> str:
-    return f"call: {json.dumps({'tool': name, 'arguments': arguments})}"
-
-
-def add(found: re.Match[str]) -> str:
-    return call("add", numbers=numbers(found[1]))
-
-
-def sums(*questions: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    return [({"question": q}, {"answer": str(sum(numbers(q)))}) for q in questions]
-
-
-def owner_of(found: re.Match[str]) -> str:
-    """A reply with the animal of the person in the group, read from the text."""
-    return re.findall(rf"{found[1]} has the (\w+)", found.string)[0]
-
-
-def colour_by_notes(found: re.Match[str]) -> str:
-    """A reply with the colour of a person's animal; both facts must be in the notes."""
-    animal = re.findall(rf"{found[1]} has the (\w+)", found[2])
-    colour = re.findall(rf"the {animal[0]} is (\w+)", found[2]) if animal else []
-    return colour[0] if colour else "unknown"
-
-
-def votes(role: str, *labels: str) -> list[Line]:
-    """A juror's replies to the first, the second, ... text."""
-    return [(role, rf"\Atext: text {number}\n", label) for number, label in enumerate(labels)]
-
-
-FACTS = (
-    "the cow is pink . the horse is blue . Gus has the bird . the bird is white . Jane has the cow . Ann has the horse"
+from tests.helpers.gallery_speech import (
+    ASKED,
+    BUILDER,
+    BUILT,
+    COLOURS,
+    LABELS,
+    LIBRARY,
+    PLAN,
+    RESULT,
+    RIPENS,
+    SEEK,
+    SUM,
+    TICKETS,
+    Case,
+    add,
+    call,
+    chosen,
+    colour_by_notes,
+    numbers,
+    owner_of,
+    seek,
+    sums,
+    total,
+    votes,
 )
-COLOURS: list[tuple[dict[str, Any], dict[str, Any]]] = [
-    ({"facts": FACTS, "question": f"Which color is the animal of {name}?"}, {"answer": colour})
-    for name, colour in (("Jane", "pink"), ("Gus", "white"), ("Ann", "blue"))
-]
-BUILDER = "Where was the builder of the lighthouse of Lorvik born?"
-RIPENS = "How long does dorn ripen?"
-BUILT = "In which year was the lighthouse of Lorvik built?"
-LABELS: list[tuple[dict[str, Any], dict[str, Any]]] = [
-    ({"text": f"text {number}"}, {"label": label}) for number, label in enumerate(("billing", "shipping", "returns"))
-]
-TICKETS: list[Line] = [
-    *votes("Find the thing that the customer still needs fixed.", "billing", "account", "returns"),
-    *votes("Classify the ticket by the problem that needs help now.", "billing", "shipping", "account"),
-]
-LIBRARY = {"db": "library", "tables": ["authors", "books", "members", "loans"]}
-PLAN = "How well does the plan meet the constraints"
-SEEK = "You solve a task with teams of experts."
-
-
-def seek(found: re.Match[str], *roles: str) -> str:
-    return call("seek_experts", group="team", roles=list(roles), task=f"Add {found[1]}.")
-
-
-def chosen(**experts: str | None) -> Callable[[re.Match[str]], str]:
-    return lambda found: json.dumps({role.replace("_", " "): expert for role, expert in experts.items()})
-
 
 CASES: dict[str, Case] = {
     "adaptive_rag.yaml": Case(

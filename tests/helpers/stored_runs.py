@@ -143,6 +143,22 @@ def restore(name: str, folder: Path) -> Path:
     return folder / "run.db"
 
 
+def craft(path: Path, *statements: str) -> None:
+    """Change a database without its checksums, as its maker may."""
+    writer = sqlite3.connect(path, isolation_level=None)
+    for sql in statements:
+        writer.execute(sql)
+    writer.execute("pragma wal_checkpoint(truncate)")
+    writer.close()
+
+
+def change(folder: Path, sql: str, *values: Any) -> None:
+    """Change the database of a folder by one statement with values."""
+    database = sqlite3.connect(folder / "run.db", isolation_level=None)
+    database.execute(sql, values)
+    database.close()
+
+
 def main() -> None:
     for name in sys.argv[1:] or RUNS:
         with tempfile.TemporaryDirectory() as place:

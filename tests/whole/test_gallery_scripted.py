@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.helpers.gallery_scripts import CASES, Speaker
+from tests.helpers.gallery_scripts import CASES
+from tests.helpers.gallery_speech import Speaker
 from tests.helpers.scripted import Script, run_rows
 
 from workbench.ledger import Ledger

@@ -60,13 +60,22 @@ ALLOWED: list[Mutant] = [
         ("return number is None or number == as_number(wanted)", "return number == as_number(wanted)", "words pass"),
     ),
     *changes_of(
+        "core/workbench/kit/confine.py",
+        "tests/kit/test_sql.py",
+        ("        seccomp()\n", "", "a session may call the whole kernel"),
+        ("        landlock(readable)\n", "", "a session may open files"),
+        ("(resource.RLIMIT_FSIZE, 0),", "", "a session may write files"),
+    ),
+    *changes_of(
+        "core/workbench/kit/confine.py",
+        "tests/kit/test_chat_template.py",
+        ("        landlock(readable)\n", "        landlock(['/'])\n", "a template may read files"),
+    ),
+    *changes_of(
         "core/workbench/kit/sql_process.py",
         "tests/kit/test_sql.py",
         ("if action == _FUNCTION and second not in FUNCTIONS:", "if False:", "every function of SQLite may be used"),
         ("(action == _READ and first in VIRTUAL)", "False", "virtual tables can be read"),
-        ("        confine.seccomp()\n", "", "a session may call the whole kernel"),
-        ("        confine.landlock([])\n", "", "a session may open files"),
-        ("(resource.RLIMIT_FSIZE, 0),", "", "a session may write files"),
         (
             "if action == _PRAGMA:\n            return pragma",
             "if action == _PRAGMA:\n            return 0",

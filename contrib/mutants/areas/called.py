@@ -23,10 +23,17 @@ CALLED: list[Mutant] = [
         ("if lacking:", "if False:", "a row without an input ends the batch"),
         ("        async with slots:\n", "        if True:\n", "any number of rows runs at once"),
         (
-            "            for future in waiting:\n                future.cancel()\n\n    async def abatch",
+            "            window.cancel()\n\n    async def abatch",
             "            pass\n\n    async def abatch",
-            "a batch that is left goes on",
+            "a batch goes on",
         ),
+        ("len(self._waiting) >= self._most or", "", "all rows are begun at once"),
+        (
+            "self._loop, self._program, self._pool = BackgroundLoop",
+            "_, self._program, self._pool = BackgroundLoop",
+            "forks",
+        ),
+        ("        _LOADED.add(self)\n", "", "what is forgotten is never closed"),
     ),
     *changes_of(
         LOADED,

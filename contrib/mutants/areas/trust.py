@@ -25,11 +25,7 @@ TRUST: list[Mutant] = [
         ("for part in (*_mappings(value), *_mappings(searched)):", "for part in _mappings(value):", "what is searched"),
         ("if any(names or servers for names, servers in tried):", "if False:", "addresses that are searched"),
         ('return "/" not in rest or', "return", "formats of the hub's library"),
-        (
-            "waiting += part.values()\n        elif is_list(part):\n            waiting += part\n\n\ndef _texts",
-            "pass\n        elif is_list(part):\n            waiting += part\n\n\ndef _texts",
-            "only the top is read",
-        ),
+        ("return filter(is_dict, walk(value))", "return filter(is_dict, [value])", "only the top is read"),
         ('if text.startswith("mcp:"):', "if False:", "servers of tools"),
         ('if command := part.get("command"):', "if command := None:", "commands of settings"),
         ('":" in str(settings.get("id"))', '":" in ""', "modules of worlds"),
@@ -49,6 +45,12 @@ TRUST: list[Mutant] = [
         ('if choice == "n":', 'if choice == "never":', "no is yes"),
         ("    if not _somebody_is_there():", "    if _somebody_is_there():", "nobody is asked"),
         ("    if _lies_in_trusted_folder(Path(db)):", "    if True:", "runs are never asked about"),
+    ),
+    *changes_of(
+        "core/workbench/type_guards.py",
+        TESTS,
+        ("waiting += part.values()", "pass", "mappings inside mappings"),
+        ("            waiting += part\n", "            pass\n", "lists"),
     ),
     *changes_of(
         "core/workbench/code_outline.py",

@@ -5,7 +5,7 @@ Nothing is journalled, except by `predict_file`: each call is sent, and forgotte
 
 from workbench.inference.file_to_file import Predicted, predict_file
 from workbench.inference.loaded import LoadedWorkflow, load, read_workflow
-from workbench.inference.prediction import Cost, Prediction, PredictionError
+from workbench.inference.prediction import Prediction, PredictionError
 
 __all__ = [
     "load",
@@ -13,7 +13,6 @@ __all__ = [
     "read_workflow",
     "Prediction",
     "PredictionError",
-    "Cost",
     "predict_file",
     "Predicted",
 ]

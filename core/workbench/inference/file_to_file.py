@@ -11,7 +11,6 @@ import csv
 import fcntl
 import json
 import os
-import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -21,7 +20,7 @@ from typing import Any
 
 from workbench.errors import SpecError
 from workbench.failures import FailureKind
-from workbench.files import check_writable, make_private
+from workbench.files import check_writable, make_private, open_whole
 from workbench.hashing import digest
 from workbench.inference.loaded import LoadedWorkflow, read_workflow
 from workbench.inference.prediction import Prediction
@@ -218,19 +217,13 @@ class _Part:
 
     def write(self, out: Path, names: Sequence[str]) -> None:
         """Make the output of the finished rows, whole or not at all."""
-        ready = out.with_name(f"{out.name}.ready")
-        ready.unlink(missing_ok=True)
-        make_private(ready)
-        with ready.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+        with open_whole(out, errors="backslashreplace", newline="") as file:
             if out.suffix == ".csv":
                 writer = csv.DictWriter(file, names, restval="")
                 writer.writeheader()
                 writer.writerows({name: _cell(value) for name, value in row.items()} for row in self._rows())
             else:
                 file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in self._rows())
-        if out.exists():
-            shutil.copymode(out, ready)
-        os.replace(ready, out)
 
     def _rows(self) -> Iterator[dict[str, Any]]:
         with self.path.open("rb") as file:

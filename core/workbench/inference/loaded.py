@@ -102,7 +102,7 @@ class LoadedWorkflow:
         self._given, self._pool = pool, pool or LMPool()
         self._loop = BackgroundLoop("workbench-calls")
         self._program: Program | None = None
-        atexit.register(_close_at_exit, weakref.ref(self))
+        _LOADED.add(self)
         self._journal = journal
         self._numbers = itertools.count(first)
 
@@ -139,22 +139,16 @@ class LoadedWorkflow:
         A row that fails, or lacks an input, is a result with `failure`. Raises errors that concern all rows, e.g. a
         rejected key.
         """
-        limit = self._limit(concurrency)
-        slots, waiting, done = asyncio.Semaphore(limit), deque[Future[Prediction]](), 0
+        window = _Window(self._limit(concurrency), progress)
         try:
             for row in _records(rows):
-                waiting.append(self._submit(self._in_slot(slots, row, next(self._numbers), trace)))
-                while len(waiting) >= AHEAD * limit or (waiting and waiting[0].done()):
-                    yield _wait(waiting.popleft())
-                    done += 1
-                    _ = progress and progress(done)
-            while waiting:
-                yield _wait(waiting.popleft())
-                done += 1
-                _ = progress and progress(done)
+                window.add(self._submit(self._in_slot(window.slots, row, next(self._numbers), trace)))
+                for future in window.due():
+                    yield _wait(future)
+            for future in window.due(rest=True):
+                yield _wait(future)
         finally:
-            for future in waiting:
-                future.cancel()
+            window.cancel()
 
     async def abatch(
         self,
@@ -165,22 +159,16 @@ class LoadedWorkflow:
         trace: bool = False,
     ) -> AsyncIterator[Prediction]:
         """`batch` in any event loop. rows may be an asynchronous iterator."""
-        limit = self._limit(concurrency)
-        slots, waiting, done = asyncio.Semaphore(limit), deque[Future[Prediction]](), 0
+        window = _Window(self._limit(concurrency), progress)
         try:
             async for row in _arecords(rows):
-                waiting.append(self._submit(self._in_slot(slots, row, next(self._numbers), trace)))
-                while len(waiting) >= AHEAD * limit or (waiting and waiting[0].done()):
-                    yield await asyncio.wrap_future(waiting.popleft())
-                    done += 1
-                    _ = progress and progress(done)
-            while waiting:
-                yield await asyncio.wrap_future(waiting.popleft())
-                done += 1
-                _ = progress and progress(done)
+                window.add(self._submit(self._in_slot(window.slots, row, next(self._numbers), trace)))
+                for future in window.due():
+                    yield await asyncio.wrap_future(future)
+            for future in window.due(rest=True):
+                yield await asyncio.wrap_future(future)
         finally:
-            for future in waiting:
-                future.cancel()
+            window.cancel()
 
     def close(self) -> None:
         """End the thread, the connections and the sandbox. A later call starts them again."""
@@ -256,6 +244,30 @@ class LoadedWorkflow:
         return Program(self.workflow, runtime)
 
 
+class _Window:
+    """The rows of a batch that are begun and not yet handed out, in their order."""
+
+    def __init__(self, limit: int, progress: Callable[[int], None] | None):
+        self.slots = asyncio.Semaphore(limit)
+        self._most, self._progress, self._done = AHEAD * limit, progress, 0
+        self._waiting = deque[Future[Prediction]]()
+
+    def add(self, future: Future[Prediction]) -> None:
+        self._waiting.append(future)
+
+    def due(self, *, rest: bool = False) -> Iterator[Future[Prediction]]:
+        """The rows to be handed out now: those that are done, and as many as there are too many. rest: all."""
+        while self._waiting and (rest or len(self._waiting) >= self._most or self._waiting[0].done()):
+            yield self._waiting.popleft()
+            self._done += 1
+            if self._progress is not None:
+                self._progress(self._done)
+
+    def cancel(self) -> None:
+        for future in self._waiting:
+            future.cancel()
+
+
 def _is_missing(value: Any) -> bool:
     """Whether a row has no value here: None, or the NaN that a DataFrame has in its place."""
     return value is None or (isinstance(value, float) and math.isnan(value))
@@ -268,9 +280,14 @@ def _wait(future: Future[Prediction]) -> Prediction:
         raise WorkbenchError("the workflow was closed before the row was done") from None
 
 
-def _close_at_exit(loaded: weakref.ref[LoadedWorkflow]) -> None:
-    if (found := loaded()) is not None:
-        found.close()
+#: Those that are in use: what one forgets to close is closed before the interpreter ends.
+_LOADED = weakref.WeakSet[LoadedWorkflow]()
+
+
+@atexit.register
+def _close_all() -> None:
+    for loaded in list(_LOADED):
+        loaded.close()
 
 
 async def _close(runtime: Runtime) -> None:

@@ -7,22 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workbench.errors import WorkbenchError
+from workbench.ledger import Spend
 from workbench.workflow import ExampleRun, Trace
-
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """What one row took. usd: dollars, as far as prices are known. seconds: from its start to its end."""
-
-    calls: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    usd: float = 0.0
-    seconds: float = 0.0
-
-    @property
-    def tokens(self) -> int:
-        return self.prompt_tokens + self.completion_tokens
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,13 +16,14 @@ class Prediction(Mapping[str, Any]):
     """The fields that the workflow wrote for one row, as a mapping and as attributes: `p["label"]`, `p.label`.
 
     A row that failed has `failure`, its kind (`unparsed`, `refusal`, `tool`, ...), `message`, and the fields that were
-    written before it failed.
+    written before it failed. `cost` is what the row took: calls, tokens, dollars as far as prices are known, and the
+    seconds from its start to its end.
     """
 
     outputs: Mapping[str, Any]
     failure: str | None = None
     message: str | None = None
-    cost: Cost = field(default_factory=Cost)
+    cost: Spend = field(default_factory=Spend)
     trace: Trace | None = None
 
     @property
@@ -76,11 +63,11 @@ class PredictionError(WorkbenchError):
 def prediction_of(run: ExampleRun, trace: bool) -> Prediction:
     """The result of a row. trace: whether to keep its spans."""
     calls = run.trace.calls
-    cost = Cost(
+    cost = Spend(
         len(calls),
-        sum(call.response.prompt_tokens for call in calls),
-        sum(call.response.completion_tokens for call in calls),
-        sum(call.usd for call in calls),
-        run.seconds,
+        prompt_tokens=sum(call.response.prompt_tokens for call in calls),
+        completion_tokens=sum(call.response.completion_tokens for call in calls),
+        usd=sum(call.usd for call in calls),
+        seconds=run.seconds,
     )
     return Prediction(dict(run.prediction), run.failure, run.message, cost, run.trace if trace else None)

@@ -12,9 +12,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import resource
 import sys
-from contextlib import suppress
 from typing import Any
 
 MEMORY = 2 << 30  # bytes
@@ -55,22 +53,11 @@ def main() -> None:
 
 
 def _confined(path: str) -> None:
-    """Drop all rights that the system lets a process drop. Without Landlock and seccomp, only limits remain."""
-    for what, limit in (
-        (resource.RLIMIT_AS, MEMORY),
-        (resource.RLIMIT_CPU, PROCESSOR),
-        (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_CORE, 0),
-    ):
-        with suppress(ValueError, OSError):  # macOS has no limit on address space
-            resource.setrlimit(what, (limit, limit))
-    if sys.platform == "linux":
-        spec = importlib.util.spec_from_file_location("confine", path)
-        assert spec is not None and spec.loader is not None
-        confine = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(confine)
-        confine.landlock([folder for folder in sys.path if folder])
-        confine.seccomp()
+    spec = importlib.util.spec_from_file_location("confine", path)
+    assert spec is not None and spec.loader is not None
+    confine = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(confine)
+    confine.drop_rights([folder for folder in sys.path if folder], memory=MEMORY, processor=PROCESSOR)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import SpecError
+from workbench.type_guards import is_dict, walk
 
 INDEX = "model.safetensors.index.json"
 _LARGEST = 64 * 1024 * 1024  # bytes of a JSON file
@@ -62,14 +63,8 @@ def _is_safe(name: str) -> bool:
 
 def _settings(value: Any) -> Iterator[tuple[str, Any]]:
     """(key, value) at every depth."""
-    left = [value]
-    while left:
-        inner = left.pop()
-        if isinstance(inner, dict):
-            yield from ((str(key), found) for key, found in inner.items())
-            left.extend(inner.values())
-        elif isinstance(inner, list):
-            left.extend(inner)
+    for part in filter(is_dict, walk(value)):
+        yield from part.items()
 
 
 def _found(path: str, name: str, revision: str | None) -> Path | None:

@@ -10,7 +10,10 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import resource
 import struct
+import sys
+from contextlib import suppress
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _SET_NO_NEW_PRIVS, _SET_SECCOMP, _FILTER = 38, 22, 2
@@ -147,6 +150,22 @@ _ALLOWED = {
         },
     ),
 }
+
+
+def drop_rights(readable: list[str], *, memory: int, processor: int) -> None:
+    """Drop all rights that the system lets a process drop: files but those below `readable`, the network, other
+    processes, and more than so many bytes and seconds. Without Landlock and seccomp, only limits remain."""
+    for what, limit in (
+        (resource.RLIMIT_AS, memory),
+        (resource.RLIMIT_CPU, processor),
+        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        with suppress(ValueError, OSError):  # macOS has no limit on address space
+            resource.setrlimit(what, (limit, limit))
+    if sys.platform == "linux":
+        landlock(readable)
+        seccomp()
 
 
 def die_with_parent() -> None:

@@ -18,7 +18,6 @@ import importlib.util
 import json
 import os
 import re
-import resource
 import signal
 import socket
 import sqlite3
@@ -378,20 +377,10 @@ def _load(path: str) -> ModuleType:
 
 
 def _confined(confine: ModuleType) -> None:
-    """Drop all rights that the system lets a process drop. Without Landlock and seccomp, only limits remain."""
     signal.alarm(LONGEST)
-    for what, limit in (
-        (resource.RLIMIT_AS, MEMORY),
-        (resource.RLIMIT_CPU, PROCESSOR),
-        (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_CORE, 0),
-    ):
-        with suppress(ValueError, OSError):  # macOS has no limit on address space
-            resource.setrlimit(what, (limit, limit))
     if sys.platform == "linux":
         confine.die_with_parent()
-        confine.landlock([])
-        confine.seccomp()
+    confine.drop_rights([], memory=MEMORY, processor=PROCESSOR)
 
 
 if __name__ == "__main__":

@@ -160,7 +160,7 @@ def export_candidate(
     try:
         write_whole(out, text)
     except OSError as error:
-        raise StoreError(f"{out} cannot be written: {error}") from None
+        raise StoreError(f"{out} cannot be written: {error}; choose another path with --out") from None
     return None
 
 

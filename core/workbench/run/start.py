@@ -117,7 +117,7 @@ def resume(
     try:
         row = store.find_run(run)
         if row["file"] is None:
-            raise StoreError(f"run {row['run']} ({row['status']}) is none of workbench optimize; it cannot be resumed")
+            raise StoreError(f"run {row['run']} ({row['status']}) cannot be resumed: it is not a run of optimize")
         stored = read_options(row)
         sets = [*stored["sets"], *options.sets]
         keep = stored.get("keep_unproved", False) or options.keep_unproved
@@ -275,22 +275,21 @@ def read_stored_file(row: Any) -> StoredFile:
         SpecError: the file cannot be read, or refers to another that cannot.
         CodeRefused: it takes functions of a file that only its code can tell.
     """
-    written, base, _ = read_stored_source(row)
-    stored, inherited = read_options(row), list[Inherited]()
-    spec, source = check_spec(apply_overrides(written, stored["sets"], stored["outside"]))
+    _, base, started = read_stored_source(row)
+    (spec, source), inherited = check_spec(started), list[Inherited]()
     with without_user_code():
         for raw in spec.nodes.values():
             expand_references(raw, base, (), inherited)
     return StoredFile(spec.model_copy(update={"policy": spec.policy.inherit(inherited)}), source, base)
 
 
-def read_stored_source(row: Any) -> tuple[Source, Path, Any]:
-    """The workflow file of a stored run as it was written, the folder of its paths, and its value with the flags and
+def read_stored_source(row: Any) -> tuple[Source, Path, Source]:
+    """The workflow file of a stored run as it was written, the folder of its paths, and the file with the flags and
     outer settings that the run started with. Raises StoreError and SpecError."""
     stored = read_options(row)
     file = _file_of(row, stored)
     source = load_yaml(read_spec(row), file)
-    return source, Path(file).parent, apply_overrides(source, stored["sets"], stored["outside"]).value
+    return source, Path(file).parent, apply_overrides(source, stored["sets"], stored["outside"])
 
 
 def load_optimizers(spec: Spec, source: Source) -> list[tuple[str, Optimizer]]:

@@ -53,7 +53,8 @@ def require_trust_in_run(run: str, db: str) -> None:
     finally:
         store.close()
     powers = read_powers(written.value, written.text, base)
-    with_flags = read_powers(started, f"{written.text}\0{json.dumps(started, sort_keys=True, default=str)}", base)
+    content = f"{written.text}\0{json.dumps(started.value, sort_keys=True, default=str)}"
+    with_flags = read_powers(started.value, content, base)
     if not (base.resolve().is_relative_to(Path(db).resolve().parent) or _is_still_there(written)):
         for found in (powers, with_flags):  # else a database could say that it comes from the root folder
             found.add("reads outside its folder", str(base))
@@ -139,23 +140,25 @@ def _known() -> dict[str, dict[str, str]]:
         raise SpecError(f"the list of trusted files, {path}, cannot be read: {error}", hint="Remove it.") from None
 
 
-def _remember(kind: str, key: str, value: str) -> None:
+def _save(known: dict[str, dict[str, str]]) -> None:
     from workbench.files import write_whole
 
-    known = _known()
-    known[kind] = {old: place for old, place in known[kind].items() if not place or place != value}
-    known[kind][key] = value
     write_whole(_list_file(), json.dumps(known, indent=1, sort_keys=True) + "\n")
 
 
-def _forget(path: Path) -> bool:
-    from workbench.files import write_whole
+def _remember(kind: str, key: str, value: str) -> None:
+    known = _known()
+    known[kind] = {old: place for old, place in known[kind].items() if not place or place != value}
+    known[kind][key] = value
+    _save(known)
 
+
+def _forget(path: Path) -> bool:
     known, place = _known(), str(path.resolve())
     files = {digest: file for digest, file in known["files"].items() if file != place}
     folders = {folder: "" for folder in known["folders"] if folder != place}
     if found := (files, folders) != (known["files"], known["folders"]):
-        write_whole(_list_file(), json.dumps({"files": files, "folders": folders}, indent=1, sort_keys=True) + "\n")
+        _save({"files": files, "folders": folders})
     return found
 
 

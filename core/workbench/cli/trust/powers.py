@@ -19,7 +19,7 @@ from workbench.files import file_digest
 from workbench.lm import is_loopback
 from workbench.spec import load_yaml_file
 from workbench.text import one_line
-from workbench.type_guards import is_dict, is_list
+from workbench.type_guards import is_dict, is_list, walk
 from workbench.user_code import PREFIX, code_files, relocate_address
 
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
@@ -176,28 +176,13 @@ def _existing(place: str, base: Path) -> Iterator[Path]:
 
 def _mappings(value: Any) -> Iterator[Mapping[Any, Any]]:
     """Each mapping inside a value, and the value as one of them."""
-    waiting = [value]
-    while waiting:
-        part = waiting.pop()
-        if is_dict(part):
-            yield part
-            waiting += part.values()
-        elif is_list(part):
-            waiting += part
+    return filter(is_dict, walk(value))
 
 
 def _texts(value: Any) -> Iterator[str]:
     """Each text inside a value, and those that are keys."""
-    waiting = [value]
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, str):
-            yield part
-        elif is_dict(part):
-            waiting += part
-            waiting += part.values()
-        elif is_list(part):
-            waiting += part
+    for part in walk(value):
+        yield from (text for text in (part if is_dict(part) else (part,)) if isinstance(text, str))
 
 
 def _own_texts(part: Mapping[Any, Any]) -> Iterator[str]:
