@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from workbench.cli import ask, echo_json, say
+from workbench.cli import ask, echo_json, error_as_dict, say
 from workbench.cli.output import Output, with_output
 from workbench.text import indented, one_line, visible_json
 
@@ -178,7 +178,7 @@ def validate_command(file: Path, sets: tuple[str, ...], run_code: bool, as_json:
             raise merge_errors(wrong)
     except (SpecError, PluginError) as error:
         if as_json:
-            errors = [_as_object(e) for e in (error, *getattr(error, "more", ()))]
+            errors = [error_as_dict(e) for e in (error, *getattr(error, "more", ()))]
             echo_json({"ok": False, "errors": errors, "omitted": getattr(error, "omitted", 0)})
         raise
     data = task.dataset
@@ -210,12 +210,6 @@ def validate_command(file: Path, sets: tuple[str, ...], run_code: bool, as_json:
         say(f"Note: a run asks whether you trust the file (workbench trust). It {line}")
     if any(line.startswith("runs Python") for line in summary["trust"]) and not run_code:
         say("Note: its Python was read and not loaded; --run-code loads it.")
-
-
-def _as_object(error: Exception) -> dict[str, Any]:
-    """An error as a dict: file, line, column (from 1; None where unknown), message, hint."""
-    keys = ("file", "line", "column", "message", "hint")
-    return {**dict.fromkeys(keys), "message": str(error), **{k: v for k, v in vars(error).items() if k in keys}}
 
 
 @click.command("estimate")

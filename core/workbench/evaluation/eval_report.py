@@ -9,7 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from workbench.evaluation.rows import read_rows
 from workbench.proof import interval
+from workbench.store import ReadOnlyStore, read_report
 from workbench.study import Evaluation, Result
 
 #: How an evaluation ended, in words.
@@ -97,6 +99,30 @@ class EvalReport:
         else:
             out.append(f"Rows: workbench show {self.run} --failures    Against another: workbench compare A {self.run}")
         return out
+
+    def to_pandas(self) -> Any:
+        """The rows as a pandas DataFrame: id, split, repeat, score, failure, feedback, the fields of the row, and what
+        was predicted under `prediction.FIELD`. Raises ImportError without pandas."""
+        import pandas
+
+        store = ReadOnlyStore(self.database)
+        try:
+            row = store.find_run(self.run)
+            found = read_rows(store, row, read_report(row))
+        finally:
+            store.close()
+        return pandas.DataFrame(
+            {
+                "id": r["example"],
+                "split": r["split"],
+                "repeat": r["replica"],
+                **(r["fields"] or {}),
+                **{f"prediction.{name}": value for name, value in (r["prediction"] or {}).items()},
+                **{name: r[name] for name in ("score", "failure", "message", "feedback")},
+                **(r["scores"] or {}),
+            }
+            for r in found
+        )
 
     def _repr_html_(self) -> str:
         """For notebooks."""
