@@ -85,6 +85,7 @@ class DSPyLM:
         self._client = {key: extra.pop(key) for key in (*CLIENT_KEYS, "engine") if key in extra}
         self._extra = extra
         self._prices = parse_price(settings.price)
+        self.reads_images = True
         self.assumed_free = self._prices is None and is_loopback(settings.api_base)
         self._reasoning = is_reasoning(model)
         self.concurrency = settings.concurrency or DEFAULT_CONCURRENCY

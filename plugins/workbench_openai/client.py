@@ -92,6 +92,7 @@ class OpenAIChat:
         self._extra = extra
         self._reasoning = is_reasoning(model)
         self._prices = parse_price(settings.price)
+        self.reads_images = True
         self.assumed_free = loopback and self._prices is None
         self._proxy = None if loopback else _proxy(base)
         self.concurrency = settings.concurrency or DEFAULT_CONCURRENCY

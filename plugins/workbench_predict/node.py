@@ -12,8 +12,9 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from workbench.errors import LMError, NodeError
+from workbench.errors import LMError, NodeError, SpecError
 from workbench.kit import plain_adapter as plain
+from workbench.kit.images import as_urls, image_inputs
 from workbench.kit.named_types import NAMED_TYPES, NamedTypes, load_types
 from workbench.lm import Response
 from workbench.runtime import Context
@@ -71,6 +72,9 @@ class Predict(SignatureNode):
     def __init__(self, name: str, config: Any, base: Any):
         super().__init__(name, config, base)
         self.signature = parse_signature(config.signature, load_types(config.types, base))
+        self.images = image_inputs(self.signature)
+        if self.images and config.adapter != "plain":
+            raise SpecError("images are sent with the plain adapter", hint="Remove adapter.", path=("adapter",))
         if config.lm is not None:
             lm_spec(config.lm)
 
@@ -153,16 +157,21 @@ class Predict(SignatureNode):
             raise failures[0]
         return self._vote(answers, ctx)
 
-    async def _ask(self, messages: list[dict[str, str]], ctx: Context, replica: int) -> Response:
+    async def _ask(self, messages: list[dict[str, Any]], ctx: Context, replica: int) -> Response:
         return await ctx.complete(messages, lm=self.lm, replica=replica, **self.settings)
 
-    def _render(self, inputs: Mapping[str, Any], shown: Sequence[int] | None = None) -> list[dict[str, str]]:
+    def _render(self, inputs: Mapping[str, Any], shown: Sequence[int] | None = None) -> list[dict[str, Any]]:
         demos = [self.config.demos[i] for i in (self.demos_shown(inputs) if shown is None else shown)]
         if self.config.adapter == "plain":
+            if self.images:
+                inputs, demos = self._with_urls(inputs), [self._with_urls(demo) for demo in demos]
             return plain.messages(self.asked, self.system, demos, inputs)
         from workbench_predict.dspy_adapters import render
 
         return render(self.config, self.asked, demos, inputs)
+
+    def _with_urls(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        return as_urls(values, self.images, self.base)
 
     def _read(self, response: Response, ctx: Context) -> dict[str, Any]:
         """Typed outputs of one answer; a refused, empty, cut or unreadable answer is a NodeError of that kind."""

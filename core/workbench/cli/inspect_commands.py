@@ -110,6 +110,7 @@ def _say_run(found: dict[str, Any], row: Any, db: str, tree: bool) -> None:
 def _say_parts(found: dict[str, Any], failures: bool) -> None:
     """Print what was asked for, and nothing else."""
     from workbench.cli.run_commands import say_spans
+    from workbench.lm import content_text
 
     for f in found["failures"]:
         score = "-" if f["score"] is None else f"{f['score']:.3f}"
@@ -138,7 +139,7 @@ def _say_parts(found: dict[str, Any], failures: bool) -> None:
     for c in found["calls"]:
         say(one_line(f"call {c['key'][:8]} {c['role']} {c['outcome']}"), bold=True)
         for message in c["messages"]:
-            say(f"  {one_line(message['role'])}: {indented(message['content'])}")
+            say(f"  {one_line(message['role'])}: {indented(content_text(message['content']))}")
         say(f"  -> {indented(c['answer'])}")
 
 

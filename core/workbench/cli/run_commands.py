@@ -291,11 +291,13 @@ def run_command(
 
 def say_spans(spans: Sequence[Mapping[str, Any]], prompts: bool) -> None:
     """Print the steps of one example; prompts: each call with what was sent."""
+    from workbench.lm import content_text
+
     for span in spans:
         say(one_line(f"{span['node']} ({span['kind']}, {span['seconds']:.2f} s)"), bold=True)
         for call in span["calls"]:
             for message in call.get("messages", ()) if prompts else ():
-                say(f"  {one_line(message.get('role'))}: {indented(message.get('content'))}")
+                say(f"  {one_line(message.get('role'))}: {indented(content_text(message.get('content')))}")
             say(f"  answer: {indented(call['text'])}")
         for key, value in {**span["outputs"], **span.get("notes", {})}.items():
             say(f"  {one_line(key)}: {indented(value)}")

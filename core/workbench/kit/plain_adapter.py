@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import Any
 
 from workbench.errors import NodeError
+from workbench.kit.images import with_images
 from workbench.workflow import Field, Signature
 
 
@@ -86,14 +87,18 @@ def assistant_text(signature: Signature, values: Mapping[str, Any]) -> str:
 
 def messages(
     signature: Signature, system: str, demos: Sequence[Mapping[str, Any]], values: Mapping[str, Any]
-) -> list[dict[str, str]]:
-    """The chat for one example."""
-    out = [{"role": "system", "content": system}] if system else []
+) -> list[dict[str, Any]]:
+    """The chat for one example. Images in it are addresses (`workbench.kit.images.as_urls`)."""
+    out: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
     for demo in demos:
-        out.append({"role": "user", "content": user_text(signature, demo)})
+        out.append({"role": "user", "content": _user_content(signature, demo)})
         out.append({"role": "assistant", "content": assistant_text(signature, demo)})
-    out.append({"role": "user", "content": user_text(signature, values)})
+    out.append({"role": "user", "content": _user_content(signature, values)})
     return out
+
+
+def _user_content(signature: Signature, values: Mapping[str, Any]) -> Any:
+    return with_images(user_text(signature, values), signature, values)
 
 
 def stop_strings(signature: Signature) -> tuple[str, ...]:

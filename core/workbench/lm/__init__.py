@@ -24,6 +24,8 @@ from workbench.lm.protocol import (
     check_embeds,
     check_extra,
     check_length,
+    content_text,
+    count_images,
     estimate_tokens,
     offset_seed,
 )
@@ -44,6 +46,8 @@ __all__ = [
     "check_embeds",
     "check_extra",
     "check_length",
+    "content_text",
+    "count_images",
     "estimate_tokens",
     "offset_seed",
     "is_loopback",

@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 from workbench.errors import LMError, SpecError
 
@@ -17,6 +17,9 @@ from workbench.errors import LMError, SpecError
 TOKEN_CHARACTERS, SPARE_CHARACTERS = 16, 1 << 16
 #: Larger token counts of a server are errors, and could exceed SQLite's integers.
 MOST_TOKENS = 2**40
+#: What an image costs at most with the usual hosted models, in tokens; the server says what it cost.
+IMAGE_TOKENS = 1500
+#: content: a text, or for images a list of parts as in the chat-completions format.
 Message = Mapping[str, Any]  # {"role": "system" | "user" | "assistant" | "tool", "content": str, ...}
 
 
@@ -109,6 +112,7 @@ class LM(Protocol):
 
     identity: what the answer depends on besides the request: model, address, revision. No secrets: it is stored.
     concurrency: how many requests may be in flight at first; the ledger lowers it on 429.
+    One that takes images has `reads_images = True`; to others none is sent.
     An LM may also have `ready()`: it raises LMError where nothing could be sent from here, for want of a key. It is
     asked before a run pays for anything, and before each call, which then does not count. An LM may also have
     `assumed_free`, True where its price is 0 for no better reason than that its server is on this machine: where there
@@ -171,11 +175,41 @@ def offset_seed(body: dict[str, Any], request: Request) -> None:
 
 
 def estimate_tokens(messages: tuple[Message, ...]) -> int:
-    """A high estimate for reservations: a token for each three bytes (a Chinese character), and four per message."""
+    """A high estimate for reservations: a token for each three bytes (a Chinese character), four per message, and
+    IMAGE_TOKENS per image."""
     return sum(
-        len(f"{m.get('content') or ''}{m.get('tool_calls') or ''}".encode("utf-8", "surrogatepass")) // 3 + 4
+        len(f"{_texts(m)}{m.get('tool_calls') or ''}".encode("utf-8", "surrogatepass")) // 3
+        + 4
+        + IMAGE_TOKENS * count_images(m)
         for m in messages
     )
+
+
+def _texts(message: Message) -> str:
+    content: Any = message.get("content") or ""
+    return "".join(str(part.get("text", "")) for part in content) if isinstance(content, list) else f"{content}"
+
+
+def count_images(message: Message) -> int:
+    """How many images a message holds."""
+    content = message.get("content")
+    return sum(part.get("type") == "image_url" for part in content) if isinstance(content, list) else 0
+
+
+def content_text(content: Any) -> str:
+    """The content of a message for people: images as what they are and how large."""
+    if not isinstance(content, list):
+        return "" if content is None else str(content)
+    shown: list[str] = []
+    for part in cast(list[dict[str, Any]], content):
+        url = str((part.get("image_url") or {}).get("url", ""))
+        if part.get("type") != "image_url":
+            shown.append(str(part.get("text", "")))
+        elif url.startswith("data:"):
+            shown.append(f"[{url[5:].partition(';')[0]}, {len(url) * 3 // 4000} kB]")
+        else:
+            shown.append(f"[image {url}]")
+    return "\n".join(shown)
 
 
 def check_embeds(lm: LM, name: str) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from workbench.errors import SandboxError
+from workbench.errors import SandboxError, SpecError
 from workbench.ledger import Ledger, Settled
-from workbench.lm import LMPool, Request, Response
+from workbench.lm import LMPool, Request, Response, count_images
 from workbench.runtime.embedding import Embedder
 from workbench.runtime.sandbox import LEVELS, Sandbox, SandboxChoice, open_sandbox
 from workbench.spec import LMSpec, PolicySpec
@@ -69,8 +69,12 @@ class Runtime:
         return self.lm if workflow is None else task_lm(self.lm, workflow)
 
     async def complete(self, spec: LMSpec, request: Request, role: str) -> tuple[Response, Settled]:
-        """The response, and how it was paid. Raises LMError if the call failed for good."""
-        settled = await self.ledger.call(self.pool.get(spec), request, role, spec)
+        """The response, and how it was paid. Raises LMError if the call failed for good, and SpecError for an image to
+        a model that takes none."""
+        lm = self.pool.get(spec)
+        if not getattr(lm, "reads_images", False) and any(map(count_images, request.messages)):
+            raise SpecError(f"{spec.model} reads no images", hint="Name a model behind openai/ or LiteLLM that does.")
+        settled = await self.ledger.call(lm, request, role, spec)
         if settled.error is not None:
             raise settled.error
         assert settled.response is not None

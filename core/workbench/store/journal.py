@@ -71,9 +71,7 @@ class Journal:
         """Queue a settled call of a model; it takes the place of an earlier one with its key. Large texts are
         stored once, by their hash."""
         body = request.as_dict()
-        body["messages"] = [
-            {**m, "content": {"text": self.store.text(m["content"])}} if _is_large(m) else m for m in body["messages"]
-        ]
+        body["messages"] = [self._without_large(message) for message in body["messages"]]
         asked, answer = dumps(body), None if response is None else dumps(response.as_dict())
         return self.store.write(
             "insert or replace into calls values (?, ?, 'lm', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -92,6 +90,22 @@ class Journal:
             seconds,
             checksum(key, role, asked, answer, outcome, message),
         )
+
+    def _without_large(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A message with the hash of a large text, or of a large image, in its place."""
+        content = message.get("content")
+        if isinstance(content, str) and len(content) > LARGE_TEXT:
+            return {**message, "content": {"text": self.store.text(content)}}
+        if not is_list(content):
+            return message
+        parts = [
+            {**part, "image_url": {**part["image_url"], "url": {"text": self.store.text(part["image_url"]["url"])}}}
+            if is_dict(part.get("image_url")) and len(str(part["image_url"].get("url"))) > LARGE_TEXT
+            else part
+            for part in content
+            if is_dict(part)
+        ]
+        return {**message, "content": parts}
 
     def add_effect(self, key: str, kind: str, content: str, result: str, seconds: float) -> asyncio.Future[None]:
         """Queue the result of an effect that is no call of a model."""
@@ -153,7 +167,14 @@ class Journal:
         return place
 
     def _content(self, content: Any, place: str) -> Any:
-        """The content of a message; of a large text, which stands there by its hash, the text."""
+        """The content of a message; of a large text or image, which stands there by its hash, the text."""
+        if is_list(content):
+            return [
+                {**part, "image_url": {**part["image_url"], "url": self._content(part["image_url"].get("url"), place)}}
+                if is_dict(part) and is_dict(part.get("image_url"))
+                else part
+                for part in content
+            ]
         if not is_dict(content) or "text" not in content:
             return content
         row = self.store.row("select text from texts where hash = ?", str(content["text"]))
@@ -268,11 +289,6 @@ class Journal:
     def _number(self, sql: str, *values: Any) -> int:
         row = self.store.row(sql, *values)
         return row[0] if row else 0
-
-
-def _is_large(message: Mapping[str, Any]) -> bool:
-    content = message.get("content")
-    return isinstance(content, str) and len(content) > LARGE_TEXT
 
 
 class NoJournal(Journal):

@@ -8,7 +8,7 @@ from workbench.workflow.flowchart import mermaid
 from workbench.workflow.graph import Schedule
 from workbench.workflow.node import EXCHANGE, NodeConfig, NodeKind, SignatureNode
 from workbench.workflow.queries import learnable_addresses, node_at, setting_at, task_lm, text_at
-from workbench.workflow.signature import Field, Signature, parse_signature, with_inputs, written_fields
+from workbench.workflow.signature import Field, Image, Signature, parse_signature, with_inputs, written_fields
 from workbench.workflow.trace import CallRecord, ExampleRun, Span, Trace
 from workbench.workflow.tree import Tree
 from workbench.workflow.workflow import Patch, Workflow, make_node, node_class, node_tree
@@ -32,6 +32,7 @@ __all__ = [
     "Schedule",
     "Signature",
     "Field",
+    "Image",
     "parse_signature",
     "with_inputs",
     "written_fields",

@@ -1,8 +1,8 @@
 """Signatures in DSPy's notation, `question, context -> answer: int`, read without importing DSPy.
 
-Types: str (default), int, float, bool, list[...], dict[...], Literal[...], Optional[...], and objects with named parts,
-`{name: str, age: Optional[int]}`. All of them nest. A node may name more types, as classes of pydantic. What DSPy knows
-beyond that is built with `dspy.Signature` when an adapter of DSPy is used.
+Types: str (default), int, float, bool, list[...], dict[...], Literal[...], Optional[...], objects with named parts,
+`{name: str, age: Optional[int]}`, and, for inputs, Image. All but the last nest. A node may name more types, as classes
+of pydantic. What DSPy knows beyond that is built with `dspy.Signature` when an adapter of DSPy is used.
 """
 
 from __future__ import annotations
@@ -21,7 +21,22 @@ from workbench.errors import SpecError
 
 _QUOTED_OR_ARROW = re.compile(r"""'[^']*'|"[^"]*"|->""")
 _ELLIPSIS = ast.dump(ast.parse("...").body[0])
-_TYPES: dict[str, Any] = {"str": str, "int": int, "float": float, "bool": bool, "list": list, "dict": dict, "Any": Any}
+
+
+class Image:
+    """The type of an input that is an image: a path, an address, a data URI or bytes."""
+
+
+_TYPES: dict[str, Any] = {
+    "Image": Image,
+    "str": str,
+    "int": int,
+    "float": float,
+    "bool": bool,
+    "list": list,
+    "dict": dict,
+    "Any": Any,
+}
 
 
 @dataclass(frozen=True)
@@ -80,6 +95,8 @@ def _parse(text: str, types: tuple[tuple[str, Any], ...] | None) -> Signature:
     inputs, outputs = (_fields(side, text, known) for side in sides)
     if not outputs:
         raise _error(text, "a signature needs at least one output")
+    if drawn := [f.name for f in outputs if f.type is Image]:
+        raise _error(text, f"'{drawn[0]}' is an output, and only inputs may be images")
     for side, word in ((inputs, "input"), (outputs, "output")):
         if len({f.name for f in side}) < len(side):
             raise _error(text, f"an {word} is named twice")
