@@ -14,12 +14,12 @@ from pydantic import Field
 
 from workbench.errors import LMError, NodeError
 from workbench.kit import plain_adapter as plain
+from workbench.kit.nearest_demos import Nearest
 from workbench.lm import Response
 from workbench.runtime import Context
 from workbench.spec import lm_spec
 from workbench.workflow import Field as SignatureField
 from workbench.workflow import NodeConfig, Signature, SignatureNode, parse_signature
-from workbench_predict.nearest_demos import Nearest
 
 
 class Decoding(NodeConfig):
