@@ -24,13 +24,14 @@ from workbench.errors import LMError, NodeError
 from workbench.runtime import Context
 from workbench.workflow import NodeConfig, NodeKind
 from workbench_dspy.bridge import Ended, as_chat, as_response
+from workbench_dspy.exported.predictor import PlainAdapter
 from workbench_dspy.predictors import plain, predictors_of
 
 T = TypeVar("T")
 
 #: Seconds. The time that Python takes between two calls has the run's own limit.
 _LONGEST = 86_400.0
-_ADAPTERS = {"chat": dspy.ChatAdapter, "json": dspy.JSONAdapter, "xml": dspy.XMLAdapter}
+_ADAPTERS = {"chat": dspy.ChatAdapter, "json": dspy.JSONAdapter, "xml": dspy.XMLAdapter, "plain": PlainAdapter}
 
 
 class ModuleRun:

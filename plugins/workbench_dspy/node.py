@@ -43,7 +43,9 @@ class DSPyConfig(NodeConfig):
     predictors: dict[str, PredictorConfig] = Field(
         default_factory=dict, description="instructions and demos, by predictor"
     )
-    adapter: Literal["chat", "json", "xml"] = Field("chat", description="DSPy's adapter")
+    adapter: Literal["chat", "json", "xml", "plain"] = Field(
+        "chat", description="one of DSPy's adapters, or the short prompt of `predict`"
+    )
     max_calls: int = Field(8, ge=1, le=1000, description="calls of the language model for one example at most")
     lm: str | dict[str, Any] | None = Field(None, description="another language model for this node")
 

@@ -36,6 +36,7 @@ REFUSED = {
     "codeact": "'sandbox:python'",
     "contest": "'contest'",
     "debate": "'dylan'",
+    "dspy_module": "'dspy'",
     "dylan": "'dylan'",
     "ecoact": "'register: lazy'",
     "forge": "'code'",

@@ -270,6 +270,13 @@ def test_settings_of_other_code_in_the_process_stay_as_they_are(folder: Path) ->
     assert (dspy.settings.lm, dspy.settings.adapter) == before
 
 
+def test_the_plain_adapter_sends_the_short_prompt_of_predict(folder: Path) -> None:
+    node = {"dspy": "python:solver.py:Careless", "adapter": "plain"}
+    outcome, script = run_node(node, {"question": "q"}, folder, lambda request: "answer: a")
+    assert dict(outcome.prediction) == {"answer": "a"}
+    assert [m["content"] for m in script.requests[0].messages][1:] == ["question: q\nanswer:"]
+
+
 def test_a_class_of_dspy_itself_is_a_module(folder: Path) -> None:
     node = {"dspy": "python:dspy:ChainOfThought", "arguments": {"signature": "question -> answer"}}
     outcome, _ = run_node(node, {"question": "q"}, folder, say)
