@@ -14,7 +14,7 @@ from typing import Any
 from workbench.errors import SpecError
 from workbench.type_guards import is_dict, is_list
 from workbench.workflow import parse_signature
-from workbench_import.imported import LEAST_ROWS, Imported, Wishes, read_value
+from workbench_import.imported import LEAST_ROWS, Imported, Wishes, as_list, read_value
 
 #: A hosted model: no path, no prefix of a provider that starts or loads something here.
 _MODEL = re.compile(r"[a-z0-9_]+/[\w.:@/-]+")
@@ -96,7 +96,7 @@ def _states(path: Path, wishes: Wishes) -> tuple[dict[str, dict[str, Any]], dict
 def _node(name: str, state: Mapping[str, Any], text: str | None, found: Imported) -> dict[str, Any]:
     signature = state["signature"]
     instructions = str(signature.get("instructions") or "")
-    fields = [field for field in signature.get("fields") or [] if is_dict(field)]
+    fields = [field for field in as_list(signature.get("fields")) if is_dict(field)]
     names = [_field_name(field) for field in fields]
     if text is None:
         text = _guess_signature(name, names, instructions, found)
@@ -112,7 +112,7 @@ def _node(name: str, state: Mapping[str, Any], text: str | None, found: Imported
     }
     if described:
         node["descriptions"] = described
-    demos = [_demo(demo, known) for demo in state.get("demos") or [] if is_dict(demo)]
+    demos = [_demo(demo, known) for demo in as_list(state.get("demos")) if is_dict(demo)]
     whole = [demo for demo in demos if all(n in demo for n in known)]
     if len(whole) < len(demos):
         found.left.append(f"{len(demos) - len(whole)} demo(s) of {name} that lack a field")

@@ -17,6 +17,7 @@ from workbench.plugins import plugins
 from workbench.run import prepare
 from workbench.spec import load_yaml_file
 from workbench.task import dump_yaml
+from workbench.type_guards import is_list
 from workbench.user_code import without_user_code
 
 #: Rows for train, val and test, one each at least.
@@ -73,6 +74,8 @@ class Imported:
         rows = self.rows
         if rows is not None:
             lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+            if not lines.isascii() and lines != lines.encode("utf-8", "replace").decode():  # lone surrogates
+                lines = "".join(json.dumps(row) + "\n" for row in rows)
             write_whole(out / "rows.jsonl", lines)
             name = "rows.jsonl"
         else:
@@ -105,6 +108,11 @@ def read_table(path: Path) -> list[dict[str, Any]]:
         raise SpecError(f"{path.name} is no table", hint=f"Known: {', '.join(_SUFFIXES)}.")
     reader: Callable[[str, Mapping[str, Any]], list[dict[str, Any]]] = plugins().get("readers", suffix)
     return [dict(row) for row in reader(str(path.resolve()), {})]
+
+
+def as_list(value: Any) -> list[Any]:
+    """A list as it is; anything else as its only item; nothing as an empty list."""
+    return list(value) if is_list(value) else [] if value in (None, "") else [value]
 
 
 def read_value(path: Path) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 
 from workbench.errors import SpecError
 from workbench.type_guards import is_dict, is_list
-from workbench_import.imported import Imported, Wishes, read_value
+from workbench_import.imported import Imported, Wishes, as_list, read_value
 from workbench_import.promptfoo_tests import Tests, expand_tests, safe_file
 
 _VARIABLE = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
@@ -113,7 +113,7 @@ def _instructions(prompt: str) -> str:
 
 def _prompts(value: Any, folder: Path, found: Imported) -> Iterator[str]:
     """The texts of prompts that are texts or files of texts in the folder."""
-    for prompt in value if is_list(value) else [value] if value else []:
+    for prompt in as_list(value):
         label = str(prompt.get("label") or prompt.get("id") or "") if is_dict(prompt) else ""
         text = prompt.get("raw") or prompt.get("id") if is_dict(prompt) else prompt
         if not isinstance(text, str):
@@ -155,7 +155,7 @@ def _chat(text: str, found: Imported) -> str:
 def _models(value: Any, found: Imported) -> list[Any]:
     """The providers that are models here."""
     models: list[Any] = []
-    for provider in value if is_list(value) else [value] if value else []:
+    for provider in as_list(value):
         if is_dict(provider) and len(provider) == 1 and "id" not in provider:  # {id: {settings}}
             name, settings = next(iter(provider.items()))
             provider = {"id": name, **(settings if is_dict(settings) else {})}

@@ -12,7 +12,7 @@ from typing import Any
 from workbench.errors import SpecError
 from workbench.type_guards import is_dict, is_list
 from workbench_import.assertions import CHECKS
-from workbench_import.imported import Imported, read_table, read_value
+from workbench_import.imported import Imported, as_list, read_table, read_value
 
 _TEST_FILES = (".yaml", ".yml", ".json", ".jsonl", ".csv", ".tsv")
 _EXPECTED = re.compile(r"__expected\d*")
@@ -36,7 +36,11 @@ class Tests:
 def safe_file(text: str, folder: Path, suffixes: tuple[str, ...], found: Imported) -> Path | None:
     """The file that a `file://` names, if it lies in the folder and holds data; else None, and it is left out."""
     name = text.removeprefix("file://")
-    path = (folder / name).resolve()
+    try:
+        path = (folder / name).resolve()
+    except (OSError, RuntimeError, ValueError):
+        found.left.append(f"{text}: no path")
+        return None
     if not path.is_relative_to(folder.resolve()):
         found.left.append(f"{text}: outside the folder of the configuration")
     elif path.suffix.lower() not in suffixes:
@@ -58,7 +62,7 @@ def expand_tests(config: Mapping[str, Any], folder: Path, found: Imported) -> Te
     rows: list[tuple[dict[str, Any], list[dict[str, Any]]]] = []
     for test in _tests(config.get("tests"), folder, found):
         for variables in _combinations({**_vars(shared), **_vars(test)}, folder, found):
-            asserts = [*(shared.get("assert") or []), *(test.get("assert") or [])]
+            asserts = [*as_list(shared.get("assert")), *as_list(test.get("assert"))]
             rows.append((variables, list(_assertions(asserts, variables, found))))
     rows = _named(rows, found)
     kinds = [[a["type"] for a in asserts] for _, asserts in rows]
@@ -91,7 +95,7 @@ def _free(name: str, rows: list[tuple[dict[str, Any], list[dict[str, Any]]]]) ->
 
 def _tests(value: Any, folder: Path, found: Imported) -> Iterator[Mapping[str, Any]]:
     """Each test, those of files in the folder too."""
-    for test in value if is_list(value) else [value] if value else []:
+    for test in as_list(value):
         if is_dict(test):
             yield test
         elif isinstance(test, str) and (file := safe_file(test, folder, _TEST_FILES, found)) is not None:
@@ -99,7 +103,7 @@ def _tests(value: Any, folder: Path, found: Imported) -> Iterator[Mapping[str, A
                 yield from map(_table_test, read_table(file))
             else:
                 more = read_table(file) if file.suffix == ".jsonl" else read_value(file)
-                yield from (t for t in (more if is_list(more) else [more]) if is_dict(t))
+                yield from (t for t in as_list(more) if is_dict(t))
 
 
 def _table_test(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -137,13 +141,13 @@ def _combinations(variables: dict[str, Any], folder: Path, found: Imported) -> I
         yield dict(zip(variables, values, strict=True))
 
 
-def _assertions(asserts: Any, variables: Mapping[str, Any], found: Imported) -> Iterator[dict[str, Any]]:
+def _assertions(asserts: list[Any], variables: Mapping[str, Any], found: Imported) -> Iterator[dict[str, Any]]:
     """The assertions that can be mapped; variables in their values are filled in."""
-    for one in asserts if is_list(asserts) else []:
+    for one in asserts:
         kind, value = (str(one.get("type", "")), one.get("value")) if is_dict(one) else ("", None)
         if kind in _RUBRICS and isinstance(value, str):
             yield {"type": "rubric", "value": _filled(value, variables)}
-        elif kind.removeprefix("not-") not in CHECKS:
+        elif kind.removeprefix("not-") not in CHECKS or (value is None and not kind.endswith("is-json")):
             _leave(found, f"assertion '{kind or one}'", value)
         elif isinstance(value, str) and value.startswith("file://"):
             _leave(found, f"assertion '{kind}'", value)

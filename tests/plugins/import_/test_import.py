@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from click.testing import CliRunner, Result
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from workbench.cli import cli
 from workbench.errors import SpecError
@@ -372,3 +376,64 @@ def test_strange_content_of_a_state_is_refused_without_a_traceback(tmp_path: Pat
 def test_assertions_score_an_answer(assertion: dict[str, Any], answer: str, value: float) -> None:
     score = Assertions("output")(Example("r", {"asserts": [assertion]}), {"output": answer})
     assert score.value == value and bool(score.feedback) == (value == 0.0)
+
+
+_WORDS = [
+    "",
+    "a",
+    "b c",
+    "{{a}}",
+    "{{",
+    "openai:x",
+    "equals",
+    "not-regex",
+    "llm-rubric",
+    "(a",
+    "file://x",
+    "../x",
+    "[{",
+]
+_TEXTS = st.sampled_from([*_WORDS, "\ud800", "${a}", "Given the fields `a`, produce the fields `b`.", "x" * 300])
+_LEAVES = st.none() | st.booleans() | st.integers(-3, 10**20) | st.floats(allow_nan=False) | _TEXTS
+_ANY = st.recursive(
+    _LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_TEXTS, inner, max_size=3), max_leaves=8
+)
+
+
+def lists(of: Any) -> Any:
+    return st.lists(of, max_size=5) | _ANY
+
+
+def mappings(**parts: Any) -> Any:
+    return st.fixed_dictionaries({}, optional=parts) | _ANY
+
+
+_ASSERT = mappings(type=_TEXTS, value=_ANY)
+_TEST = mappings(vars=mappings(a=_ANY, b=_ANY), **{"assert": lists(_ASSERT)})
+_PREDICTOR = mappings(
+    signature=mappings(instructions=_TEXTS, fields=lists(mappings(prefix=_TEXTS, description=_TEXTS))),
+    demos=lists(mappings(a=_ANY, b=_ANY)),
+    lm=mappings(model=_TEXTS, temperature=_ANY, api_base=_ANY),
+    traces=_ANY,
+)
+_SAMPLE = mappings(input=_ANY, target=_ANY, choices=_ANY, id=_ANY, metadata=_ANY)
+_FILES = st.one_of(
+    st.tuples(
+        st.just("promptfoo"),
+        mappings(prompts=lists(_TEXTS), providers=lists(_ANY), tests=lists(_TEST), defaultTest=_TEST),
+    ),
+    st.tuples(st.just("dspy"), st.dictionaries(_TEXTS, _PREDICTOR, max_size=3)),
+    st.tuples(st.just("inspect"), lists(_SAMPLE)),
+)
+
+
+@given(file=_FILES)
+@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow])
+def test_any_content_is_imported_or_refused_with_a_reason(file: tuple[str, Any]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "x.json"
+        path.write_text(json.dumps(file[1]), encoding="utf-8")
+        with contextlib.suppress(SpecError):
+            import_path(path, file[0], Wishes(data=path.with_name("no.csv"))).write(Path(folder) / "out")
+        with contextlib.suppress(SpecError):
+            import_path(path, file[0], Wishes()).write(Path(folder) / "out")
