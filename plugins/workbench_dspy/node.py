@@ -79,9 +79,10 @@ class DSPyModule(SignatureNode):
                 path=("dspy",),
             )
         self.address = parse_address(config.module)
+        self.outlined = code_is_outlined()  # and stays so where its predictors are asked for later
         made = None if instead_of_code() == "names" else load_user_code(config.module, base)
         self.signature = self._read_signature()
-        if not code_is_outlined():
+        if not self.outlined:
             self._check_class(made)
             self._check_predictors(list(self.predictors))
 
@@ -140,7 +141,7 @@ class DSPyModule(SignatureNode):
     @cached_property
     def predictors(self) -> dict[str, DSPyPredictor]:
         """The module's predictors with the settings in force; of an outline, those that its source or the file name."""
-        if instead_of_code() == "code":
+        if not self.outlined:
             from workbench_dspy.exported.predictor import read_signature
 
             return {

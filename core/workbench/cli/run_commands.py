@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from workbench.evaluation import EvalReport
     from workbench.proof import Report
     from workbench.runtime import SandboxChoice
+    from workbench.task import Task
 
 FILE = click.argument("file", type=click.Path(path_type=Path))
 DB = click.option("--db", default="workbench.db", envvar="WORKBENCH_DB", show_default=True, help="Run database.")
@@ -155,6 +156,27 @@ def _pair(text: str, form: str, option: str) -> tuple[str, str]:
     return name.strip(), value
 
 
+def _validation_summary(file: Path, task: Task, optimizers: list[str], lacking: Sequence[Any]) -> dict[str, Any]:
+    """What `validate` prints of a valid file. lacking: why a run would fail here."""
+    from workbench.cli.trust.powers import file_powers
+    from workbench.task import lint_task
+    from workbench.workflow import learnable_addresses
+
+    data = task.dataset
+    return {
+        "ok": True,
+        "name": task.spec.name,
+        "nodes": list(task.workflow.nodes),
+        "inputs": list(task.inputs),
+        "rows": {"train": len(data.train), "val": len(data.val), "test": len(data.test)},
+        "optimizers": optimizers,
+        "learnable": learnable_addresses(task.workflow),
+        "warnings": [*data.warnings, *lint_task(task), *(f"a run would fail here: {error}" for error in lacking)],
+        "advice": [line for n in task.workflow.walk() for line in n.warnings()],
+        "trust": file_powers(file).lines(),
+    }
+
+
 @click.command("validate")
 @FILE
 @SET
@@ -162,39 +184,24 @@ def _pair(text: str, form: str, option: str) -> tuple[str, str]:
 @JSON
 def validate_command(file: Path, sets: tuple[str, ...], run_code: bool, as_json: bool) -> None:
     """Check a workflow file, its data and its metric. Calls no model, and runs no Python that the file names."""
-    from workbench.cli.trust.powers import file_powers
     from workbench.errors import PluginError, SpecError, merge_errors
     from workbench.run import find_obstacles, prepare, wrong_in_file
-    from workbench.task import lint_task
     from workbench.user_code import without_user_code
-    from workbench.workflow import learnable_addresses
 
     settings = read_settings(sets)
     try:
         with nullcontext() if run_code else without_user_code("outlines"):
-            spec, _, task, optimizers = prepare(file, settings)
+            _, _, task, optimizers = prepare(file, settings)
             lacking = find_obstacles(task, optimizers)
-        if wrong := wrong_in_file(lacking):
-            raise merge_errors(wrong)
+            if wrong := wrong_in_file(lacking):
+                raise merge_errors(wrong)
+            # Here, too: nodes that are asked for outside are made anew, with their code.
+            summary = _validation_summary(file, task, [name for name, _ in optimizers], lacking)
     except (SpecError, PluginError) as error:
         if as_json:
             errors = [error_as_dict(e) for e in (error, *getattr(error, "more", ()))]
             echo_json({"ok": False, "errors": errors, "omitted": getattr(error, "omitted", 0)})
         raise
-    data = task.dataset
-    warnings = [*data.warnings, *lint_task(task), *(f"a run would fail here: {error}" for error in lacking)]
-    summary = {
-        "ok": True,
-        "name": spec.name,
-        "nodes": list(task.workflow.nodes),
-        "inputs": list(task.inputs),
-        "rows": {"train": len(data.train), "val": len(data.val), "test": len(data.test)},
-        "optimizers": [name for name, _ in optimizers],
-        "learnable": learnable_addresses(task.workflow),
-        "warnings": warnings,
-        "advice": [line for n in task.workflow.walk() for line in n.warnings()],
-        "trust": file_powers(file).lines(),
-    }
     if as_json:
         return echo_json(summary)
     inputs = one_line(", ".join(task.inputs) or "none")
@@ -202,7 +209,7 @@ def validate_command(file: Path, sets: tuple[str, ...], run_code: bool, as_json:
     say("Rows: " + ", ".join(f"{k} {v}" for k, v in summary["rows"].items()))
     say("Optimizers: " + one_line(", ".join(summary["optimizers"])))
     say("Learnable: " + one_line(", ".join(summary["learnable"]) or "nothing"))
-    for warning in warnings:
+    for warning in summary["warnings"]:
         say(f"Warning: {indented(warning)}")
     for line in summary["advice"]:
         say(f"Note: {indented(line)}")

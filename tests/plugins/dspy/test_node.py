@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner
 from tests.helpers.scripted import Script, make_workflow, run_node, run_rows
 
+from workbench.cli import cli
 from workbench.errors import BudgetSpent, SpecError
 from workbench.ledger import Ledger
 from workbench.lm import Request, Response
@@ -167,9 +169,19 @@ def test_the_address_is_known_without_running_the_module(folder: Path) -> None:
     with without_user_code("outlines"):
         workflow = make_workflow({"n": {"dspy": "python:solver.py:Solver"}}, folder)
         assert workflow.input_fields == ["question"] and workflow.output_fields == ["answer"]
-        assert "nodes.n.predictors.answer.demos" in learnable_addresses(workflow)
+        (node,) = workflow.enabled_nodes.values()
         child: Any = node_at(workflow, "nodes.n.predictors.answer.demos")
-        assert child.outputs == ("answer",)
+    assert [*node.children()] == ["predictors.think", "predictors.answer"], "also where it is asked for afterwards"
+    assert child.outputs == ("answer",)
+
+
+def test_validate_runs_no_module(folder: Path) -> None:
+    path = write_sorting(folder, {"random": {"trials": 2}})
+    (folder / "sorter.py").write_text(SORTER + "\nraise SystemExit('this file was run')\n", encoding="utf-8")
+    checked = CliRunner().invoke(cli, ["validate", str(path), "--json"])
+    assert checked.exception is None, checked.exception
+    found = json.loads(checked.output)
+    assert found["ok"] and "nodes.sorter.predictors.sort.demos" in found["learnable"], checked.output
 
 
 class Crowd(Script):
