@@ -16,6 +16,7 @@ from textwrap import indent
 
 from workbench.errors import SpecError
 from workbench.spec import Spec
+from workbench.text import one_line
 from workbench.workflow import Field, Schedule, Signature, Workflow, task_lm
 
 _HEAD = '''"""{name}, written by `workbench export --format dspy`. It needs dspy alone:
@@ -95,11 +96,11 @@ def export(workflow: Workflow, path: Path | None, *, spec: Spec) -> None:
     order = file_order(schedule, nodes)
     program = Flow([step.value for step in flow], {names[n]: made.value for n, made in modules.items()})
     text = _HEAD.format(
-        name=str(workflow.tree.get("name") or "A workflow").replace('"""', "'''").replace("\\", "/"),
+        name=_as_words(str(workflow.tree.get("name") or "A workflow")),
         lm=_lm_lines(converter),
         needs=f"\nIts tools also import {', '.join(converter.files.needs)}." if converter.files.needs else "",
         imports="".join(f"{line}\n" for line in converter.files.imports),
-        inputs=", ".join(workflow.input_fields),
+        inputs=_as_words(", ".join(workflow.input_fields)),
         steps="\n".join(indent(f"{step.source},", " " * 8) for step in flow),
         order=f"    order = {order['order']!r}\n" if order else "",
         modules="\n".join(indent(f"self.{names[n]} = {made.source}", " " * 8) for n, made in modules.items()),
@@ -123,9 +124,20 @@ def _lm_lines(converter: object) -> str:
     assert isinstance(converter, Converter)
     model = model_name(converter.lm)
     if model is None:
-        return f"It ran with {converter.lm.model}, which DSPy does not serve. Configure a model before the first call."
-    server = f", api_base={converter.lm.api_base!r}" if converter.lm.api_base else ""
-    return f"Before the first call: dspy.configure(lm=dspy.LM({model!r}{server}))"
+        told = f"It ran with {converter.lm.model}, which DSPy does not serve. Configure a model before the first call."
+        return _as_words(told)
+    lm = converter.lm
+    key = f"os.environ[{lm.api_key_env!r}]" if lm.api_key_env else None
+    settings = {"api_base": lm.api_base and repr(lm.api_base), "api_key": key} | {
+        k: repr(v) for k, v in lm.extra.items()
+    }
+    more = "".join(f", {name}={value}" for name, value in settings.items() if value)
+    return _as_words(f"Before the first call: dspy.configure(lm=dspy.LM({model!r}{more}))")
+
+
+def _as_words(text: str) -> str:
+    """A text that cannot end the docstring that it stands in."""
+    return one_line(text).replace('"', "'").replace("\\", "/")
 
 
 def _parts() -> dict[str, str]:

@@ -317,6 +317,26 @@ def test_the_temperature_and_tokens_of_the_file_are_part_of_the_program(tmp_path
     assert (answers.requests[0].temperature, answers.requests[0].max_tokens) == (0.3, 99)
 
 
+def test_the_head_of_the_program_says_how_to_configure_its_model(tmp_path: Path) -> None:
+    lm = {"model": "openai/m", "api_base": "http://127.0.0.1:1/v1", "api_key_env": "K", "extra": {"seed": 3}}
+    workflow = make_workflow({"sort": {"predict": "text -> label"}}, tmp_path)
+    export(workflow, tmp_path / "out", spec=spec_of(lm=lm))
+    told = "dspy.LM('openai/m', api_base='http://127.0.0.1:1/v1', api_key=os.environ['K'], seed=3)"
+    assert told in (tmp_path / "out/program.py").read_text(encoding="utf-8")
+
+
+def test_texts_of_a_workflow_cannot_become_code_of_the_program(tmp_path: Path) -> None:
+    evil = '"""\nraise SystemExit("ran")\n"""\n\\'
+    node = {"predict": "text -> label", "instructions": evil, "descriptions": {"text": evil}, "demos": [{"text": evil}]}
+    workflow = make_workflow({"n": node}, tmp_path)
+    workflow = Workflow({**workflow.tree, "name": evil}, tmp_path)
+    export(workflow, tmp_path / "out", spec=spec_of(lm={"model": "openai/m", "api_base": evil}))
+    answers = Answers(lambda request: "yes")
+    with loaded(tmp_path / "out") as program:
+        assert ask_program(program, {"text": "t"}, answers)[0] == {"label": "yes"}
+    assert evil.strip() in str(answers.requests[0].messages[0]["content"])
+
+
 @pytest.mark.parametrize(
     ("node", "more", "named"),
     [

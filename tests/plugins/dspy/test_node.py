@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -198,11 +199,11 @@ class Crowd(Script):
         return await super().complete(request)
 
 
-async def run_at_once(workflow: Workflow, rows: int, database: Path) -> list[ExampleRun]:
+async def run_at_once(workflow: Workflow, rows: int, database: Path, timeout: float = 60.0) -> list[ExampleRun]:
     store = Store(database)
     store.execute("insert into runs (id, run, status, started, spec, options) values (1, 'r', '', '', '', '')")
     ledger = Ledger(store, 1, BudgetSpec.model_validate({"calls": 100}))
-    runtime = Runtime(ledger, lm_spec({"model": "openai/scripted", "attempts": 1}), {}, Crowd(rows))
+    runtime = Runtime(ledger, lm_spec({"model": "openai/scripted", "attempts": 1}), {}, Crowd(rows), timeout=timeout)
     try:
         program = Program(workflow, runtime)
         return await asyncio.gather(*(program.run(Example(str(i), {"question": f"q{i}"})) for i in range(rows)))
@@ -261,6 +262,19 @@ def test_a_module_makes_no_more_calls_than_it_may(folder: Path) -> None:
 def test_failures_have_their_kinds(name: str, answer: Response, kind: str, words: str, folder: Path) -> None:
     outcome, _ = run_node({"dspy": f"python:solver.py:{name}"}, {"question": "q"}, folder, lambda request: answer)
     assert outcome.failure == kind and words in str(outcome.message), (outcome.failure, outcome.message)
+
+
+def test_a_module_that_hangs_is_a_failure_of_its_row(folder: Path) -> None:
+    (folder / "slow.py").write_text(
+        "import time, dspy\n\n\nclass Slow(dspy.Module):\n    signature = 'question -> answer'\n\n"
+        "    def forward(self, question):\n        time.sleep(20)\n        return dspy.Prediction(answer='late')\n",
+        encoding="utf-8",
+    )
+    workflow = make_workflow({"n": {"dspy": "python:slow.py:Slow"}}, folder)
+    begun = time.monotonic()
+    (outcome,) = asyncio.run(run_at_once(workflow, 1, folder / "run.db", timeout=0.3))
+    assert outcome.failure == "code" and "no result within 0.3 s" in str(outcome.message)
+    assert time.monotonic() - begun < 15
 
 
 def test_a_direct_call_of_the_configured_model_is_paid(folder: Path) -> None:
