@@ -22,7 +22,7 @@ from workbench_dspy.tool_files import ToolFiles
 _LINE = 100
 _PLAIN_TYPES = (str, int, float, bool, list, dict)
 #: Settings of an agent whose behaviour only the workbench has.
-_AGENT_ONLY_HERE = ("functions", "wrappers", "user", "native", "nearest", "queries")
+_AGENT_ONLY_HERE = ("types", "functions", "wrappers", "user", "native", "nearest", "queries")
 
 
 @dataclass(frozen=True)
@@ -97,6 +97,8 @@ class Converter:
 
     def _predict(self, node: Any, where: str) -> Made:
         config = node.config
+        if config.types:
+            raise refuse(where, "the setting 'types'")
         optional: dict[str, Any] = {"samples": config.samples, "retrieve": config.retrieve}
         optional |= {"show_values": config.show_values, "fallback": config.fallback, "form": config.adapter}
         defaults = {"samples": 1, "retrieve": 0, "show_values": True, "fallback": True, "form": "plain"}

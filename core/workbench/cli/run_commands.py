@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from workbench.evaluation import EvalReport
     from workbench.proof import Report
     from workbench.runtime import SandboxChoice
-    from workbench.task import Task
 
 FILE = click.argument("file", type=click.Path(path_type=Path))
 DB = click.option("--db", default="workbench.db", envvar="WORKBENCH_DB", show_default=True, help="Run database.")
@@ -156,27 +155,6 @@ def _pair(text: str, form: str, option: str) -> tuple[str, str]:
     return name.strip(), value
 
 
-def _validation_summary(file: Path, task: Task, optimizers: list[str], lacking: Sequence[Any]) -> dict[str, Any]:
-    """What `validate` prints of a valid file. lacking: why a run would fail here."""
-    from workbench.cli.trust.powers import file_powers
-    from workbench.task import lint_task
-    from workbench.workflow import learnable_addresses
-
-    data = task.dataset
-    return {
-        "ok": True,
-        "name": task.spec.name,
-        "nodes": list(task.workflow.nodes),
-        "inputs": list(task.inputs),
-        "rows": {"train": len(data.train), "val": len(data.val), "test": len(data.test)},
-        "optimizers": optimizers,
-        "learnable": learnable_addresses(task.workflow),
-        "warnings": [*data.warnings, *lint_task(task), *(f"a run would fail here: {error}" for error in lacking)],
-        "advice": [line for n in task.workflow.walk() for line in n.warnings()],
-        "trust": file_powers(file).lines(),
-    }
-
-
 @click.command("validate")
 @FILE
 @SET
@@ -184,19 +162,12 @@ def _validation_summary(file: Path, task: Task, optimizers: list[str], lacking: 
 @JSON
 def validate_command(file: Path, sets: tuple[str, ...], run_code: bool, as_json: bool) -> None:
     """Check a workflow file, its data and its metric. Calls no model, and runs no Python that the file names."""
-    from workbench.errors import PluginError, SpecError, merge_errors
-    from workbench.run import find_obstacles, prepare, wrong_in_file
+    from workbench.errors import PluginError, SpecError
     from workbench.user_code import without_user_code
 
-    settings = read_settings(sets)
     try:
         with nullcontext() if run_code else without_user_code("outlines"):
-            _, _, task, optimizers = prepare(file, settings)
-            lacking = find_obstacles(task, optimizers)
-            if wrong := wrong_in_file(lacking):
-                raise merge_errors(wrong)
-            # Here, too: nodes that are asked for outside are made anew, with their code.
-            summary = _validation_summary(file, task, [name for name, _ in optimizers], lacking)
+            summary = _summary(file, read_settings(sets))
     except (SpecError, PluginError) as error:
         if as_json:
             errors = [error_as_dict(e) for e in (error, *getattr(error, "more", ()))]
@@ -204,7 +175,7 @@ def validate_command(file: Path, sets: tuple[str, ...], run_code: bool, as_json:
         raise
     if as_json:
         return echo_json(summary)
-    inputs = one_line(", ".join(task.inputs) or "none")
+    inputs = one_line(", ".join(summary["inputs"]) or "none")
     say(f"{file} is valid: {len(summary['nodes'])} node(s); inputs: {inputs}.")
     say("Rows: " + ", ".join(f"{k} {v}" for k, v in summary["rows"].items()))
     say("Optimizers: " + one_line(", ".join(summary["optimizers"])))
@@ -217,6 +188,38 @@ def validate_command(file: Path, sets: tuple[str, ...], run_code: bool, as_json:
         say(f"Note: a run asks whether you trust the file (workbench trust). It {line}")
     if any(line.startswith("runs Python") for line in summary["trust"]) and not run_code:
         say("Note: its Python was read and not loaded; --run-code loads it.")
+
+
+def _summary(file: Path, settings: list[tuple[str, Any]]) -> dict[str, Any]:
+    """What `validate` tells of a valid file. Raises SpecError and PluginError for another."""
+    from workbench.cli.trust.powers import file_powers
+    from workbench.errors import merge_errors
+    from workbench.run import find_obstacles, lacks_rows, prepare, wrong_in_file
+    from workbench.task import lint_task
+    from workbench.workflow import learnable_addresses
+
+    spec, _, task, optimizers = prepare(file, settings)
+    lacking = find_obstacles(task, optimizers)
+    if wrong := wrong_in_file(lacking):
+        raise merge_errors(wrong)
+    data, evaluable = task.dataset, lacks_rows(task)
+    return {
+        "ok": True,
+        "name": spec.name,
+        "nodes": list(task.workflow.nodes),
+        "inputs": list(task.inputs),
+        "rows": {"train": len(data.train), "val": len(data.val), "test": len(data.test)},
+        "optimizers": [name for name, _ in optimizers],
+        "learnable": learnable_addresses(task.workflow),
+        "warnings": [
+            *data.warnings,
+            *lint_task(task),
+            *(f"a run would fail here: {error}" for error in lacking),
+            *([f"it can be evaluated only: {evaluable.message}"] if evaluable else []),
+        ],
+        "advice": [line for n in task.workflow.walk() for line in n.warnings()],
+        "trust": file_powers(file).lines(),
+    }
 
 
 @click.command("estimate")

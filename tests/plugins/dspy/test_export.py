@@ -344,6 +344,8 @@ def test_texts_of_a_workflow_cannot_become_code_of_the_program(tmp_path: Path) -
         ({"predict": "plan -> plan"}, {}, "the field 'plan'"),
         ({"agent": "a -> b", "native": True}, {}, "the setting 'native'"),
         ({"agent": "a -> b", "tools": ["sandbox:python"]}, {}, "the tool 'sandbox:python'"),
+        ({"predict": "a -> b: D", "types": {"D": "python:decimal:Decimal"}}, {}, "the setting 'types'"),
+        ({"agent": "a -> b: D", "types": {"D": "python:decimal:Decimal"}}, {}, "the setting 'types'"),
         ({"predict": "a -> b"}, {"policy": {"default": "deny"}}, "a policy of tool calls"),
     ],
 )
