@@ -284,6 +284,7 @@ CONTENTS: dict[str, list[tuple[str, str]]] = {
         ("reflect", "workflows/reflect.yaml"),
         ("prompt_mcts", "workflows/prompt_mcts.yaml"),
         ("textgrad", "workflows/textgrad.yaml"),
+        ("dspy_module", "workflows/dspy_module.yaml"),
         ("intercode_sql", "workflows/intercode_sql.yaml"),
         ("gallery of published designs", "docs/reference/gallery.md"),
     ],
@@ -300,6 +301,7 @@ CONTENTS: dict[str, list[tuple[str, str]]] = {
         ("gate a change in CI", "docs/how-to/continuous-integration.md"),
         ("use it from Python", "docs/how-to/from-python.md"),
         ("use the winner", "docs/how-to/use-the-winner.md"),
+        ("come from DSPy, promptfoo or Inspect", "docs/how-to/dspy.md"),
     ],
     "Reference": [
         ("workflow file", "docs/reference/workflow-file.md"),

@@ -73,7 +73,8 @@ def register_exporters(register: Register) -> None:
     """Add exporters: register("dspy", export) serves `workbench export --format dspy`; export(workflow, path).
 
     One with the attribute `needs_task = True` is also given `task=`, the run's `workbench.task.Task`: its data, metric
-    and settings.
+    and settings. One with `needs_spec = True` is given `spec=`, the run's `workbench.spec.Spec`, for which no data are
+    read.
     """
 
 

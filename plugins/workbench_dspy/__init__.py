@@ -1,4 +1,4 @@
-"""DSPy's optimizers under our budget, journal and proof, and workflows as DSPy programs."""
+"""DSPy's optimizers under our budget, journal and proof; DSPy modules as nodes; workflows as DSPy programs."""
 
 from workbench import hookimpl
 
@@ -10,6 +10,11 @@ def register_optimizers(register):
     register("dspy_copro", "workbench_dspy.optimizers:DSPyCOPRO")
     register("dspy_simba", "workbench_dspy.optimizers:DSPySIMBA")
     register("dspy_gepa", "workbench_dspy.optimizers:DSPyGEPA")
+
+
+@hookimpl
+def register_node_kinds(register):
+    register("dspy", "workbench_dspy.node:DSPyModule")
 
 
 @hookimpl

@@ -16,6 +16,7 @@ import dspy
 from dspy import lm15
 
 from workbench.errors import LMError, NodeError
+from workbench.lm import Response
 from workbench.study import Study
 
 T = TypeVar("T")
@@ -86,33 +87,45 @@ class _Engine:
         self.asked: dict[str, int] = {}
 
     def complete(self, request: lm15.Request) -> lm15.Response:
-        config = request.config
-        messages = [{"role": "system", "content": _text(request.system)}] if request.system else []
-        messages += [
-            {"role": m.role if m.role != "developer" else "system", "content": m.text or ""} for m in request.messages
-        ]
+        messages, settings = as_chat(request)
         # DSPy asks the same thing again when it wants another answer; its cache is off, so each time is a fresh draw.
-        key = repr((messages, config.temperature, config.max_tokens))
+        key = repr((messages, request.config.temperature, request.config.max_tokens))
         replica = self.asked[key] = self.asked.get(key, -1) + 1
-        settings: dict[str, Any] = {
-            "temperature": config.temperature,
-            "max_tokens": config.max_tokens,
-            "top_p": config.top_p,
-        }
+        settings.pop("stop")
         answer = self.bridge.wait(lambda: self.complete_as(messages, replica=replica, **settings))
-        return lm15.Response(
-            id=None,
-            model=request.model,
-            message=lm15.Message.assistant([lm15.TextPart(answer.text)]),
-            finish_reason="length" if answer.finish == "length" else "stop",
-            usage=lm15.Usage(input_tokens=answer.prompt_tokens, output_tokens=answer.completion_tokens),
-        )
+        return as_response(answer, request.model)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Engine:
         return self
 
     def close(self) -> None:
         pass
+
+
+def as_chat(request: lm15.Request) -> tuple[list[dict[str, str]], dict[str, Any]]:
+    """(messages, settings of the call) of a request of DSPy's."""
+    config = request.config
+    messages = [{"role": "system", "content": _text(request.system)}] if request.system else []
+    messages += [
+        {"role": m.role if m.role != "developer" else "system", "content": m.text or ""} for m in request.messages
+    ]
+    return messages, {
+        "temperature": config.temperature,
+        "max_tokens": config.max_tokens,
+        "top_p": config.top_p,
+        "stop": tuple(config.stop) if config.stop else None,
+    }
+
+
+def as_response(answer: Response, model: str) -> lm15.Response:
+    """One of our answers as DSPy's."""
+    return lm15.Response(
+        id=None,
+        model=model,
+        message=lm15.Message.assistant([lm15.TextPart(answer.text)]),
+        finish_reason="length" if answer.finish == "length" else "stop",
+        usage=lm15.Usage(input_tokens=answer.prompt_tokens, output_tokens=answer.completion_tokens),
+    )
 
 
 def _text(system: Any) -> str:

@@ -1,53 +1,162 @@
-"""A workflow as a DSPy program in a folder: `program.py` builds the predictors, `program.json` holds their state."""
+"""A workflow as a DSPy program: a folder that needs DSPy alone, with the same prompts and the same flow of data.
+
+program.py       the program: a module for each node, and which reads what
+program.json     its state: instructions and demos
+program_parts/   the modules' classes: copies of `workbench_dspy.exported` and of the parts of `workbench.kit` they use
+program_tools/   copies of the Python files of tools
+"""
 
 from __future__ import annotations
 
-import json
+import inspect
+import re
+from importlib.resources import files
 from pathlib import Path
+from textwrap import indent
 
 from workbench.errors import SpecError
-from workbench.kit.plain_adapter import default_instructions
-from workbench.workflow import Workflow, node_at
-from workbench_dspy.program import find_predictor_nodes
+from workbench.spec import Spec
+from workbench.text import one_line
+from workbench.workflow import Field, Schedule, Signature, Workflow, task_lm
 
-_HEAD = '''"""Written by `workbench export --format dspy`: the predictors of a workflow, with their instructions and demos.
+_HEAD = '''"""{name}, written by `workbench export --format dspy`. It needs dspy alone:
 
+    from program import Program
     program = Program()
     program.load("program.json")
+
+{lm}{needs}
 """
 
-from typing import Literal, Optional  # noqa: F401
+import typing  # noqa: F401
 
-import dspy
+from program_parts.agent import Agent, Tool, ToolCall  # noqa: F401
+from program_parts.flow import Branch, Ensemble, Flow, Reflect, Step  # noqa: F401
+from program_parts.predictor import Predictor, language_model, signature  # noqa: F401
+{imports}
 
+class Program(Flow):
+    """Give it the fields {inputs} by name."""
 
-class Program(dspy.Module):
+    steps = [
+{steps}
+    ]
+{order}
     def __init__(self):
         super().__init__()
-'''  # noqa: E501
+{modules}
+'''
+
+_FIELDS = '''"""Fields, signatures and failures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
 
 
-def export(workflow: Workflow, path: Path | None) -> None:
-    """Write the folder. Nodes that are no predictors are left out; calls run one after the other, in their order."""
+class NodeError(Exception):
+    """A module gave no outputs. kind: how it failed."""
+
+    def __init__(self, kind: str, message: str):
+        self.kind = kind
+        super().__init__(message)
+
+
+'''
+
+#: Modules of the kit that the exported classes use.
+_KIT = ("plain_adapter", "call_parser", "loose_json", "nearest_demos", "tfidf")
+_OWN = ("predictor", "agent", "flow")
+_IMPORTS = (
+    (r"from workbench\.errors import", "from .fields import"),
+    (r"from workbench\.workflow import", "from .fields import"),
+    (r"from workbench\.kit import", "from . import"),
+    (r"from workbench\.kit\.", "from ."),
+    (r"from workbench_dspy\.exported\.", "from ."),
+)
+
+
+def export(workflow: Workflow, path: Path | None, *, spec: Spec) -> None:
+    """Write the folder. Raises SpecError, before anything is written, for what a DSPy program cannot have."""
     if path is None:
         raise SpecError("a DSPy program is a folder", hint="Name it with --out FOLDER.")
-    import dspy
+    if path.exists() and not path.is_dir():
+        raise SpecError(f"{path} is a file", hint="A DSPy program is a folder: name another one with --out.")
+    from workbench_dspy.export_nodes import Converter, attribute_names, file_order, refuse, steps
+    from workbench_dspy.exported.flow import Flow
 
-    from workbench_dspy.program import dspy_signature
-
-    nodes = {name: node_at(workflow, f"{a}.demos") for name, a in find_predictor_nodes(workflow).items()}
+    if spec.policy.restricts:
+        raise refuse("policy", "a policy of tool calls")
+    lm = task_lm(spec.lm, workflow)
+    converter, nodes = Converter(spec, lm), workflow.enabled_nodes
+    modules = {name: converter.convert(node, f"nodes.{name}") for name, node in nodes.items()}
+    schedule, names = Schedule(nodes, workflow.nodes, workflow.graph), attribute_names(nodes)
+    flow = steps(schedule, workflow.nodes, names)
+    order = file_order(schedule, nodes)
+    program = Flow([step.value for step in flow], {names[n]: made.value for n, made in modules.items()})
+    text = _HEAD.format(
+        name=_as_words(str(workflow.tree.get("name") or "A workflow")),
+        lm=_lm_lines(converter),
+        needs=f"\nIts tools also import {', '.join(converter.files.needs)}." if converter.files.needs else "",
+        imports="".join(f"{line}\n" for line in converter.files.imports),
+        inputs=_as_words(", ".join(workflow.input_fields)),
+        steps="\n".join(indent(f"{step.source},", " " * 8) for step in flow),
+        order=f"    order = {order['order']!r}\n" if order else "",
+        modules="\n".join(indent(f"self.{names[n]} = {made.source}", " " * 8) for n, made in modules.items()),
+    )
+    parts = _parts()
     path.mkdir(parents=True, exist_ok=True)
-    lines, state = [_HEAD], dspy.Module()
-    for name, node in nodes.items():
-        config, signature = node.config, node.signature  # type: ignore[attr-defined]
-        text = config.instructions or default_instructions(signature)
-        lines.append(f"        self.{name} = dspy.Predict(dspy.Signature({config.signature!r}, {text!r}))\n")
-        predictor = dspy.Predict(dspy_signature(signature, text))
-        predictor.demos = [dspy.Example(**demo) for demo in config.demos]
-        setattr(state, name, predictor)
-    lines.append("\n    def forward(self, **fields):\n")
-    for name, node in nodes.items():
-        lines.append(f"        fields |= self.{name}(**{{k: fields[k] for k in {list(node.inputs)!r}}}).toDict()\n")
-    lines.append("        return dspy.Prediction(**fields)\n")
-    (path / "program.py").write_text("".join(lines), encoding="utf-8")
-    (path / "program.json").write_text(json.dumps(state.dump_state(), indent=2, default=str), encoding="utf-8")
+    _write(path / "program.py", text)
+    _write_package(path / "program_parts", parts)
+    if converter.files.copies:
+        _write_package(path / "program_tools", converter.files.copies)
+    program.save(path / "program.json")
+
+
+export.needs_spec = True  # type: ignore[attr-defined]
+
+
+def _lm_lines(converter: object) -> str:
+    """Which language model the program ran with here."""
+    from workbench_dspy.export_nodes import Converter, model_name
+
+    assert isinstance(converter, Converter)
+    model = model_name(converter.lm)
+    if model is None:
+        told = f"It ran with {converter.lm.model}, which DSPy does not serve. Configure a model before the first call."
+        return _as_words(told)
+    lm = converter.lm
+    key = f"os.environ[{lm.api_key_env!r}]" if lm.api_key_env else None
+    settings = {"api_base": lm.api_base and repr(lm.api_base), "api_key": key} | {
+        k: repr(v) for k, v in lm.extra.items()
+    }
+    more = "".join(f", {name}={value}" for name, value in settings.items() if value)
+    return _as_words(f"Before the first call: dspy.configure(lm=dspy.LM({model!r}{more}))")
+
+
+def _as_words(text: str) -> str:
+    """A text that cannot end the docstring that it stands in."""
+    return one_line(text).replace('"', "'").replace("\\", "/")
+
+
+def _parts() -> dict[str, str]:
+    """The modules of `program_parts`, by name, with their imports turned into those of one package."""
+    found = {"fields": "\n\n".join([_FIELDS.strip("\n") + "\n", *(inspect.getsource(c) for c in (Field, Signature))])}
+    places = {**dict.fromkeys(_KIT, "workbench.kit"), **dict.fromkeys(_OWN, "workbench_dspy.exported")}
+    for name, package in places.items():
+        text = (files(package) / f"{name}.py").read_text(encoding="utf-8")
+        for pattern, new in _IMPORTS:
+            text = re.sub(rf"(?m)^{pattern}", new, text)
+        found[name] = text
+    return found
+
+
+def _write_package(folder: Path, modules: dict[str, str]) -> None:
+    folder.mkdir(exist_ok=True)
+    for name, text in {"__init__": "", **modules}.items():
+        _write(folder / f"{name}.py", text)
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")

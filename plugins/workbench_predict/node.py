@@ -16,12 +16,12 @@ from workbench.errors import LMError, NodeError, SpecError
 from workbench.kit import plain_adapter as plain
 from workbench.kit.images import as_urls, image_inputs
 from workbench.kit.named_types import NAMED_TYPES, NamedTypes, load_types
+from workbench.kit.nearest_demos import Nearest
 from workbench.lm import Response
 from workbench.runtime import Context
 from workbench.spec import lm_spec
 from workbench.workflow import Field as SignatureField
 from workbench.workflow import NodeConfig, Signature, SignatureNode, parse_signature
-from workbench_predict.nearest_demos import Nearest
 
 
 class Decoding(NodeConfig):

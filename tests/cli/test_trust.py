@@ -34,6 +34,10 @@ PLAIN: dict[str, Any] = {
 ATTACKS: dict[str, tuple[dict[str, Any], str]] = {
     "metric": ({"metric": "python:code.py:score"}, "runs Python: python:code.py:score"),
     "tool": ({"nodes": {"n": {"tool": "python:code.py:score"}}}, "runs Python: python:code.py:score"),
+    "dspy module": (
+        {"nodes": {"n": {"dspy": "python:code.py:score", "signature": "text -> label"}}},
+        "runs Python: python:code.py:score",
+    ),
     "module": ({"metric": "python:code.score"}, "runs Python: python:code.score"),
     "world": (
         {"nodes": {"n": {"tree_search": "gymnasium", "settings": {"id": "code:World-v0"}}}},
@@ -397,6 +401,23 @@ def test_validate_runs_and_starts_nothing(folder: Path, name: str) -> None:
     invoke("show", "workflow.yaml", "--mermaid")
     invoke("functions", "list", "workflow.yaml")
     invoke("functions", "test", "workflow.yaml")
+    assert not (folder / "RAN").exists()
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        {"agent": "text -> label", "tools": ["python:code.py:score"]},
+        {"tool": "python:code.py:score", "arguments": {"example": "text"}, "output": "label"},
+        {"dspy": "python:code.py:score", "signature": "text -> label"},
+    ],
+    ids=lambda node: next(iter(node)),
+)
+def test_validate_runs_no_code_of_a_file_that_is_valid(folder: Path, node: dict[str, Any]) -> None:
+    """What it prints of the nodes is read off outlines, too."""
+    write(nodes={"n": node})
+    done = invoke("validate", "workflow.yaml")
+    assert done.exit_code == 0, done.exception
     assert not (folder / "RAN").exists()
 
 

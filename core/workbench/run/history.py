@@ -160,10 +160,14 @@ def _code_refused(form: str) -> Generator[None]:
 def _export_through_plugin(row: Any, found: Workflow, form: str, out: Path | None) -> None:
     exporter = plugins().get("exporters", form)
     task = prepare_stored(row) if getattr(exporter, "needs_task", False) else None
-    base = read_stored_file(row).base if task is None else task.workflow.base
+    file = read_stored_file(row)
+    base = file.base if task is None else task.workflow.base
+    more: dict[str, Any] = {} if task is None else {"task": task}
+    if getattr(exporter, "needs_spec", False):
+        more["spec"] = file.spec
     there = {folder for folder in ((out, *out.parents) if out else ()) if folder.exists()}
     try:
-        exporter(Workflow(found.tree, base), out, **({"task": task} if task is not None else {}))
+        exporter(Workflow(found.tree, base), out, **more)
     except BaseException:
         _remove_empty_folders(out, there)
         raise

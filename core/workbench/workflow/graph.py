@@ -108,7 +108,8 @@ class Schedule:
         graph: theirs (`build_graph`), if it has been built already.
 
     `order`: the names by dependency and, where that leaves it open, by the order of the file. `inputs`: the fields that
-    the nodes read from outside.
+    the nodes read from outside. `sources`: by node and field, the nodes that may have written it; the first that did
+    counts.
     """
 
     def __init__(self, nodes: Mapping[str, NodeKind], trees: Trees, graph: Graph | None = None):
@@ -119,7 +120,7 @@ class Schedule:
         place = {name: index for index, name in enumerate(nodes)}
         self.order: list[str] = list(networkx.lexicographical_topological_sort(graph, key=place.__getitem__))
         self._before = {n: list(graph.predecessors(n)) for n in self.order}
-        self._sources: dict[str, dict[str, list[str]]] = {n: graph.nodes[n]["sources"] for n in self.order}
+        self.sources: dict[str, dict[str, list[str]]] = {n: graph.nodes[n]["sources"] for n in self.order}
         self._chain = all(a in self._before[b] for a, b in zip(self.order, self.order[1:], strict=False))
         self._several = {field: names for field, names in writers_of(nodes).items() if len(names) > 1}
         self._optional = {n for n in self.order if trees[n].get("optional")}
@@ -178,14 +179,14 @@ class Schedule:
 
     def _last(self, field: str, wrote: list[str]) -> str:
         name, rest = wrote[-1], wrote[:-1]
-        while (refiner := next((n for n in rest if name in self._sources[n].get(field, ())), None)) is not None:
+        while (refiner := next((n for n in rest if name in self.sources[n].get(field, ())), None)) is not None:
             name = refiner
             rest.remove(refiner)
         return name
 
     def _inputs(self, name: str, given: Mapping[str, Any], written: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         inputs: dict[str, Any] = {}
-        for field, sources in self._sources[name].items():
+        for field, sources in self.sources[name].items():
             writer = next((n for n in sources if field in written.get(n, ())), None)
             if writer is not None:
                 inputs[field] = written[writer][field]

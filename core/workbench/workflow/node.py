@@ -96,6 +96,8 @@ class NodeKind:
     primary: ClassVar[str] = ""  # the field that `kind: VALUE` fills
     #: The settings that optimizers may change, and what each is: text, demos, int, float, choice, nodes, tools.
     learnable: ClassVar[Mapping[str, str]] = {}
+    #: Settings that hold groups of settings by name, and that addresses lead into where the file leaves them out.
+    groups: ClassVar[Sequence[str]] = ()
 
     def __init__(self, name: str, config: Any, base: Path):
         self.name, self.config, self.base = name, config, base

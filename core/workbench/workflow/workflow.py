@@ -227,7 +227,7 @@ def node_tree(raw: Mapping[str, Any]) -> Tree:
     cls = node_class(kind)
     if kind in rest:
         rest = {cls.primary: rest.pop(kind), **rest}
-    return {"kind": kind, **rest}
+    return {"kind": kind, **rest, **{group: {} for group in cls.groups if group not in rest}}
 
 
 def node_class(kind: str) -> type[NodeKind]:

@@ -1,0 +1,287 @@
+"""Nodes as modules of an exported DSPy program: each as the object, for its state, and as the source that makes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from textwrap import indent
+from typing import Any
+
+from workbench.errors import SpecError
+from workbench.kit.plain_adapter import default_instructions
+from workbench.kit.tools import Tool as WorkbenchTool
+from workbench.kit.tools import describe_tool
+from workbench.plugins import plugins
+from workbench.spec import LMSpec, Spec
+from workbench.user_code import PREFIX, parse_address
+from workbench.workflow import NodeKind, Schedule, Signature, node_class
+from workbench_dspy.exported import agent, flow, predictor
+from workbench_dspy.tool_files import ToolFiles
+
+#: Characters of an expression that stands on one line.
+_LINE = 100
+_PLAIN_TYPES = (str, int, float, bool, list, dict)
+#: Settings of an agent whose behaviour only the workbench has.
+_AGENT_ONLY_HERE = ("types", "functions", "wrappers", "user", "native", "nearest", "queries")
+
+
+@dataclass(frozen=True)
+class Made:
+    """A part of a program: the object, and the expression that makes it."""
+
+    value: Any
+    source: str
+
+
+def call(name: str, function: Any, *places: Any, **arguments: Any) -> Made:
+    """A call as both: of the function, and as source under the name. Arguments are parts or plain values."""
+    made = {k: v if isinstance(v, Made) else literal(v) for k, v in arguments.items()}
+    first = [p if isinstance(p, Made) else literal(p) for p in places]
+    written = [*(m.source for m in first), *(f"{k}={m.source}" for k, m in made.items())]
+    value = function(*(m.value for m in first), **{k: m.value for k, m in made.items()})
+    return Made(value, _wrapped(f"{name}(", written, ")"))
+
+
+def _wrapped(begin: str, parts: Sequence[str], end: str) -> str:
+    """An expression on one line, or, if that is long, with a part on each."""
+    line = f"{begin}{', '.join(parts)}{end}"
+    if "\n" not in line and len(line) <= _LINE:
+        return line
+    return f"{begin}\n{indent(''.join(f'{part},{chr(10)}' for part in parts), '    ')}{end}"
+
+
+def literal(value: Any) -> Made:
+    """Plain values, and lists and mappings of parts."""
+    if isinstance(value, Mapping):
+        parts = {k: v if isinstance(v, Made) else literal(v) for k, v in value.items()}
+        shown = [f"{k!r}: {m.source}" for k, m in parts.items()]
+        return Made({k: m.value for k, m in parts.items()}, _wrapped("{", shown, "}"))
+    if isinstance(value, list | tuple):
+        listed = [v if isinstance(v, Made) else literal(v) for v in value]
+        return Made([m.value for m in listed], _wrapped("[", [m.source for m in listed], "]"))
+    return Made(value, repr(value))
+
+
+def refuse(where: str, what: str, hint: str = "") -> SpecError:
+    """The error for what a DSPy program cannot have. where: the address of the node."""
+    return SpecError(f"{where}: {what} cannot be exported to DSPy", hint=hint or "Export it with --format yaml.")
+
+
+class Converter:
+    """Turns nodes into modules. Raises SpecError, by name, for what has no counterpart.
+
+    Args:
+        spec: the file, for its language models.
+        lm: the task's language model, as the workflow may have changed it.
+    """
+
+    def __init__(self, spec: Spec, lm: LMSpec):
+        self.spec, self.lm, self.files = spec, lm, ToolFiles()
+
+    def convert(self, node: NodeKind, where: str) -> Made:
+        kinds = {
+            "predict": self._predict,
+            "agent": self._agent,
+            "tool": self._tool,
+            "branch": self._branch,
+            "ensemble": self._ensemble,
+            "reflect": self._reflect,
+            "workflow": self._workflow,
+        }
+        names = plugins().names("node_kinds")
+        for kind, make in kinds.items():
+            if kind in names and type(node) is node_class(kind):
+                return make(node, where)
+        named = next((kind for kind in names if type(node) is node_class(kind)), type(node).__name__)
+        raise refuse(where, f"the node kind '{named}'", f"These can: {', '.join(kinds)}.")
+
+    def _predict(self, node: Any, where: str) -> Made:
+        config = node.config
+        if config.types:
+            raise refuse(where, "the setting 'types'")
+        optional: dict[str, Any] = {"samples": config.samples, "retrieve": config.retrieve}
+        optional |= {"show_values": config.show_values, "fallback": config.fallback, "form": config.adapter}
+        defaults = {"samples": 1, "retrieve": 0, "show_values": True, "fallback": True, "form": "plain"}
+        settings = self._settings(node, node.settings)
+        text = config.instructions or default_instructions(node.asked)
+        made = call(
+            "Predictor",
+            predictor.Predictor,
+            self._signature(node.asked, text, config.descriptions, where),
+            text,
+            **{k: v for k, v in optional.items() if v != defaults[k]},
+            **self._own_lm(node, where),
+            **settings,
+        )
+        made.value.demos = [dict(demo) for demo in config.demos]
+        return made
+
+    def _agent(self, node: Any, where: str) -> Made:
+        config = node.config
+        for name in _AGENT_ONLY_HERE:
+            if getattr(config, name):
+                raise refuse(where, f"the setting '{name}'")
+        if config.register_ != "all":
+            raise refuse(where, "the setting 'register: lazy'")
+        text = config.instructions or default_instructions(node.signature)
+        made = call(
+            "Agent",
+            agent.Agent,
+            self._signature(node.signature, text, {}, where),
+            text,
+            [self._made_tool(tool, node, where) for tool in node.tools.values()],
+            max_steps=config.max_steps,
+            **self._own_lm(node, where),
+            **self._settings(node, {"temperature": config.temperature, "max_tokens": config.max_tokens}),
+        )
+        made.value.demos = [dict(demo) for demo in config.demos]
+        return made
+
+    def _tool(self, node: Any, where: str) -> Made:
+        tool = self._made_tool(node.tool, node, where)
+        return call("ToolCall", agent.ToolCall, tool, node.config.output, node.arguments, node.config.constants)
+
+    def _branch(self, node: Any, where: str) -> Made:
+        cases = {v: self.convert(node.nodes[f"cases.{v}"], f"{where}.cases.{v}") for v in node.config.cases}
+        default = self.convert(node.nodes["default"], f"{where}.default") if "default" in node.nodes else None
+        return call("Branch", flow.Branch, node.config.on, cases, **({"default": default} if default else {}))
+
+    def _ensemble(self, node: Any, where: str) -> Made:
+        members = [self.convert(member, f"{where}.{member.name}") for member in node.members]
+        config, more = node.config, dict[str, Any]()
+        if config.decide == "judge":
+            role = self.spec.roles.get("judge")
+            more = {"judge": config.judge, "settings": self._given(role or self.lm, {"max_tokens": 16})}
+            if role is not None:
+                more["judge_lm"] = self._language_model(role, f"{where}: the role judge")
+        return call("Ensemble", flow.Ensemble, members, config.samples, config.field or node.outputs[-1], **more)
+
+    def _reflect(self, node: Any, where: str) -> Made:
+        config = node.config
+        check = node.verifier
+        return call(
+            "Reflect",
+            flow.Reflect,
+            self.convert(node.node, f"{where}.of"),
+            self.convert(node.improver, f"{where}.of"),
+            rounds=config.rounds,
+            samples=config.samples,
+            verifier=self.convert(check, f"{where}.verifier") if check is not None else None,
+            content=config.content,
+            critic=config.critic,
+            outputs=list(node.outputs),
+            **self._own_lm(node.node, where),
+            settings=self._settings(node.node, {}),
+        )
+
+    def _workflow(self, node: Any, where: str) -> Made:
+        if node.config.file is not None and node.read[1].restricts:
+            raise refuse(where, f"the policy of {node.config.file}")
+        modules = {name: self.convert(inner, f"{where}.nodes.{name}") for name, inner in node.nodes.items()}
+        names = attribute_names(node.nodes)
+        return call(
+            "Flow",
+            flow.Flow,
+            steps(node.schedule, node.trees, names),
+            {names[name]: made for name, made in modules.items()},
+            node.config.rename,
+            **file_order(node.schedule, node.nodes),
+        )
+
+    def _signature(self, signature: Signature, text: str, descriptions: Mapping[str, str], where: str) -> Made:
+        both = {f.name for f in signature.inputs} & {f.name for f in signature.outputs}
+        if both:
+            raise refuse(where, f"the field '{min(both)}', which is both read and written,", "Rename the output.")
+        sides = [
+            {f.name: Made(f.type, type_source(f.type)) for f in side} for side in (signature.inputs, signature.outputs)
+        ]
+        try:
+            return call("signature", predictor.signature, *sides, text, *([descriptions] if descriptions else []))
+        except (ValueError, TypeError, NameError) as error:
+            raise refuse(where, f"its signature ({error})") from None
+
+    def _made_tool(self, tool: WorkbenchTool, node: Any, where: str) -> Made:
+        if not tool.source.startswith(PREFIX):
+            raise refuse(where, f"the tool '{tool.source}'", "Only python: tools can.")
+        parsed = parse_address(tool.source)
+        function = Made(None, self.files.add(parsed, node.base, where))
+        return call(
+            "Tool",
+            agent.Tool,
+            tool.name,
+            function,
+            describe_tool(tool),
+            list(tool.schema.get("properties", {})),
+            list(tool.schema.get("required", ())),
+        )
+
+    def _settings(self, node: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
+        return self._given(getattr(node, "lm", None) or self.lm, settings)
+
+    @staticmethod
+    def _given(lm: LMSpec, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """What is sent with each call, all defaults filled in (`workbench.runtime.make_request`)."""
+        defaults = {"temperature": lm.temperature or 0.0, "max_tokens": lm.max_tokens or 512}
+        values = {k: list(v) if isinstance(v, tuple) else v for k, v in settings.items() if v not in (None, ())}
+        return {**defaults, **values}
+
+    def _own_lm(self, node: Any, where: str) -> dict[str, Made]:
+        own = getattr(node, "lm", None)
+        return {} if own is None else {"lm": self._language_model(own, where)}
+
+    def _language_model(self, lm: LMSpec, where: str) -> Made:
+        model = model_name(lm)
+        if model is None or lm.extra:
+            raise refuse(where, f"the language model {lm.model}{' with `extra`' if model else ''}")
+        more = {"api_base": lm.api_base, "api_key_env": lm.api_key_env}
+        given = {k: v for k, v in more.items() if v}
+        return call("language_model", predictor.language_model, model, **given)
+
+
+def model_name(lm: LMSpec) -> str | None:
+    """A model as DSPy names it; None for one that only the workbench serves."""
+    prefix, slash, rest = lm.model.partition("/")
+    if prefix == "litellm" and slash:
+        return rest
+    known = set(plugins().names("lms")) - {"openai", "*"}
+    return lm.model if slash and prefix not in known and ":" not in prefix else None
+
+
+def type_source(annotation: Any) -> str:
+    """A field's type as source."""
+    return annotation.__name__ if annotation in _PLAIN_TYPES else repr(annotation)
+
+
+def attribute_names(names: Sequence[str] | Mapping[str, Any]) -> dict[str, str]:
+    """The attribute of the program for each node: its name, unless Python or DSPy use that for something else."""
+    import dspy
+
+    taken = {*dir(dspy.Module), *dir(flow.Flow), "steps", "order", "rename", "callbacks", "history"}
+    found: dict[str, str] = {}
+    for name in names:
+        base = "".join(c if c.isalnum() else "_" for c in name)
+        base = base if base.isidentifier() else f"node_{base}"
+        while base in taken or base in found.values():
+            base += "_"
+        found[name] = base
+    return found
+
+
+def steps(schedule: Schedule, trees: Mapping[str, Mapping[str, Any]], names: Mapping[str, str]) -> list[Made]:
+    """The flow of data, as steps in the order in which they run."""
+    return [
+        call(
+            "Step",
+            flow.Step,
+            name,
+            names[name],
+            schedule.sources[name],
+            **({"optional": True} if trees[name].get("optional") else {}),
+        )
+        for name in schedule.order
+    ]
+
+
+def file_order(schedule: Schedule, nodes: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The order of the nodes in the file, if it is not that in which they run."""
+    return {} if list(nodes) == schedule.order else {"order": list(nodes)}

@@ -1,0 +1,239 @@
+"""One run of a DSPy module on one example, with every call of a language model paid through the node's context.
+
+The module runs in a thread of its own, or in the event loop if it has `aforward`. Each of its predictors runs as a
+child of the node, so that a trace shows it, and asks the model through the context of that child. DSPy's settings hold
+for this run alone. What ends the run (the budget, a stop) passes through the module as `Ended`, which is no
+`Exception`, and is raised again outside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+
+import dspy
+from dspy.utils.exceptions import AdapterParseError
+
+from workbench.concurrency import run_in_thread
+from workbench.errors import LMError, NodeError
+from workbench.runtime import Context
+from workbench.workflow import NodeConfig, NodeKind
+from workbench_dspy.bridge import Ended, as_chat, as_response
+from workbench_dspy.exported.predictor import PlainAdapter
+from workbench_dspy.predictors import plain, predictors_of
+
+T = TypeVar("T")
+
+#: Seconds. The time that Python takes between two calls has the run's own limit.
+_LONGEST = 86_400.0
+_ADAPTERS = {"chat": dspy.ChatAdapter, "json": dspy.JSONAdapter, "xml": dspy.XMLAdapter, "plain": PlainAdapter}
+
+
+class ModuleRun:
+    """A copy of a node's module, for one example. node: a `workbench_dspy.node.DSPyModule`."""
+
+    def __init__(self, node: Any, ctx: Context):
+        self.node, self.ctx, self.loop = node, ctx, asyncio.get_running_loop()
+        self.calls, self.waiting, self.moved = 0, 0, time.monotonic()
+        self.ended: BaseException | None = None
+        self._asked, self._lock = Counter[str](), threading.Lock()
+
+    async def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """The outputs. Raises NodeError, and whatever ends the run."""
+        program = self.node.program.deepcopy()
+        for name, predictor in predictors_of(program).items():
+            self._route(name, predictor)
+        try:
+            found = await self._within_time(asyncio.ensure_future(self._call(program, inputs)))
+        except Ended:
+            raise (self.ended or RuntimeError("the module ended without a reason")) from None
+        except Exception as error:
+            raise original_error(error) from None
+        finally:
+            self.ended = self.ended or Ended("the module has returned")
+        return self._outputs(found)
+
+    async def _call(self, program: Any, inputs: Mapping[str, Any]) -> Any:
+        with dspy.context(**self._settings(self.ctx)):
+            if type(program).__dict__.get("aforward") is not None:
+                return await program.acall(**inputs)
+            return await run_in_thread(lambda: program(**inputs), _LONGEST)
+
+    def _settings(self, ctx: Context) -> dict[str, Any]:
+        """DSPy's settings for the code that runs in a context."""
+        sync, awaited = _Engine(self, ctx), _AsyncEngine(self, ctx)
+        lm = dspy.LM("workbench/task", engine=sync, async_engine=awaited, cache=False, num_retries=0)
+        adapter = _ADAPTERS[self.node.config.adapter]()
+        return {"lm": lm, "adapter": adapter, "disable_history": True, "provide_traceback": False}
+
+    async def _within_time(self, work: asyncio.Future[Any]) -> Any:
+        """The result. Python that takes too long between two calls is abandoned."""
+        limit = self.ctx.program.runtime.timeout
+        try:
+            while not work.done():
+                left = limit if self.waiting else limit - (time.monotonic() - self.moved)
+                if left <= 0:
+                    raise NodeError("code", f"{self.node.address.name}: no result within {limit:g} s")
+                await asyncio.wait({work}, timeout=left)
+            return work.result()
+        finally:
+            work.cancel()
+
+    def _outputs(self, found: Any) -> dict[str, Any]:
+        name = self.node.address.name
+        if not hasattr(found, "items"):
+            raise NodeError("code", f"{name} gave {type(found).__name__}, not a dspy.Prediction")
+        values = dict(found.items())
+        if missing := [field for field in self.node.outputs if field not in values]:
+            raise NodeError("code", f"{name} gave no '{missing[0]}'; it gave: {', '.join(values)}")
+        return {field: plain(values[field]) for field in self.node.outputs}
+
+    def _route(self, name: str, predictor: Any) -> None:
+        """Let a predictor run as a child of the node."""
+        forward, aforward = (getattr(type(predictor), name).__get__(predictor) for name in ("forward", "aforward"))
+        predictor.lm = None  # calls of a model that it brings would not be paid
+
+        def call(**given: Any) -> Any:
+            return self.wait(lambda: self._run_predictor(name, predictor, given, forward, None))
+
+        async def acall(**given: Any) -> Any:
+            return await self.watched(lambda: self._run_predictor(name, predictor, given, None, aforward))
+
+        predictor.forward, predictor.aforward = call, acall
+
+    async def _run_predictor(
+        self, name: str, predictor: Any, given: dict[str, Any], forward: Any, aforward: Any
+    ) -> Any:
+        given.pop("lm", None)
+        fields = [*predictor.signature.input_fields]
+        found: list[Any] = []
+
+        async def work(ctx: Context) -> Mapping[str, Any]:
+            with dspy.context(**self._settings(ctx)):
+                if aforward is not None:
+                    found.append(await aforward(**given))
+                else:
+                    found.append(await run_in_thread(lambda: forward(**given), _LONGEST))
+            return _plain_fields(found[0])
+
+        inputs = _plain_fields({field: given[field] for field in fields if field in given})
+        replica = self.draw([name, inputs, given.get("config")])
+        node = _Call(f"predictors.{name}", NodeConfig(), self.node.base, work)
+        await self.ctx.run_child(node, node.name, inputs, replica=replica)
+        return found[0]
+
+    def draw(self, content: Any) -> int:
+        """How often the same was asked before. Asked again, a model is to draw another answer."""
+        key = json.dumps(content, sort_keys=True, default=str)
+        with self._lock:
+            self._asked[key] += 1
+            return self._asked[key] - 1
+
+    async def complete(self, ctx: Context, request: Any) -> Any:
+        """Answer a request of DSPy's."""
+        messages, settings = as_chat(request)
+        self.calls += 1
+        if self.calls > self.node.config.max_calls:
+            raise NodeError("steps", f"more than max_calls: {self.node.config.max_calls} calls of the language model")
+        # The replica of a predictor's call is that of its node.
+        replica = self.draw([messages, settings]) if ctx is self.ctx else 0
+        answer = await ctx.complete(messages, lm=self.node.lm, replica=replica, **settings)
+        if answer.finish == "refusal":
+            raise NodeError("refused", f"the model refused: {answer.text[:200]!r}")
+        if not answer.text.strip():
+            raise NodeError("empty", "the model gave an empty answer")
+        return as_response(answer, request.model)
+
+    def wait(self, make: Callable[[], Awaitable[T]]) -> T:
+        """Run something in the loop, from the module's thread."""
+        if self.ended is not None:
+            raise Ended
+        return asyncio.run_coroutine_threadsafe(self.watched(make), self.loop).result()
+
+    async def watched(self, make: Callable[[], Awaitable[T]]) -> T:
+        """Run something that the module waits for. What is no failure of this example ends the module."""
+        if self.ended is not None:
+            raise Ended
+        self.waiting += 1
+        try:
+            return await make()
+        except LMError as error:
+            if error.kind == "auth":
+                self.ended = error
+                raise Ended from error
+            raise
+        except (NodeError, Ended, AdapterParseError):
+            raise
+        except BaseException as error:
+            self.ended = self.ended or error
+            raise Ended from error
+        finally:
+            self.waiting -= 1
+            self.moved = time.monotonic()
+
+
+class _Call(NodeKind):
+    """A predictor's call as a child of the node."""
+
+    def __init__(self, name: str, config: Any, base: Any, work: Callable[[Context], Awaitable[Mapping[str, Any]]]):
+        super().__init__(name, config, base)
+        self.work = work
+
+    async def run(self, inputs: Mapping[str, Any], ctx: Any) -> Mapping[str, Any]:
+        try:
+            return await self.work(ctx)
+        except Exception as error:
+            raise original_error(error) from None
+
+
+class _Engine:
+    """`dspy.LM`'s engine for code in a thread."""
+
+    def __init__(self, run: ModuleRun, ctx: Context):
+        self.run, self.ctx = run, ctx
+
+    def complete(self, request: Any) -> Any:
+        return self.run.wait(lambda: self.run.complete(self.ctx, request))
+
+    def __deepcopy__(self, memo: Any) -> _Engine:
+        return self
+
+    def close(self) -> None:
+        pass
+
+
+class _AsyncEngine:
+    """`dspy.LM`'s engine for code in the event loop."""
+
+    def __init__(self, run: ModuleRun, ctx: Context):
+        self.run, self.ctx = run, ctx
+
+    async def complete(self, request: Any) -> Any:
+        return await self.run.watched(lambda: self.run.complete(self.ctx, request))
+
+    def __deepcopy__(self, memo: Any) -> _AsyncEngine:
+        return self
+
+    async def aclose(self) -> None:
+        pass
+
+
+def _plain_fields(values: Any) -> dict[str, Any]:
+    return {str(name): plain(value) for name, value in values.items()}
+
+
+def original_error(error: Exception) -> Exception:
+    """The failure of a node or model that an error of DSPy's or the module's was raised from; else the error itself."""
+    found: BaseException | None = error
+    seen: set[int] = set()
+    while found is not None and id(found) not in seen:
+        if isinstance(found, NodeError | LMError):
+            return found
+        seen.add(id(found))
+        found = found.__cause__ or found.__context__
+    return NodeError("unparsed", str(error)[:2000]) if isinstance(error, AdapterParseError) else error

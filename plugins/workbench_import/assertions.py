@@ -1,0 +1,80 @@
+"""The metric `assertions`: each row says what its answer must meet, in the words of promptfoo."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from workbench.task import Example, Score
+from workbench.type_guards import is_dict, is_list
+
+
+def _texts(value: Any) -> list[str]:
+    if is_list(value):
+        return [str(v) for v in value]
+    return [part.strip() for part in str(value).split(",")]
+
+
+def _is_json(answer: str, value: Any) -> bool:
+    try:
+        json.loads(answer)
+        return True
+    except (ValueError, RecursionError):
+        return False
+
+
+def _equals(answer: str, value: Any) -> bool:
+    if isinstance(value, str):
+        return answer.strip() == value.strip()
+    try:
+        return json.loads(answer) == value
+    except (ValueError, RecursionError):
+        return answer.strip() == str(value)
+
+
+CHECKS: dict[str, Callable[[str, Any], bool]] = {
+    "equals": _equals,
+    "contains": lambda answer, value: str(value) in answer,
+    "icontains": lambda answer, value: str(value).lower() in answer.lower(),
+    "contains-any": lambda answer, value: any(v in answer for v in _texts(value)),
+    "contains-all": lambda answer, value: all(v in answer for v in _texts(value)),
+    "icontains-any": lambda answer, value: any(v.lower() in answer.lower() for v in _texts(value)),
+    "icontains-all": lambda answer, value: all(v.lower() in answer.lower() for v in _texts(value)),
+    "starts-with": lambda answer, value: answer.startswith(str(value)),
+    "regex": lambda answer, value: re.search(str(value), answer) is not None,
+    "is-json": _is_json,
+}
+
+
+class Assertions:
+    """1 if the answer meets all assertions of the row, else 0; the feedback names those that it fails.
+
+    An assertion is {type, value}. Types: equals, contains, icontains, contains-any, contains-all, icontains-any,
+    icontains-all, starts-with, regex, is-json, and each with `not-` before it.
+
+    Args:
+        field: the field of the prediction.
+        asserts: the field of the row with the list.
+    """
+
+    def __init__(self, field: str, asserts: str = "asserts"):
+        self.field, self.target = field, asserts
+
+    def __call__(self, example: Example, prediction: Mapping[str, Any], trace: Any = None) -> Score:
+        if self.field not in prediction:
+            raise ValueError(f"the prediction has no field '{self.field}'; it has: {', '.join(prediction)}")
+        given = prediction[self.field]
+        answer = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False, default=str)
+        failed = [a for a in example[self.target] if not meets(answer, a)]
+        told = "; ".join(f"{a['type']}: {a.get('value', '')!s:.100}" for a in failed)
+        return Score(float(not failed), f"failed: {told}" if failed else None)
+
+
+def meets(answer: str, assertion: Any) -> bool:
+    """Whether an answer meets an assertion. Raises ValueError for one that is none."""
+    if not is_dict(assertion) or str(assertion.get("type", "")).removeprefix("not-") not in CHECKS:
+        raise ValueError(f"{assertion!s:.100} is no assertion; types: {', '.join(CHECKS)}")
+    kind = str(assertion["type"])
+    return CHECKS[kind.removeprefix("not-")](answer, assertion.get("value")) != kind.startswith("not-")

@@ -1,0 +1,159 @@
+"""What was imported: a workflow file, rows, and an account of what was taken and what was left out."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from workbench.errors import SpecError
+from workbench.files import write_whole
+from workbench.plugins import plugins
+from workbench.run import prepare
+from workbench.spec import load_yaml_file
+from workbench.task import dump_yaml
+from workbench.type_guards import is_list
+from workbench.user_code import without_user_code
+
+#: Rows for train, val and test, one each at least.
+LEAST_ROWS = 3
+_MOST_BYTES = 64 << 20
+_SUFFIXES = ("csv", "tsv", "json", "jsonl")
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the user adds. signatures: NAME=SIGNATURE for predictors of DSPy."""
+
+    data: Path | None = None
+    metric: str | None = None
+    signatures: Sequence[str] = ()
+    run_code: bool = False
+
+
+@dataclass
+class Imported:
+    """A workflow to be written.
+
+    tree: the file without `data`. rows: its data; None if `data` names a file of the user's.
+    """
+
+    tree: dict[str, Any]
+    rows: list[dict[str, Any]] | None = None
+    data: Path | None = None
+    taken: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+    guessed: list[str] = field(default_factory=list)
+
+    def write(self, out: Path) -> None:
+        """Write the folder, and check the file. Raises SpecError, and writes nothing, for what is no valid workflow."""
+        if out.exists():
+            raise SpecError(f"{out} exists, and nothing is overwritten", hint="Choose another folder with --out.")
+        try:
+            out.mkdir(parents=True)
+        except OSError as error:
+            raise SpecError(f"{out} cannot be made: {error.strerror}", hint="Choose another folder.") from None
+        try:
+            self._write(out)
+            with without_user_code("outlines"):
+                prepare(out / "workflow.yaml")
+        except SpecError as error:
+            shutil.rmtree(out)
+            hint = f"{error.hint} Nothing was written."
+            raise SpecError(f"what was read makes no valid workflow: {error.message}", hint=hint) from None
+        except BaseException:
+            shutil.rmtree(out)
+            raise
+
+    def _write(self, out: Path) -> None:
+        rows = self.rows
+        if rows is not None:
+            lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+            if not lines.isascii() and lines != lines.encode("utf-8", "replace").decode():  # lone surrogates
+                lines = "".join(json.dumps(row) + "\n" for row in rows)
+            write_whole(out / "rows.jsonl", lines)
+            name = "rows.jsonl"
+        else:
+            assert self.data is not None
+            rows, name = read_table(self.data), os.path.relpath(self.data.resolve(), out.resolve())
+        tree = {**self.tree}
+        nodes = tree.pop("nodes")
+        metric = tree.pop("metric")
+        head = {key: tree.pop(key) for key in ("name", "lm", "roles") if key in tree}
+        data = {"file": name, "split": split_sizes(len(rows))}
+        text = dump_yaml({**head, "data": data, "metric": metric, "nodes": nodes, **tree})
+        write_whole(out / "workflow.yaml", "# Made by `workbench import`.\n" + text)
+
+
+def split_sizes(rows: int) -> dict[str, int]:
+    """A quarter of the rows for train, a quarter for val, the rest for the sealed test."""
+    if rows < LEAST_ROWS:
+        raise SpecError(
+            f"there are {rows} row(s), and train, val and test need one each",
+            hint="Add rows, or name a file of them with --data (for a DSPy program).",
+        )
+    part = max(1, rows // 4)
+    return {"train": part, "val": part, "test": rows - 2 * part}
+
+
+def read_table(path: Path) -> list[dict[str, Any]]:
+    """The rows of a CSV, JSON or JSONL file. Raises SpecError."""
+    suffix = path.suffix.removeprefix(".").lower()
+    if suffix not in _SUFFIXES:
+        raise SpecError(f"{path.name} is no table", hint=f"Known: {', '.join(_SUFFIXES)}.")
+    reader: Callable[[str, Mapping[str, Any]], list[dict[str, Any]]] = plugins().get("readers", suffix)
+    return [dict(row) for row in reader(str(path.resolve()), {})]
+
+
+def as_list(value: Any) -> list[Any]:
+    """A list as it is; anything else as its only item; nothing as an empty list."""
+    return list(value) if is_list(value) else [] if value in (None, "") else [value]
+
+
+def read_value(path: Path) -> Any:
+    """The content of a JSON or YAML file. Raises SpecError."""
+    if path.suffix != ".json":
+        return load_yaml_file(path).value
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise SpecError(f"{path} is too large", hint=f"At most {_MOST_BYTES >> 20} MB.")
+        return json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise SpecError(f"{path} cannot be read as JSON: {error}", hint="Correct the file.") from None
+
+
+def import_path(path: Path, source: str | None, wishes: Wishes) -> Imported:
+    """Read what another tool wrote. source: dspy, promptfoo or inspect; None: by the content. Raises SpecError."""
+    if not path.exists():
+        raise SpecError(f"there is no {path}", hint="Name a file, or the folder of a DSPy program.")
+    kind = source or detect(path)
+    names = {"dspy": "dspy_program", "promptfoo": "promptfoo", "inspect": "inspect_dataset"}
+    return import_module(f"workbench_import.{names[kind]}").read(path, wishes)
+
+
+def detect(path: Path) -> str:
+    """Which tool wrote a file. Raises SpecError if that cannot be told."""
+    if path.is_dir() or path.suffix == ".pkl":
+        if path.is_file() or (path / "program.pkl").is_file() or (path / "program.json").is_file():
+            return "dspy"
+        if found := next((n for n in ("promptfooconfig.yaml", "promptfooconfig.yml") if (path / n).is_file()), None):
+            raise SpecError(f"{path} is a folder", hint=f"Name the file: {path / found}.")
+        raise SpecError(f"{path} holds no program of DSPy's (program.json or program.pkl)", hint="Name a file.")
+    if path.suffix in (".csv", ".tsv", ".jsonl"):
+        return "inspect"
+    value = read_value(path)
+    if isinstance(value, Mapping) and ("prompts" in value or "providers" in value or "tests" in value):
+        return "promptfoo"
+    if isinstance(value, Mapping) and any(isinstance(v, Mapping) and "signature" in v for v in value.values()):
+        return "dspy"
+    if isinstance(value, list) and value and isinstance(value[0], Mapping) and "input" in value[0]:
+        return "inspect"
+    raise SpecError(
+        f"{path.name} is no configuration of promptfoo, no state of a DSPy program and no dataset of Inspect",
+        hint="Say which it is with --from.",
+    )

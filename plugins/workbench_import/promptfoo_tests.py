@@ -1,0 +1,210 @@
+"""Tests of promptfoo as rows: their variables, and what an answer must meet."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from workbench.errors import SpecError
+from workbench.type_guards import is_dict, is_list
+from workbench_import.assertions import CHECKS
+from workbench_import.imported import Imported, as_list, read_table, read_value
+
+_TEST_FILES = (".yaml", ".yml", ".json", ".jsonl", ".csv", ".tsv")
+_EXPECTED = re.compile(r"__expected\d*")
+_VARIABLE = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
+#: Rows that lists among the variables of one test may make.
+_MOST = 10_000
+_RUBRICS = ("llm-rubric", "model-graded-closedqa", "g-eval")
+
+
+@dataclass
+class Tests:
+    """Rows, the field of a row that says what its answer must meet, and what that is: an expected text (`equal`), a
+    rubric, or a list of assertions."""
+
+    rows: list[dict[str, Any]]
+    field: str
+    equal: bool = False
+    rubrics: bool = False
+
+
+def safe_file(text: str, folder: Path, suffixes: tuple[str, ...], found: Imported) -> Path | None:
+    """The file that a `file://` names, if it lies in the folder and holds data; else None, and it is left out."""
+    name = text.removeprefix("file://")
+    try:
+        path = (folder / name).resolve()
+    except (OSError, RuntimeError, ValueError):
+        found.left.append(f"{text}: no path")
+        return None
+    if not path.is_relative_to(folder.resolve()):
+        found.left.append(f"{text}: outside the folder of the configuration")
+    elif path.suffix.lower() not in suffixes:
+        found.left.append(f"{text}: code, or of a kind that is not read")
+    elif not path.is_file():
+        found.left.append(f"{text}: there is no such file")
+    else:
+        return path
+    return None
+
+
+def expand_tests(config: Mapping[str, Any], folder: Path, found: Imported) -> Tests:
+    """The tests of a configuration. Raises SpecError if no assertion of theirs can be mapped."""
+    shared = config.get("defaultTest")
+    if isinstance(shared, str):
+        file = safe_file(shared, folder, (".yaml", ".yml", ".json"), found)
+        shared = read_value(file) if file else None
+    shared = shared if is_dict(shared) else {}
+    rows: list[tuple[dict[str, Any], list[dict[str, Any]]]] = []
+    for test in _tests(config.get("tests"), folder, found):
+        for variables in _combinations({**_vars(shared), **_vars(test)}, folder, found):
+            asserts = [*as_list(shared.get("assert")), *as_list(test.get("assert"))]
+            rows.append((variables, list(_assertions(asserts, variables, found))))
+    rows = _named(rows, found)
+    kinds = [[a["type"] for a in asserts] for _, asserts in rows]
+    if rows and all(k and set(k) <= {"rubric"} for k in kinds):
+        name = _free("rubric", rows)
+        told = [{**v, name: "\n".join(str(a["value"]) for a in asserts)} for v, asserts in rows]
+        return Tests(told, name, rubrics=True)
+    if any("rubric" in k for k in kinds):
+        found.left.append("rubrics of tests that are also checked by rules; for a judge alone see the metric `judge`")
+    checked = [(v, [a for a in asserts if a["type"] != "rubric"]) for v, asserts in rows]
+    without = sum(not asserts for _, asserts in checked)
+    if without:
+        found.left.append(f"{without} test(s) without an assertion that can be mapped")
+    checked = [(v, asserts) for v, asserts in checked if asserts]
+    if not checked:
+        raise SpecError("no test has an assertion that can be mapped", hint=f"Left out: {'; '.join(found.left)}.")
+    if all(len(asserts) == 1 and asserts[0]["type"] == "equals" for _, asserts in checked):
+        name = _free("expected", rows)
+        return Tests([{**v, name: asserts[0]["value"]} for v, asserts in checked], name, equal=True)
+    name = _free("asserts", rows)
+    return Tests([{**v, name: asserts} for v, asserts in checked], name)
+
+
+def _free(name: str, rows: list[tuple[dict[str, Any], list[dict[str, Any]]]]) -> str:
+    """A name that no variable has."""
+    while any(name in variables for variables, _ in rows):
+        name += "_"
+    return name
+
+
+def _tests(value: Any, folder: Path, found: Imported) -> Iterator[Mapping[str, Any]]:
+    """Each test, those of files in the folder too."""
+    for test in as_list(value):
+        if is_dict(test):
+            yield test
+        elif isinstance(test, str) and (file := safe_file(test, folder, _TEST_FILES, found)) is not None:
+            if file.suffix in (".csv", ".tsv"):
+                yield from map(_table_test, read_table(file))
+            else:
+                more = read_table(file) if file.suffix == ".jsonl" else read_value(file)
+                yield from (t for t in as_list(more) if is_dict(t))
+
+
+def _table_test(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of a table as a test: `__expected` columns are assertions, other columns variables."""
+    asserts: list[dict[str, Any]] = []
+    for name, cell in row.items():
+        if _EXPECTED.fullmatch(name) and cell not in (None, ""):
+            kind, mark, value = str(cell).partition(":")
+            known = kind.strip().removeprefix("not-") in CHECKS or kind.strip() in (*_RUBRICS, "javascript", "python")
+            if str(cell).strip() == "is-json":
+                asserts.append({"type": "is-json"})
+            elif mark and known:
+                asserts.append({"type": kind.strip(), "value": value.strip()})
+            else:
+                asserts.append({"type": "equals", "value": cell})
+    return {"vars": {k: v for k, v in row.items() if not k.startswith("__")}, "assert": asserts}
+
+
+def _vars(test: Mapping[str, Any]) -> dict[str, Any]:
+    variables = test.get("vars")
+    return dict(variables) if is_dict(variables) else {}
+
+
+def _combinations(variables: dict[str, Any], folder: Path, found: Imported) -> Iterator[dict[str, Any]]:
+    """A list among the variables makes a row for each of its values."""
+    for name, value in variables.items():
+        if isinstance(value, str) and value.startswith("file://"):
+            file = safe_file(value, folder, (".txt", ".md", ".json", ".yaml", ".yml"), found)
+            variables[name] = file.read_text(encoding="utf-8", errors="replace") if file else ""
+    lists = [v if is_list(v) else [v] for v in variables.values()]
+    for count, values in enumerate(itertools.product(*lists)):
+        if count >= _MOST:
+            found.left.append(f"combinations of variables after the first {_MOST:,}")
+            return
+        yield dict(zip(variables, values, strict=True))
+
+
+def _assertions(asserts: list[Any], variables: Mapping[str, Any], found: Imported) -> Iterator[dict[str, Any]]:
+    """The assertions that can be mapped; variables in their values are filled in."""
+    for one in asserts:
+        kind, value = (str(one.get("type", "")), one.get("value")) if is_dict(one) else ("", None)
+        if kind in _RUBRICS and isinstance(value, str):
+            yield {"type": "rubric", "value": _filled(value, variables)}
+        elif kind.removeprefix("not-") not in CHECKS or (value is None and not kind.endswith("is-json")):
+            _leave(found, f"assertion '{kind or one}'", value)
+        elif isinstance(value, str) and value.startswith("file://"):
+            _leave(found, f"assertion '{kind}'", value)
+        elif kind.endswith("regex") and (fault := _regex_fault(str(value))):
+            _leave(found, f"assertion '{kind}' ({fault})", value)
+        elif kind.endswith("is-json") and value is not None:
+            _leave(found, "the schema of an assertion 'is-json'", None)
+            yield {"type": kind}
+        else:
+            yield {"type": kind, **({} if value is None else {"value": _filled(value, variables)})}
+
+
+def _leave(found: Imported, what: str, value: Any) -> None:
+    line = what if value is None else f"{what}: {str(value)[:80]}"
+    if line not in found.left:
+        found.left.append(line)
+
+
+def _filled(value: Any, variables: Mapping[str, Any]) -> Any:
+    if is_list(value):
+        return [_filled(v, variables) for v in value]
+    if not isinstance(value, str):
+        return value
+    return _VARIABLE.sub(lambda m: str(variables.get(m[1], m[0])), value)
+
+
+def _regex_fault(pattern: str) -> str | None:
+    """Why a stranger's pattern is not used: it is none of Python's, or a repeated repetition may take for ever."""
+    from re import _constants, _parser  # type: ignore[attr-defined]
+
+    repeats = (_constants.MAX_REPEAT, _constants.MIN_REPEAT)
+
+    def nested(tokens: Any, inside: bool) -> bool:
+        for kind, content in tokens:
+            repeat = kind in repeats
+            parts = content if isinstance(content, tuple | list) else [content]
+            many = repeat and content[1] is _constants.MAXREPEAT
+            if many and inside:
+                return True
+            for part in parts:
+                branches = part if isinstance(part, list) else [part]
+                for branch in branches:
+                    if isinstance(branch, _parser.SubPattern) and nested(branch, inside or many):
+                        return True
+        return False
+
+    try:
+        return "a repetition inside a repetition" if nested(_parser.parse(pattern), False) else None
+    except (re.error, RecursionError, OverflowError) as error:
+        return f"no pattern of Python: {error}"
+
+
+def _named(
+    rows: list[tuple[dict[str, Any], list[dict[str, Any]]]], found: Imported
+) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
+    """Rows without variables that no field can be named after."""
+    wrong = sorted({name for variables, _ in rows for name in variables if not name.isidentifier()})
+    if wrong:
+        found.left.append(f"variables that are no names: {', '.join(wrong)}")
+    return [({k: v for k, v in variables.items() if k not in wrong}, asserts) for variables, asserts in rows]
