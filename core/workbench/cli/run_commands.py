@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from workbench.runtime import SandboxChoice
 
 FILE = click.argument("file", type=click.Path(path_type=Path))
-_DB = click.option("--db", default="workbench.db", envvar="WORKBENCH_DB", show_default=True, help="Run database.")
+DB = click.option("--db", default="workbench.db", envvar="WORKBENCH_DB", show_default=True, help="Run database.")
 JSON = click.option("--json", "as_json", is_flag=True, help="End with one line of JSON on stdout.")
 SET = click.option(
     "--set",
@@ -36,6 +36,9 @@ _KEEP_UNPROVED = click.option(
     "--keep-unproved", is_flag=True, help="Write the best candidate to --out even if no gain is shown."
 )
 _SEED = click.option("--seed", type=int, help="Random seed.")
+CACHE = click.option(
+    "--cache", is_flag=True, help="Take answers of earlier runs in the run database, as `cache: true` in the file."
+)
 
 
 _SANDBOX = (
@@ -79,7 +82,7 @@ def with_sandbox(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _with_budget(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the budget flags. The command receives them, --set and --seed as `settings`: [(address, value)]."""
+    """Add the budget flags. The command receives them, --set, --seed and --cache as `settings`: [(address, value)]."""
 
     @wraps(command)
     def wrapped(
@@ -89,9 +92,10 @@ def _with_budget(command: Callable[..., Any]) -> Callable[..., Any]:
         budget_minutes: float | None,
         sets: tuple[str, ...] = (),
         seed: int | None = None,
+        cache: bool = False,
         **arguments: Any,
     ) -> Any:
-        settings = read_settings(sets, seed, calls=budget_calls, usd=budget_usd, minutes=budget_minutes)
+        settings = read_settings(sets, seed, cache, calls=budget_calls, usd=budget_usd, minutes=budget_minutes)
         return command(settings=settings, **arguments)
 
     return _add(_SETTINGS, wrapped)
@@ -102,7 +106,7 @@ def _reports(command: Callable[..., Report]) -> Callable[..., Any]:
     returns the report, which is printed and decides the exit code."""
 
     @with_sandbox
-    @_DB
+    @DB
     @_with_budget
     @_REQUIRE_GAIN
     @_KEEP_UNPROVED
@@ -130,13 +134,16 @@ def _reports(command: Callable[..., Report]) -> Callable[..., Any]:
     return wrapped
 
 
-def read_settings(sets: tuple[str, ...], seed: int | None = None, **budgets: Any) -> list[tuple[str, Any]]:
+def read_settings(
+    sets: tuple[str, ...], seed: int | None = None, cache: bool = False, **budgets: Any
+) -> list[tuple[str, Any]]:
     """All flags as (address, value), in order of precedence: the last wins."""
     from workbench.spec import parse_value
 
     pairs = (_pair(text, "ADDRESS=VALUE", "--set") for text in sets)
     found: list[tuple[str, Any]] = [(address, parse_value(value)) for address, value in pairs]
     found += [("seed", seed)] if seed is not None else []
+    found += [("cache", True)] if cache else []
     return found + [(f"budget.{k}", v) for k, v in budgets.items() if v is not None]
 
 
@@ -235,14 +242,16 @@ def estimate_command(file: Path, sets: tuple[str, ...], as_json: bool) -> None:
 )
 @click.option("--example", type=int, help="Run this row of val instead, counting from 0.")
 @SET
+@CACHE
 @with_sandbox
-@_DB
+@DB
 @JSON
 def run_command(
     file: Path,
     inputs: tuple[str, ...],
     example: int | None,
     sets: tuple[str, ...],
+    cache: bool,
     sandbox: SandboxChoice,
     db: str,
     as_json: bool,
@@ -256,7 +265,7 @@ def run_command(
         raise click.UsageError("--input and --example cannot be combined: a row of val has its own inputs")
     require_trust(file, called=bool(values))
     consent = _confirm if sys.stdin.isatty() else None
-    outcome = run_single(file, values or None, example, read_settings(sets), db, consent, sandbox)
+    outcome = run_single(file, values or None, example, read_settings(sets, cache=cache), db, consent, sandbox)
     if as_json:
         return echo_json(outcome)
     if not values:
@@ -289,8 +298,9 @@ def _confirm(tool: str, arguments: Mapping[str, Any]) -> bool:
 @click.option("--split", type=click.Choice(["train", "val", "test"]), default="val", show_default=True)
 @SET
 @_SEED
+@CACHE
 @with_sandbox
-@_DB
+@DB
 @_with_budget
 @JSON
 def eval_command(
@@ -315,12 +325,15 @@ def eval_command(
         f"Per example: {found['cost']['tokens']:.0f} tokens, {found['cost']['calls']:.1f} calls, "
         f"${found['cost']['usd']:.6f}"
     )
+    if (reused := found["spent"]["reused"])["calls"]:
+        say(f"{reused['calls']} calls were taken from earlier runs, which had cost ${reused['usd']:.4f}")
 
 
 @click.command("optimize")
 @FILE
 @SET
 @_SEED
+@CACHE
 @click.option("--out", default="optimized.yaml", show_default=True, help="Result file.")
 @_reports
 def optimize_command(file: Path, **options: Any) -> Report:

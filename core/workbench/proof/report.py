@@ -229,6 +229,8 @@ class Report:
             f"Spent: {calls} ({spent['cached']} more answered from the journal), {spent['prompt_tokens']} tokens in, "
             f"{spent['completion_tokens']} out, {usd}, {spent['seconds']:.1f} s"
         )
+        if (reused := spent["reused"])["calls"]:
+            text += f"; {reused['calls']} calls were taken from earlier runs, which had cost ${reused['usd']:.4f}"
         if spent["unknown"]:
             text += f"; {spent['unknown']} more were in flight at a kill, outcome unknown"
         if spent["maybe_tokens"]:

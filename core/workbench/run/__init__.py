@@ -16,8 +16,8 @@ from workbench.run.history import (
     status_of,
     worst_rows,
 )
+from workbench.run.options import Options
 from workbench.run.preflight import wrong_in_file
-from workbench.run.session import Options
 from workbench.run.start import find_obstacles, optimize, prepare, prepare_stored, read_stored_source, resume
 from workbench.run.stored_scores import train_scores
 

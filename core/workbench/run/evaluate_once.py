@@ -170,7 +170,7 @@ def with_evaluator(
                 data_hash=task.data_hash,
                 seed=task.spec.seed,
             )
-            ledger = Ledger(store, run_id, task.spec.budget)
+            ledger = Ledger(store, run_id, task.spec.budget, reuse=task.spec.cache)
             runtime = Runtime(
                 ledger,
                 task.spec.lm,

@@ -34,7 +34,7 @@ def reserve_for_proof(task: Task, evaluator: Evaluator, progress: Progress, ledg
         calls = (calls + sum(estimate_calls(e, n) for e in runs)) * waste * MORE_CALLS
         tokens = sum(e.objectives["tokens"] + judging.tokens for e in runs) * n * waste * MORE_TOKENS
         usd = sum(e.objectives["usd"] + judging.usd for e in runs) * n * waste * MORE_TOKENS
-        seconds = sum(e.objectives["latency"] + judging.seconds for e in runs) * n
+        seconds = sum(e.objectives["latency"] + e.queued + judging.seconds for e in runs) * n
         minutes = seconds / max(1, min(n, evaluator.concurrency)) / 60 * waste * MORE_MINUTES
     ledger.reserve_for_proof(
         calls=min(calls, (budget.calls or 0) * LARGEST_RESERVE),

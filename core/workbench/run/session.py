@@ -8,7 +8,6 @@ import random
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +18,11 @@ from workbench.lm import LMPool
 from workbench.plugins import plugins
 from workbench.proof import Report, build_report, record_test, sealed_row_keys
 from workbench.run.cost_estimate import budget_warnings
+from workbench.run.options import Options, RunInfo
 from workbench.run.preflight import lms_not_ready, lms_of, optimizers_not_ready, wrong_in_file
 from workbench.run.proof_budget import reserve_for_proof
 from workbench.run.stored_scores import TrainRows, store_evaluation
-from workbench.runtime import Runtime, SandboxChoice
+from workbench.runtime import Runtime
 from workbench.signals import catch_signals
 from workbench.store import Candidates, Evaluations, RunLock, RunRecord, Store, dumps
 from workbench.study import Evaluation, Evaluator, Optimizer, Progress, Result, Study, pick, unanswered_error
@@ -30,46 +30,6 @@ from workbench.task import Example, Task, write_workflow
 from workbench.workflow import Workflow
 
 Listener = Callable[[str, dict[str, Any]], None]
-
-
-@dataclass(frozen=True)
-class RunInfo:
-    """The description of the run in events."""
-
-    run: str
-    name: str
-    database: str
-    budget: dict[str, Any]
-
-
-@dataclass
-class Options:
-    """Settings from the command line. They are stored with the run, as are environment and config, so that a resumed
-    run has the same settings."""
-
-    sets: list[tuple[str, Any]] = field(default_factory=list)
-    out: str | None = None
-    keep_unproved: bool = False  # write the best candidate to `out` even if its gain is not shown
-    sandbox: SandboxChoice = field(default_factory=SandboxChoice.from_environment)
-
-    @property
-    def path(self) -> Path:
-        """Where the result is written."""
-        return Path(self.out or "optimized.yaml")
-
-    @property
-    def unproved_path(self) -> Path:
-        """Where the best candidate is written if `path` keeps the baseline."""
-        return self.path.with_name(f"{self.path.stem}.unproved{self.path.suffix}")
-
-    def as_dict(self) -> dict[str, Any]:
-        """The stored options. Permission to run code without a boundary is not stored: each process needs its own."""
-        return {
-            "sets": [list(s) for s in self.sets],
-            "out": self.out,
-            "keep_unproved": self.keep_unproved,
-            "sandbox": self.sandbox.name,
-        }
 
 
 class Session:
@@ -92,7 +52,16 @@ class Session:
         self.optimizers, self.options = optimizers, options
         self.listener = listener or (lambda kind, data: None)
         self.info = RunInfo(run, task.spec.name, str(store.path), task.spec.budget.model_dump(exclude_none=True))
-        self.ledger = Ledger(store, run_id, task.spec.budget, self._on_call, earlier_seconds)
+        self.ledger = Ledger(
+            store,
+            run_id,
+            task.spec.budget,
+            self._on_call,
+            self._on_slowed,
+            earlier_seconds,
+            reuse=task.spec.cache,
+            searching=True,
+        )
         self.runtime = Runtime(
             self.ledger,
             task.spec.lm,
@@ -283,6 +252,9 @@ class Session:
         self._save_seconds()
         if self._watched:
             plugins().emit("call_settled", run=self.info, call=call)
+
+    def _on_slowed(self, lm: str, before: int, after: int) -> None:
+        self._emit("rate_limited", lm=lm, before=before, after=after)
 
     def _on_candidate(self, workflow: Workflow, optimizer: str) -> None:
         if workflow.hash in self._candidates:

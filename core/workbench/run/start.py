@@ -20,8 +20,9 @@ from workbench.files import check_writable, file_digest
 from workbench.lm import LMPool
 from workbench.plugins import plugins
 from workbench.proof import Report
+from workbench.run.options import Options
 from workbench.run.preflight import check_optimizers, lm_warnings
-from workbench.run.session import Listener, Options, Session
+from workbench.run.session import Listener, Session
 from workbench.spec import (
     STAND_INS,
     Inherited,

@@ -219,6 +219,11 @@ class Spec(Strict):
         default_factory=lambda: BudgetSpec.model_validate({"calls": 1000}),
         description="hard ceilings for the whole run",
     )
+    cache: bool = Field(
+        False,
+        description="take answers of earlier runs in the run database: calls of the same model with the same content, "
+        "and the same draw where there is sampling, are not paid again",
+    )
     policy: PolicySpec = Field(default_factory=lambda: PolicySpec(), description="which tool calls are allowed")
     concurrency: int = Field(16, ge=1, le=4096, description="examples evaluated at once")
     timeout: float = Field(

@@ -19,7 +19,7 @@ from workbench.type_guards import is_dict, is_list
 LARGE_TEXT = 256
 
 #: What the checksum of a call covers.
-_SUMMED = ("key", "role", "request", "response", "outcome", "message")
+SUMMED = ("key", "role", "request", "response", "outcome", "message")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +67,17 @@ class Journal:
         completion_tokens: int,
         usd: float,
         seconds: float,
+        queued: float,
     ) -> asyncio.Future[None]:
         """Queue a settled call of a model; it takes the place of an earlier one with its key. Large texts are
-        stored once, by their hash."""
+        stored once, by their hash. seconds: of its requests; queued: those that it waited before and between them."""
         body = request.as_dict()
         body["messages"] = [
             {**m, "content": {"text": self.store.text(m["content"])}} if _is_large(m) else m for m in body["messages"]
         ]
         asked, answer = dumps(body), None if response is None else dumps(response.as_dict())
         return self.store.write(
-            "insert or replace into calls values (?, ?, 'lm', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "insert or replace into calls values (?, ?, 'lm', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, null)",
             self.run_id,
             key,
             role,
@@ -91,12 +92,27 @@ class Journal:
             usd,
             seconds,
             checksum(key, role, asked, answer, outcome, message),
+            queued,
+        )
+
+    def add_reused_call(self, row: sqlite3.Row, role: str) -> asyncio.Future[None]:
+        """Queue an answer that an earlier run paid for (`EarlierCalls`), with what it cost then."""
+        changed = {
+            "run_id": self.run_id,
+            "role": role,
+            "checksum": checksum(*(role if name == "role" else row[name] for name in SUMMED)),
+            "reused": row["run_id"] if row["reused"] is None else row["reused"],
+        }
+        values = {**dict(row), **changed}
+        marks = ", ".join("?" * len(values))
+        return self.store.write(
+            f"insert or replace into calls ({', '.join(values)}) values ({marks})", *values.values()
         )
 
     def add_effect(self, key: str, kind: str, content: str, result: str, seconds: float) -> asyncio.Future[None]:
         """Queue the result of an effect that is no call of a model."""
         return self.store.write(
-            "insert or replace into calls values (?, ?, ?, 'task', '', ?, ?, 'ok', null, 0, 0, 0, 0, ?, ?)",
+            "insert or replace into calls values (?, ?, ?, 'task', '', ?, ?, 'ok', null, 0, 0, 0, 0, ?, ?, null, null)",
             self.run_id,
             key,
             kind,
@@ -134,7 +150,7 @@ class Journal:
     def _check(self, row: sqlite3.Row) -> str:
         """Raise StoreError if a call is not what was written. Returns its place, for other errors."""
         place = f"the call {row['key'][:16]} of {self.store.path} (table calls)"
-        check_sum(row, place, *(row[name] for name in _SUMMED))
+        check_sum(row, place, *(row[name] for name in SUMMED))
         return place
 
     def _content(self, content: Any, place: str) -> Any:
@@ -211,10 +227,11 @@ class Journal:
     # Sums
 
     def sum_calls(self) -> tuple[int, int, int, float]:
-        """Attempts, prompt tokens, completion tokens and dollars of all settled calls of models."""
+        """Attempts, prompt tokens, completion tokens and dollars of all settled calls of models that were paid here."""
         row = self.store.row(
             "select coalesce(sum(attempts), 0), coalesce(sum(prompt_tokens), 0), "
-            "coalesce(sum(completion_tokens), 0), coalesce(sum(usd), 0) from calls where run_id = ? and kind = 'lm'",
+            "coalesce(sum(completion_tokens), 0), coalesce(sum(usd), 0) from calls where run_id = ? and kind = 'lm' "
+            "and reused is null",
             self.run_id,
         )
         assert row is not None
@@ -270,6 +287,9 @@ class NoJournal(Journal):
         return _done()
 
     def add_effect(self, key: str, kind: str, content: str, result: str, seconds: float) -> asyncio.Future[None]:
+        return _done()
+
+    def add_reused_call(self, row: sqlite3.Row, role: str) -> asyncio.Future[None]:
         return _done()
 
     def delete_call(self, key: str) -> asyncio.Future[None]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from workbench.errors import StoreError
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 M001_INITIAL = """
 create table runs (
     id integer primary key, run text not null unique, name text, status text not null, started text not null,
@@ -63,7 +63,14 @@ alter table candidates add column checksum text;
 alter table calls add column checksum text;
 alter table artifacts add column content text;
 """
-_VERSIONS = (M001_INITIAL, _M002_SEALED_TESTS, _M003_CHECKSUMS)
+#: `queued`: seconds that a call waited here, which its `seconds` do not hold; of rows written before, they do.
+#: `reused`: the run that paid for the answer, where this one took it over.
+_M004_CALLS_ACROSS_RUNS = """
+alter table calls add column queued real;
+alter table calls add column reused integer;
+create index calls_key on calls(key);
+"""
+_VERSIONS = (M001_INITIAL, _M002_SEALED_TESTS, _M003_CHECKSUMS, _M004_CALLS_ACROSS_RUNS)
 #: The statements that make a database of today.
 SCHEMA = "".join(_VERSIONS)
 
@@ -112,6 +119,10 @@ def make_migrations() -> Any:
     @migrations()
     def m003_checksums(db: Any) -> None:
         _run_script(db, _M003_CHECKSUMS)
+
+    @migrations()
+    def m004_calls_across_runs(db: Any) -> None:
+        _run_script(db, _M004_CALLS_ACROSS_RUNS)
 
     return migrations
 
