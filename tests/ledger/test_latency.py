@@ -9,7 +9,7 @@ import pytest
 from tests.helpers.journal import FakeLM, ask, failure, journal, reply, run, spec
 
 from workbench.lm import Request, Response
-from workbench.runtime.clock import NodeClock
+from workbench.runtime import NodeClock
 
 TAKES = 0.05
 

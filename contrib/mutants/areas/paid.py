@@ -131,9 +131,8 @@ PAID: list[Mutant] = [
         ("requested += time.monotonic() - sent", "requested = time.monotonic() - begun", "latency holds our own queue"),
     ),
     *changes_of(
-        "core/workbench/store/earlier_calls.py",
+        "core/workbench/store/journal.py",
         REUSE,
-        ('row["checksum"] is None or ', "", "rows that cannot be checked are taken over"),
         ("if _is_whole(row, tokens):", "if True:", "damaged rows are taken over"),
     ),
     *changes_of(

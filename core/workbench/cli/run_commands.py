@@ -35,6 +35,9 @@ _REQUIRE_GAIN = click.option(
 _KEEP_UNPROVED = click.option(
     "--keep-unproved", is_flag=True, help="Write the best candidate to --out even if no gain is shown."
 )
+_ALLOW_UNPROVED = click.option(
+    "--allow-unproved", is_flag=True, help="Begin even if the budget cannot pay for the baseline and the proof."
+)
 _SEED = click.option("--seed", type=int, help="Random seed.")
 CACHE = click.option(
     "--cache", is_flag=True, help="Take answers of earlier runs in the run database, as `cache: true` in the file."
@@ -121,12 +124,13 @@ def _reports(command: Callable[..., Report]) -> Callable[..., Any]:
         require_gain: bool,
         keep_unproved: bool,
         as_json: bool,
+        allow_unproved: bool = False,
         **arguments: Any,
     ) -> None:
         from workbench.cli.progress import listener
         from workbench.run import Options
 
-        options = Options(settings, out, keep_unproved, sandbox)
+        options = Options(settings, out, keep_unproved, sandbox, allow_unproved)
         with listener(quiet=as_json) as listen:
             report = command(**arguments, options=options, database=db, listener=listen)
         _finish(report, as_json, require_gain)
@@ -163,7 +167,7 @@ def validate_command(file: Path, sets: tuple[str, ...], run_code: bool, as_json:
     """Check a workflow file, its data and its metric. Calls no model, and runs no Python that the file names."""
     from workbench.cli.trust.powers import file_powers
     from workbench.errors import PluginError, SpecError, merge_errors
-    from workbench.run import find_obstacles, prepare, wrong_in_file
+    from workbench.run import budget_warnings, find_obstacles, prepare, wrong_in_file
     from workbench.task import lint_task
     from workbench.user_code import without_user_code
     from workbench.workflow import learnable_addresses
@@ -181,7 +185,12 @@ def validate_command(file: Path, sets: tuple[str, ...], run_code: bool, as_json:
             echo_json({"ok": False, "errors": errors, "omitted": getattr(error, "omitted", 0)})
         raise
     data = task.dataset
-    warnings = [*data.warnings, *lint_task(task), *(f"a run would fail here: {error}" for error in lacking)]
+    warnings = [
+        *data.warnings,
+        *budget_warnings(task),
+        *lint_task(task),
+        *(f"a run would fail here: {error}" for error in lacking),
+    ]
     summary = {
         "ok": True,
         "name": spec.name,
@@ -220,15 +229,22 @@ def _as_object(error: Exception) -> dict[str, Any]:
 @click.command("estimate")
 @FILE
 @SET
+@DB
+@click.option(
+    "--seconds-per-call",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Seconds of one call. Default: by earlier runs in the database.",
+)
 @JSON
-def estimate_command(file: Path, sets: tuple[str, ...], as_json: bool) -> None:
-    """Show the maximum cost of a run, and the smallest gain its test can show. Spends nothing."""
+def estimate_command(file: Path, sets: tuple[str, ...], db: str, seconds_per_call: float | None, as_json: bool) -> None:
+    """Show what a run will cost in calls, tokens, dollars and minutes, and the smallest gain its test can show. Spends
+    nothing."""
     from workbench.cli.trust import require_trust
     from workbench.run import estimate, prepare
 
     require_trust(file)
     _, _, task, optimizers = prepare(file, read_settings(sets))
-    found = estimate(task, optimizers)
+    found = estimate(task, optimizers, db, seconds_per_call)
     if as_json:
         return echo_json(found)
     for line in found["lines"]:
@@ -335,6 +351,7 @@ def eval_command(
 @_SEED
 @CACHE
 @click.option("--out", default="optimized.yaml", show_default=True, help="Result file.")
+@_ALLOW_UNPROVED
 @_reports
 def optimize_command(file: Path, **options: Any) -> Report:
     """Improve the workflow within the budget, and prove the gain on sealed data."""

@@ -25,6 +25,7 @@ from workbench.files import check_writable, make_private, open_whole
 from workbench.hashing import digest
 from workbench.inference.loaded import LoadedWorkflow, read_workflow
 from workbench.inference.prediction import Prediction
+from workbench.ledger import Spend
 from workbench.lm import LMPool
 from workbench.runtime import Consent, SandboxChoice
 from workbench.spec import Source, Spec
@@ -84,16 +85,13 @@ def predict_file(
         overwrite: whether `out` may be replaced.
         sandbox, consent, pool: as for `load`.
         progress: called with the number of rows that are done, and that of all.
-        database: the run database. It is used only with `cache: true`: answers come from its earlier runs, and are
-            recorded in it for later ones.
+        database: the run database, used only with `cache: true`, to take answers from and to record them in.
 
     Raises:
         SpecError: a file cannot be used, no row has an input of the workflow, another process writes to `out`, or the
             unfinished output is of other rows or of another workflow.
     """
-    if out.suffix not in FORMATS:
-        raise SpecError(f"--out {out}: no format has the suffix '{out.suffix}'", hint="Write .jsonl or .csv.")
-    check_writable(out)
+    _check_out(out)
     spec, source, workflow = read_workflow(path, changes)
     rows = read_rows(rows_file, Path.cwd(), options or {})
     _check_inputs(rows, rows_file, tuple(workflow.input_fields))
@@ -109,13 +107,17 @@ def predict_file(
                 part.add(_cells(left[number], prediction, outputs))
                 _count(found, prediction)
                 _ = progress and progress(found.earlier + number + 1, len(rows))
-            found.reused, found.reused_usd = wf.reused.calls, wf.reused.usd
-            found.tokens, found.usd = found.tokens - wf.reused.tokens, max(0.0, found.usd - wf.reused.usd)
+            _subtract(found, wf.reused)
         part.write(out, [*(_kept(name, outputs) for name in _names(rows)), *outputs])
         if not found.unanswered:
-            for end in (".part", ".calls", ".calls-wal", ".calls-shm"):
-                out.with_name(f"{out.name}{end}").unlink(missing_ok=True)
+            part.remove(out)
     return found
+
+
+def _check_out(out: Path) -> None:
+    if out.suffix not in FORMATS:
+        raise SpecError(f"--out {out}: no format has the suffix '{out.suffix}'", hint="Write .jsonl or .csv.")
+    check_writable(out)
 
 
 def _open_journal(out: Path, spec: Spec, source: Source, job: str, database: str | Path) -> tuple[Store, int]:
@@ -169,6 +171,12 @@ def _count(found: Predicted, prediction: Prediction) -> None:
     if prediction.failure:
         found.failures[prediction.failure] += 1
         found.unanswered += FailureKind(prediction.failure).infrastructure
+
+
+def _subtract(found: Predicted, reused: Spend) -> None:
+    """Take what earlier runs had paid for off the bill, and tell it apart."""
+    found.reused, found.reused_usd = reused.calls, reused.usd
+    found.tokens, found.usd = found.tokens - reused.tokens, max(0.0, found.usd - reused.usd)
 
 
 class _Part:
@@ -239,6 +247,11 @@ class _Part:
                 writer.writerows({name: _cell(value) for name, value in row.items()} for row in self._rows())
             else:
                 file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in self._rows())
+
+    def remove(self, out: Path) -> None:
+        """Remove what stands beside the output: all of it is in there."""
+        for end in (".part", ".calls", ".calls-wal", ".calls-shm"):
+            out.with_name(f"{out.name}{end}").unlink(missing_ok=True)
 
     def _rows(self) -> Iterator[dict[str, Any]]:
         with self.path.open("rb") as file:

@@ -122,5 +122,6 @@ def price_of(lm: LM, prompt: int, completion: int, ceiling: float | None) -> flo
             f"budget.usd cannot be kept: the price of {lm.identity} is not known{where}",
             hint="Add price: {input: ..., output: ...} (dollars per million tokens, 0 if it is free) beside the name "
             "of the model (lm.price), or remove budget.usd and set budget.calls.",
+            path=("budget", "usd"),
         )
     return price or 0.0

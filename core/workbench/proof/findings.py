@@ -68,6 +68,7 @@ def build_report(
         leaks=leaks,
         saving=_saving(task, pairs, alpha) if winner != task.workflow else None,
         sealed_rows=len(task.dataset.test),
+        test_skipped=not pairs and winner == task.workflow and task.spec.proof.when_unchanged == "skip",
     )
 
 

@@ -39,6 +39,7 @@ class Report:
     leaks: list[Leak] = field(default_factory=list[Leak])
     saving: Saving | None = None  # if the winner was picked by cost
     sealed_rows: int = 0  # test rows in the data; `test_rows` of them were tested
+    test_skipped: bool = False  # nothing beat the baseline, so the sealed rows were left unused
     unproved: str | None = None  # file with the best candidate, if `workflow` keeps the baseline
     kept: Workflow | None = None  # the workflow in the file `workflow`
     resumable: bool = True  # False: only another file or other code of its own can mend what ended it
@@ -108,6 +109,7 @@ class Report:
             "looks": self.earlier_tests,  # the key of stored reports
             "saving": saving,
             "unproved": self.unproved,
+            "test_skipped": self.test_skipped and self.status in ("finished", "budget"),
         }
 
     def headline(self) -> list[str]:
@@ -122,6 +124,11 @@ class Report:
                 lines.append(self._saving_verdict(self.saving))
         elif self.status in ("finished", "budget"):
             why = "the budget left nothing for the sealed test" if self.sealed_rows else "no test rows are left"
+            if self.sealed_rows and self.test_skipped:
+                why = (
+                    "there is no change to test, so the sealed rows were left unused (proof: {when_unchanged: test} "
+                    "tests the baseline on them)"
+                )
             lines.append(f"The gain is not shown: {why}.")
         if self.sandbox is not None:
             held = "" if self.sandbox["level"] in BOUNDARIES else ", which does not contain hostile code"

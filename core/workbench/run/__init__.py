@@ -3,7 +3,7 @@
 The only room that knows the whole order.
 """
 
-from workbench.run.cost_estimate import estimate
+from workbench.run.cost_estimate import budget_warnings, estimate
 from workbench.run.doctor import find_origins, run_checks
 from workbench.run.evaluate_once import evaluate_file, run_single, with_evaluator
 from workbench.run.history import (
@@ -16,8 +16,8 @@ from workbench.run.history import (
     status_of,
     worst_rows,
 )
-from workbench.run.options import Options
 from workbench.run.preflight import wrong_in_file
+from workbench.run.session import Options
 from workbench.run.start import find_obstacles, optimize, prepare, prepare_stored, read_stored_source, resume
 from workbench.run.stored_scores import train_scores
 
@@ -33,6 +33,7 @@ __all__ = [
     "evaluate_file",
     "with_evaluator",
     "estimate",
+    "budget_warnings",
     "call_texts",
     "candidate_workflow",
     "candidates",

@@ -20,9 +20,9 @@ from workbench.files import check_writable, file_digest
 from workbench.lm import LMPool
 from workbench.plugins import plugins
 from workbench.proof import Report
-from workbench.run.options import Options
+from workbench.run.cost_estimate import find_unpayable_proof
 from workbench.run.preflight import check_optimizers, lm_warnings
-from workbench.run.session import Listener, Session
+from workbench.run.session import Listener, Options, Session
 from workbench.spec import (
     STAND_INS,
     Inherited,
@@ -69,6 +69,8 @@ def optimize(
     options = options or Options()
     check_writable(options.path)
     spec, source, task, named = prepare(path, options.sets)
+    if not options.allow_unproved and (lacking := find_unpayable_proof(task)) is not None:
+        raise source.locate(lacking)
     store = Store(database)
     try:
         run = secrets.token_hex(4)

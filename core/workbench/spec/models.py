@@ -107,6 +107,15 @@ class BudgetSpec(Strict):
     minutes: float | None = Field(None, gt=0, description="time on the clock, over all parts of a resumed run")
 
 
+class ProofSpec(Strict):
+    """How the gain is tested on the sealed rows."""
+
+    when_unchanged: Literal["skip", "test"] = Field(
+        "skip",
+        description="if nothing beat the baseline on val: leave the sealed rows unused, or test the baseline on them",
+    )
+
+
 class DomainSpec(Strict):
     """The values that one address may take: exactly one of float, int, choice, demos, or a node's any_of and
     optional."""
@@ -218,6 +227,9 @@ class Spec(Strict):
     budget: BudgetSpec = Field(
         default_factory=lambda: BudgetSpec.model_validate({"calls": 1000}),
         description="hard ceilings for the whole run",
+    )
+    proof: ProofSpec = Field(
+        default_factory=lambda: ProofSpec.model_validate({}), description="how the gain is tested on the sealed rows"
     )
     cache: bool = Field(
         False,

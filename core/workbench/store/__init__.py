@@ -6,9 +6,8 @@ This room knows no budget and no optimizer.
 from workbench.store.candidates import Candidates, read_trees, read_val_scores
 from workbench.store.content import read_options, read_report, read_spec
 from workbench.store.database import IN_MEMORY, TABLES, Store, dumps, now
-from workbench.store.earlier_calls import EarlierCalls, Usual, read_usual_calls
 from workbench.store.evaluations import Evaluations, ResultRow, SealedTests
-from workbench.store.journal import LARGE_TEXT, Journal, NoJournal
+from workbench.store.journal import LARGE_TEXT, EarlierCalls, Journal, NoJournal, Usual, read_usual_calls
 from workbench.store.read_only import ReadOnlyStore
 from workbench.store.runs import RunLock, RunRecord, add_run, find_started_run, list_runs
 from workbench.store.schema import SCHEMA
