@@ -116,6 +116,7 @@ def workflow_file() -> str:
         ("data", DataSpec),
         ("budget", BudgetSpec),
         ("search: one address", DomainSpec),
+        ("proof", ProofSpec),
         ("policy", PolicySpec),
         ("policy: one rule", rule),
         ("policy: a condition on an argument", condition),

@@ -79,9 +79,11 @@ def evaluated(score: float, note: str = "", *, rows: int = 4, complete: bool = T
     }
 
 
-def settled(sent: int, dollars: float = 0.0, retries: int = 0, **budget: Any) -> dict[str, Any]:
+def settled(sent: int, dollars: float = 0.0, retries: int = 0, reused: int = 0, **budget: Any) -> dict[str, Any]:
     ledger = SimpleNamespace(
         spent=SimpleNamespace(calls=sent, usd=dollars),
+        paid=SimpleNamespace(calls=sent - reused, usd=dollars),
+        reused=SimpleNamespace(calls=reused),
         retries=retries,
         budget=SimpleNamespace(**{"calls": None, "usd": None, **budget}),
     )

@@ -6,7 +6,7 @@ from areas.mutant import Mutant, changes_of, nodes_of
 
 LEDGER = "core/workbench/ledger/ledger.py"
 BUDGET, ATTEMPTS, JOURNAL = (f"tests/ledger/test_{name}.py" for name in ("budget", "attempts", "journal"))
-REUSE = "tests/ledger/test_reuse.py"
+REUSE, MONEY = "tests/ledger/test_reuse.py", "tests/run/test_money.py"
 REPORT_TESTS = "tests/proof/test_report.py"
 PAID: list[Mutant] = [
     *changes_of(
@@ -118,6 +118,21 @@ PAID: list[Mutant] = [
         ),
     ),
     *changes_of(
+        "core/workbench/run/session.py",
+        MONEY,
+        ('winner == baseline and task.spec.proof.when_unchanged == "skip"', "False", "the baseline is tested unasked"),
+    ),
+    *changes_of(
+        "core/workbench/run/start.py",
+        MONEY,
+        ("if not options.allow_unproved and (lacking", "if False and (lacking", "a budget without a proof is accepted"),
+    ),
+    *changes_of(
+        "core/workbench/ledger/spend.py",
+        MONEY,
+        ("(price is None or assumed)", "price is None", "a proxy on this machine makes a ceiling in dollars void"),
+    ),
+    *changes_of(
         LEDGER,
         REUSE,
         ('not getattr(lm, "reusable", True)', "False", "answers of other weights are taken over"),
@@ -138,7 +153,7 @@ PAID: list[Mutant] = [
     *changes_of(
         "core/workbench/store/journal.py",
         REUSE,
-        ("and reused is null", "", "what an earlier run paid for counts as sent"),
+        ('"and reused is null",', '"",', "what an earlier run paid for counts as sent"),
     ),
     *changes_of(
         "core/workbench/ledger/bill.py",

@@ -63,6 +63,7 @@ def build_report(
         error=error,
         test_rows=len(pairs),
         sandbox=RunRecord(ledger.store, ledger.run_id).find_sandbox(),
+        rate_limits=RunRecord(ledger.store, ledger.run_id).find_rate_limits(),
         untried=_untried(roles, status) if status in ("finished", "budget") and candidates < 2 else None,
         earlier_tests=earlier,
         leaks=leaks,

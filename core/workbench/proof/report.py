@@ -34,6 +34,7 @@ class Report:
     workflow: str | None = None
     test_rows: int = 0
     sandbox: dict[str, str] | None = None  # name and measured level, if code ran in one
+    rate_limits: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])  # requests at once
     untried: str | None = None  # why the baseline is the only candidate
     earlier_tests: list[str] = field(default_factory=list[str])  # runs that tested changes on these sealed rows before
     leaks: list[Leak] = field(default_factory=list[Leak])
@@ -105,6 +106,7 @@ class Report:
             "warnings": self.warnings,
             "error": self.error,
             "sandbox": self.sandbox,
+            "rate_limits": {lm: list(sizes) for lm, sizes in self.rate_limits.items()},
             "untried": self.untried,
             "looks": self.earlier_tests,  # the key of stored reports
             "saving": saving,
@@ -180,6 +182,7 @@ class Report:
         if self.failures:
             out.append("Failed examples in the test: " + ", ".join(f"{k} {n}" for k, n in self.failures.items()))
         out += [f"Warning: {warning}" for warning in self.warnings]
+        out += [f"Rate limited: {lm}: {before} -> {after} at once" for lm, (before, after) in self.rate_limits.items()]
         out.append(self._bill())
         if self.workflow:
             out += self._result_lines()

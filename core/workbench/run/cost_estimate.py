@@ -65,7 +65,7 @@ class Cost:
         return self.most_usd if self.usd is None else self.usd
 
     def as_dict(self) -> dict[str, Any]:
-        digits = {"usd": 6, "most_usd": 6, "minutes": 3}
+        digits = {"usd": 6, "most_usd": 6, "minutes": 5}
         return {k: v if v is None else round(v, digits.get(k)) for k, v in vars(self).items()}
 
     def __str__(self) -> str:
@@ -127,16 +127,14 @@ def estimate(
     models = _models(task, database)
     row = _row_cost(task, models, seconds_per_call)
     baseline, proof = row.times(len(data.val)), row.times(2 * len(data.test))
-    rounds, asks = task.spec.rounds, getattr(task.metric, "needs_lm", False)
-    search = [(name, made.most_calls(task.workflow, data.train, data.val)) for name, made in optimizers]
-    search = [(name, None if most is None or asks else rounds * most) for name, most in search]
+    search = _bounds(task, optimizers)
     known = sum(most for _, most in search if most is not None)
     bounded = bool(optimizers) and all(most is not None for _, most in search)
     total = baseline.calls + proof.calls + known if bounded else None
-    candidates = _candidates(task, baseline, proof, known)
+    candidates = _candidates(task, baseline, proof, 0 if bounded else known)
     searching = row.times(known / max(1, calls)) if bounded else None
-    if candidates is not None and (searching is None or candidates * baseline.calls + known < searching.calls):
-        searching = baseline.times(candidates) + row.times(known / max(1, calls))
+    if candidates is not None and (searching is None or candidates * baseline.calls < searching.calls):
+        searching = baseline.times(candidates) + row.times(0 if bounded else known / max(1, calls))
     lines = [
         f"At most {calls} call(s) per example, {_call_text(row, calls, models)}.",
         f"Baseline on val: {baseline}.",
@@ -165,6 +163,14 @@ def estimate(
         "smallest_gain": smallest,
         "lines": lines,
     }
+
+
+def _bounds(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> list[tuple[str, int | None]]:
+    """The most calls of each optimizer in all rounds; None if its settings do not bound them, or the metric's calls
+    come on top."""
+    data, asks = task.dataset, getattr(task.metric, "needs_lm", False)
+    found = [(name, made.most_calls(task.workflow, data.train, data.val)) for name, made in optimizers]
+    return [(name, None if most is None or asks else task.spec.rounds * most) for name, most in found]
 
 
 def _search_lines(
