@@ -113,15 +113,13 @@ def estimate(
     """What a run will take, and the smallest gain that its test can show.
 
     Args:
-        task: the file's.
         optimizers: (name, optimizer), as `run.prepare` returns them.
         database: a run database, whose earlier calls of the same models tell output tokens and seconds.
         seconds_per_call: in place of these seconds.
 
-    Returns:
-        A dict. `baseline`, `search`, `proof` and `total` have the fields of `Cost`; `most_calls` bounds the whole run
-        and is None if an optimizer does not bound its calls, or the metric calls a model. `candidates` is how many
-        evaluations on val the budget leaves for the search. `lines` is the estimate as text.
+    In the result, `baseline`, `search`, `proof` and `total` have the fields of `Cost`. `most_calls` bounds the whole
+    run; it is None if an optimizer does not bound its calls, or the metric calls a model. `candidates`: evaluations on
+    val that the budget leaves for the search. `lines`: the estimate as text.
     """
     data, calls = task.dataset, task.workflow.max_calls
     models = _models(task, database)
@@ -129,34 +127,32 @@ def estimate(
     baseline, proof = row.times(len(data.val)), row.times(2 * len(data.test))
     search = _bounds(task, optimizers)
     known = sum(most for _, most in search if most is not None)
-    bounded = bool(optimizers) and all(most is not None for _, most in search)
+    bounded = bool(search) and all(most is not None for _, most in search)
     total = baseline.calls + proof.calls + known if bounded else None
     candidates = _candidates(task, baseline, proof, 0 if bounded else known)
     searching = row.times(known / max(1, calls)) if bounded else None
     if candidates is not None and (searching is None or candidates * baseline.calls < searching.calls):
         searching = baseline.times(candidates) + row.times(0 if bounded else known / max(1, calls))
+    smallest, shown = _smallest_gain(task)
+    parts = {"baseline": baseline, "search": searching, "proof": proof}
+    parts["total"] = None if searching is None else baseline + proof + searching
     lines = [
         f"At most {calls} call(s) per example, {_call_text(row, calls, models)}.",
         f"Baseline on val: {baseline}.",
         f"Sealed test of baseline and winner: {proof}.",
         *_search_lines(task, search, known, total, baseline, proof),
+        *([f"In all, search included: {parts['total']}."] if parts["total"] else []),
+        *_unknown_lines(row, models, database),
+        *(f"Warning: {line}" for line in (*budget_warnings(task), *lm_warnings(task))),
+        shown,
+        *(line for node in task.workflow.walk() for line in node.warnings()),
     ]
-    in_all = baseline + proof + searching if searching is not None else None
-    if in_all is not None:
-        lines.append(f"In all, search included: {in_all}.")
-    smallest, shown = _smallest_gain(task)
-    lines += _unknown_lines(row, models, database)
-    lines += [f"Warning: {line}" for line in (*budget_warnings(task), *lm_warnings(task))]
-    lines += [shown, *(line for node in task.workflow.walk() for line in node.warnings())]
     return {
         "calls_per_example": calls,
         "baseline_calls": baseline.calls,
         "proof_calls": proof.calls,
         "input_tokens": round(row.input_tokens / max(1, calls)),
-        "baseline": baseline.as_dict(),
-        "search": None if searching is None else searching.as_dict(),
-        "proof": proof.as_dict(),
-        "total": None if in_all is None else in_all.as_dict(),
+        **{name: None if part is None else part.as_dict() for name, part in parts.items()},
         "candidates": candidates,
         "optimizer_calls": [{"optimizer": name, "calls": most} for name, most in search],
         "most_calls": total,
