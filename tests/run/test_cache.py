@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from tests.helpers.planted import PlantedLM, demos_of, plant
 
+from workbench.evaluation import EvalOptions, evaluate
 from workbench.inference import predict_file
 from workbench.lm import Request
 from workbench.proof import Report
-from workbench.run import Options, evaluate_file, optimize, resume
+from workbench.run import Options, optimize, resume
 from workbench.store import Store
 
 
@@ -80,14 +81,13 @@ def test_a_resumed_run_with_a_cache_is_replayed_as_it_was(tmp_path: Path) -> Non
     }
 
 
-def test_eval_takes_what_optimize_paid_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_eval_takes_what_optimize_paid_for_also_beyond_its_budget(tmp_path: Path) -> None:
     plant(tmp_path, skill, {"random": {"trials": 1}}, calls=2000)
-    lm = PlantedLM(skill)
-    monkeypatch.setattr("workbench.runtime.runtime.LMPool.get", lambda self, spec: lm)
-    found = evaluate_file(
-        tmp_path / "workflow.yaml", "val", [("cache", True), ("budget.calls", 1)], str(tmp_path / "run.db")
-    )
-    assert lm.requests == 0 and found["spent"]["reused"]["calls"] == 24 and found["spent"]["calls"] == 0
+    options = EvalOptions([("cache", True), ("budget.calls", 1)], "val")
+    lm, database = PlantedLM(skill), tmp_path / "run.db"
+    found = evaluate(tmp_path / "workflow.yaml", options=options, database=database, pool=lm)
+    assert lm.requests == 0 and found.spent["reused"]["calls"] == 24 and found.spent["calls"] == 0
+    assert any("24 calls were taken from earlier runs" in line for line in found.lines())
 
 
 def test_predict_takes_what_an_earlier_run_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,9 +14,10 @@ from tests.helpers.planted import PlantedLM, plant
 
 from workbench.cli import cli
 from workbench.errors import SpecError
+from workbench.evaluation import EvalOptions, evaluate
 from workbench.lm import Request
 from workbench.proof import Report
-from workbench.run import Options, estimate, evaluate_file, optimize, prepare, resume
+from workbench.run import Options, estimate, optimize, prepare, resume
 from workbench.store import Store, add_run
 
 
@@ -237,8 +238,8 @@ def test_friction_20_a_server_has_one_latency_whatever_we_send_at_once(at_once: 
     with ChatServer(latency=0.05) as server:
         lm = {"model": "openai/m", "api_base": server.base, "concurrency": at_once}
         path = task_file(tmp_path, rows=16, lm=lm)
-        found = evaluate_file(path, "val", [], str(tmp_path / "run.db"))
-    assert 0.05 <= found["cost"]["latency"] < 0.15
+        found = evaluate(path, options=EvalOptions([], "val"), database=tmp_path / "run.db")
+    assert 0.05 <= found.cost["latency"] < 0.15
     rows = list(Store(tmp_path / "run.db").rows("select seconds, queued from calls"))
     assert len(rows) == 16 and all(0.05 <= row["seconds"] < 0.3 for row in rows)
     assert max(row["queued"] for row in rows) > 0.3 or at_once == 16

@@ -89,8 +89,8 @@ ROWS: list[Mutant] = [
         "core/workbench/run/sealed_test.py",
         SEALED,
         (
-            "second = first if winner == baseline else await",
-            "second = first if True else await",
+            "        if winner != baseline:\n            second = await",
+            "        if False:\n            second = await",
             "the winner is compared with itself",
         ),
     ),

@@ -52,7 +52,6 @@ class Ledger:
     run_id: int
     budget: BudgetSpec
     on_call: Callable[[CallInfo], None] = lambda info: None
-    on_slowed: Callable[[str, int, int], None] = lambda identity, before, after: None
     earlier_seconds: float = 0.0  # what earlier processes of this run used
     spent: Spend = field(default_factory=Spend)
     by_role: dict[str, Spend] = field(default_factory=lambda: defaultdict(Spend))
@@ -62,6 +61,7 @@ class Ledger:
     recorded: bool = True
     reuse: bool = False
     searching: bool = False
+    on_slowed: Callable[[str, int, int], None] = lambda identity, before, after: None
 
     def __post_init__(self) -> None:
         self.started = time.monotonic()
@@ -344,7 +344,7 @@ class Ledger:
             raise dead
         cost = (attempts, prompt, completion, usd, seconds, queued)
         self.on_call(CallInfo(key, role, lm.identity, outcome, False, *cost))
-        return Settled(response, error, False, attempts, usd, seconds, queued)
+        return Settled(response, error, False, attempts, usd, seconds, queued, key)
 
     def _count(self, role: str, part: Spend) -> None:
         for spend in (self.spent, self.paid, self.by_role[role]):

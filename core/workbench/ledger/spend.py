@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +53,7 @@ class Settled:
     usd: float
     seconds: float
     queued: float = 0.0
+    key: str = ""  # under which it is journalled
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +94,21 @@ def stored_outcome(row: Any, cached: bool) -> Settled:
         row["usd"] or 0.0,
         row["seconds"],
         row["queued"] or 0.0,
+        row["key"],
     )
 
 
 def stored_spend(row: Any) -> Spend:
     """What the call of a row cost when it was paid."""
     return Spend(row["attempts"], 0, row["prompt_tokens"], row["completion_tokens"], row["usd"] or 0.0, row["seconds"])
+
+
+def describe_reused(summary: Mapping[str, Any]) -> str:
+    """What a bill (`Ledger.summary`) says of calls that earlier runs paid for; empty if there are none."""
+    reused = summary.get("reused") or {"calls": 0}
+    if not reused["calls"]:
+        return ""
+    return f"; {reused['calls']} calls were taken from earlier runs, which had cost ${reused['usd']:.4f}"
 
 
 def stored_response(row: Any) -> Response:

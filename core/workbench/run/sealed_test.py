@@ -9,7 +9,7 @@ from contextlib import suppress
 from workbench.errors import BudgetSpent
 from workbench.ledger import Ledger
 from workbench.proof import record_test, sealed_row_keys
-from workbench.run.stored_scores import store_evaluation
+from workbench.run.stored_scores import RowKeys, store_evaluation
 from workbench.study import Evaluation, Evaluator, Progress, Result, estimate_calls
 from workbench.task import Example, Task
 from workbench.workflow import Workflow
@@ -51,7 +51,7 @@ def reserve_for_proof(task: Task, evaluator: Evaluator, progress: Progress, ledg
 
 
 async def run_sealed_test(
-    task: Task, evaluator: Evaluator, winner: Workflow, on_pair: Callable[[int, int], None]
+    task: Task, evaluator: Evaluator, winner: Workflow, row_keys: RowKeys, on_pair: Callable[[int, int], None]
 ) -> list[tuple[Result, Result]]:
     """Run baseline and winner on the sealed rows, pair by pair, until the budget ends, and store what came out.
 
@@ -59,6 +59,7 @@ async def run_sealed_test(
         task: the file's.
         evaluator: that of the run.
         winner: may be the baseline, which then is both sides.
+        row_keys: of the task, for what is stored.
         on_pair: called with the number of pairs that are done, and that of all rows.
 
     Returns:
@@ -70,8 +71,9 @@ async def run_sealed_test(
 
     async def both(index: int) -> None:
         example: Example = test[index]
-        first = await evaluator.run_one(programs[0], example)
-        second = first if winner == baseline else await evaluator.run_one(programs[1], example)
+        first = second = await evaluator.run_one(programs[0], example, traces=True)
+        if winner != baseline:
+            second = await evaluator.run_one(programs[1], example, traces=True)
         pairs[index] = (first, second)
         on_pair(sum(p is not None for p in pairs), len(test))
 
@@ -83,7 +85,7 @@ async def run_sealed_test(
     for workflow, side in sides:
         results = tuple(p[side] for p in done)
         evaluation = Evaluation(workflow, "test", results, len(done) == len(test))
-        await store_evaluation(ledger.store, ledger.run_id, evaluation)
+        await store_evaluation(ledger.store, ledger.run_id, evaluation, row_keys)
     if winner != baseline:
         keys = sealed_row_keys(task, [a.example for a, _ in done])
         record_test(ledger.store, ledger.run_id, winner.hash, keys)

@@ -30,7 +30,7 @@ from workbench.proof import Report, build_report
 from workbench.run.cost_estimate import budget_warnings
 from workbench.run.preflight import lms_not_ready, lms_of, optimizers_not_ready, wrong_in_file
 from workbench.run.sealed_test import reserve_for_proof, run_sealed_test
-from workbench.run.stored_scores import TrainRows, store_evaluation
+from workbench.run.stored_scores import RowKeys, TrainRows, store_evaluation
 from workbench.runtime import Runtime, SandboxChoice
 from workbench.signals import catch_signals
 from workbench.store import Candidates, Evaluations, RunLock, RunRecord, Store, dumps
@@ -98,12 +98,12 @@ class Session:
         pool: LMPool | None = None,
     ):
         self.store, self.run_id, self.run, self.task = store, run_id, run, task
-        self.record = RunRecord(store, run_id)
+        self.record, self.row_keys = RunRecord(store, run_id), RowKeys(task)
         self.optimizers, self.options = optimizers, options
         self.listener = listener or (lambda kind, data: None)
         self.info = RunInfo(run, task.spec.name, str(store.path), task.spec.budget.model_dump(exclude_none=True))
-        self.ledger = Ledger(store, run_id, task.spec.budget, self._on_call, self._on_slowed, earlier_seconds)
-        self.ledger.reuse, self.ledger.searching = task.spec.cache, True
+        self.ledger = Ledger(store, run_id, task.spec.budget, self._on_call, earlier_seconds)
+        self.ledger.reuse, self.ledger.searching, self.ledger.on_slowed = task.spec.cache, True, self._on_slowed
         self.runtime = Runtime(
             self.ledger,
             task.spec.lm,
@@ -175,7 +175,7 @@ class Session:
         if winner == baseline and task.spec.proof.when_unchanged == "skip":
             return self._report(status, winner, None, broken)
         self._emit("testing", winner=winner.hash, changed=winner != baseline)
-        pairs = await run_sealed_test(task, self.evaluator, winner, self._on_pair)
+        pairs = await run_sealed_test(task, self.evaluator, winner, self.row_keys, self._on_pair)
         if status == "finished" and len(pairs) < len(task.dataset.test):
             status = "budget"  # a larger budget can test the rest
         return self._report(status, winner, pairs, broken)
@@ -298,7 +298,7 @@ class Session:
         self._emit("optimizer_told", optimizer=optimizer, message=message, figures=dict(figures))
 
     async def _on_evaluation(self, evaluation: Evaluation) -> None:
-        await store_evaluation(self.store, self.run_id, evaluation)
+        await store_evaluation(self.store, self.run_id, evaluation, self.row_keys)
         self._reserve_for_proof()
         self._emit("candidate_evaluated", candidate=evaluation.workflow, evaluation=evaluation)
         self._save_seconds()

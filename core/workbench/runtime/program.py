@@ -241,7 +241,8 @@ class Context:
 
 
 def _call_record(messages: tuple[Message, ...], response: Response, role: str, model: str, paid: Settled) -> CallRecord:
-    return CallRecord(messages, response, role, model, paid.cached, paid.usd, paid.seconds, paid.queued)
+    cost = (paid.cached, paid.usd, paid.seconds, paid.queued)
+    return CallRecord(messages, response, role, model, *cost, key=paid.key)
 
 
 def is_cancelled() -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 from workbench.errors import StoreError
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 M001_INITIAL = """
 create table runs (
     id integer primary key, run text not null unique, name text, status text not null, started text not null,
@@ -63,14 +63,25 @@ alter table candidates add column checksum text;
 alter table calls add column checksum text;
 alter table artifacts add column content text;
 """
+#: `fields`: the row itself; `scores`: by further metrics; `row_key` and `cluster`: which rows are the same.
+_M004_EVAL_RUNS = """
+alter table runs add column kind text;
+alter table runs add column tags text;
+alter table runs add column note text;
+alter table results add column fields text;
+alter table results add column scores text;
+alter table results add column cost text;
+alter table results add column row_key text;
+alter table results add column cluster text;
+"""
 #: `queued`: seconds that a call waited here, which its `seconds` do not hold; of rows written before, they do.
 #: `reused`: the run that paid for the answer, where this one took it over.
-_M004_CALLS_ACROSS_RUNS = """
+_M005_CALLS_ACROSS_RUNS = """
 alter table calls add column queued real;
 alter table calls add column reused integer;
 create index calls_key on calls(key);
 """
-_VERSIONS = (M001_INITIAL, _M002_SEALED_TESTS, _M003_CHECKSUMS, _M004_CALLS_ACROSS_RUNS)
+_VERSIONS = (M001_INITIAL, _M002_SEALED_TESTS, _M003_CHECKSUMS, _M004_EVAL_RUNS, _M005_CALLS_ACROSS_RUNS)
 #: The statements that make a database of today.
 SCHEMA = "".join(_VERSIONS)
 
@@ -121,8 +132,12 @@ def make_migrations() -> Any:
         _run_script(db, _M003_CHECKSUMS)
 
     @migrations()
-    def m004_calls_across_runs(db: Any) -> None:
-        _run_script(db, _M004_CALLS_ACROSS_RUNS)
+    def m004_eval_runs(db: Any) -> None:
+        _run_script(db, _M004_EVAL_RUNS)
+
+    @migrations()
+    def m005_calls_across_runs(db: Any) -> None:
+        _run_script(db, _M005_CALLS_ACROSS_RUNS)
 
     return migrations
 

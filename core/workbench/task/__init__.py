@@ -5,19 +5,20 @@ Everything that can be done with a file before a call is paid for.
 
 from workbench.task.alternatives import variants
 from workbench.task.copies import Repeats, input_tokens, normalised_inputs, tokenize
-from workbench.task.dataset import Dataset, Example, Score, SealedRows, read_rows
+from workbench.task.dataset import Dataset, Example, Score, SealedRows, content_id, read_rows
 from workbench.task.lint import lint_task
 from workbench.task.load import Task, check_lms, load_data, load_task, section_loaders
 from workbench.task.metric import Metric, MetricFaults, as_score
 from workbench.task.search_space import Space, check_search, default_space, draw_demos, labelled_demo, suggest_value
 from workbench.task.workflow_file import Function, expand_references, load_workflow, read_library
-from workbench.task.write import dump_yaml, file_tree, kept_search, workflow_tree, write_workflow
+from workbench.task.write import dump_yaml, file_tree, kept_search, workflow_tree, write_workflow, written_node
 
 __all__ = [
     "Task",
     "load_task",
     "load_data",
     "read_rows",
+    "content_id",
     "load_workflow",
     "section_loaders",
     "check_lms",
@@ -47,5 +48,6 @@ __all__ = [
     "file_tree",
     "kept_search",
     "write_workflow",
+    "written_node",
     "lint_task",
 ]
