@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from click.testing import CliRunner
 from tests.helpers.lm_faults import ChatServer
 from tests.helpers.planted import PlantedLM, plant
 
+import workbench
 from workbench.cli import cli
 from workbench.errors import SpecError
 from workbench.evaluation import EvalOptions, evaluate
@@ -202,6 +204,18 @@ def test_friction_17_it_begins_on_request_and_a_resume_is_not_asked_again(tmp_pa
     assert report.status == "budget" and not report.proved
     again = resume("last", database=tmp_path / "two.db", pool=PlantedLM(lambda request: 0.3))
     assert again.status == "budget"
+
+
+def test_friction_17_python_begins_on_request_too(tmp_path: Path) -> None:
+    plant(tmp_path, lambda request: 0.3, {"random": {"trials": 1}}, calls=400)
+    lm, settings = PlantedLM(lambda request: 0.3), {"budget.calls": 30}
+    for allowed in (False, True):
+        options = Options(out=str(tmp_path / "o.yaml"), allow_unproved=allowed)
+        with nullcontext() if allowed else pytest.raises(SpecError, match="cannot pay for the proof"):
+            found = workbench.optimize(
+                tmp_path / "workflow.yaml", settings=settings, options=options, database=tmp_path / "a.db", pool=lm
+            )
+            assert found.status == "budget"
 
 
 # The sealed test of an unchanged workflow
