@@ -78,7 +78,7 @@ def run(folder: Path, *, again: bool = False, heard: list[Any] | None = None, **
     common: dict[str, Any] = {
         "database": folder / "run.db",
         "listener": listen,
-        "options": Options(out=str(folder / "out.yaml")),
+        "options": Options(out=str(folder / "out.yaml"), allow_unproved=True),
     }
     return resume("last", **common) if again else optimize(write(folder, **settings), **common)
 

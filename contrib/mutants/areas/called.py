@@ -15,7 +15,7 @@ CALLED: list[Mutant] = [
             "equal calls share answers",
         ),
         ("self._refused.clear()", "pass", "a rejected key is rejected for ever"),
-        ("self.stopping = None\n        self._dead", "self._dead", "a server that was dead stays dead"),
+        ("self.stopping = None\n        self._failures", "self._failures", "a server that was dead stays dead"),
     ),
     *changes_of(
         LOADED,

@@ -11,6 +11,7 @@ import csv
 import fcntl
 import json
 import os
+import secrets
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -24,6 +25,7 @@ from workbench.files import check_writable, make_private, open_whole
 from workbench.hashing import digest
 from workbench.inference.loaded import LoadedWorkflow, read_workflow
 from workbench.inference.prediction import Prediction
+from workbench.ledger import Spend
 from workbench.lm import LMPool
 from workbench.runtime import Consent, SandboxChoice
 from workbench.spec import Source, Spec
@@ -40,6 +42,8 @@ class Predicted:
 
     rows: in all. earlier: those that earlier processes finished. unanswered: those that failed for want of a server,
     which the same call asks again. failures: by kind. renamed: fields of the rows that the output has as `row_NAME`.
+    tokens, usd: of calls that were paid now. reused, reused_usd: calls that earlier runs had paid for, and what they
+    had cost.
     """
 
     rows: int
@@ -48,6 +52,8 @@ class Predicted:
     failures: Counter[str] = field(default_factory=Counter[str])
     tokens: int = 0
     usd: float = 0.0
+    reused: int = 0
+    reused_usd: float = 0.0
     renamed: tuple[str, ...] = ()
 
 
@@ -64,6 +70,7 @@ def predict_file(
     consent: Consent | None = None,
     pool: LMPool | None = None,
     progress: Callable[[int, int], None] | None = None,
+    database: str | Path = "workbench.db",
 ) -> Predicted:
     """Run a workflow on each row of a file, and write the rows with the fields that it wrote.
 
@@ -78,14 +85,13 @@ def predict_file(
         overwrite: whether `out` may be replaced.
         sandbox, consent, pool: as for `load`.
         progress: called with the number of rows that are done, and that of all.
+        database: the run database, used only with `cache: true`, to take answers from and to record them in.
 
     Raises:
         SpecError: a file cannot be used, no row has an input of the workflow, another process writes to `out`, or the
             unfinished output is of other rows or of another workflow.
     """
-    if out.suffix not in FORMATS:
-        raise SpecError(f"--out {out}: no format has the suffix '{out.suffix}'", hint="Write .jsonl or .csv.")
-    check_writable(out)
+    _check_out(out)
     spec, source, workflow = read_workflow(path, changes)
     rows = read_rows(rows_file, Path.cwd(), options or {})
     _check_inputs(rows, rows_file, tuple(workflow.input_fields))
@@ -94,22 +100,33 @@ def predict_file(
     with closing(_Part(out, job, overwrite)) as part:
         found = Predicted(len(rows), part.done, failures=part.failures)
         found.renamed = tuple(name for name in _names(rows) if name in outputs)
-        journal = _open_journal(out, spec, source, job)
+        journal = _open_journal(out, spec, source, job, database)
         with LoadedWorkflow(spec, workflow, sandbox, consent, pool, journal, part.done) as wf:
             left = rows[part.done :]
             for number, prediction in enumerate(wf.batch(left, concurrency=concurrency)):
                 part.add(_cells(left[number], prediction, outputs))
                 _count(found, prediction)
                 _ = progress and progress(found.earlier + number + 1, len(rows))
+            _subtract(found, wf.reused)
         part.write(out, [*(_kept(name, outputs) for name in _names(rows)), *outputs])
         if not found.unanswered:
-            for end in (".part", ".calls", ".calls-wal", ".calls-shm"):
-                out.with_name(f"{out.name}{end}").unlink(missing_ok=True)
+            part.remove(out)
     return found
 
 
-def _open_journal(out: Path, spec: Spec, source: Source, job: str) -> tuple[Store, int]:
-    """The record of calls of this job, without those that got no answer: they are asked again."""
+def _check_out(out: Path) -> None:
+    if out.suffix not in FORMATS:
+        raise SpecError(f"--out {out}: no format has the suffix '{out.suffix}'", hint="Write .jsonl or .csv.")
+    check_writable(out)
+
+
+def _open_journal(out: Path, spec: Spec, source: Source, job: str, database: str | Path) -> tuple[Store, int]:
+    """The record of calls of this job, without those that got no answer: they are asked again. With a cache it is a
+    run of the run database, which stays: a job that continues takes the answers of the earlier process from there."""
+    if spec.cache:
+        store = Store(database)
+        name = secrets.token_hex(4)
+        return store, add_run(store, run=name, name=spec.name, status=_STATUS, spec=source.text, options="{}")
     store = Store(out.with_name(f"{out.name}.calls"))
     run = find_started_run(store, _STATUS, source.text, job)
     if run is None:
@@ -154,6 +171,12 @@ def _count(found: Predicted, prediction: Prediction) -> None:
     if prediction.failure:
         found.failures[prediction.failure] += 1
         found.unanswered += FailureKind(prediction.failure).infrastructure
+
+
+def _subtract(found: Predicted, reused: Spend) -> None:
+    """Take what earlier runs had paid for off the bill, and tell it apart."""
+    found.reused, found.reused_usd = reused.calls, reused.usd
+    found.tokens, found.usd = found.tokens - reused.tokens, max(0.0, found.usd - reused.usd)
 
 
 class _Part:
@@ -224,6 +247,11 @@ class _Part:
                 writer.writerows({name: _cell(value) for name, value in row.items()} for row in self._rows())
             else:
                 file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in self._rows())
+
+    def remove(self, out: Path) -> None:
+        """Remove what stands beside the output: all of it is in there."""
+        for end in (".part", ".calls", ".calls-wal", ".calls-shm"):
+            out.with_name(f"{out.name}{end}").unlink(missing_ok=True)
 
     def _rows(self) -> Iterator[dict[str, Any]]:
         with self.path.open("rb") as file:

@@ -18,7 +18,7 @@ from typing import Any, Self
 from workbench.concurrency import BackgroundLoop
 from workbench.errors import LMError, ServerDead, SpecError, WorkbenchError, collect_errors, suggest
 from workbench.inference.prediction import Prediction, PredictionError, prediction_of
-from workbench.ledger import Ledger
+from workbench.ledger import Ledger, Spend
 from workbench.lm import LMPool
 from workbench.runtime import Consent, Program, Runtime, SandboxChoice
 from workbench.spec import BudgetSpec, Inherited, Source, Spec, apply_overrides, check_nodes, load_yaml_file
@@ -179,6 +179,11 @@ class LoadedWorkflow:
             self._loop.submit(_close(program.runtime)).result()
         self._loop.close()
 
+    @property
+    def reused(self) -> Spend:
+        """What its calls had cost that earlier runs of the journal's database had paid for."""
+        return self._program.runtime.ledger.reused if self._program is not None else Spend()
+
     def __enter__(self) -> Self:
         return self
 
@@ -232,7 +237,13 @@ class LoadedWorkflow:
         if self._journal is None:
             run_id = add_run(store, run="call", name=self.spec.name, status="run", spec="", options="{}")
         runtime = Runtime(
-            Ledger(store, run_id, BudgetSpec.model_validate({}), recorded=self._journal is not None),
+            Ledger(
+                store,
+                run_id,
+                BudgetSpec.model_validate({}),
+                recorded=self._journal is not None,
+                reuse=self._journal is not None and self.spec.cache,
+            ),
             self.spec.lm,
             self.spec.roles,
             self._pool,

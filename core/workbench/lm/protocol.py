@@ -118,7 +118,8 @@ class LM(Protocol):
     `assumed_free`, True where its price is 0 for no better reason than that its server is on this machine: where there
     is a ceiling in dollars, the user is told that it does not hold such calls. An LM that remembers its answers may
     also have `recall(request, response)`: it is told of those that came from the journal, so that a resumed run goes on
-    as the first one did.
+    as the first one did. An LM may also have `reusable`, False where `identity` does not say which weights answer, as
+    of a policy that is being trained: other runs then take over none of its answers.
     """
 
     identity: str

@@ -3,7 +3,7 @@
 The only room that knows the whole order.
 """
 
-from workbench.run.cost_estimate import estimate
+from workbench.run.cost_estimate import budget_warnings, estimate
 from workbench.run.doctor import find_origins, run_checks
 from workbench.run.history import (
     candidate_workflow,
@@ -45,6 +45,7 @@ __all__ = [
     "RowKeys",
     "as_stored_row",
     "estimate",
+    "budget_warnings",
     "candidate_workflow",
     "candidates",
     "draw_winner",

@@ -136,7 +136,7 @@ def export_candidate(
         return None
     file = read_stored_file(row)
     workflow, folder = Workflow(found.tree, file.base), out.resolve().parent if out else Path.cwd()
-    tree = file_tree(file.spec, file.source, workflow, folder, kept_search(file.spec, baseline, workflow))
+    tree = file_tree(file.spec, file.source, workflow, folder, kept_search(file.spec, baseline, workflow), baseline)
     text = dump_yaml(tree)
     if out is None:
         return text

@@ -12,7 +12,7 @@ import yaml
 from workbench.errors import SpecError
 from workbench.files import write_whole
 from workbench.plugins import plugins
-from workbench.spec import Source, Spec
+from workbench.spec import Source, Spec, load_yaml
 from workbench.task.load import Task
 from workbench.task.search_space import check_space
 from workbench.text import one_line, visible
@@ -41,10 +41,12 @@ def _is_node(tree: Mapping[str, Any]) -> bool:
 
 def workflow_tree(task: Task, workflow: Workflow, folder: Path) -> Tree:
     """The content of a whole file for a workflow. folder: where the file will be; its paths are relative to it."""
-    return file_tree(task.spec, task.source, workflow, folder, _search_of(task, workflow))
+    return file_tree(task.spec, task.source, workflow, folder, _search_of(task, workflow), task.workflow)
 
 
-def file_tree(spec: Spec, source: Source, workflow: Workflow, folder: Path, search: Sequence[str]) -> Tree:
+def file_tree(
+    spec: Spec, source: Source, workflow: Workflow, folder: Path, search: Sequence[str], baseline: Workflow
+) -> Tree:
     """The same by parts, without what only code can tell.
 
     Args:
@@ -53,6 +55,8 @@ def file_tree(spec: Spec, source: Source, workflow: Workflow, folder: Path, sear
         workflow: what is written.
         folder: where the file will be.
         search: the addresses under `search:` that the workflow still has.
+        baseline: the workflow that the file began with. `optimize:` is kept only if the kinds of nodes are those: an
+            optimizer may find nothing to work on in others, and then the file would be refused.
     """
     raw = source.value
     tree: Tree = {k: raw[k] for k in ("name", "description") if k in raw}
@@ -61,7 +65,7 @@ def file_tree(spec: Spec, source: Source, workflow: Workflow, folder: Path, sear
         lm = task_lm(spec.lm, workflow).model_dump(exclude_unset=True, mode="json")
     if lm is not None:
         tree["lm"] = lm
-    for key in ("roles", "data", "metric", "objectives", "policy"):
+    for key in ("roles", "data", "metric", "objectives", "pick", "policy"):
         if key in raw:
             tree[key] = raw[key]
     if spec.policy.inherited:  # the functions are in this file now, and so must be their rules
@@ -77,10 +81,29 @@ def file_tree(spec: Spec, source: Source, workflow: Workflow, folder: Path, sear
     tree["metric"] = moved if isinstance(written, list) else moved[0]
     if search:
         tree["search"] = {address: raw["search"][address] for address in search}
-    for key in ("budget", "concurrency", "seed"):
+    if "optimize" in raw and same_kinds(baseline, workflow):
+        tree["optimize"] = _moved_tree(raw["optimize"], workflow.base, folder)
+    written = load_yaml(source.text, source.file).value
+    if "cache" in written:  # a flag for one run is no setting of its result
+        tree["cache"] = written["cache"]
+    for key in ("rounds", "proof", "budget", "concurrency", "timeout", "seed"):
         if key in raw:
             tree[key] = raw[key]
     return tree
+
+
+def same_kinds(baseline: Workflow, workflow: Workflow) -> bool:
+    """Whether the nodes are of the same kinds, at any depth."""
+    return _kinds(baseline.nodes) == _kinds(workflow.nodes)
+
+
+def _kinds(tree: Any) -> list[str]:
+    if isinstance(tree, list):
+        return [kind for item in tree for kind in _kinds(item)]
+    if not isinstance(tree, Mapping):
+        return []
+    own = [str(tree["kind"])] if _is_node(tree) else []
+    return own + [kind for key in sorted(map(str, tree)) for kind in _kinds(tree.get(key))]
 
 
 def _search_of(task: Task, workflow: Workflow) -> list[str]:
@@ -117,9 +140,18 @@ def kept_search(spec: Spec, baseline: Workflow, workflow: Workflow) -> list[str]
 def write_workflow(task: Task, workflow: Workflow, out: Path, header: Sequence[str] = ()) -> None:
     """Write a workflow as a file, whole or not at all. header: lines of a comment at the top."""
     out = out.resolve()
-    text = "".join(f"# {one_line(line)}".rstrip() + "\n" for line in header)
+    notes = ["The comments of the file that it was made from are not kept."] if _has_comments(task.source.text) else []
+    if "optimize" in task.source.value and not same_kinds(task.workflow, workflow):
+        notes.append("Nor is `optimize:`, since the nodes are of other kinds now: name optimizers for them.")
+    text = "".join(f"# {one_line(line)}".rstrip() + "\n" for line in (*header, *notes))
     text += dump_yaml(workflow_tree(task, workflow, out.parent))
     write_whole(out, text)
+
+
+def _has_comments(text: str) -> bool:
+    """Whether a YAML text has comments, but for that which names the schema to editors."""
+    lines = (line.strip() for line in text.splitlines())
+    return any((line.startswith("#") and "yaml-language-server" not in line) or " #" in line for line in lines)
 
 
 def dump_yaml(tree: Any) -> str:
