@@ -29,8 +29,8 @@ CALLED: list[Mutant] = [
         ),
         ("len(self._waiting) >= self._most or", "", "all rows are begun at once"),
         (
-            "self._loop, self._program, self._pool = BackgroundLoop",
-            "_, self._program, self._pool = BackgroundLoop",
+            "self._loop, self._program, self.pool = BackgroundLoop",
+            "_, self._program, self.pool = BackgroundLoop",
             "forks",
         ),
         ("        _LOADED.add(self)\n", "", "what is forgotten is never closed"),

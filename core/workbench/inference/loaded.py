@@ -24,13 +24,14 @@ from workbench.runtime import Consent, Program, Runtime, SandboxChoice
 from workbench.spec import BudgetSpec, Inherited, Source, Spec, apply_overrides, check_nodes, load_yaml_file
 from workbench.store import IN_MEMORY, Store, add_run
 from workbench.task import Example, section_loaders
-from workbench.workflow import Workflow
+from workbench.workflow import Workflow, called_lms
 
 #: Rows of a batch that are begun or wait to be handed out, for each that may run at once: a slow row holds up the
 #: results behind it, but not their work.
 AHEAD = 4
 
 Row = Mapping[str, Any]
+_CLOSED = "the workflow was closed before the row was done"
 
 
 def load(
@@ -54,10 +55,13 @@ def load(
 
     Raises:
         SpecError: the file cannot be used.
+        LMError: the key of a model is missing.
     """
     spec, _, workflow = read_workflow(path, list((changes or {}).items()))
     choice = SandboxChoice(sandbox) if sandbox else SandboxChoice.from_environment()
-    return LoadedWorkflow(spec, workflow, choice, consent, pool)
+    loaded = LoadedWorkflow(spec, workflow, choice, consent, pool)
+    check_ready(spec, workflow, loaded.pool)
+    return loaded
 
 
 def read_workflow(path: str | Path, changes: Sequence[tuple[str, Any]]) -> tuple[Spec, Source, Workflow]:
@@ -69,6 +73,14 @@ def read_workflow(path: str | Path, changes: Sequence[tuple[str, Any]]) -> tuple
         _, workflow = collect_errors((sections["lm"], sections["nodes"]))
         workflow.check()
     return spec.model_copy(update={"policy": spec.policy.inherit(inherited)}), source, workflow
+
+
+def check_ready(spec: Spec, workflow: Workflow, pool: LMPool) -> None:
+    """Raise LMError for a model that cannot be called from here, for want of a key."""
+    roles = (spec.roles[role] for node in workflow.walk() for role in node.roles)
+    for lm in {lm.model_dump_json(): lm for lm in (*called_lms(workflow, spec.lm), *roles)}.values():
+        if (ready := getattr(pool.get(lm), "ready", None)) is not None:
+            ready()
 
 
 class LoadedWorkflow:
@@ -99,7 +111,7 @@ class LoadedWorkflow:
         self.inputs: tuple[str, ...] = tuple(workflow.input_fields)
         self.outputs: tuple[str, ...] = tuple(workflow.output_fields)
         self._sandbox, self._consent = sandbox, consent
-        self._given, self._pool = pool, pool or LMPool()
+        self._given, self.pool = pool, pool or LMPool()
         self._loop = BackgroundLoop("workbench-calls")
         self._program: Program | None = None
         _LOADED.add(self)
@@ -118,7 +130,7 @@ class LoadedWorkflow:
     async def acall(self, **inputs: Any) -> Prediction:
         """The same in any event loop."""
         self._check(inputs)
-        return _or_raise(await asyncio.wrap_future(self._submit(self._run(inputs, next(self._numbers)))))
+        return _or_raise(await _wait_in_loop(self._submit(self._run(inputs, next(self._numbers)))))
 
     def batch(
         self,
@@ -164,9 +176,9 @@ class LoadedWorkflow:
             async for row in _arecords(rows):
                 window.add(self._submit(self._in_slot(window.slots, row, next(self._numbers), trace)))
                 for future in window.due():
-                    yield await asyncio.wrap_future(future)
+                    yield await _wait_in_loop(future)
             for future in window.due(rest=True):
-                yield await asyncio.wrap_future(future)
+                yield await _wait_in_loop(future)
         finally:
             window.cancel()
 
@@ -179,6 +191,10 @@ class LoadedWorkflow:
             self._loop.submit(_close(program.runtime)).result()
         self._loop.close()
 
+    async def aclose(self) -> None:
+        """The same in any event loop."""
+        await asyncio.to_thread(self.close)
+
     def __enter__(self) -> Self:
         return self
 
@@ -189,11 +205,11 @@ class LoadedWorkflow:
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        await asyncio.to_thread(self.close)
+        await self.aclose()
 
     def _submit(self, job: Coroutine[Any, Any, Prediction]) -> Future[Prediction]:
         if self._loop.process != os.getpid():  # a fork: the thread and its connections are those of the other process
-            self._loop, self._program, self._pool = BackgroundLoop("workbench-calls"), None, self._given or LMPool()
+            self._loop, self._program, self.pool = BackgroundLoop("workbench-calls"), None, self._given or LMPool()
         return self._loop.submit(job)
 
     def _check(self, inputs: Row) -> None:
@@ -235,7 +251,7 @@ class LoadedWorkflow:
             Ledger(store, run_id, BudgetSpec.model_validate({}), recorded=self._journal is not None),
             self.spec.lm,
             self.spec.roles,
-            self._pool,
+            self.pool,
             self.spec.policy,
             self._consent,
             self._sandbox or SandboxChoice.from_environment(),
@@ -277,7 +293,17 @@ def _wait(future: Future[Prediction]) -> Prediction:
     try:
         return future.result()
     except CancelledError:
-        raise WorkbenchError("the workflow was closed before the row was done") from None
+        raise WorkbenchError(_CLOSED) from None
+
+
+async def _wait_in_loop(future: Future[Prediction]) -> Prediction:
+    try:
+        return await asyncio.wrap_future(future)
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise  # it is the caller who is cancelled
+        raise WorkbenchError(_CLOSED) from None
 
 
 #: Those that are in use: what one forgets to close is closed before the interpreter ends.

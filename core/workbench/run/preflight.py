@@ -9,28 +9,18 @@ from workbench.errors import SandboxError, SpecError, WorkbenchError, collect_er
 from workbench.ledger import price_of
 from workbench.lm import is_loopback, make_lm, split_model
 from workbench.runtime import Runtime
-from workbench.spec import LMSpec, lm_spec
+from workbench.spec import LMSpec
 from workbench.study import Optimizer, Study
 from workbench.task import Task, variants
-from workbench.workflow import Workflow, task_lm
+from workbench.workflow import called_lms
 
 
 def lms_of(task: Task) -> Iterator[LMSpec]:
     """The language models that a run may call: those of nodes, of variants under `search:`, and of roles."""
-    yield from _lms_in(task, task.workflow)
+    yield from called_lms(task.workflow, task.spec.lm)
     for _, workflow in variants(task.spec.search, task.workflow):
-        yield from _lms_in(task, workflow)
+        yield from called_lms(workflow, task.spec.lm)
     yield from task.spec.roles.values()
-
-
-def _lms_in(task: Task, workflow: Workflow) -> Iterator[LMSpec]:
-    for node in workflow.walk():
-        if "lm" in type(node.config).model_fields:
-            own = getattr(node.config, "lm", None)
-            yield lm_spec(own) if own else task_lm(task.spec.lm, workflow)
-        for key in ("value_lm", "embedder"):
-            if own := getattr(node.config, key, None):
-                yield lm_spec(own)
 
 
 def check_optimizers(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> None:
