@@ -110,6 +110,11 @@ class BackgroundLoop:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
+    @property
+    def is_running_here(self) -> bool:
+        """Whether the code that asks runs in this loop."""
+        return self._thread is threading.current_thread()
+
     def submit(self, job: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         """Begin a job. Cancelling the future cancels it."""
         with self._lock:

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, I
 from concurrent.futures import CancelledError, Future
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from workbench.concurrency import BackgroundLoop
 from workbench.errors import LMError, ServerDead, SpecError, WorkbenchError, collect_errors, suggest
@@ -30,6 +30,7 @@ from workbench.workflow import Workflow, called_lms
 #: results behind it, but not their work.
 AHEAD = 4
 
+T = TypeVar("T")
 Row = Mapping[str, Any]
 _CLOSED = "the workflow was closed before the row was done"
 
@@ -77,7 +78,8 @@ def read_workflow(path: str | Path, changes: Sequence[tuple[str, Any]]) -> tuple
 
 def check_ready(spec: Spec, workflow: Workflow, pool: LMPool) -> None:
     """Raise LMError for a model that cannot be called from here, for want of a key."""
-    roles = (spec.roles[role] for node in workflow.walk() for role in node.roles)
+    asked = {role for node in workflow.walk() for role in node.roles}
+    roles = (lm for role, lm in spec.roles.items() if role in asked)
     for lm in {lm.model_dump_json(): lm for lm in (*called_lms(workflow, spec.lm), *roles)}.values():
         if (ready := getattr(pool.get(lm), "ready", None)) is not None:
             ready()
@@ -130,7 +132,12 @@ class LoadedWorkflow:
     async def acall(self, **inputs: Any) -> Prediction:
         """The same in any event loop."""
         self._check(inputs)
-        return _or_raise(await _wait_in_loop(self._submit(self._run(inputs, next(self._numbers)))))
+        run = self._run(inputs, next(self._numbers))
+        return _or_raise(await (run if self._loop.is_running_here else _wait_in_loop(self._submit(run))))
+
+    def run_in_loop(self, job: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the event loop of the calls, and wait for it: its `acall` changes no thread."""
+        return self._submit(job).result()
 
     def batch(
         self,
@@ -207,7 +214,7 @@ class LoadedWorkflow:
     async def __aexit__(self, *error: object) -> None:
         await self.aclose()
 
-    def _submit(self, job: Coroutine[Any, Any, Prediction]) -> Future[Prediction]:
+    def _submit(self, job: Coroutine[Any, Any, T]) -> Future[T]:
         if self._loop.process != os.getpid():  # a fork: the thread and its connections are those of the other process
             self._loop, self._program, self.pool = BackgroundLoop("workbench-calls"), None, self._given or LMPool()
         return self._loop.submit(job)

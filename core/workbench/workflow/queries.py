@@ -78,11 +78,12 @@ def task_lm(lm: LMSpec, workflow: Workflow) -> LMSpec:
 def called_lms(workflow: Workflow, lm: LMSpec) -> Iterator[LMSpec]:
     """The language models that the nodes name or use by default, without those of roles. lm: that of the file."""
     for node in workflow.walk():
-        if "lm" in type(node.config).model_fields:
-            own = getattr(node.config, "lm", None)
+        config = cast(NodeConfig, node.config)
+        if "lm" in type(config).model_fields:
+            own = getattr(config, "lm", None)
             yield lm_spec(own) if own else task_lm(lm, workflow)
         for key in ("value_lm", "embedder"):
-            if own := getattr(node.config, key, None):
+            if own := getattr(config, key, None):
                 yield lm_spec(own)
 
 
