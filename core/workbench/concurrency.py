@@ -9,8 +9,8 @@ import gc
 import os
 import threading
 import time
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Iterable
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar, cast
 
 from workbench.errors import NodeError
@@ -63,14 +63,21 @@ async def run_in_thread(function: Callable[[], T], timeout: float) -> T:
         return await outcome
 
 
-def run_in_loop(course: Coroutine[Any, Any, T]) -> T:
-    """asyncio.run, with fewer passes of the garbage collector."""
+@contextmanager
+def fewer_collections() -> Generator[None]:
+    """Inside, the garbage collector passes less often. For processes of our own: the setting is that of all threads."""
     before = gc.get_threshold()
     gc.set_threshold(max(ALLOCATIONS, before[0]) if before[0] else 0, *before[1:])
     try:
-        return asyncio.run(course)
+        yield
     finally:
         gc.set_threshold(*before)
+
+
+def run_in_loop(course: Coroutine[Any, Any, T]) -> T:
+    """asyncio.run, with fewer passes of the garbage collector."""
+    with fewer_collections():
+        return asyncio.run(course)
 
 
 async def gather_all(jobs: Iterable[Awaitable[T]]) -> list[T]:
