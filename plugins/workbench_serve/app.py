@@ -55,6 +55,8 @@ class App:
             return
         except RequestError as error:
             response = error.response(number)
+        except asyncio.CancelledError:  # a second signal; uvicorn would print a traceback
+            response = RequestError(503, "stopped", "The server has been stopped.").response(number)
         except Exception as error:
             told = explain(error)
             self.log(f"{number} {told.status} {told.kind}: {type(error).__name__}: {error}")

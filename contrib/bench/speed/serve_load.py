@@ -4,13 +4,13 @@
 
 The ideal is requests / concurrency x latency. Four ways to ask for the same rows, one call a row:
 
-- client alone: our HTTP client without workflow, ledger and types; what it takes above the ideal is HTTP and the machine;
+- client alone: our HTTP client without workflow and ledger; what it takes above the ideal is HTTP and the machine;
 - direct: `wf.acall` of each row from the event loop of a program;
 - batch: `wf.batch`, with its CPU a row above that of direct calls of the same program;
 - serve: `workbench serve` in a process of its own, asked over HTTP by this one.
 
-Targets: wall time within 1.2 of the ideal for direct calls and through `serve`; less than 1 ms of CPU a row that `batch`
-adds to direct calls. The machine is often shared: compare ratios with those of the client alone.
+Targets: wall time within 1.2 of the ideal for direct calls and through `serve`; less than 1 ms of CPU a row that
+`batch` adds to direct calls. The machine is often shared: compare ratios with those of the client alone.
 """
 
 from __future__ import annotations
