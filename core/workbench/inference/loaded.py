@@ -19,7 +19,7 @@ from workbench.concurrency import BackgroundLoop
 from workbench.errors import LMError, ServerDead, SpecError, WorkbenchError, collect_errors, suggest
 from workbench.inference.prediction import Prediction, PredictionError, prediction_of
 from workbench.ledger import Ledger
-from workbench.lm import LMPool
+from workbench.lm import LMPool, locate_lms
 from workbench.runtime import Consent, Program, Runtime, SandboxChoice
 from workbench.spec import BudgetSpec, Inherited, Source, Spec, apply_overrides, check_nodes, load_yaml_file
 from workbench.store import IN_MEMORY, Store, add_run
@@ -68,9 +68,10 @@ def load(
 def read_workflow(path: str | Path, changes: Sequence[tuple[str, Any]]) -> tuple[Spec, Source, Workflow]:
     """What calling a file takes: neither data nor metric. changes: settings by address. Raises SpecError."""
     source = apply_overrides(load_yaml_file(Path(path)), changes)
-    spec, inherited = check_nodes(source), list[Inherited]()
+    base = Path(path).resolve().parent
+    spec, inherited = locate_lms(check_nodes(source), base), list[Inherited]()
     with source.locating():
-        sections = section_loaders(spec, Path(path).resolve().parent, inherited)
+        sections = section_loaders(spec, base, inherited)
         _, workflow = collect_errors((sections["lm"], sections["nodes"]))
         workflow.check()
     return spec.model_copy(update={"policy": spec.policy.inherit(inherited)}), source, workflow

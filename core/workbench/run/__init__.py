@@ -7,6 +7,7 @@ from workbench.run.cost_estimate import estimate
 from workbench.run.doctor import find_origins, run_checks
 from workbench.run.evaluate_once import evaluate_file, run_single, with_evaluator
 from workbench.run.history import (
+    bundle_candidate,
     call_texts,
     candidate_workflow,
     candidates,
@@ -38,6 +39,7 @@ __all__ = [
     "candidates",
     "draw_winner",
     "export_candidate",
+    "bundle_candidate",
     "lineage",
     "status_of",
     "worst_rows",
