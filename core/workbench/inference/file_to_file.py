@@ -92,8 +92,7 @@ def predict_file(
     rows = read_rows(rows_file, Path.cwd(), options or {})
     _check_inputs(rows, rows_file, tuple(workflow.input_fields))
     job, outputs = digest([workflow.hash, _settings(spec), rows]), [*workflow.output_fields, "failure"]
-    pool = pool or LMPool()
-    check_ready(spec, workflow, pool)
+    check_ready(spec, workflow, pool := pool or LMPool())
     with closing(_open_part(out, job, overwrite)) as part:
         found = Predicted(len(rows), part.done, failures=part.failures)
         found.renamed = tuple(name for name in _names(rows) if name in outputs)
@@ -106,9 +105,13 @@ def predict_file(
                 _ = progress and progress(found.earlier + number + 1, len(rows))
         part.write(out, [*(_kept(name, outputs) for name in _names(rows)), *outputs])
         if not found.unanswered:
-            for end in (".part", ".calls", ".calls-wal", ".calls-shm"):
-                out.with_name(f"{out.name}{end}").unlink(missing_ok=True)
+            _remove_records(out)
     return found
+
+
+def _remove_records(out: Path) -> None:
+    for end in (".part", ".calls", ".calls-wal", ".calls-shm"):
+        out.with_name(f"{out.name}{end}").unlink(missing_ok=True)
 
 
 def _open_journal(out: Path, spec: Spec, source: Source, job: str) -> tuple[Store, int]:
