@@ -160,11 +160,7 @@ def test_the_winner_of_a_run_is_bundled_with_its_weights(tmp_path: Path) -> None
     optimize(path, database=database, options=Options(out=str(tmp_path / "home" / "out.yaml")))
     written = yaml.safe_load((tmp_path / "home" / "out.yaml").read_text())
     assert written["lm"]["extra"]["path"] == "./trained", "friction 54: a result names weights beside it by their place"
-    os.environ["WORKBENCH_TRUST"] = str(tmp_path)
-    try:
-        done = export("last", "--db", database, "--bundle", tmp_path / "out")
-    finally:
-        del os.environ["WORKBENCH_TRUST"]
+    done = export("last", "--db", database, "--bundle", tmp_path / "out")
     assert done.exit_code == 0, (done.output, done.exception)
     with workbench.load(path) as wf:
         before = wf(text="where is my parcel").answer

@@ -85,9 +85,7 @@ def predict_file(
         LMError: the key of a model is missing.
         WorkbenchError: the disk is full or fails; the finished rows are kept, and the same call continues.
     """
-    if out.suffix not in FORMATS:
-        raise SpecError(f"--out {out}: no format has the suffix '{out.suffix}'", hint="Write .jsonl or .csv.")
-    check_writable(out)
+    _check_out(out)
     spec, source, workflow = read_workflow(path, changes)
     rows = read_rows(rows_file, Path.cwd(), options or {})
     _check_inputs(rows, rows_file, tuple(workflow.input_fields))
@@ -107,6 +105,12 @@ def predict_file(
         if not found.unanswered:
             _remove_records(out)
     return found
+
+
+def _check_out(out: Path) -> None:
+    if out.suffix not in FORMATS:
+        raise SpecError(f"--out {out}: no format has the suffix '{out.suffix}'", hint="Write .jsonl or .csv.")
+    check_writable(out)
 
 
 def _remove_records(out: Path) -> None:
