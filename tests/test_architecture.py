@@ -37,6 +37,8 @@ ROOMS = {
     "kit": "a shelf of what plugins share",
     "proof": "statistics, leakage, report",
     "run": "the course of a run",
+    "evaluation": "rows scored, kept, compared",
+    "api": "all of it from Python",
     "testing": "suites for authors",
     "cli": "click, terminal, exit codes",
 }

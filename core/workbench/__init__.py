@@ -36,7 +36,12 @@ _EXPORTS = {
     "PredictionError": "workbench.inference",
     "load": "workbench.inference",
     "load_spec": "workbench.spec",
-    "optimize": "workbench.run",
+    "EvalReport": "workbench.evaluation",
+    "Report": "workbench.proof",
+    "optimize": "workbench.api",
+    "aoptimize": "workbench.api",
+    "evaluate": "workbench.api",
+    "aevaluate": "workbench.api",
     "resume": "workbench.run",
 }
 __all__ = [
@@ -66,15 +71,23 @@ __all__ = [
     "PredictionError",
     "load",
     "load_spec",
+    "EvalReport",
+    "Report",
     "optimize",
+    "aoptimize",
+    "evaluate",
+    "aevaluate",
     "resume",
 ]
 
 if TYPE_CHECKING:
+    from workbench.api import aevaluate, aoptimize, evaluate, optimize
     from workbench.errors import BudgetSpent, LMError, NodeError, PluginError, SpecError, WorkbenchError
+    from workbench.evaluation import EvalReport
     from workbench.inference import Prediction, PredictionError, load
     from workbench.lm import LM, Request, Response
-    from workbench.run import optimize, resume
+    from workbench.proof import Report
+    from workbench.run import resume
     from workbench.runtime import Context
     from workbench.spec import load_spec
     from workbench.study import Evaluation, Optimizer, Study

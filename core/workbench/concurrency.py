@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Iterable
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, TypeVar, cast
 
 from workbench.errors import NodeError
@@ -74,10 +75,72 @@ def fewer_collections() -> Generator[None]:
         gc.set_threshold(*before)
 
 
+#: Told of the loop and the task of a course that begins in this context, so that somebody can cancel it.
+_begun: contextvars.ContextVar[Callable[[asyncio.AbstractEventLoop, asyncio.Task[Any]], None] | None]
+_begun = contextvars.ContextVar("begun", default=None)
+
+
 def run_in_loop(course: Coroutine[Any, Any, T]) -> T:
-    """asyncio.run, with fewer passes of the garbage collector."""
+    """asyncio.run, with fewer passes of the garbage collector.
+
+    Where an event loop runs already, as in a notebook, the course gets a thread of its own, and the caller waits for
+    it. An interrupt then cancels the course, and waits for its end; a second one does not wait.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return _run(course)
+    with concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="workbench-run") as threads:
+        watch = _Watch()
+        ended = threads.submit(contextvars.copy_context().run, watch.run, partial(_run, course))
+        try:
+            return ended.result()
+        except KeyboardInterrupt:
+            watch.cancel()
+            return ended.result()
+
+
+async def run_beside(function: Callable[[], T]) -> T:
+    """The result of a function that calls `run_in_loop`, in a thread of its own. If this is cancelled, so is the
+    course, and its end is awaited."""
+    watch = _Watch()
+    job = asyncio.ensure_future(asyncio.to_thread(watch.run, function))
+    try:
+        return await asyncio.shield(job)
+    except asyncio.CancelledError:
+        watch.cancel()
+        with suppress(Exception):
+            await job
+        raise
+
+
+class _Watch:
+    """Runs a function, and knows the course that it begins."""
+
+    def __init__(self) -> None:
+        self._course: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
+
+    def run(self, function: Callable[[], T]) -> T:
+        _begun.set(lambda loop, task: setattr(self, "_course", (loop, task)))
+        return function()
+
+    def cancel(self) -> None:
+        if self._course is not None:
+            loop, task = self._course
+            with suppress(RuntimeError):  # it has ended
+                loop.call_soon_threadsafe(task.cancel)
+
+
+def _run(course: Coroutine[Any, Any, T]) -> T:
+    async def told() -> T:
+        if (tell := _begun.get()) is not None:
+            task = asyncio.current_task()
+            assert task is not None
+            tell(asyncio.get_running_loop(), task)
+        return await course
+
     with fewer_collections():
-        return asyncio.run(course)
+        return asyncio.run(told())
 
 
 async def gather_all(jobs: Iterable[Awaitable[T]]) -> list[T]:

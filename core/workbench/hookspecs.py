@@ -10,7 +10,8 @@ where target is the object itself or, to keep start-up fast, its address as a st
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from pathlib import Path
 from typing import Any
 
 import pluggy
@@ -86,6 +87,17 @@ def register_edits(register: Register) -> None:
 def register_commands(cli: Any) -> None:
     """Add commands to the click group `cli`. Print with `workbench.cli.say`, so that text of models and rows cannot
     control the terminal."""
+
+
+@hookspec
+def removable_files(database: Path, runs: Collection[int], kept: Collection[str]) -> Collection[Path]:
+    """The files and folders beside `database` that the plugin wrote and that nobody needs any more, for
+    `workbench prune`, which deletes them.
+
+    runs: the numbers of finished runs, which are not resumed. kept: every text in the workflows that may still be used;
+    a file that one of these names is needed. Take no path from elsewhere: the database may be a stranger's.
+    """
+    raise NotImplementedError
 
 
 @hookspec(firstresult=True)

@@ -80,7 +80,7 @@ def load_failed(settings: Failures, base: Path, database: str, names: Sequence[s
     """
     store = Store(base / settings.database if settings.database else database, create=False)
     try:
-        row = store.find_run(settings.run, evals=True)
+        row = store.find_run(settings.run)
         scores = train_scores(store, row["id"])
     finally:
         store.close()

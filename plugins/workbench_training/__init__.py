@@ -27,6 +27,13 @@ def register_exporters(register):
 
 
 @hookimpl
+def removable_files(database, runs, kept):
+    from workbench_training.checkpoints import removable_files
+
+    return removable_files(database, runs, kept)
+
+
+@hookimpl
 def share_run(rank, size, command):
     from workbench_training.distributed import share
 

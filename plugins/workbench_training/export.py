@@ -187,7 +187,7 @@ def _rewards(task: Task, settings: GRPO, node: NodeKind) -> list[dict[str, Any]]
 
 def _metric(task: Task, node: NodeKind) -> dict[str, str]:
     """The rule and the target of the workflow's metric."""
-    name, hint = str(task.spec.metric).partition("(")[0], "Give grpo `rewards` of tool_n1 or exact_match."
+    name, hint = str(task.spec.metrics[0]).partition("(")[0], "Give grpo `rewards` of tool_n1 or exact_match."
     if name not in ("tool_n1", "exact_match"):
         raise SpecError(f"verl cannot be told the metric {name}", hint=hint)
     field = str(getattr(task.metric, "field", "label"))

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from workbench.cli.output import Output
 from workbench.cli.progress import Listen, listener
 
 
@@ -149,7 +150,7 @@ def test_a_candidate_that_was_stopped_early_is_never_the_best(terminal: Terminal
 
 def test_elsewhere_there_are_plain_lines_or_none(capfd: pytest.CaptureFixture[str]) -> None:
     for quiet in (False, True):
-        with listener(quiet) as tell:
+        with listener(Output(quiet)) as tell:
             tell("candidate_evaluated", evaluated(0.5))
             tell("call_settled", settled(50, calls=200))
             tell("optimizer_told", {"optimizer": "mcts", "message": "converged"})

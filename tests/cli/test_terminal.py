@@ -130,7 +130,9 @@ def test_rows_that_failed_are_shown_with_their_names_and_values_visible(tmp_path
     rows = [json.loads(line) for line in (tmp_path / "test.jsonl").read_text().splitlines()]
     change(tmp_path, "update results set example = ?, feedback = ?", EVIL, EVIL)
     done = invoke("show", "--failures", "--db", str(tmp_path / "run.db"))
-    assert done.exit_code == 0 and f"  {SHOWN}: {SHOWN}" in done.output and looks_plain(done.output), rows[:1]
+    assert done.exit_code == 0 and f"{SHOWN}  score 0.000  {SHOWN}\n" in done.output and looks_plain(done.output), rows[
+        :1
+    ]
 
 
 def test_names_of_fields_are_visible_in_a_single_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -293,7 +295,7 @@ def test_errors_of_the_command_line_and_bugs_are_visible(
         ["runs"],
     ):
         if words == ["runs"]:
-            monkeypatch.setattr("workbench.cli.inspect_commands._store", fails)
+            monkeypatch.setattr("workbench.cli.runs._readable", fails)
         with pytest.raises(SystemExit) as ended:
             main(words)
         said = capsys.readouterr()

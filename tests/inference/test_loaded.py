@@ -381,14 +381,15 @@ def test_a_policy_holds_and_asks(tmp_path: Path) -> None:
 
 def test_it_answers_as_eval_does(tmp_path: Path) -> None:
     """The score that was proved is that of the workflow that is called."""
-    from workbench.run import evaluate_file, prepare
+    from workbench.evaluation import EvalOptions, evaluate
+    from workbench.run import prepare
 
     path = Path(__file__).parents[2] / "workflows/quickstart.yaml"
-    scored = evaluate_file(path, "val", [], str(tmp_path / "run.db"))
+    scored = evaluate(path, options=EvalOptions(split="val"), database=tmp_path / "run.db")
     rows = prepare(path)[2].dataset.val
     with workbench.load(path) as wf:
         right = [p.get("label") == row["label"] for row, p in zip(rows, wf.batch(rows), strict=True)]
-    assert scored["score"] == sum(right) / len(rows) and 0.1 < scored["score"] < 0.9
+    assert scored.score == sum(right) / len(rows) and 0.1 < scored.score < 0.9
 
 
 @pytest.mark.slow

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from tests.helpers.journal import FakeLM, ask, journal, nothing_reserved, reply, run, spec
 
 from workbench.errors import BudgetSpent, ServerDead, StoreError
+from workbench.evaluation import read_calls
 from workbench.lm import Request, Response, estimate_tokens
-from workbench.run import call_texts
 from workbench.store import LARGE_TEXT, Journal
 
 # The journal
@@ -170,7 +170,7 @@ def test_large_texts_are_kept_once_and_put_back(tmp_path: Path) -> None:
             assert [r["text"] for r in store.rows("select text from texts")] == [large]
             stored = [r["request"] for r in store.rows("select request from calls")]
             assert all(large not in text and small[:-1] in text for text in stored)
-            told = call_texts(store, 1, 9)
+            told = read_calls(store, 1, 9)
             assert {m["messages"][0]["content"] for m in told} == {large}
             assert {m["messages"][1]["content"][-1] for m in told} == {"0", "1", "2"}
             assert all(t["answer"] == "yes" for t in told)

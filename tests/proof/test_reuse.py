@@ -68,17 +68,19 @@ def test_each_test_of_a_change_on_the_same_rows_is_a_look(tmp_path: Path) -> Non
 
 def test_an_eval_on_the_sealed_rows_is_a_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """F8: three wordings are tried on test, and then one of them is optimized."""
-    from workbench.run import evaluate_file
+    from workbench.evaluation import EvalOptions, evaluate
 
     plant(tmp_path, better, {"random": {"trials": 1}}, calls=600, search=SPACE)
     lm = PlantedLM(better)
     monkeypatch.setattr("workbench.lm.pool.LMPool.get", lambda self, spec: lm)
+
+    def score(split: str, *sets: tuple[str, str]) -> None:
+        evaluate(tmp_path / "workflow.yaml", options=EvalOptions([*sets], split), database=tmp_path / "new.db")
+
     for wording in ("One.", "Two.", "Three."):
-        evaluate_file(
-            tmp_path / "workflow.yaml", "test", [("nodes.sort.instructions", wording)], str(tmp_path / "new.db")
-        )
-    evaluate_file(tmp_path / "workflow.yaml", "test", [], str(tmp_path / "new.db"))  # of what is there: nothing chosen
-    evaluate_file(tmp_path / "workflow.yaml", "val", [("nodes.sort.instructions", "Four.")], str(tmp_path / "new.db"))
+        score("test", ("nodes.sort.instructions", wording))
+    score("test")  # of what is there: nothing chosen
+    score("val", ("nodes.sort.instructions", "Four."))
     report = optimize(
         tmp_path / "workflow.yaml", database=tmp_path / "new.db", pool=lm, options=Options(out=str(tmp_path / "o.yaml"))
     )

@@ -107,12 +107,13 @@ def test_eval_keeps_what_was_scored_before_the_budget_ended(tmp_path: Path, monk
     db, flags = str(tmp_path / "a.db"), ["--split", "train", "--set", "budget.calls=3", "--set", "concurrency=1"]
     done = CliRunner().invoke(cli, ["eval", str(write(tmp_path)), *flags, "--db", db])
     assert done.exit_code != 0
-    said = re.findall(r"The scores of 3 of 6 rows are kept as run (\w+)", str(done.exception) + done.output)
+    said = re.findall(r"run (\w+): eval ended at the budget's ceiling", done.output)
+    assert " on 3 of 6 rows" in done.output
     listed = CliRunner().invoke(cli, ["runs", "--db", db]).output
     assert len(said) == 1 and said[0] in listed and " eval " in listed
     store = Store(db)
     try:
-        assert len(train_scores(store, store.find_run("last", evals=True)["id"])) == 3
+        assert len(train_scores(store, store.find_run("last")["id"])) == 3
     finally:
         store.close()
 

@@ -180,3 +180,15 @@ def test_licences_are_read_from_the_clearest_field() -> None:
         "e 1: GNU General Public License v3 (GPLv3)",
         "f 1: no licence is named",
     ]
+
+
+def test_the_action_for_pull_requests_puts_no_text_of_others_into_its_commands() -> None:
+    """What stands in `${{ }}` inside a script is run by the shell: it must come through the environment."""
+    action = yaml.safe_load((ROOT / "contrib" / "github-action" / "action.yml").read_text())
+    steps = action["runs"]["steps"]
+    assert len(steps) >= 3 and action["runs"]["using"] == "composite"
+    for step in steps:
+        assert "${{" not in step.get("run", ""), step
+        assert "uses" not in step or re.search(r"@[0-9a-f]{40}$", step["uses"]), "pinned by commit"
+    named = set(re.findall(r"inputs\.([\w-]+)", (ROOT / "contrib" / "github-action" / "action.yml").read_text()))
+    assert named == set(action["inputs"])

@@ -85,8 +85,8 @@ ROWS: list[Mutant] = [
         ),
         ("if changed and not taken and not report.loss_shown:", "if changed and not taken:", "a loser is offered"),
         (
-            "second = first if winner == baseline else await",
-            "second = first if True else await",
+            "            if winner != baseline:\n                second = await",
+            "            if False:\n                second = await",
             "the winner is compared with itself",
         ),
     ),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -30,15 +30,18 @@ class _Commands(click.Group):
         "trust": "trust",
         "estimate": "run_commands",
         "run": "run_commands",
-        "eval": "run_commands",
+        "eval": "eval_commands",
         "optimize": "run_commands",
         "resume": "run_commands",
         "predict": "predict_commands",
-        "runs": "inspect_commands",
+        "runs": "runs",
         "show": "inspect_commands",
         "diff": "inspect_commands",
-        "compare": "inspect_commands",
+        "compare": "eval_commands",
         "export": "inspect_commands",
+        "tag": "runs",
+        "rm": "runs",
+        "prune": "runs",
         "plugins": "project_commands",
         "plugin": "project_commands",
         "schema": "project_commands",
@@ -120,8 +123,10 @@ def _main(args: list[str]) -> NoReturn:
         say(f"Interrupted{f': {during}' if during else ''}.", err=True)
         sys.exit(130)
     except (SpecError, PluginError, StoreError) as error:
+        _echo_error(args, error)
         fail(str(error), 2)
     except WorkbenchError as error:
+        _echo_error(args, error)
         fail(str(error), 1)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -131,6 +136,19 @@ def _main(args: list[str]) -> NoReturn:
 
         say(traceback.format_exc(), err=True, nl=False)  # here, since Python would print it as it is
         sys.exit(1)
+
+
+def _echo_error(args: list[str], error: Exception) -> None:
+    """With --json, an error is one line of JSON on stdout, too; `validate` prints its own."""
+    if "--json" in args and args[0] != "validate":
+        echo_json({"ok": False, "error": error_as_dict(error)})
+
+
+def error_as_dict(error: Exception) -> dict[str, Any]:
+    """An error as a dict: file, line, column (from 1; None where unknown), message, hint, kind."""
+    keys = ("file", "line", "column", "message", "hint")
+    known = {k: v for k, v in vars(error).items() if k in keys}
+    return {**dict.fromkeys(keys), "message": str(error), **known, "kind": type(error).__name__}
 
 
 def _run(args: list[str]) -> int:

@@ -1,4 +1,4 @@
-"""Commands that inspect runs: runs, show, diff, compare, export."""
+"""Commands that inspect one run: show, diff, export."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from workbench.cli import echo_json, fail, say
-from workbench.text import indented, one_line, short
+from workbench.text import indented, one_line, short, visible_json
 
 _DB = click.option("--db", default="workbench.db", envvar="WORKBENCH_DB", show_default=True, help="Run database.")
 _JSON = click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
@@ -23,59 +23,38 @@ def _store(db: str) -> Any:
     return store
 
 
-@click.command("runs")
-@_DB
-@_JSON
-def runs_command(db: str, as_json: bool) -> None:
-    """List the runs, newest first."""
-    from workbench.run import status_of
-    from workbench.store import list_runs, read_report
-
-    store = _store(db)
-    rows = []
-    for r in list_runs(store):
-        report = read_report(r) or {}
-        tested = r["status"] in ("finished", "budget")  # an interrupted run has a report, but no test yet
-        rows.append(
-            {
-                "run": r["run"],
-                "status": status_of(store, r),
-                "name": r["name"],
-                "started": r["started"],
-                "finished": r["finished"],
-                "gain": report.get("gain") if tested else None,
-            }
-        )
-    if as_json:
-        return echo_json(rows)
-    for row in rows:
-        gain = row["gain"]
-        shown = (
-            ""
-            if not gain
-            else f"gain {gain['diff']:+.3f} (p={gain['p']:.2g})" + ("" if gain["shown"] else ", not shown")
-        )
-        words = (row["run"], f"{row['status']:<11}", row["started"], row["name"], shown)
-        say("  ".join(one_line(word) for word in words).rstrip())
-    if not rows:
-        say("No runs yet.")
-
-
 @click.command("show")
 @click.argument("run", default="last")
-@click.option("--failures", is_flag=True, help="Show the test rows that the winner gets wrong.")
+@click.option(
+    "--failures", is_flag=True, help="Show the rows that score below 1: of the winner on test, or of an eval."
+)
+@click.option("--row", "example", metavar="ID", help="Show all that is known of one row, with prompts and answers.")
+@click.option("--candidate", help="For --row: hash of a candidate (default: the winner).")
 @click.option("--calls", type=click.IntRange(min=0), default=0, help="Show N of its calls with their texts.")
+@click.option("--role", help="For --calls (default 20): only those of a role, e.g. proposer.")
 @click.option("--tree", is_flag=True, help="Show the candidates as a tree, each under its parent.")
 @click.option("--mermaid", is_flag=True, help="Print the winner, or a workflow file, as a Mermaid flowchart.")
 @_DB
 @_JSON
-def show_command(run: str, failures: bool, calls: int, tree: bool, mermaid: bool, db: str, as_json: bool) -> None:
-    """Show a run: its report and candidates, and on request its failures and calls.
+def show_command(
+    run: str,
+    failures: bool,
+    example: str | None,
+    candidate: str | None,
+    calls: int,
+    role: str | None,
+    tree: bool,
+    mermaid: bool,
+    db: str,
+    as_json: bool,
+) -> None:
+    """Show a run: its report and candidates; or, where these are asked for, only its failures, a row, or calls.
 
     With --mermaid, RUN may also be a workflow file.
     """
-    from workbench.run import call_texts, candidates, status_of, worst_rows
-    from workbench.store import read_report
+    from workbench.evaluation import failed_rows, read_calls, row_details
+    from workbench.run import candidates, status_of
+    from workbench.store import Journal, kind_of, read_report
 
     if mermaid:
         return say(_drawing(run, db), nl=False)
@@ -83,46 +62,79 @@ def show_command(run: str, failures: bool, calls: int, tree: bool, mermaid: bool
         return fail(f"{run} is a workflow file, not a run; draw it with: workbench show --mermaid {run}", 2)
     store = _store(db)
     row = store.find_run(run)
-    report = read_report(row)
+    report, calls = read_report(row), calls or (20 if role else 0)
+    if role and role not in (known := Journal(store, row["id"]).count_by_role()):
+        return fail(f"run {row['run']} has no calls of the role '{role}'; it has: {', '.join(known) or 'none'}", 2)
     found = {
         "run": row["run"],
+        "kind": kind_of(row),
         "name": row["name"],
         "status": status_of(store, row),
         "report": report,
         "candidates": candidates(store, row["id"]),
-        "failures": worst_rows(store, row, report) if failures else [],
-        "calls": call_texts(store, row["id"], calls) if calls else [],
+        "failures": failed_rows(store, row, report) if failures else [],
+        "row": row_details(store, row, report, example, candidate) if example else [],
+        "calls": read_calls(store, row["id"], calls, [role] if role else ()) if calls else [],
     }
     if as_json:
         return echo_json(found)
+    if failures or example or calls:
+        return _say_parts(found, failures)
     _say_run(found, row, db, tree)
 
 
 def _say_run(found: dict[str, Any], row: Any, db: str, tree: bool) -> None:
-    """Print a run, its report, and what was asked for besides. All of it may come from a stranger's database."""
+    """Print a run, its report and candidates. All of it may come from a stranger's database."""
     from workbench.run import lineage
 
     run, report = one_line(row["run"]), found["report"]
-    say(f"run {run} of {one_line(row['name'])}: {one_line(found['status'])}, started {one_line(row['started'])}")
+    said = f"{one_line(found['kind'])} of {one_line(row['name'])}: {one_line(found['status'])}"
+    say(f"run {run}, {said}, started {one_line(row['started'])}")
     if found["status"] == "killed":
         say(f"Nothing paid for is lost. Resume it with: workbench resume {run} --db {db}")
     if report and found["status"] in ("killed", "running"):
         say("It ended once before, with this report:")
-    for line in report.get("lines", []) if report else ():
+    for line in report.get("lines", []) if report and not tree else ():
         say(indented(line))
-    if row["file"] is None and not found["calls"]:
+    if row["file"] is None:
         say(f"Only its calls are stored. To see three of them: workbench show {run} --calls 3")
-    elif found["candidates"]:
+    elif found["kind"] == "optimize" and found["candidates"]:
         say("candidates:")
-    for depth, c in lineage(found["candidates"]) if tree else ((0, c) for c in found["candidates"]):
-        val = "-" if c["val"] is None else f"{c['val']:.3f}"
-        origin = "" if tree else f" <- {(c['parent'] or '-')[:8]:<8}"
-        said = f"{c['hash'][:8]}{origin}  val {val}  {c['optimizer']}: {c['note']}"
-        say(f"  {'  ' * depth}{one_line(said)}")
+        for depth, c in lineage(found["candidates"]) if tree else ((0, c) for c in found["candidates"]):
+            val = "-" if c["val"] is None else f"{c['val']:.3f}"
+            origin = "" if tree else f" <- {(c['parent'] or '-')[:8]:<8}"
+            said = f"{c['hash'][:8]}{origin}  val {val}  {c['optimizer']}: {c['note']}"
+            say(f"  {'  ' * depth}{one_line(said)}")
+
+
+def _say_parts(found: dict[str, Any], failures: bool) -> None:
+    """Print what was asked for, and nothing else."""
+    from workbench.cli.run_commands import say_spans
+
     for f in found["failures"]:
-        say(f"  {one_line(f['example'])}: {indented(f['failure'] or f['feedback'] or '')}")
+        score = "-" if f["score"] is None else f"{f['score']:.3f}"
+        why = ": ".join(part for part in (f["failure"], f["feedback"] or f["message"]) if part)
+        say(f"{one_line(f['example'])}  score {score}  {indented(why)}")
         for name, value in (f["inputs"] or {}).items():
             say(f"    {one_line(name)}: {short(value, 200)}")
+        say(f"    -> {short(f['prediction'], 200)}")
+    if failures and not found["failures"]:
+        say("No stored row scores below 1.")
+    for r in found["row"]:
+        times = f", repeat {r['replica'] + 1}" if r["replica"] else ""
+        say(f"row {one_line(r['example'])} of {one_line(r['split'])}{times}, by {r['candidate'][:8]}", bold=True)
+        for name, value in (r["inputs"] or {}).items():
+            say(f"  {one_line(name)}: {indented(value)}")
+        if r["spans"] is None:
+            say("  (the steps of this row are not stored; those of test rows and of evaluations are)")
+        say_spans(r["spans"] or (), prompts=True)
+        score = "-" if r["score"] is None else f"{r['score']:.3f}"
+        say(f"prediction: {visible_json(r['prediction'])}")
+        say(f"score {score}" + "".join(f"; {indented(r[k])}" for k in ("failure", "message", "feedback") if r[k]))
+        for name, value in (r["scores"] or {}).items():
+            say(f"  {one_line(name)}: {value}")
+        if cost := r["cost"]:
+            say(f"{cost['calls']} calls, {cost['tokens']} tokens, ${cost['usd']:.6f}, {cost['seconds']:.2f} s")
     for c in found["calls"]:
         say(one_line(f"call {c['key'][:8]} {c['role']} {c['outcome']}"), bold=True)
         for message in c["messages"]:
@@ -153,14 +165,13 @@ def _drawing(run: str, db: str) -> str:
 @_JSON
 def diff_command(run: str, candidate: str | None, db: str, as_json: bool) -> None:
     """Show what a candidate (default: the winner) changes in the starting workflow."""
-    from workbench.run import candidate_workflow
+    from workbench.run import candidate_workflow, winner_of
     from workbench.store import read_report
 
     store = _store(db)
-    row = store.find_run(run)
-    report = read_report(row)
+    row = store.find_run(run, kinds=("optimize",))
     first = candidate_workflow(store, row["id"], None)
-    chosen = candidate or (report["best"]["workflow"] if report else None)
+    chosen = candidate or winner_of(read_report(row))
     if first is None or chosen is None:
         fail(f"run {row['run']} has no candidates yet", 2)
         return None
@@ -186,48 +197,6 @@ def _lines(value: Any) -> list[str]:
     if isinstance(value, list):
         return [json.dumps(item, ensure_ascii=False) for item in value]
     return str(value).split("\n")
-
-
-@click.command("compare")
-@click.argument("runs", nargs=-1, required=True)
-@_DB
-@_JSON
-def compare_command(runs: tuple[str, ...], db: str, as_json: bool) -> None:
-    """Runs side by side: scores on the sealed test, gain, and bill."""
-    from workbench.store import read_report
-
-    store = _store(db)
-    rows = []
-    for name in runs:
-        row = store.find_run(name)
-        report = read_report(row)
-        if row["file"] is None:
-            fail(f"run {row['run']} ({row['status']}) has no report: it is not a run of workbench optimize", 2)
-            return None
-        if report is None:
-            fail(f"run {row['run']} has no report yet; resume it with: workbench resume {row['run']} --db {db}", 2)
-            return None
-        rows.append(
-            {
-                "run": row["run"],
-                "name": row["name"],
-                "baseline": report["baseline"]["test"]["score"],
-                "best": report["best"]["test"]["score"],
-                "gain": report["gain"],
-                "calls": report["spent"]["calls"],
-                "usd": report["spent"]["usd"],
-            }
-        )
-    if as_json:
-        return echo_json(rows)
-    for r in rows:
-        gain, tested = r["gain"], r["best"] is not None
-        scores = " -> ".join("-" if s is None else f"{s:.3f}" for s in (r["baseline"], r["best"]))
-        shown = f"gain {gain['diff']:+.3f} [{gain['ci95'][0]:+.3f}, {gain['ci95'][1]:+.3f}]  p={gain['p']:.2g}"
-        say(
-            f"{one_line(r['run'])}  {one_line(r['name']):<20}  {scores}  {shown if tested else 'no test'}  "
-            f"{r['calls']} calls  ${r['usd']:.4f}"
-        )
 
 
 def _bundle(run: str, candidate: str | None, out: Path | None, db: str) -> None:

@@ -9,9 +9,11 @@ import math
 import os
 import re
 import sys
-from collections.abc import Generator, Iterable, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO, cast
 
 import click
@@ -20,6 +22,40 @@ from workbench.text import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+
+@dataclass(frozen=True)
+class Output:
+    """How much a command tells while it works.
+
+    quiet: nothing; verbose: also each call. log_file: gets every line with its time, and each call.
+    """
+
+    quiet: bool = False
+    verbose: bool = False
+    log_file: Path | None = None
+
+
+_OUTPUT = (
+    click.option("-q", "--quiet", is_flag=True, help="Show no progress."),
+    click.option("-v", "--verbose", is_flag=True, help="Also show every call."),
+    click.option(
+        "--log-file", type=click.Path(path_type=Path, dir_okay=False), help="Write progress and every call to a file."
+    ),
+)
+
+
+def with_output(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the flags of `Output`. The command receives it as `output`."""
+
+    @wraps(command)
+    def wrapped(*, quiet: bool, verbose: bool, log_file: Path | None, **arguments: Any) -> Any:
+        return command(output=Output(quiet, verbose, log_file), **arguments)
+
+    found: Any = wrapped
+    for option in reversed(_OUTPUT):
+        found = option(found)
+    return found
 
 
 @dataclass(frozen=True)
@@ -61,7 +97,8 @@ def say(
         else visible(part.text)
         for part in styled
     ]
-    click.echo("".join(shown), err=err, nl=nl, color=False if os.environ.get("NO_COLOR") else None)
+    with suppress(BrokenPipeError) if err else nullcontext():  # a closed pipe ends no run that is paid for
+        click.echo("".join(shown), err=err, nl=nl, color=False if os.environ.get("NO_COLOR") else None)
 
 
 def echo_json(value: Any, *, indent: int | None = None) -> None:

@@ -5,28 +5,48 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, TextIO
 
-from workbench.cli.output import bare_stderr, escaping, say
-from workbench.text import indented, one_line
+from workbench.cli.output import Output, bare_stderr, echo_json, escaping, say
+from workbench.text import indented, one_line, visible
 
 if TYPE_CHECKING:
+    from workbench.evaluation import Difference, EvalReport
     from workbench.proof import Report
 
+DEFAULT = Output()
 Listen = Callable[[str, dict[str, Any]], None]
 
 
+#: Seconds between two lines on the rows of an evaluation, where there is no live line.
+EVERY = 5.0
+
+
 @contextmanager
-def listener(quiet: bool = False) -> Iterator[Listen]:
-    """Yield a listener for run events. quiet: it prints nothing (for --json)."""
-    if quiet:
-        yield lambda event, data: None
-    elif sys.stderr.isatty():
-        with _Live() as live:
-            yield live
-    else:
-        yield _Plain()
+def listener(output: Output = DEFAULT) -> Iterator[Listen]:
+    """Yield a listener for run events, which tells on stderr."""
+    with ExitStack() as stack:
+        listeners: list[Listen] = []
+        if not output.quiet:
+            listeners.append(stack.enter_context(_Live()) if sys.stderr.isatty() else _Plain(output.verbose))
+        if output.log_file is not None:
+            listeners.append(_Log(stack.enter_context(output.log_file.open("a", encoding="utf-8"))))
+
+        def tell(event: str, data: dict[str, Any]) -> None:
+            for one in listeners:
+                one(event, data)
+
+        yield listeners[0] if len(listeners) == 1 else tell
+
+
+def _call_line(data: dict[str, Any]) -> str:
+    call = data["call"]
+    again = " (from the journal)" if call.cached else ""
+    return (
+        f"call {call.key[:8]} {call.role} {one_line(call.lm)}: {call.outcome}{again}, "
+        f"{call.prompt_tokens} + {call.completion_tokens} tokens, {call.seconds:.2f} s, ${call.usd:.6f}"
+    )
 
 
 class _State:
@@ -46,6 +66,12 @@ class _State:
             name, database = one_line(data["run"].name), one_line(data["run"].database)
             lines = [f"run {data['run'].run} of {name}; budget: {budget}; database {database}"]
             return "\n".join([*lines, *(f"warning: {indented(w)}" for w in data["warnings"])])
+        if event == "eval_started":
+            self.doing = f"evaluating {data['split']}"
+            first = f"run {data['run'].run} of {one_line(data['run'].name)}: {self.doing}"
+            return "\n".join([first, *(f"warning: {indented(w)}" for w in data["warnings"])])
+        if event == "row_scored":
+            self.doing = f"{data['done']}/{data['of']} rows  mean {data['mean']:.3f}"
         if event == "candidate_proposed":
             self.candidates += 1
             self.doing = "evaluating the baseline" if self.candidates == 1 else f"candidate {self.candidates - 1}"
@@ -82,15 +108,33 @@ class _State:
 
 
 class _Plain:
-    """Prints one line per event on stderr."""
+    """Prints one line per event on stderr, and some on the rows of an evaluation."""
 
-    def __init__(self) -> None:
-        self.state = _State()
+    def __init__(self, verbose: bool = False) -> None:
+        self.state, self.verbose, self._told = _State(), verbose, time.monotonic()
 
     def __call__(self, event: str, data: dict[str, Any]) -> None:
         line = self.state.line(event, data)
+        if event == "row_scored" and data["done"] < data["of"] and time.monotonic() - self._told > EVERY:
+            self._told, line = time.monotonic(), self.state.doing
+        if self.verbose and event == "call_settled":
+            line = _call_line(data)
         if line:
             say(line, err=True)
+
+
+class _Log:
+    """Appends each line with its time, and each call, to a file."""
+
+    def __init__(self, file: TextIO):
+        self.state, self.file = _State(), file
+
+    def __call__(self, event: str, data: dict[str, Any]) -> None:
+        line = _call_line(data) if event == "call_settled" else self.state.line(event, data)
+        if line:
+            at = time.strftime("%Y-%m-%dT%H:%M:%S")
+            self.file.write("".join(f"{at} {visible(part)}\n" for part in line.split("\n")))
+            self.file.flush()
 
 
 class _Live:
@@ -151,3 +195,22 @@ def print_report(report: Report) -> None:
             say(indented(line), fg="green" if report.gain_shown else "yellow", bold=True)
         else:
             say(indented(line), fg="yellow" if line.startswith("Warning") else None)
+
+
+def print_evaluation(report: EvalReport, as_json: bool, compared: tuple[bool, Difference] | None = None) -> None:
+    """Print an evaluation on stdout, and how it compares with the run that it must not be worse than."""
+    if as_json:
+        gate = {"not_worse": compared[0], "against": compared[1].as_dict()} if compared else {}
+        return echo_json({**report.as_dict(), **gate})
+    for line in report.lines():
+        say(indented(line), fg="yellow" if line.startswith("Warning") else None)
+    if compared:
+        passed, found = compared
+        low, high = found.proof.ci95
+        word = "is ruled out" if passed else "is NOT ruled out"
+        say(f"Against {found.first}: {found.proof.diff:+.3f} [{low:+.3f}, {high:+.3f}]; a loss of the margin {word}.")
+
+
+def exit_code(report: EvalReport) -> int:
+    """The exit code of an evaluation, before what was asked of its score."""
+    return 130 if report.status == "interrupted" else 0 if report.complete else 1

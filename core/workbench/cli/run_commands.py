@@ -1,9 +1,9 @@
-"""Commands that run workflows: validate, estimate, run, eval, optimize, resume."""
+"""Commands that run workflows: validate, estimate, run, optimize, resume."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import wraps
 from pathlib import Path
@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from workbench.cli import ask, echo_json, say
+from workbench.cli import ask, echo_json, error_as_dict, say
+from workbench.cli.output import Output, with_output
 from workbench.text import indented, one_line, visible_json
 
 if TYPE_CHECKING:
+    from workbench.evaluation import EvalReport
     from workbench.proof import Report
     from workbench.runtime import SandboxChoice
 
 FILE = click.argument("file", type=click.Path(path_type=Path))
-_DB = click.option("--db", default="workbench.db", envvar="WORKBENCH_DB", show_default=True, help="Run database.")
+DB = click.option("--db", default="workbench.db", envvar="WORKBENCH_DB", show_default=True, help="Run database.")
 JSON = click.option("--json", "as_json", is_flag=True, help="End with one line of JSON on stdout.")
 SET = click.option(
     "--set",
@@ -35,7 +37,7 @@ _REQUIRE_GAIN = click.option(
 _KEEP_UNPROVED = click.option(
     "--keep-unproved", is_flag=True, help="Write the best candidate to --out even if no gain is shown."
 )
-_SEED = click.option("--seed", type=int, help="Random seed.")
+SEED = click.option("--seed", type=int, help="Random seed.")
 
 
 _SANDBOX = (
@@ -78,7 +80,7 @@ def with_sandbox(command: Callable[..., Any]) -> Callable[..., Any]:
     return _add(_SANDBOX, wrapped)
 
 
-def _with_budget(command: Callable[..., Any]) -> Callable[..., Any]:
+def with_budget(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the budget flags. The command receives them, --set and --seed as `settings`: [(address, value)]."""
 
     @wraps(command)
@@ -97,15 +99,16 @@ def _with_budget(command: Callable[..., Any]) -> Callable[..., Any]:
     return _add(_SETTINGS, wrapped)
 
 
-def _reports(command: Callable[..., Report]) -> Callable[..., Any]:
+def _reports(command: Callable[..., Report | EvalReport]) -> Callable[..., Any]:
     """Add the flags that `optimize` and `resume` share. The command takes `options`, `database` and `listener`, and
     returns the report, which is printed and decides the exit code."""
 
     @with_sandbox
-    @_DB
-    @_with_budget
+    @DB
+    @with_budget
     @_REQUIRE_GAIN
     @_KEEP_UNPROVED
+    @with_output
     @JSON
     @wraps(command)
     def wrapped(
@@ -116,15 +119,20 @@ def _reports(command: Callable[..., Report]) -> Callable[..., Any]:
         out: str | None,
         require_gain: bool,
         keep_unproved: bool,
+        output: Output,
         as_json: bool,
         **arguments: Any,
     ) -> None:
-        from workbench.cli.progress import listener
+        from workbench.cli.progress import exit_code, listener, print_evaluation
+        from workbench.evaluation import EvalReport
         from workbench.run import Options
 
         options = Options(settings, out, keep_unproved, sandbox)
-        with listener(quiet=as_json) as listen:
+        with listener(output) as listen:
             report = command(**arguments, options=options, database=db, listener=listen)
+        if isinstance(report, EvalReport):
+            print_evaluation(report, as_json)
+            sys.exit(exit_code(report))
         _finish(report, as_json, require_gain)
 
     return wrapped
@@ -170,7 +178,7 @@ def validate_command(file: Path, sets: tuple[str, ...], run_code: bool, as_json:
             raise merge_errors(wrong)
     except (SpecError, PluginError) as error:
         if as_json:
-            errors = [_as_object(e) for e in (error, *getattr(error, "more", ()))]
+            errors = [error_as_dict(e) for e in (error, *getattr(error, "more", ()))]
             echo_json({"ok": False, "errors": errors, "omitted": getattr(error, "omitted", 0)})
         raise
     data = task.dataset
@@ -204,12 +212,6 @@ def validate_command(file: Path, sets: tuple[str, ...], run_code: bool, as_json:
         say("Note: its Python was read and not loaded; --run-code loads it.")
 
 
-def _as_object(error: Exception) -> dict[str, Any]:
-    """An error as a dict: file, line, column (from 1; None where unknown), message, hint."""
-    keys = ("file", "line", "column", "message", "hint")
-    return {**dict.fromkeys(keys), "message": str(error), **{k: v for k, v in vars(error).items() if k in keys}}
-
-
 @click.command("estimate")
 @FILE
 @SET
@@ -236,7 +238,7 @@ def estimate_command(file: Path, sets: tuple[str, ...], as_json: bool) -> None:
 @click.option("--example", type=int, help="Run this row of val instead, counting from 0.")
 @SET
 @with_sandbox
-@_DB
+@DB
 @JSON
 def run_command(
     file: Path,
@@ -249,7 +251,7 @@ def run_command(
 ) -> None:
     """Run the workflow on one example and show every step."""
     from workbench.cli.trust import require_trust
-    from workbench.run import run_single
+    from workbench.evaluation import run_single
 
     values = dict(_pair(text, "FIELD=VALUE", "--input") for text in inputs)
     if values and example is not None:
@@ -263,16 +265,32 @@ def run_command(
         say(f"row {example or 0} of val", bold=True)
         for name, value in outcome["row"].items():
             say(f"  {one_line(name)}: {indented(value)}")
-    for span in outcome["spans"]:
-        say(one_line(f"{span['node']} ({span['kind']}, {span['seconds']:.2f} s)"), bold=True)
-        for call in span["calls"]:
-            say(f"  answer: {indented(call['text'])}")
-        for key, value in {**span["outputs"], **span.get("notes", {})}.items():
-            say(f"  {one_line(key)}: {indented(value)}")
+    say_spans(outcome["spans"], prompts=not values)
+    cost = outcome["cost"]
+    spent = f"{cost['calls']} calls, {cost['tokens']} tokens, ${cost['usd']:.6f}, {cost['seconds']:.2f} s"
     if outcome["failure"]:
         say(f"Failed ({one_line(outcome['failure'])}): {indented(outcome['message'])}")
         sys.exit(1)
     say(visible_json(outcome["prediction"]))
+    if outcome["score"] is not None:
+        say(f"score {outcome['score']:.3f}" + (f": {indented(outcome['feedback'])}" if outcome["feedback"] else ""))
+        for name, value in outcome["scores"].items():
+            say(f"  {one_line(name)}: {'-' if value is None else f'{value:.3f}'}")
+        say(spent)
+
+
+def say_spans(spans: Sequence[Mapping[str, Any]], prompts: bool) -> None:
+    """Print the steps of one example; prompts: each call with what was sent."""
+    for span in spans:
+        say(one_line(f"{span['node']} ({span['kind']}, {span['seconds']:.2f} s)"), bold=True)
+        for call in span["calls"]:
+            for message in call.get("messages", ()) if prompts else ():
+                say(f"  {one_line(message.get('role'))}: {indented(message.get('content'))}")
+            say(f"  answer: {indented(call['text'])}")
+        for key, value in {**span["outputs"], **span.get("notes", {})}.items():
+            say(f"  {one_line(key)}: {indented(value)}")
+        if span.get("error"):
+            say(f"  error: {indented(span['error'])}")
 
 
 _ONE_AT_A_TIME = Lock()
@@ -284,43 +302,10 @@ def _confirm(tool: str, arguments: Mapping[str, Any]) -> bool:
         return ask(f"Allow {one_line(tool)}({visible_json(dict(arguments))})?")
 
 
-@click.command("eval")
-@FILE
-@click.option("--split", type=click.Choice(["train", "val", "test"]), default="val", show_default=True)
-@SET
-@_SEED
-@with_sandbox
-@_DB
-@_with_budget
-@JSON
-def eval_command(
-    file: Path, split: str, settings: list[tuple[str, Any]], sandbox: SandboxChoice, db: str, as_json: bool
-) -> None:
-    """Score the unchanged workflow on one split."""
-    from workbench.cli.trust import require_trust
-    from workbench.run import evaluate_file
-
-    require_trust(file)
-    found = evaluate_file(file, split, settings, db, sandbox)
-    if as_json:
-        return echo_json(found)
-    low, high = found["ci95"]
-    kept = f", kept as run {found['run']}" if split == "train" else ""
-    say(f"{split}: {found['score']:.3f} [{low:.3f}, {high:.3f}] on {found['n']} rows{kept}")
-    if found["failures"]:
-        say("Failed: " + ", ".join(f"{k} {n}" for k, n in found["failures"].items()))
-    for warning in found["warnings"]:
-        say(f"Warning: {indented(warning)}")
-    say(
-        f"Per example: {found['cost']['tokens']:.0f} tokens, {found['cost']['calls']:.1f} calls, "
-        f"${found['cost']['usd']:.6f}"
-    )
-
-
 @click.command("optimize")
 @FILE
 @SET
-@_SEED
+@SEED
 @click.option("--out", default="optimized.yaml", show_default=True, help="Result file.")
 @_reports
 def optimize_command(file: Path, **options: Any) -> Report:
@@ -340,13 +325,13 @@ def optimize_command(file: Path, **options: Any) -> Report:
 @click.argument("run", default="last")
 @click.option("--out", default=None, help="Result file (default: the one the run was started with).")
 @_reports
-def resume_command(run: str, **options: Any) -> Report:
-    """Resume a run that was killed, interrupted or failed. Recorded calls are not paid again."""
+def resume_command(run: str, **options: Any) -> Report | EvalReport:
+    """Resume a run of optimize or eval that was killed, interrupted or failed. Recorded calls are not paid again."""
     from workbench.cli.trust import require_trust_in_run
-    from workbench.run import resume
+    from workbench.evaluation import resume_run
 
     require_trust_in_run(run, options["database"])
-    return resume(run, **options)
+    return resume_run(run, **options)
 
 
 def _finish(report: Report, as_json: bool, require_gain: bool) -> None:

@@ -201,7 +201,7 @@ class Ledger:
             error = LMError(row["outcome"], row["message"] or "")
         response = None if row["response"] is None else stored_response(row)
         self._tell(key, row["role"], row["lm"], row["outcome"], True, *paid)
-        return Settled(response, error, not first, row["attempts"], usd, row["seconds"])
+        return Settled(response, error, not first, row["attempts"], usd, row["seconds"], key)
 
     def _touch(self, key: str) -> bool:
         """True the first time this process sees a key. Half of each key is stored, to save memory."""
@@ -333,7 +333,7 @@ class Ledger:
         await asyncio.shield(done)
         self._watch(key, error)
         self._tell(key, role, lm.identity, outcome, False, attempts, prompt, completion, usd, seconds)
-        return Settled(response, error, False, attempts, usd, seconds)
+        return Settled(response, error, False, attempts, usd, seconds, key)
 
     def _watch(self, key: str, error: LMError | None) -> None:
         """Stop the run if the server seems dead, and delete those failures, so that a resumed run asks again."""

@@ -47,6 +47,7 @@ class Settled:
     attempts: int
     usd: float
     seconds: float
+    key: str = ""  # under which it is journalled
 
 
 @dataclass(frozen=True, slots=True)

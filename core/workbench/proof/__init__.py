@@ -6,7 +6,15 @@ This room reads, and decides nothing that a search sees.
 from workbench.proof.findings import build_report, sealed_row_keys
 from workbench.proof.report import Report
 from workbench.proof.reuse import level_after, record_test
-from workbench.proof.statistics import Proof, describe_proof, interval, paired_proof, smallest_binary_gain
+from workbench.proof.statistics import (
+    LEVEL,
+    MARGIN,
+    Proof,
+    describe_proof,
+    interval,
+    paired_proof,
+    smallest_binary_gain,
+)
 
 __all__ = [
     "Report",
@@ -14,6 +22,8 @@ __all__ = [
     "sealed_row_keys",
     "Proof",
     "paired_proof",
+    "LEVEL",
+    "MARGIN",
     "describe_proof",
     "interval",
     "smallest_binary_gain",

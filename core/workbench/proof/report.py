@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 from dataclasses import asdict, dataclass, field
 from typing import Any, cast
@@ -182,6 +183,16 @@ class Report:
             out.append(f"Nothing paid for is lost. Resume it with: workbench resume {self.run} --db {self.database}")
         return out
 
+    def _repr_html_(self) -> str:
+        """For notebooks: the verdict and the table of scores."""
+        rows = ["<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in self._table()]
+        said = "".join(f"<p>{html.escape(line)}</p>" for line in self.headline())
+        changed = "".join(
+            f"<tr><td>{html.escape(address)}</td><td>{html.escape(_short(old))}</td><td>{html.escape(_short(new))}</td></tr>"
+            for address, old, new in self.changes
+        )
+        return f"{said}<table>{''.join(rows)}</table><table>{changed}</table><p>{html.escape(self._bill())}</p>"
+
     def _why_unchanged(self) -> str:
         if self.untried:
             return "no candidate was made"
@@ -203,7 +214,7 @@ class Report:
             )
         return lines
 
-    def _score_table(self) -> list[str]:
+    def _table(self) -> list[tuple[str, ...]]:
         rows: list[tuple[str, ...]] = [("", "val", "test", "tokens", "usd", "seconds", "calls")]
         for name, side in (("baseline", self.baseline), ("winner", self.best)):
             test, cost = side["test"], side["cost"]
@@ -215,6 +226,10 @@ class Report:
                     *(_number(cost.get(k), "{:.4g}") for k in ("tokens", "usd", "latency", "calls")),
                 )
             )
+        return rows
+
+    def _score_table(self) -> list[str]:
+        rows = self._table()
         widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
         lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
         lines[0] += "   (costs per example)"

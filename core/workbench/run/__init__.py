@@ -5,36 +5,47 @@ The only room that knows the whole order.
 
 from workbench.run.cost_estimate import estimate
 from workbench.run.doctor import find_origins, run_checks
-from workbench.run.evaluate_once import evaluate_file, run_single, with_evaluator
 from workbench.run.history import (
     bundle_candidate,
-    call_texts,
     candidate_workflow,
     candidates,
     draw_winner,
     export_candidate,
     lineage,
+    row_inputs,
     status_of,
-    worst_rows,
+    winner_of,
 )
-from workbench.run.preflight import wrong_in_file
-from workbench.run.session import Options
-from workbench.run.start import find_obstacles, optimize, prepare, prepare_stored, read_stored_source, resume
-from workbench.run.stored_scores import train_scores
+from workbench.run.preflight import lms_not_ready, lms_of, wrong_in_file
+from workbench.run.prune import prune_run, removable_files
+from workbench.run.session import Listener, Options, RunInfo
+from workbench.run.start import (
+    find_obstacles,
+    lacks_rows,
+    optimize,
+    place_of,
+    prepare,
+    prepare_stored,
+    read_stored_source,
+    resume,
+)
+from workbench.run.stored_scores import RowKeys, as_stored_row, train_scores
 
 __all__ = [
     "Options",
     "optimize",
     "resume",
     "prepare",
+    "place_of",
     "prepare_stored",
     "read_stored_source",
     "find_obstacles",
-    "run_single",
-    "evaluate_file",
-    "with_evaluator",
+    "lacks_rows",
+    "Listener",
+    "RunInfo",
+    "RowKeys",
+    "as_stored_row",
     "estimate",
-    "call_texts",
     "candidate_workflow",
     "candidates",
     "draw_winner",
@@ -42,9 +53,14 @@ __all__ = [
     "bundle_candidate",
     "lineage",
     "status_of",
-    "worst_rows",
+    "row_inputs",
+    "prune_run",
+    "removable_files",
+    "winner_of",
     "train_scores",
     "run_checks",
     "find_origins",
     "wrong_in_file",
+    "lms_not_ready",
+    "lms_of",
 ]

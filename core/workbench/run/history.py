@@ -15,7 +15,7 @@ from workbench.inference import Bundle, write_bundle
 from workbench.plugins import plugins
 from workbench.run.start import prepare_stored, read_stored_file
 from workbench.spec import Spec
-from workbench.store import Candidates, Evaluations, Journal, RunLock, Store, read_report
+from workbench.store import Candidates, RunLock, Store, read_report
 from workbench.task import dump_yaml, file_tree, kept_search, load_data
 from workbench.user_code import CodeRefused, without_user_code
 from workbench.workflow import Workflow, mermaid
@@ -54,17 +54,15 @@ def candidate_workflow(store: Store, run_id: int, hash_: str | None) -> Workflow
     return None if tree is None else Workflow(tree)
 
 
-def worst_rows(store: Store, row: Any, report: dict[str, Any] | None) -> list[dict[str, Any]]:
-    """The test rows on which a run's winner scores below 1, worst first, with `inputs` if the data are unchanged."""
+def winner_of(report: Mapping[str, Any] | None) -> str | None:
+    """The hash of the winner in a stored report, or of the workflow that was evaluated; None without a report."""
     if report is None:
-        return []
-    found = Evaluations(store, row["id"]).read_imperfect_test_rows(report["best"]["workflow"])
-    inputs = _test_inputs(store, row)
-    return [{**r, "inputs": inputs.get(r["example"])} for r in found]
+        return None
+    return report["workflow"] if report.get("kind") == "eval" else report["best"]["workflow"]
 
 
-def _test_inputs(store: Store, row: Any) -> dict[str, dict[str, Any]]:
-    """By id, the fields of the test rows that the baseline reads; none if file or data are gone or have changed. No
+def row_inputs(store: Store, row: Any) -> dict[str, dict[str, Any]]:
+    """By id, the fields of a run's rows that the baseline reads; none if file or data are gone or have changed. No
     code is run: fields that only the code of a tool names are left out."""
     try:
         file = read_stored_file(row)
@@ -78,7 +76,8 @@ def _test_inputs(store: Store, row: Any) -> dict[str, dict[str, Any]]:
         return {}
     if data.data_hash != row["data_hash"]:
         return {}
-    return {e.id: {k: e.fields[k] for k in inputs if k in e.fields} for e in data.test.open()}
+    rows = (*data.train, *data.val, *data.test.open())
+    return {e.id: {k: e.fields[k] for k in inputs if k in e.fields} for e in rows}
 
 
 def _data_places(spec: Spec) -> list[str]:
@@ -91,29 +90,14 @@ def _is_local(place: str, base: Path) -> bool:
     return any((base / name).is_file() for name in (place, place.partition(":")[2]) if name)
 
 
-def call_texts(store: Store, run_id: int, n: int) -> list[dict[str, Any]]:
-    """n calls of a run with their texts, in no particular order."""
-    return [
-        {
-            "key": call["key"],
-            "role": call["role"],
-            "outcome": call["outcome"],
-            "messages": call["request"]["messages"],
-            "answer": call["response"]["text"] if call["response"] else call["message"],
-        }
-        for call in Journal(store, run_id).read_calls(n)
-    ]
-
-
 def draw_winner(store: Store, run: str) -> str:
     """The winner of a run (its baseline before there is one) as a flowchart, drawn from its tree without its code.
 
     What only the code of a tool tells, such as the fields that a `tool` node reads without `arguments`, is not drawn.
     Raises StoreError.
     """
-    row = store.find_run(run)
-    report = read_report(row)
-    found = candidate_workflow(store, row["id"], report["best"]["workflow"] if report else None)
+    row = store.find_run(run, kinds=("optimize",))
+    found = candidate_workflow(store, row["id"], winner_of(read_report(row)))
     if found is None:
         raise StoreError(f"run {row['run']} has no candidates yet")
     workflow = Workflow(found.tree, read_stored_file(row).base)
@@ -175,9 +159,8 @@ def bundle_candidate(store: Store, run: str, candidate: str | None, out: Path) -
 
 def _chosen(store: Store, run: str, candidate: str | None) -> tuple[Any, Workflow, Workflow]:
     """A run, its candidate or winner, and its baseline. Raises StoreError."""
-    row = store.find_run(run)
-    report = read_report(row)
-    chosen = candidate or (report["best"]["workflow"] if report else None)
+    row = store.find_run(run, kinds=("optimize",))
+    chosen = candidate or winner_of(read_report(row))
     found, baseline = (candidate_workflow(store, row["id"], hash_) for hash_ in (chosen, None))
     if found is None or baseline is None:
         raise StoreError(f"run {row['run']} has no candidate '{chosen}'; see workbench show {row['run']}")

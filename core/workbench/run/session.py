@@ -21,7 +21,7 @@ from workbench.proof import Report, build_report, record_test, sealed_row_keys
 from workbench.run.cost_estimate import budget_warnings
 from workbench.run.preflight import lms_not_ready, lms_of, optimizers_not_ready, wrong_in_file
 from workbench.run.proof_budget import reserve_for_proof
-from workbench.run.stored_scores import TrainRows, store_evaluation
+from workbench.run.stored_scores import RowKeys, TrainRows, store_evaluation
 from workbench.runtime import Runtime, SandboxChoice
 from workbench.signals import catch_signals
 from workbench.store import Candidates, Evaluations, RunLock, RunRecord, Store, dumps
@@ -88,7 +88,7 @@ class Session:
         pool: LMPool | None = None,
     ):
         self.store, self.run_id, self.run, self.task = store, run_id, run, task
-        self.record = RunRecord(store, run_id)
+        self.record, self.row_keys = RunRecord(store, run_id), RowKeys(task)
         self.optimizers, self.options = optimizers, options
         self.listener = listener or (lambda kind, data: None)
         self.info = RunInfo(run, task.spec.name, str(store.path), task.spec.budget.model_dump(exclude_none=True))
@@ -251,19 +251,19 @@ class Session:
 
         async def both(index: int) -> None:
             example: Example = test[index]
-            first = await self.evaluator.run_one(programs[0], example)
-            second = first if winner == baseline else await self.evaluator.run_one(programs[1], example)
+            first = second = await self.evaluator.run_one(programs[0], example, traces=True)
+            if winner != baseline:
+                second = await self.evaluator.run_one(programs[1], example, traces=True)
             pairs[index] = (first, second)
             self._emit("tested", done=sum(p is not None for p in pairs), of=len(test))
 
         with suppress(BudgetSpent):
             await self.evaluator.gather(len(test), both)
         done = [p for p in pairs if p is not None]
-        sides = ((baseline, 0),) if winner == baseline else ((baseline, 0), (winner, 1))
-        for workflow, side in sides:
+        for side, workflow in enumerate([baseline] if winner == baseline else [baseline, winner]):
             results = tuple(p[side] for p in done)
             evaluation = Evaluation(workflow, "test", results, len(done) == len(test))
-            await store_evaluation(self.store, self.run_id, evaluation)
+            await store_evaluation(self.store, self.run_id, evaluation, self.row_keys)
         if winner != baseline:
             keys = sealed_row_keys(self.task, [a.example for a, _ in done])
             record_test(self.store, self.run_id, winner.hash, keys)
@@ -304,7 +304,7 @@ class Session:
         self._emit("optimizer_told", optimizer=optimizer, message=message, figures=dict(figures))
 
     async def _on_evaluation(self, evaluation: Evaluation) -> None:
-        await store_evaluation(self.store, self.run_id, evaluation)
+        await store_evaluation(self.store, self.run_id, evaluation, self.row_keys)
         self._reserve_for_proof()
         self._emit("candidate_evaluated", candidate=evaluation.workflow, evaluation=evaluation)
         self._save_seconds()

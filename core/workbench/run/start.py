@@ -35,14 +35,14 @@ from workbench.spec import (
     outer_settings,
     spec_error,
 )
-from workbench.store import IN_MEMORY, Candidates, RunRecord, Store, add_run, dumps, read_options, read_spec
+from workbench.store import IN_MEMORY, Candidates, RunRecord, Store, add_run, dumps, kind_of, read_options, read_spec
 from workbench.study import Optimizer
 from workbench.task import Task, check_search, expand_references, load_task, section_loaders
 from workbench.user_code import without_user_code
 
 
 def optimize(
-    path: str | Path,
+    path: str | Path | Source,
     *,
     options: Options | None = None,
     database: str | Path = "workbench.db",
@@ -53,7 +53,7 @@ def optimize(
     """Optimize a workflow file and prove the gain.
 
     Args:
-        path: the workflow file.
+        path: the workflow file, or one that was read or made before.
         options: what the command line adds to it.
         database: path of the run database.
         listener: called as listener(event, data) with every event.
@@ -68,6 +68,8 @@ def optimize(
     options = options or Options()
     check_writable(options.path)
     spec, source, task, named = prepare(path, options.sets)
+    if (error := lacks_rows(task)) is not None:
+        raise task.source.locate(error)
     store = Store(database)
     try:
         run = secrets.token_hex(4)
@@ -76,16 +78,10 @@ def optimize(
             run=run,
             name=spec.name,
             status="running",
-            file=str(Path(path).resolve()),
+            kind="optimize",
+            file=str(place_of(path)),
             spec=source.text,
-            options=dumps(
-                {
-                    **options.as_dict(),
-                    "referred": task.external_hash,
-                    "test": task.test_hash,
-                    "outside": outer_settings(source),
-                }
-            ),
+            options=dumps({**options.as_dict(), **_hashes(task), "outside": outer_settings(source)}),
             data_hash=task.data_hash,
             seed=spec.seed,
             host=os.uname().nodename,
@@ -96,6 +92,11 @@ def optimize(
         return run_in_loop(Session(store, run_id, run, task, steps, options, listener, pool=pool).go())
     finally:
         store.close()
+
+
+def _hashes(task: Task) -> dict[str, str]:
+    """What tells whether a run can be resumed, and whether its sealed rows were tested before."""
+    return {"referred": task.external_hash, "test": task.test_hash}
 
 
 def resume(
@@ -116,8 +117,8 @@ def resume(
     store = Store(database, create=False)
     try:
         row = store.find_run(run)
-        if row["file"] is None:
-            raise StoreError(f"run {row['run']} ({row['status']}) cannot be resumed: it is not a run of optimize")
+        if (kind := kind_of(row)) != "optimize":
+            raise StoreError(f"run {row['run']} ({kind}) cannot be resumed: it is not a run of optimize")
         stored = read_options(row)
         sets = [*stored["sets"], *options.sets]
         keep = stored.get("keep_unproved", False) or options.keep_unproved
@@ -165,15 +166,35 @@ def _check_stored_out(record: RunRecord, run: str, options: Options) -> None:
 
 
 def prepare(
-    path: str | Path, sets: Sequence[tuple[str, Any]] = ()
+    path: str | Path | Source, sets: Sequence[tuple[str, Any]] = ()
 ) -> tuple[Spec, Source, Task, list[tuple[str, Optimizer]]]:
     """Read and check everything about a workflow file, without calling a model: (spec, source, task, optimizers).
 
-    sets: changed settings of the file, as (address, value). Raises SpecError.
+    path: the file, or one that was made in Python and may lack what `sets` add. sets: changed settings of the file, as
+    (address, value). Raises SpecError.
     """
-    base = Path(path).resolve().parent
-    _, source = _checked(load_yaml_file(path), base)
+    base = place_of(path).parent
+    source = path if isinstance(path, Source) else _checked(load_yaml_file(path), base)[1]
     return _prepare(source, base, sets)
+
+
+def place_of(path: str | Path | Source) -> Path:
+    """Where a workflow file is; its paths are relative to the folder."""
+    return Path(path.file if isinstance(path, Source) else path).resolve()
+
+
+def lacks_rows(task: Task) -> SpecError | None:
+    """The error of a file whose data can be evaluated on, but not optimized with."""
+    data = task.spec.data
+    lacking = [name for name in ("val", "test") if data.file is None and getattr(data, name) is None]
+    if not lacking:
+        return None
+    return SpecError(
+        f"optimize needs rows of val, to select candidates, and of test, for the proof; there are none of "
+        f"{' and '.join(lacking)}",
+        hint="Name both files, or one with data: {file: ..., split: {...}}.",
+        path=("data",),
+    )
 
 
 def find_obstacles(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> list[WorkbenchError]:
@@ -245,9 +266,9 @@ def _stored(
 
 
 def _file_of(row: Any, stored: Mapping[str, Any]) -> str:
-    file = row["file"] or stored["of"]  # the latter of `workbench eval`, which nothing resumes
+    file = row["file"] or stored["of"]  # the latter of evaluations by older versions
     if file is None:
-        raise StoreError(f"run {row['run']} ({row['status']}) has no workflow file; name a run of optimize or eval")
+        raise StoreError(f"run {row['run']} ({kind_of(row)}) has no workflow file; name a run of optimize or eval")
     return file
 
 

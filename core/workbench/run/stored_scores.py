@@ -7,12 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from workbench.hashing import digest
 from workbench.store import Evaluations, ResultRow, Store, dumps
 from workbench.study import Evaluation, Result
-from workbench.task import Example
+from workbench.task import Example, Task, content_id
 
 
-async def store_evaluation(store: Store, run_id: int, evaluation: Evaluation) -> None:
+class RowKeys:
+    """For each row of a task: a key that is equal for equal rows of any file, and that of its cluster."""
+
+    def __init__(self, task: Task):
+        self._task, self._known = task, dict[str, tuple[str, str]]()
+
+    def __call__(self, row: Example) -> tuple[str, str]:
+        if row.id not in self._known:
+            self._known[row.id] = content_id(row.fields), digest(self._task.cluster_of(row))
+        return self._known[row.id]
+
+
+async def store_evaluation(store: Store, run_id: int, evaluation: Evaluation, keys: RowKeys) -> None:
     """Store an evaluation and wait for the commit. A replay finds it stored, and writes nothing."""
     evaluations, key = Evaluations(store, run_id), (evaluation.workflow.hash, evaluation.split, evaluation.replica)
     exists = evaluations.find(*key)
@@ -27,13 +40,15 @@ async def store_evaluation(store: Store, run_id: int, evaluation: Evaluation) ->
         failed=sum(evaluation.failures.values()),
         complete=evaluation.complete,
         objectives=dumps(evaluation.objectives),
-        results=map(_as_row, evaluation.results),
+        results=[as_stored_row(result, keys) for result in evaluation.results],
     )
     if done is not None:
         await done
 
 
-def _as_row(result: Result) -> ResultRow:
+def as_stored_row(result: Result, keys: RowKeys, whole: bool = False) -> ResultRow:
+    """A result as it is stored. whole: with the row itself."""
+    cost = {"calls": result.calls, "tokens": result.tokens, "usd": result.usd, "seconds": result.seconds}
     return ResultRow(
         result.example.id,
         result.score,
@@ -42,6 +57,10 @@ def _as_row(result: Result) -> ResultRow:
         result.feedback,
         dumps(dict(result.prediction)),
         dumps([span.as_dict() for span in result.trace.spans]) if result.trace else None,
+        dumps(dict(result.example.fields)) if whole else None,
+        dumps(dict(result.scores)) if result.scores else None,
+        dumps(cost),
+        *keys(result.example),
     )
 
 

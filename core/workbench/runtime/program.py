@@ -178,8 +178,8 @@ class Context:
         request = make_request(spec, messages, self.draw.of_call(number, replica), settings)
         begun = self._begin_call()
         response, paid = await runtime.complete(spec, request, role)
-        record = CallRecord(request.messages, response, role, spec.model, paid.cached, paid.usd, paid.seconds)
-        self._record(begun, record)
+        paid_for = (paid.cached, paid.usd, paid.seconds)
+        self._record(begun, CallRecord(request.messages, response, role, spec.model, *paid_for, key=paid.key))
         return response
 
     async def samples(self, messages: Sequence[Message], count: int, **settings: Any) -> list[Response]:
@@ -212,7 +212,8 @@ class Context:
         for messages, call in paid:
             assert call.response is not None
             seen = replace(call.response, text=f"({len(messages)} vectors)")
-            self._record(begun, CallRecord(messages, seen, role, lm.model, call.cached, call.usd, call.seconds))
+            paid_for = (call.cached, call.usd, call.seconds)
+            self._record(begun, CallRecord(messages, seen, role, lm.model, *paid_for, key=call.key))
         return vectors
 
     async def sandboxed(

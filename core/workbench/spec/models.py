@@ -87,12 +87,15 @@ class DataSpec(Strict):
         "otherwise such a workflow is refused, for it is shown the right answers",
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _file_alone(cls, value: Any) -> Any:
+        return {"file": value} if isinstance(value, str) else value
+
     @model_validator(mode="after")
     def _one_form(self) -> DataSpec:
-        if (self.file is None) == (self.val is None and self.test is None):
-            raise ValueError("give either 'file' with 'split', or the files 'train', 'val' and 'test'")
-        if self.file is None and (self.val is None or self.test is None):
-            raise ValueError("without 'file', both 'val' and 'test' are needed")
+        if self.file is None and not (self.train or self.val or self.test):
+            raise ValueError("give either 'file', with 'split', or the files 'train', 'val' and 'test'")
         if self.file is not None and (self.train or self.val or self.test):
             raise ValueError("'file' and separate 'train', 'val', 'test' files exclude each other")
         return self
@@ -196,8 +199,11 @@ class Spec(Strict):
         description="other models for those who propose changes, who judge answers, whom a trained model learns from, "
         "and who play the user",
     )
-    data: DataSpec = Field(description="where the examples come from")
-    metric: str | dict[str, Any] = Field(description="how an answer is scored, e.g. exact_match(label)")
+    data: DataSpec = Field(description="where the examples come from; short: the file alone")
+    metric: str | dict[str, Any] | Annotated[list[str | dict[str, Any]], Field(min_length=1)] = Field(
+        description="how an answer is scored, e.g. exact_match(label); of a list the first decides, and `eval` shows "
+        "all"
+    )
     objectives: list[Objective] = Field(
         default_factory=lambda: ["score"],
         min_length=1,
@@ -228,6 +234,11 @@ class Spec(Strict):
         description="seconds for one call of a tool, one step of an environment, or one score by a metric of your own",
     )
     seed: int = Field(0, description="of everything random in the run")
+
+    @property
+    def metrics(self) -> list[str | dict[str, Any]]:
+        """The metrics, the first of which decides."""
+        return self.metric if isinstance(self.metric, list) else [self.metric]
 
     @model_validator(mode="after")
     def _objectives(self) -> Spec:

@@ -5,11 +5,11 @@ This room knows no budget and no optimizer.
 
 from workbench.store.candidates import Candidates, read_trees, read_val_scores
 from workbench.store.content import read_options, read_report, read_spec
-from workbench.store.database import IN_MEMORY, TABLES, Store, dumps, now
+from workbench.store.database import IN_MEMORY, LISTED, REMOVED, TABLES, Store, dumps, kind_of, now, tags_of
 from workbench.store.evaluations import Evaluations, ResultRow, SealedTests
 from workbench.store.journal import LARGE_TEXT, Journal, NoJournal
 from workbench.store.read_only import ReadOnlyStore
-from workbench.store.runs import RunLock, RunRecord, add_run, find_started_run, list_runs
+from workbench.store.runs import RunLock, RunRecord, add_run, find_started_run, remove_unused_texts
 from workbench.store.schema import SCHEMA
 
 __all__ = [
@@ -21,7 +21,11 @@ __all__ = [
     "LARGE_TEXT",
     "RunRecord",
     "add_run",
-    "list_runs",
+    "kind_of",
+    "tags_of",
+    "LISTED",
+    "REMOVED",
+    "remove_unused_texts",
     "find_started_run",
     "Candidates",
     "read_trees",

@@ -108,6 +108,22 @@ _NEEDED = (
     *("best.workflow", "best.test.score", "baseline.test.score"),
     *("gain.diff", "gain.ci95", "gain.p", "spent.calls", "spent.usd"),
 )
+#: The parts of the report of an evaluation that are shown.
+_EVAL_REPORT: Mapping[str, Check] = {
+    "lines": _texts,
+    "workflow": _text,
+    "split": _text,
+    "label": _text,
+    "score": _number,
+    "ci95": _pair,
+    "n": _number,
+    "of": _number,
+    "scores": is_dict,
+    "cost": is_dict,
+    "spent": is_dict,
+    "spent.calls": _number,
+    "spent.usd": _number,
+}
 #: The options of a run that are read before it goes on.
 _OPTIONS: Mapping[str, Check] = {
     "sets": _maybe(_settings),
@@ -115,6 +131,9 @@ _OPTIONS: Mapping[str, Check] = {
     "of": _maybe(_text),
     "out": _maybe(_text),
     "sandbox": _maybe(_text),
+    "split": _maybe(_text),
+    "label": _maybe(_text),
+    "repeats": lambda value: isinstance(value, int) and 0 < value < 10_000,
     "keep_unproved": lambda value: isinstance(value, bool),
     "referred": _maybe(_text),
 }
@@ -127,7 +146,10 @@ def read_report(row: Any) -> dict[str, Any] | None:
     place = f"the report of run {row['run']} (table runs)"
     check_sum(row, place, row["run"], row["report"])
     report = parse_json(row["report"], place, dict)
-    _check(report, _REPORT, place, _NEEDED)
+    if report.get("kind") == "eval":
+        _check(report, _EVAL_REPORT, place, [*_EVAL_REPORT])
+    else:
+        _check(report, _REPORT, place, _NEEDED)
     return report
 
 

@@ -14,7 +14,7 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from workbench.errors import StoreError
 from workbench.files import check_database_files, make_private
 from workbench.store.background_sync import BackgroundSync
-from workbench.store.content import text_key
+from workbench.store.content import parse_json, text_key
 from workbench.store.schema import SCHEMA_VERSION, check_layout, make_migrations
 
 T = TypeVar("T")
@@ -32,11 +32,12 @@ IN_MEMORY = ":memory:"
 
 #: The tables, and what each holds.
 TABLES = {
-    "runs": "one row for each `workbench optimize`",
+    "runs": "one row for each run: of `workbench optimize`, `eval`, `run`, `predict` and of plugins",
     "candidates": "workflows that were proposed: tree, parent and patch",
-    "evaluations": "one row for each (candidate, split, replica) that was scored; for train without n and score, "
-    "since its rows are scored a few at a time",
-    "results": "one row for each example of an evaluation: score, failure, feedback, spans",
+    "evaluations": "one row for each (candidate, split, replica) that was scored; without n and score while its rows "
+    "are scored a few at a time",
+    "results": "one row for each example of an evaluation: score, failure, feedback, prediction, spans, cost; of "
+    "`workbench eval` also the row itself",
     "calls": "every LM call and tool effect that was settled, under its content key",
     "attempts": "attempts that failed, and requests whose outcome is unknown because the process was killed",
     "texts": "large texts once, by hash",
@@ -45,6 +46,12 @@ TABLES = {
     "sealed_tests": "tests of a changed workflow on sealed rows",
     "sealed_test_rows": "the rows of each such test, by a hash of their inputs",
 }
+
+#: The kinds of runs that `workbench runs` lists.
+LISTED = ("optimize", "eval")
+
+#: The status of a run that was removed. Its row stays, since its tests on sealed rows still count.
+REMOVED = "removed"
 
 #: Seconds between a commit and the fsync that makes it survive a power loss.
 SYNC_EVERY = 0.1
@@ -246,21 +253,26 @@ class Store:
     def row(self, sql: str, *values: Any) -> sqlite3.Row | None:
         return self._reader.execute(sql, values).fetchone()
 
-    def find_run(self, run: str, *, evals: bool = False) -> sqlite3.Row:
-        """Find a run by its name or a prefix of it. "last" is the newest; evals: of `workbench eval`, too.
+    def list_runs(self, kinds: Collection[str] = LISTED) -> list[sqlite3.Row]:
+        """The runs of some kinds, newest first, without those that were removed."""
+        rows = self.rows("select * from runs where file is not null or status = 'eval' order by id desc")
+        return [row for row in rows if kind_of(row) in kinds and row["status"] != REMOVED]
+
+    def find_run(self, run: str, *, kinds: Collection[str] = LISTED) -> sqlite3.Row:
+        """Find a run by its name, a prefix of it, or a tag. "last" is the newest of these kinds, a tag stands for the
+        newest run that has it.
 
         Raises StoreError if there is none, or several.
         """
         if run == "last":
-            among = "file is not null or status = 'eval'" if evals else "file is not null"
-            found = list(self.rows(f"select * from runs where {among} order by id desc limit 1"))
+            found = self.list_runs(kinds)[:1]
         else:
             found = list(self.rows("select * from runs where run = ? or run like ? || '%'", run, run))
+            found = [r for r in found if r["status"] != REMOVED]
             found = [r for r in found if r["run"] == run] or found
+            found = found or [r for r in self.list_runs() if run in tags_of(r)][:1]
         if len(found) != 1:
-            known = ", ".join(
-                r["run"] for r in self.rows("select run from runs where file is not null order by id desc limit 5")
-            )
+            known = ", ".join(r["run"] for r in self.list_runs(kinds)[:5])
             what = "is not unique" if found else "is not"
             raise StoreError(f"run '{run}' {what} in {self.path}; the newest runs: {known or 'none'}")
         return found[0]
@@ -301,6 +313,19 @@ def _advice(error: Exception) -> str:
     if isinstance(error, PermissionError) or "readonly" in words or "unable to open" in words:
         return "; make the file and its folder writable for you, or name another database with --db"
     return ""
+
+
+def kind_of(row: sqlite3.Row) -> str:
+    """The kind of a run: `optimize`, `eval`, or that of runs that are not listed. Versions that stored none told it by
+    other columns."""
+    kind = row["kind"] if "kind" in row.keys() else None  # noqa: SIM118  # of a sqlite3.Row
+    return kind or ("optimize" if row["file"] is not None else row["status"])
+
+
+def tags_of(row: sqlite3.Row) -> list[str]:
+    """The tags of a run."""
+    text = row["tags"] if "tags" in row.keys() else None  # noqa: SIM118
+    return parse_json(text, f"the tags of run {row['run']} (table runs)", list) if text else []
 
 
 def now() -> str:

@@ -13,7 +13,11 @@ from workbench.store.database import Store, now
 
 
 class ResultRow(NamedTuple):
-    """One row of an evaluation as it is stored; prediction and spans are JSON."""
+    """One row of an evaluation as it is stored.
+
+    prediction, spans, fields (of the row), scores (by further metrics) and cost are JSON. row_key: equal for equal
+    rows of any file; cluster: equal for rows that count once.
+    """
 
     example: str
     score: float | None
@@ -22,6 +26,18 @@ class ResultRow(NamedTuple):
     feedback: str | None
     prediction: str
     spans: str | None
+    fields: str | None = None
+    scores: str | None = None
+    cost: str | None = None
+    row_key: str | None = None
+    cluster: str | None = None
+
+
+_ADD_RESULT = (
+    f"insert or replace into results (evaluation_id, position, {', '.join(ResultRow._fields)}) values ((select id from "
+    "evaluations where run_id = ? and candidate = ? and split = ? and replica = ?), ?"
+    f"{', ?' * len(ResultRow._fields)})"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +87,42 @@ class Evaluations:
         )
         done = None
         for position, result in enumerate(results):
-            done = self.store.write(
-                "insert into results values ((select id from evaluations where run_id = ? and candidate = ? and "
-                "split = ? and replica = ?), ?, ?, ?, ?, ?, ?, ?, ?)",
-                *key,
-                position,
-                *result,
-            )
+            done = self.store.write(_ADD_RESULT, *key, position, *result)
         return done
+
+    # An evaluation whose rows are stored as they come: its n and score stay empty until it is complete
+
+    def begin(self, candidate: str, split: str, replica: int) -> None:
+        """Queue an evaluation that has no rows yet; one that is there stays."""
+        self.store.write(
+            "insert or ignore into evaluations (run_id, candidate, split, replica, n, failed, complete) "
+            "values (?, ?, ?, ?, 0, 0, 0)",
+            *(self.run_id, candidate, split, replica),
+        )
+
+    def add_row(self, candidate: str, split: str, replica: int, position: int, row: ResultRow) -> asyncio.Future[None]:
+        """Queue a row of an evaluation that has begun, in place of an earlier result of it."""
+        return self.store.write(_ADD_RESULT, self.run_id, candidate, split, replica, position, *row)
+
+    def end(
+        self, candidate: str, split: str, replica: int, *, n: int, score: float, failed: int, complete: bool, means: str
+    ) -> None:
+        """Queue the sums of an evaluation that has begun. means: objectives as JSON."""
+        self.store.write(
+            "update evaluations set n = ?, score = ?, failed = ?, complete = ?, objectives = ? "
+            "where run_id = ? and candidate = ? and split = ? and replica = ?",
+            *(n, score, failed, int(complete), means, self.run_id, candidate, split, replica),
+        )
+
+    def read_rows(self, candidate: str | None = None) -> list[dict[str, Any]]:
+        """The results of a candidate, or of all, with `candidate`, `split` and `replica`. Databases of older versions
+        lack some of the columns; there they are None."""
+        rows = self.store.rows(
+            "select r.*, e.candidate, e.split, e.replica from results r join evaluations e on e.id = r.evaluation_id "
+            "where e.run_id = ? and (? is null or e.candidate = ?) order by e.id, r.position",
+            *(self.run_id, candidate, candidate),
+        )
+        return [{**dict.fromkeys(ResultRow._fields), **dict(row)} for row in rows]
 
     # Train rows: those of one candidate and replica gather in one evaluation, whose n and score stay empty
 
@@ -110,17 +154,6 @@ class Evaluations:
             self.run_id,
         )
         return [(row["example"], row["score"]) for row in rows]
-
-    def read_imperfect_test_rows(self, candidate: str) -> list[dict[str, Any]]:
-        """The results of a candidate on the test that score below 1, worst first."""
-        rows = self.store.rows(
-            "select r.example, r.score, r.failure, r.feedback, r.prediction from results r "
-            "join evaluations e on e.id = r.evaluation_id where e.run_id = ? and e.candidate = ? and e.split = 'test' "
-            "and (r.score is null or r.score < 1) order by r.score, r.position",
-            self.run_id,
-            candidate,
-        )
-        return [dict(row) for row in rows]
 
 
 @dataclass(frozen=True, slots=True)

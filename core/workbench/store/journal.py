@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -114,22 +114,37 @@ class Journal:
         """Forget, at once, all calls of models that got no answer."""
         self.store.execute("delete from calls where run_id = ? and kind = 'lm' and response is null", self.run_id)
 
-    def read_calls(self, limit: int) -> list[dict[str, Any]]:
+    def read_calls(self, limit: int, roles: Collection[str] = ()) -> list[dict[str, Any]]:
         """Some calls of models, in no order (the journal keeps none), with the large texts put back; response: the
-        answer as an object, or None. Raises StoreError for what is damaged."""
-        found = []
-        for row in self.store.rows("select * from calls where run_id = ? and kind = 'lm' limit ?", self.run_id, limit):
-            place = self._check(row)
-            request = parse_json(row["request"], place, dict)
-            messages = request.get("messages")
-            if not is_list(messages) or not all(is_dict(m) and "role" in m for m in messages):
-                raise StoreError(f"{place} is damaged: it has no messages; use a copy of the database")
-            request["messages"] = [{**m, "content": self._content(m.get("content"), place)} for m in messages]
-            response = parse_json(row["response"], place, dict) if row["response"] else None
-            if response is not None and "text" not in response:
-                raise StoreError(f"{place} is damaged: its answer has no text; use a copy of the database")
-            found.append({**dict(row), "request": request, "response": response})
-        return found
+        answer as an object, or None. roles: only of these. Raises StoreError for what is damaged."""
+        sql = (
+            "select * from calls where run_id = ? and kind = 'lm' and (? or role in (select value from json_each(?))) "
+            "limit ?"
+        )
+        return [self._whole(row) for row in self.store.rows(sql, self.run_id, not roles, dumps([*roles]), limit)]
+
+    def read_call(self, key: str) -> dict[str, Any] | None:
+        """The call of a model with this key, as `read_calls` gives it."""
+        row = self.store.row("select * from calls where run_id = ? and key = ? and kind = 'lm'", self.run_id, key)
+        return None if row is None else self._whole(row)
+
+    def count_by_role(self) -> dict[str, int]:
+        """How many calls of models each role made."""
+        sql = "select role, count(*) from calls where run_id = ? and kind = 'lm' group by role order by role"
+        return dict(tuple(row) for row in self.store.rows(sql, self.run_id))
+
+    def _whole(self, row: sqlite3.Row) -> dict[str, Any]:
+        """A call of a model with its large texts and its answer."""
+        place = self._check(row)
+        request = parse_json(row["request"], place, dict)
+        messages = request.get("messages")
+        if not is_list(messages) or not all(is_dict(m) and "role" in m for m in messages):
+            raise StoreError(f"{place} is damaged: it has no messages; use a copy of the database")
+        request["messages"] = [{**m, "content": self._content(m.get("content"), place)} for m in messages]
+        response = parse_json(row["response"], place, dict) if row["response"] else None
+        if response is not None and "text" not in response:
+            raise StoreError(f"{place} is damaged: its answer has no text; use a copy of the database")
+        return {**dict(row), "request": request, "response": response}
 
     def _check(self, row: sqlite3.Row) -> str:
         """Raise StoreError if a call is not what was written. Returns its place, for other errors."""

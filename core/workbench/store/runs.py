@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from workbench.errors import StoreError
 from workbench.store.content import checksum, parse_json, spec_checksum
-from workbench.store.database import Store, dumps, now
+from workbench.store.database import REMOVED, Store, dumps, now
 
 
 def add_run(
@@ -27,11 +28,12 @@ def add_run(
     host: str | None = None,
     pid: int | None = None,
     version: str | None = None,
+    kind: str | None = None,
 ) -> int:
-    """Add a run that starts now; returns its number."""
+    """Add a run that starts now; returns its number. kind: the command, of those whose runs are listed."""
     cursor = store.execute(
         "insert into runs (run, name, status, started, file, spec, options, data_hash, seed, host, pid, version, "
-        "spec_checksum) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "kind, spec_checksum) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         run,
         name,
         status,
@@ -44,15 +46,11 @@ def add_run(
         host,
         pid,
         version,
+        kind,
         spec_checksum(run, name, file, spec),
     )
     assert cursor.lastrowid is not None
     return cursor.lastrowid
-
-
-def list_runs(store: Store) -> list[sqlite3.Row]:
-    """The runs of `workbench optimize` and `workbench eval`, newest first."""
-    return list(store.rows("select * from runs where file is not null or status = 'eval' order by id desc"))
 
 
 def find_started_run(store: Store, status: str, spec: str, options: str) -> sqlite3.Row | None:
@@ -67,6 +65,27 @@ class RunRecord:
 
     store: Store
     run_id: int
+
+    def tag(self, tags: Collection[str], note: str | None) -> None:
+        """Write, at once, the tags and the note of the run, in place of those it has."""
+        sql = "update runs set tags = ?, note = ? where id = ?"
+        self.store.execute(sql, dumps(sorted(tags)), note, self.run_id)
+
+    def remove(self) -> None:
+        """Remove, at once, all that is stored of the run, but its tests on sealed rows: they were looks at these."""
+        for table in ("evaluations", "candidates", "calls", "attempts", "events", "artifacts"):
+            self.store.execute(f"delete from {table} where run_id = ?", self.run_id)
+        sql = "update runs set status = ?, spec = '', options = '{}', report = null, checksum = null, note = null, "
+        self.store.execute(f"{sql} spec_checksum = null, tags = null where id = ?", REMOVED, self.run_id)
+
+    def remove_losers(self, keep: Collection[str]) -> int:
+        """Remove, at once, the results of candidates other than these; scores and the candidates themselves stay.
+        Returns how many results."""
+        sql = (
+            "delete from results where evaluation_id in (select id from evaluations where run_id = ? and candidate "
+            "not in (select value from json_each(?)))"
+        )
+        return self.store.execute(sql, self.run_id, dumps(sorted(keep))).rowcount
 
     def find_name(self) -> str:
         """The name of the run."""
@@ -159,3 +178,13 @@ class RunLock:
         except OSError:
             return True
         return False
+
+
+def remove_unused_texts(store: Store) -> None:
+    """Remove the large texts that no call refers to any more, and give the space of what was removed back to the
+    disk."""
+    store.execute(
+        "delete from texts where hash not in (select json_extract(m.value, '$.content.text') from calls c, "
+        "json_each(c.request, '$.messages') m where c.kind = 'lm' and json_type(m.value, '$.content') = 'object')"
+    )
+    store.execute("vacuum")

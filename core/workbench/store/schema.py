@@ -10,7 +10,7 @@ from typing import Any
 
 from workbench.errors import StoreError
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 M001_INITIAL = """
 create table runs (
     id integer primary key, run text not null unique, name text, status text not null, started text not null,
@@ -63,7 +63,18 @@ alter table candidates add column checksum text;
 alter table calls add column checksum text;
 alter table artifacts add column content text;
 """
-_VERSIONS = (M001_INITIAL, _M002_SEALED_TESTS, _M003_CHECKSUMS)
+#: `fields`: the row itself; `scores`: by further metrics; `row_key` and `cluster`: which rows are the same.
+_M004_EVAL_RUNS = """
+alter table runs add column kind text;
+alter table runs add column tags text;
+alter table runs add column note text;
+alter table results add column fields text;
+alter table results add column scores text;
+alter table results add column cost text;
+alter table results add column row_key text;
+alter table results add column cluster text;
+"""
+_VERSIONS = (M001_INITIAL, _M002_SEALED_TESTS, _M003_CHECKSUMS, _M004_EVAL_RUNS)
 #: The statements that make a database of today.
 SCHEMA = "".join(_VERSIONS)
 
@@ -112,6 +123,10 @@ def make_migrations() -> Any:
     @migrations()
     def m003_checksums(db: Any) -> None:
         _run_script(db, _M003_CHECKSUMS)
+
+    @migrations()
+    def m004_eval_runs(db: Any) -> None:
+        _run_script(db, _M004_EVAL_RUNS)
 
     return migrations
 

@@ -38,6 +38,7 @@ class Result:
     usd: float = 0.0
     seconds: float = 0.0
     unreadable_calls: int = 0  # of tools, by the model (`Trace.unreadable_calls`)
+    scores: Mapping[str, float | None] = field(default_factory=dict[str, float | None])  # by further metrics
 
 
 @dataclass(frozen=True)
@@ -95,13 +96,21 @@ class Evaluator:
     block: racing sees the scores only after each block of this many examples, in order, so that what it stops does not
     depend on which answer came first.
     source: locates `metric` in the file, for the error if it never works.
+    further: metrics whose scores are shown beside that of `metric`, by name. What they raise fails no row.
     """
 
     def __init__(
-        self, runtime: Runtime, metric: Metric, concurrency: int, block: int = 8, source: Source | None = None
+        self,
+        runtime: Runtime,
+        metric: Metric,
+        concurrency: int,
+        block: int = 8,
+        source: Source | None = None,
+        further: Sequence[tuple[str, Metric]] = (),
     ):
         self.runtime, self.metric, self.concurrency, self.block = runtime, metric, concurrency, block
         self.faults, self._source = MetricFaults(metric), source
+        self.further = tuple((name, one, MetricFaults(one)) for name, one in further)
         self._programs: dict[str, Program] = {}
         self._user_code = asyncio.Lock()
         self._judged, self._judging = 0, Spend()  # rows that a model scored, and what that took
@@ -127,7 +136,7 @@ class Evaluator:
         program = self.program(workflow)
         if race is None:
             results = await self.gather(len(examples), lambda i: self.run_one(program, examples[i], draw, traces))
-            self._check_metric(len(examples))
+            self.check_metric(len(examples))
             return Evaluation(workflow, split, tuple(results), True, draw.replica)
         results: list[Result] = []
         for start in range(0, len(examples), self.block):
@@ -191,13 +200,32 @@ class Evaluator:
             said = f"{type(error).__name__}: {error}"
             if kind == FailureKind.METRIC:
                 said = self.faults.raised(example.id, error)
-                self._check_metric(MetricFaults.FIRST_ROWS)
+                self.check_metric(MetricFaults.FIRST_ROWS)
             score = None if kind.infrastructure else 0.0
             return Result(example, score, kind, f"metric: {said}", None, outcome.prediction, trace, **cost)
         self.faults.scored(example.id)
-        return Result(example, scored.value, None, None, scored.feedback, outcome.prediction, trace, **cost)
+        more = await self._score_further(example, outcome.prediction, outcome.trace)
+        return Result(
+            example, scored.value, None, None, scored.feedback, outcome.prediction, trace, **cost, scores=more
+        )
 
-    def _check_metric(self, rows: int) -> None:
+    async def _score_further(
+        self, example: Example, prediction: Mapping[str, Any], trace: Trace
+    ) -> dict[str, float | None]:
+        """The scores by the further metrics; None for what one of them raised on."""
+        found: dict[str, float | None] = {}
+        for name, metric, faults in self.further:
+            try:
+                found[name] = (await self._score_by(metric, example, prediction, trace)).value
+                faults.scored(example.id)
+            except (Exception, SystemExit, asyncio.CancelledError) as error:
+                if ends_run(error, self.runtime.ledger):
+                    raise
+                faults.raised(example.id, error)
+                found[name] = None
+        return found
+
+    def check_metric(self, rows: int) -> None:
         """Raise SpecError if the metric never worked."""
         try:
             self.faults.check(rows)
@@ -206,24 +234,30 @@ class Evaluator:
 
     async def score(self, example: Example, prediction: Mapping[str, Any], trace: Trace) -> Score:
         """The metric's score of a prediction. Raises whatever the metric raises."""
-        if getattr(self.metric, "needs_lm", False):
-            self._judged += 1
-            judge = cast(Callable[..., Any], self.metric)  # the protocol has no `lm`, which only judges take
-            value = judge(example, prediction, trace, lm=self.complete_as("judge", self._judging))
-        elif getattr(self.metric, "user_code", False):
-            value = await self._score_by_user_code(example, prediction, trace)
+        return await self._score_by(self.metric, example, prediction, trace)
+
+    async def _score_by(self, metric: Metric, example: Example, prediction: Mapping[str, Any], trace: Trace) -> Score:
+        if getattr(metric, "needs_lm", False):
+            self._judged += metric is self.metric
+            judge = cast(Callable[..., Any], metric)  # the protocol has no `lm`, which only judges take
+            spent = self._judging if metric is self.metric else None
+            value = judge(example, prediction, trace, lm=self.complete_as("judge", spent))
+        elif getattr(metric, "user_code", False):
+            value = await self._score_by_user_code(metric, example, prediction, trace)
         else:
-            value = self.metric(example, prediction, trace)
+            value = metric(example, prediction, trace)
         if inspect.isawaitable(value):
             value = await value
         return as_score(value)
 
-    async def _score_by_user_code(self, example: Example, prediction: Mapping[str, Any], trace: Trace) -> Any:
+    async def _score_by_user_code(
+        self, metric: Metric, example: Example, prediction: Mapping[str, Any], trace: Trace
+    ) -> Any:
         """What the metric returns, called in a thread: one row at a time, since it may not be written for more."""
         seconds = self.runtime.timeout
         async with self._user_code:
             try:
-                value = await run_in_thread(partial(self.metric, example, prediction, trace), seconds)
+                value = await run_in_thread(partial(metric, example, prediction, trace), seconds)
                 async with asyncio.timeout(seconds):
                     return await value if inspect.isawaitable(value) else value
             except TimeoutError as error:

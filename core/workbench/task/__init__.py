@@ -5,7 +5,7 @@ Everything that can be done with a file before a call is paid for.
 
 from workbench.task.alternatives import variants
 from workbench.task.copies import Repeats, input_tokens, normalised_inputs, tokenize
-from workbench.task.dataset import Dataset, Example, Score, SealedRows, read_rows
+from workbench.task.dataset import Dataset, Example, Score, SealedRows, content_id, read_rows
 from workbench.task.lint import lint_task
 from workbench.task.load import Task, check_lms, load_data, load_task, section_loaders
 from workbench.task.metric import Metric, MetricFaults, as_score
@@ -19,6 +19,7 @@ from workbench.task.write import (
     kept_search,
     workflow_tree,
     write_workflow,
+    written_node,
 )
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "load_task",
     "load_data",
     "read_rows",
+    "content_id",
     "load_workflow",
     "section_loaders",
     "check_lms",
@@ -57,5 +59,6 @@ __all__ = [
     "file_tree",
     "kept_search",
     "write_workflow",
+    "written_node",
     "lint_task",
 ]

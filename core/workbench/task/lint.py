@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from fnmatch import fnmatchcase
+from typing import Any
 
 from workbench.errors import suggest
+from workbench.task.dataset import Example
 from workbench.task.load import Task
-from workbench.workflow import learnable_addresses
+from workbench.task.metric import as_score
+from workbench.workflow import Field, Signature, learnable_addresses
 
 
 def lint_task(task: Task) -> list[str]:
-    """Warnings of rules that match no tool, fields that nothing reads, and optional nodes that are in fact required."""
-    return [*_idle_rules(task), *_unread(task), *_not_optional(task)]
+    """Warnings of rules that match no tool, fields that nothing reads, optional nodes that are in fact required, and
+    rows whose inputs are empty or whose label no answer can match."""
+    return [*_idle_rules(task), *_unread(task), *_not_optional(task), *_empty(task), *_out_of_reach(task)]
 
 
 def _idle_rules(task: Task) -> Iterator[str]:
@@ -74,6 +79,60 @@ def _not_optional(task: Task) -> Iterator[str]:
                     "without its "
                     f"'{field}': where it fails, the example fails. Make '{name}' optional, too, or neither."
                 )
+
+
+def _rows(task: Task) -> list[Example]:
+    data = task.dataset
+    return [*data.train, *data.val, *data.test.open()]
+
+
+def _empty(task: Task) -> Iterator[str]:
+    """Inputs and labels that are there and hold nothing."""
+    rows = _rows(task)
+    for what, name in (*(("input", name) for name in task.inputs), *((("label", task.target),) if task.target else ())):
+        found = [row.id for row in rows if name in row and _is_empty(row[name])]
+        if found:
+            yield f"the {what} '{name}' is empty in {len(found)} of {len(rows)} rows, e.g. {found[0]}"
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or (
+        isinstance(value, str | list | dict) and not (value.strip() if isinstance(value, str) else value)
+    )
+
+
+def _out_of_reach(task: Task) -> Iterator[str]:
+    """Labels that no value of a Literal matches, by the metric itself."""
+    name, target = getattr(task.metric, "field", None), task.target
+    field = _closed_field(task, name) if isinstance(name, str) else None
+    if field is None or target is None or getattr(task.metric, "needs_lm", False):
+        return
+    scores = {}
+
+    def best(row: Example) -> float:
+        gold = repr(row[target])
+        if gold not in scores:
+            with suppress(Exception):  # a metric that wants more than this field says so when it runs
+                scores[gold] = max(as_score(task.metric(row, {field.name: v}, None)).value for v in field.allowed)
+        return scores.get(gold, 1.0)
+
+    rows = [row for row in _rows(task) if target in row and not _is_empty(row[target])]
+    if lost := [row for row in rows if best(row) == 0.0]:
+        shown = ", ".join(dict.fromkeys(repr(row[target]) for row in lost[:50]))
+        yield (
+            f"no answer can be right in {len(lost)} of {len(rows)} rows: their '{target}' is none of the values that "
+            f"'{field.name}' may have, e.g. {shown[:120]}"
+        )
+
+
+def _closed_field(task: Task, name: str) -> Field | None:
+    """The output field that the metric reads, if its values are listed."""
+    for writer in reversed(task.workflow.last_writers().get(name, [])):
+        signature = getattr(task.workflow.enabled_nodes.get(writer), "signature", None)
+        for field in signature.outputs if isinstance(signature, Signature) else ():
+            if field.name == name and field.values:
+                return field
+    return None
 
 
 def _line(task: Task, name: str) -> int:

@@ -34,6 +34,7 @@ class Task:
     dataset: Dataset
     metric: Metric
     inputs: tuple[str, ...]
+    further_metrics: tuple[tuple[str, Metric], ...] = ()  # by name: what `eval` shows beside the score
 
     @property
     def data_hash(self) -> str:
@@ -72,18 +73,19 @@ def load_task(spec: Spec, source: Source, base: Path) -> Task:
     """Build everything that a run needs. Raises SpecError at the place in the file that is wrong."""
     spec, inherited = locate_lms(spec, base), list[Inherited]()
     with source.locating():
-        _, workflow, metric, dataset = collect_errors(section_loaders(spec, base, inherited).values())
+        _, workflow, metrics, dataset = collect_errors(section_loaders(spec, base, inherited).values())
+        metric = metrics[0][1]
         inputs = tuple(workflow.input_fields)
         collect_errors(
             (
                 lambda: _check_fields(workflow, dataset, inputs),
-                lambda: _check_metric_fields(metric, workflow, dataset),
+                *(partial(_check_metric_fields, one, workflow, dataset) for _, one in metrics),
                 lambda: check_label_unread(workflow, metric, spec.data),
                 lambda: _check_cluster(spec.data.cluster, dataset),
             )
         )
     spec = spec.model_copy(update={"policy": spec.policy.inherit(inherited)})
-    task = Task(spec, source, workflow, dataset, metric, inputs)
+    task = Task(spec, source, workflow, dataset, metric, inputs, tuple(metrics[1:]))
     needed = [*inputs, *(name for name in (task.target, spec.data.cluster) if name is not None)]
     dataset = _without_copies(_with_warnings(dataset, inputs, needed), inputs, task.target)
     return replace(task, dataset=dataset)
@@ -103,7 +105,7 @@ def section_loaders(spec: Spec, base: Path, inherited: list[Inherited]) -> dict[
     return {
         "lm": lambda: check_lms(spec),
         "nodes": workflow,
-        "metric": lambda: load_metric(spec, base),
+        "metric": lambda: load_metrics(spec, base),
         "data": lambda: load_data(spec, base),
     }
 
@@ -187,17 +189,28 @@ def _check_provider(model: str) -> None:
         )
 
 
-def load_metric(spec: Spec, base: Path) -> Metric:
-    """The metric, made from `name(args)`, `python:...`, or a mapping {name: {option: value}}."""
+def load_metrics(spec: Spec, base: Path) -> list[tuple[str, Metric]]:
+    """The metrics by the name under which they are shown: as in the file, and of several with one name, numbered."""
+    found: list[tuple[str, Metric]] = []
+    for place, given in enumerate(spec.metrics):
+        path = ("metric", place) if isinstance(spec.metric, list) else ("metric",)
+        name = given if isinstance(given, str) else next(iter(given), "metric")
+        same = sum(known == name or known.startswith(f"{name} #") for known, _ in found)
+        found.append((f"{name} #{same + 1}" if same else name, _load_metric(given, base, path)))
+    return found
+
+
+def _load_metric(written: str | dict[str, Any], base: Path, path: tuple[str | int, ...]) -> Metric:
+    """A metric, made from `name(args)`, `python:...`, or a mapping {name: {option: value}}."""
     try:
-        if isinstance(spec.metric, str):
-            name, args, options = parse_call(spec.metric)
+        if isinstance(written, str):
+            name, args, options = parse_call(written)
             if name.startswith(PREFIX):
                 return plugins().get("metrics", "python")(name, base)
         else:
-            if len(spec.metric) != 1:
+            if len(written) != 1:
                 raise SpecError("name one metric", hint="Write e.g. metric: {f1: {field: answer}}.")
-            name, given = next(iter(spec.metric.items()))
+            name, given = next(iter(written.items()))
             args, options = [], dict(given or {}) if isinstance(given, Mapping | None) else {"field": given}
         if name == "python":  # an address without its prefix would not be seen by those who look for user code
             raise SpecError(f"'{name}' is not a metric by itself", hint=f"Write metric: {PREFIX}file.py:function.")
@@ -206,12 +219,12 @@ def load_metric(spec: Spec, base: Path) -> Metric:
     except (SpecError, PluginError) as error:
         hint = error.hint if isinstance(error, SpecError) else None
         message = error.message if isinstance(error, SpecError) else str(error)
-        raise SpecError(message, hint=hint, path=("metric",)) from error
+        raise SpecError(message, hint=hint, path=path) from error
     except (TypeError, ValueError, ValidationError) as error:
         raise SpecError(
             f"the metric does not take these arguments: {error}",
             hint="Write e.g. metric: exact_match(label).",
-            path=("metric",),
+            path=path,
         ) from error
 
 
@@ -301,7 +314,7 @@ def _check_metric_fields(metric: Metric, workflow: Workflow, dataset: Dataset) -
             hint=suggest(field_name, written),
             path=("metric",),
         )
-    rows = dataset.val or dataset.test.open()
+    rows = dataset.val or dataset.test.open() or dataset.train
     if isinstance(target, str) and not any(target in row for row in rows):
         raise SpecError(
             f"the metric compares with '{target}', which the data do not have",

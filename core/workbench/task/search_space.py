@@ -217,7 +217,8 @@ def check_search(task: Task) -> None:
             raise SpecError(error.message, hint=error.hint, path=("search", address)) from error
 
     with task.source.locating():
-        check_space(spec.search, workflow, given=tuple(task.dataset.val[0]))
+        data = task.dataset
+        check_space(spec.search, workflow, given=tuple((data.val or data.test.open() or data.train)[0]))
         collect_errors(partial(check, address, changed) for address, changed in variants(spec.search, workflow))
 
 

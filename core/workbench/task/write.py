@@ -81,12 +81,15 @@ def file_tree(spec: Spec, raw: Mapping[str, Any], workflow: Workflow, folder: Pa
         tree["roles"] = {role: relocate_weights(lm, workflow.base, folder) for role, lm in (raw["roles"] or {}).items()}
     if spec.policy.inherited:  # the functions are in this file now, and so must be their rules
         tree["policy"] = spec.policy.model_dump(exclude_unset=True, mode="json")
+    data = {"file": raw["data"]} if isinstance(raw["data"], str) else raw["data"]
     tree["data"] = {
         k: _moved(v, workflow.base, folder) if k in ("file", "train", "val", "test") and isinstance(v, str) else v
-        for k, v in raw["data"].items()
+        for k, v in data.items()
     }
     tree["nodes"] = _moved_tree({n: written_node(t) for n, t in workflow.nodes.items()}, workflow.base, folder)
-    tree["metric"] = _moved_metric(raw["metric"], workflow.base, folder)
+    written = raw["metric"]
+    moved = [_moved_metric(one, workflow.base, folder) for one in (written if isinstance(written, list) else [written])]
+    tree["metric"] = moved if isinstance(written, list) else moved[0]
     if search:
         tree["search"] = {address: raw["search"][address] for address in search}
     for key in ("budget", "concurrency", "timeout", "seed"):

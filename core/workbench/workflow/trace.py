@@ -25,6 +25,7 @@ class CallRecord:
     seconds: float = 0.0
     state: str | None = None
     earned: float | None = None
+    key: str = ""  # under which the journal has it
 
 
 @dataclass(slots=True)
@@ -53,6 +54,9 @@ class Span:
                 "text": c.response.text,
                 "finish": c.response.finish,
                 "tokens": [c.response.prompt_tokens, c.response.completion_tokens],
+                "usd": c.usd,
+                "seconds": round(c.seconds, 4),
+                **({"key": c.key} if c.key else {}),
             }
             for c in self.calls
         ]

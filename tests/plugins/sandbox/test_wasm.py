@@ -100,7 +100,12 @@ def test_a_choice_does_not_open_the_door(opened: Any) -> None:
 
 @pytest.mark.parametrize(
     ("command", "function"),
-    [("run", "run_single"), ("eval", "evaluate_file"), ("optimize", "optimize"), ("resume", "resume")],
+    [
+        ("run", "evaluation.run_single"),
+        ("eval", "evaluation.evaluate"),
+        ("optimize", "run.optimize"),
+        ("resume", "evaluation.resume_run"),
+    ],
 )
 def test_the_command_line_chooses(command: str, function: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     seen: list[SandboxChoice] = []
@@ -108,7 +113,7 @@ def test_the_command_line_chooses(command: str, function: str, monkeypatch: pyte
     def call(*args: Any, options: Options | None = None, **others: Any) -> None:
         seen.append(options.sandbox if options else others.get("sandbox", args[-1]))
 
-    monkeypatch.setattr(f"workbench.run.{function}", call)
+    monkeypatch.setattr(f"workbench.{function}", call)
     for arguments, variable, choice in (
         (["--sandbox", "wasm"], "linux", SandboxChoice("wasm")),
         ([], "linux", SandboxChoice("linux")),

@@ -267,7 +267,7 @@ def test_the_command_takes_a_run_of_eval(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("workbench_synthesize.settings.check_lms", lambda spec: None)
     db, out = str(tmp_path / "a.db"), str(tmp_path / "rows.jsonl")
     done = CliRunner().invoke(cli, ["eval", str(earlier(tmp_path)), "--split", "train", "--db", db])
-    name = re.search(r"kept as run (\w+)", done.output)
+    name = re.search(r"workbench run (\w+)", done.output)
     assert name, done.output
     path = write(tmp_path, rows=4, failures={"run": "other", "shown": 1}, lm="openai/scripted")
     args = ["synthesize", str(path), "--failures", name[1], "--out", out, "--db", db, "--json"]

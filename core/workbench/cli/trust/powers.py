@@ -126,6 +126,7 @@ class _Reading:
                 self._add_digest(file)
         _add_variables(value, searched, self.powers)
         data = value.get("data")
+        data = {"file": data} if isinstance(data, str) else data
         for key, place in data.items() if is_dict(data) else ():
             if key in _DATA and isinstance(place, str) and _leads_out(place, base):
                 self.powers.add("reads outside its folder", place, _place(place, base))

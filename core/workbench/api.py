@@ -1,0 +1,166 @@
+"""workbench from Python: `optimize`, `evaluate` and their async twins, for programs and notebooks."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from workbench.concurrency import run_beside
+from workbench.errors import SpecError
+from workbench.evaluation import EvalOptions, EvalReport
+from workbench.evaluation import evaluate as evaluate_source
+from workbench.files import write_whole
+from workbench.hashing import digest
+from workbench.lm import LMPool
+from workbench.proof import Report
+from workbench.run import Listener, Options
+from workbench.run import optimize as optimize_source
+from workbench.spec import Source, load_yaml
+from workbench.study import Optimizer
+from workbench.task import dump_yaml, written_node
+from workbench.type_guards import is_dict
+from workbench.user_code import PREFIX
+from workbench.workflow import Workflow
+
+#: A workflow file, its content, or a workflow.
+AnyWorkflow = str | Path | Mapping[str, Any] | Workflow
+
+
+def optimize(
+    workflow: AnyWorkflow,
+    *,
+    settings: Mapping[str, Any] | None = None,
+    options: Options | None = None,
+    database: str | Path = "workbench.db",
+    listener: Listener | None = None,
+    optimizers: Sequence[tuple[str, Optimizer]] | None = None,
+    pool: LMPool | None = None,
+) -> Report:
+    """Optimize a workflow and prove the gain. Works inside a running event loop, too: it waits in a thread.
+
+    Args:
+        workflow: path of a workflow file; its content as a mapping; or a `Workflow`, with the rest in `settings`.
+        settings: changes by address, e.g. {"budget.calls": 300}. `data` may also be rows (mappings or a DataFrame), and
+            `metric` a function of a file.
+        options: what the command line adds: result file, sandbox, keep_unproved.
+        database: path of the run database.
+        listener: called as listener(event, data) with every event.
+        optimizers: (name, optimizer) in place of those of the file.
+        pool: language models in place of those of the plugins.
+
+    Raises:
+        SpecError: the input is wrong.
+        StoreError: the database cannot be used.
+        PluginError: a plugin is broken.
+    """
+    options = options or Options()
+    source, sets = _read(workflow, settings, database)
+    options = Options([*sets, *options.sets], options.out, options.keep_unproved, options.sandbox)
+    return optimize_source(
+        source, options=options, database=database, listener=listener, optimizers=optimizers, pool=pool
+    )
+
+
+async def aoptimize(workflow: AnyWorkflow, **arguments: Any) -> Report:
+    """`optimize` without blocking the event loop. Cancelling it interrupts the run, which can be resumed."""
+    return await run_beside(partial(optimize, workflow, **arguments))
+
+
+def evaluate(
+    workflow: AnyWorkflow,
+    *,
+    settings: Mapping[str, Any] | None = None,
+    split: str | None = None,
+    repeats: int = 1,
+    options: EvalOptions | None = None,
+    database: str | Path = "workbench.db",
+    listener: Listener | None = None,
+    pool: LMPool | None = None,
+) -> EvalReport:
+    """Score a workflow on the rows of a split. Works inside a running event loop, too.
+
+    Args:
+        split: train, val, test or all; None: val, or what there is.
+        repeats: how often each row is run.
+
+    Takes the other arguments of `optimize`. Raises what `optimize` raises, and LMError if no row was answered.
+    """
+    options = options or EvalOptions()
+    source, sets = _read(workflow, settings, database)
+    options = EvalOptions(
+        [*sets, *options.sets],
+        split or options.split,
+        max(repeats, options.repeats),
+        options.sandbox,
+        options.label,
+    )
+    return evaluate_source(source, options=options, database=database, listener=listener, pool=pool)
+
+
+async def aevaluate(workflow: AnyWorkflow, **arguments: Any) -> EvalReport:
+    """`evaluate` without blocking the event loop. Cancelling it interrupts the run, which can be resumed."""
+    return await run_beside(partial(evaluate, workflow, **arguments))
+
+
+def _read(
+    workflow: AnyWorkflow, settings: Mapping[str, Any] | None, database: str | Path
+) -> tuple[str | Path | Source, list[tuple[str, Any]]]:
+    """The workflow as a file or the text of one, and the settings as (address, value)."""
+    sets = [(address, _setting(address, value, Path(database))) for address, value in (settings or {}).items()]
+    if isinstance(workflow, str | Path):
+        return workflow, sets
+    if isinstance(workflow, Workflow):
+        nodes = {name: written_node(tree) for name, tree in workflow.nodes.items()}
+        lm = {"lm": workflow.tree["lm"]} if workflow.tree.get("lm") else {}
+        return _source({**lm, "nodes": nodes}, workflow.base), sets
+    content = {key: _setting(key, value, Path(database)) for key, value in workflow.items()}
+    return _source(content, Path.cwd()), sets
+
+
+def _source(content: Mapping[str, Any], base: Path) -> Source:
+    return load_yaml(dump_yaml(dict(content)), str(base.resolve() / "(given from Python)"))
+
+
+def _setting(address: str, value: Any, database: Path) -> Any:
+    """A setting as a file can hold it."""
+    if address == "metric" and callable(value):
+        return _address_of(value)
+    if address == "data" and not isinstance(value, str) and not (is_dict(value) and not _is_rows(value.get("rows"))):
+        rows, rest = (value["rows"], {k: v for k, v in value.items() if k != "rows"}) if is_dict(value) else (value, {})
+        return {"file": str(_write_rows(rows, database)), **rest}
+    return value
+
+
+def _is_rows(value: Any) -> bool:
+    return value is not None and not isinstance(value, str)
+
+
+def _write_rows(rows: Any, database: Path) -> Path:
+    """Rows in a file beside the database, named by their content, so that a run of them can be resumed."""
+    records: Iterable[Any] = rows.to_dict("records") if hasattr(rows, "to_dict") else rows
+    lines = [json.dumps(dict(row), ensure_ascii=False, default=str) for row in records]
+    if not lines:
+        raise SpecError("data has no rows")
+    path = database.resolve().with_name(f"{database.stem}-rows") / f"{digest(lines)[:16]}.jsonl"
+    if not path.exists():
+        write_whole(path, "\n".join(lines) + "\n")
+    return path
+
+
+def _address_of(function: Callable[..., Any]) -> str:
+    """`python:FILE:NAME` of a function. A resumed run has to find it again, so it must stand in a file."""
+    name = getattr(function, "__qualname__", "")
+    try:
+        file = Path(inspect.getsourcefile(function) or "")
+    except TypeError:
+        file = Path()
+    if not file.is_file() or "." in name or "<" in name:
+        raise SpecError(
+            f"the metric {name or function!r} is no function at the top of a file",
+            hint="Write it to a file (in a notebook: %%writefile metric.py), and give metric: python:metric.py:NAME.",
+        )
+    return f"{PREFIX}{file.resolve()}:{name}"

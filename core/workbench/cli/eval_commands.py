@@ -1,0 +1,223 @@
+"""Commands that score workflows and compare scores: eval, compare."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from workbench.cli import echo_json, say
+from workbench.cli.output import Output, with_output
+from workbench.cli.run_commands import DB, FILE, JSON, SEED, SET, with_budget, with_sandbox
+from workbench.text import indented
+
+if TYPE_CHECKING:
+    from workbench.evaluation import Difference, EvalReport, Side
+    from workbench.runtime import SandboxChoice
+
+_GATES = (
+    click.option("--min-score", type=click.FloatRange(0, 1), help="Exit with code 100 if the score is lower."),
+    click.option(
+        "--not-worse-than",
+        "bar",
+        metavar="RUN",
+        help="Exit with code 100 unless a loss of --margin or more "
+        "against RUN (as in `compare`) is ruled out, row by row.",
+    ),
+    click.option(
+        "--margin",
+        type=click.FloatRange(0, 1, min_open=True),
+        default=0.05,
+        show_default=True,
+        help="For --not-worse-than.",
+    ),
+    click.option("--junit", type=click.Path(path_type=Path, dir_okay=False), help="Write the rows as JUnit XML."),
+    click.option("--markdown", type=click.Path(path_type=Path, dir_okay=False), help="Write the table as Markdown."),
+)
+
+
+def _with_gates(command: Any) -> Any:
+    for option in reversed(_GATES):
+        command = option(command)
+    return command
+
+
+@click.command("eval")
+@FILE
+@click.option(
+    "--split", type=click.Choice(["train", "val", "test", "all"]), help="Default: val, or the one that there is."
+)
+@click.option("--repeats", type=click.IntRange(1, 1000), default=1, show_default=True, help="Run each row so often.")
+@click.option(
+    "--matrix",
+    "axes",
+    multiple=True,
+    metavar="ADDRESS=VALUE,VALUE",
+    help="Evaluate once for each value; several make all combinations. @FILE is the text of a file.",
+)
+@_with_gates
+@SET
+@SEED
+@with_sandbox
+@DB
+@with_budget
+@with_output
+@JSON
+def eval_command(
+    file: Path,
+    split: str | None,
+    repeats: int,
+    axes: tuple[str, ...],
+    min_score: float | None,
+    bar: str | None,
+    margin: float,
+    junit: Path | None,
+    markdown: Path | None,
+    settings: list[tuple[str, Any]],
+    sandbox: SandboxChoice,
+    db: str,
+    output: Output,
+    as_json: bool,
+) -> None:
+    """Score the unchanged workflow on one split, or on all rows. Rows, answers and prompts are stored.
+
+    With --matrix, for each of several settings, compared with the first.
+    """
+    from workbench.cli.progress import listener, print_evaluation
+    from workbench.cli.trust import require_trust
+    from workbench.evaluation import EvalOptions, evaluate, evaluate_matrix, parse_axis, write_markdown
+
+    if axes and (junit or bar):
+        raise click.UsageError("--matrix goes with neither --junit nor --not-worse-than: they are about one evaluation")
+    require_trust(file)
+    first = _read_bar(bar, db) if bar else None
+    options = EvalOptions(settings, split, repeats, sandbox)
+    with listener(output) as listen:
+        if axes:
+            parsed = [parse_axis(text) for text in axes]
+            reports = evaluate_matrix(file, parsed, options=options, database=db, listener=listen)
+        else:
+            reports = [evaluate(file, options=options, database=db, listener=listen)]
+    compared = _gate(first, reports[0], db, margin) if first else None
+    if axes:
+        _show_matrix(reports, db, as_json)
+    else:
+        print_evaluation(reports[0], as_json, compared)
+    if junit:
+        _write_junit(reports[0], db, junit)
+    if markdown:
+        write_markdown(reports, markdown, [(first, compared[1])] if first and compared else [])
+    _exit(reports, min_score, compared)
+
+
+def _read_bar(name: str, db: str) -> Side:
+    """The side that must not be better: read before anything is paid for."""
+    from workbench.evaluation import read_side
+    from workbench.store import ReadOnlyStore
+
+    store = ReadOnlyStore(db)
+    try:
+        return read_side(store, name)
+    finally:
+        store.close()
+
+
+def _gate(first: Side, report: EvalReport, db: str, margin: float) -> tuple[bool, Difference]:
+    from workbench.evaluation import not_worse, read_side
+    from workbench.store import ReadOnlyStore
+
+    store = ReadOnlyStore(db)
+    try:
+        return not_worse(first, read_side(store, report.run), margin)
+    finally:
+        store.close()
+
+
+def _write_junit(report: EvalReport, db: str, path: Path) -> None:
+    from workbench.evaluation import read_rows, write_junit
+    from workbench.store import ReadOnlyStore, read_report
+
+    store = ReadOnlyStore(db)
+    try:
+        row = store.find_run(report.run)
+        write_junit(report, read_rows(store, row, read_report(row)), path)
+    finally:
+        store.close()
+
+
+def _show_matrix(reports: Sequence[EvalReport], db: str, as_json: bool) -> None:
+    from workbench.evaluation import compare_sides, comparison_lines, read_side
+    from workbench.store import ReadOnlyStore
+
+    store = ReadOnlyStore(db)
+    try:
+        sides = [read_side(store, report.run) for report in reports if report.n]
+    finally:
+        store.close()
+    differences = compare_sides(sides) if len(sides) > 1 else []
+    if as_json:
+        return echo_json({"cells": [r.as_dict() for r in reports], "compared": [d.as_dict() for d in differences]})
+    for line in comparison_lines(sides, differences) if sides else ():
+        say(indented(line))
+    for report in reports:
+        for warning in report.warnings:
+            say(f"Warning: {indented(f'{report.label}: {warning}')}", fg="yellow")
+
+
+def _exit(reports: Sequence[EvalReport], min_score: float | None, compared: tuple[bool, Difference] | None) -> None:
+    """Exit with the code of an evaluation that was not finished, or that missed what was asked of it."""
+    from workbench.cli.progress import exit_code
+
+    if code := exit_code(reports[-1]):
+        sys.exit(code)
+    if (low := min((r.score for r in reports), default=0.0)) < (min_score or 0.0):
+        say(f"The score {low:.3f} is below --min-score {min_score:g}.", err=True)
+        sys.exit(100)
+    if compared and not compared[0]:
+        sys.exit(100)
+
+
+@click.command("compare")
+@click.argument("runs", nargs=-1, required=True)
+@click.option("--rows", is_flag=True, help="List the rows that changed sides.")
+@DB
+@JSON
+def compare_command(runs: tuple[str, ...], rows: bool, db: str, as_json: bool) -> None:
+    """Compare evaluations, runs or candidates row by row: the paired test of the proof, against the first.
+
+    Each of RUNS is RUN or RUN:CANDIDATE (a hash, `baseline` or `winner`), with @SPLIT for another split, e.g.
+    3f2a:baseline@val. With several, p is adjusted by Holm's method. One run of optimize alone: its baseline against its
+    winner.
+    """
+    from workbench.evaluation import compare_sides, comparison_lines, read_side
+    from workbench.store import ReadOnlyStore, kind_of
+
+    store = ReadOnlyStore(db)
+    try:
+        if len(runs) == 1:
+            if ":" in runs[0] or kind_of(store.find_run(runs[0].partition("@")[0])) == "eval":
+                raise click.UsageError("name at least two runs to compare, or one run of optimize")
+            run, at, split = runs[0].partition("@")
+            runs = (f"{run}:baseline{at}{split}", f"{run}:winner{at}{split}")
+        sides = [read_side(store, name) for name in runs]
+        differences = compare_sides(sides)
+    finally:
+        store.close()
+    if as_json:
+        shown = [
+            {
+                "name": s.name,
+                "run": s.run,
+                "split": s.split,
+                "rows": len(s.rows),
+                "score": s.score,
+                "cost": dict(s.cost),
+            }
+            for s in sides
+        ]
+        return echo_json({"sides": shown, "compared": [d.as_dict() for d in differences]})
+    for line in comparison_lines(sides, differences, rows):
+        say(indented(line))

@@ -1,0 +1,183 @@
+"""Commands about all runs of a database: runs, tag, rm, prune."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from workbench.cli import ask, echo_json, fail, say
+from workbench.text import one_line
+
+_DB = click.option("--db", default="workbench.db", envvar="WORKBENCH_DB", show_default=True, help="Run database.")
+_JSON = click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
+_YES = click.option("--yes", is_flag=True, help="Do not ask.")
+
+
+@click.command("runs")
+@click.option("--tag", "tags", multiple=True, help="Only runs with this tag; repeat it for several.")
+@click.option("--name", help="Only runs of workflows with this text in their name.")
+@click.option("--kind", type=click.Choice(["optimize", "eval"]), help="Only runs of this command.")
+@click.option("-n", "most", type=click.IntRange(min=1), help="At most so many.")
+@_DB
+@_JSON
+def runs_command(
+    tags: tuple[str, ...], name: str | None, kind: str | None, most: int | None, db: str, as_json: bool
+) -> None:
+    """List the runs of optimize and eval, newest first: status, score or gain, tags and note."""
+    from workbench.store import LISTED, tags_of
+
+    store = _readable(db)
+    found = [r for r in store.list_runs((kind,) if kind else LISTED) if set(tags) <= set(tags_of(r))]
+    found = [r for r in found if name is None or name.lower() in (r["name"] or "").lower()]
+    rows = [_described(store, r) for r in found[:most]]
+    if as_json:
+        return echo_json(rows)
+    for row in rows:
+        words = (row["run"], f"{row['kind']:<8}", f"{row['status']:<11}", row["started"], row["name"], _result(row))
+        marks = (*(f"#{tag}" for tag in row["tags"]), *((f"({row['note']})",) if row["note"] else ()))
+        say("  ".join(one_line(word) for word in (*words, *marks) if word).rstrip())
+    if not rows:
+        say("No runs yet." if not (tags or name or kind) else "No such runs.")
+
+
+def _described(store: Any, r: Any) -> dict[str, Any]:
+    from workbench.run import status_of
+    from workbench.store import kind_of, read_report, tags_of
+
+    report, kind = read_report(r) or {}, kind_of(r)
+    tested = r["status"] in ("finished", "budget")  # an interrupted run has a report, but no test yet
+    note = r["note"] if "note" in r.keys() else None  # noqa: SIM118  # of a sqlite3.Row
+    evaluated = kind == "eval" and report.get("n")
+    return {
+        "run": r["run"],
+        "kind": kind,
+        "status": status_of(store, r),
+        "name": r["name"],
+        "label": report.get("label", "") if kind == "eval" else "",
+        "started": r["started"],
+        "finished": r["finished"],
+        "gain": report.get("gain") if tested and kind == "optimize" else None,
+        "score": report["score"] if evaluated else None,
+        "ci95": report["ci95"] if evaluated else None,
+        "split": report["split"] if evaluated else None,
+        "n": report["n"] if evaluated else None,
+        "tags": tags_of(r),
+        "note": note,
+    }
+
+
+def _result(row: dict[str, Any]) -> str:
+    """The score of an evaluation, or the gain of a run, in words."""
+    if row["score"] is not None:
+        label = f" {row['label']}" if row["label"] else ""
+        low, high = row["ci95"]
+        return f"{row['split']} {row['score']:.3f} [{low:.3f}, {high:.3f}] n={row['n']}{label}"
+    if gain := row["gain"]:
+        return f"gain {gain['diff']:+.3f} (p={gain['p']:.2g})" + ("" if gain["shown"] else ", not shown")
+    return ""
+
+
+@click.command("tag")
+@click.argument("run")
+@click.argument("tags", nargs=-1)
+@click.option("--note", help="A note on the run, in place of the one it has; empty: none.")
+@click.option("--remove", is_flag=True, help="Take these tags off.")
+@_DB
+def tag_command(run: str, tags: tuple[str, ...], note: str | None, remove: bool, db: str) -> None:
+    """Give a run TAGS, by which all commands find it, or a note."""
+    from workbench.store import RunRecord, tags_of
+
+    if not tags and note is None:
+        raise click.UsageError("name a tag, or give a --note")
+    if wrong := [tag for tag in tags if not tag.replace("-", "").replace("_", "").replace(".", "").isalnum()]:
+        raise click.BadParameter(f"'{wrong[0]}' must be of letters, digits, and . _ -", param_hint="TAGS")
+    if "last" in tags:
+        raise click.BadParameter("'last' means the newest run", param_hint="TAGS")
+    store = _writable(db)
+    row = store.find_run(run)
+    kept = set(tags_of(row)) - set(tags) if remove else {*tags_of(row), *tags}
+    RunRecord(store, row["id"]).tag(kept, (row["note"] if note is None else note) or None)
+    say(f"run {row['run']}: {', '.join(sorted(kept)) or 'no tags'}")
+
+
+@click.command("rm")
+@click.argument("runs", nargs=-1, required=True)
+@_YES
+@_DB
+def rm_command(runs: tuple[str, ...], yes: bool, db: str) -> None:
+    """Remove RUNS: their calls, candidates and rows. What they tested on sealed rows still counts in later proofs."""
+    from workbench.store import RunRecord
+
+    store = _writable(db)
+    found = {row["run"]: row for row in map(store.find_run, runs)}
+    _refuse_running(store, list(found.values()))
+    names = ", ".join(f"{one_line(row['run'])} ({one_line(row['name'])})" for row in found.values())
+    if not yes and not ask(f"Remove {names}, with all that was paid for?"):
+        return fail("nothing was removed", 2)
+    for row in found.values():
+        RunRecord(store, row["id"]).remove()
+    say(f"removed {', '.join(found)}; workbench prune gives the space back")
+
+
+@click.command("prune")
+@click.option("--keep", type=click.IntRange(min=0), default=0, help="Leave the newest N runs as they are.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
+@_YES
+@_DB
+def prune_command(keep: int, dry_run: bool, yes: bool, db: str) -> None:
+    """Remove what finished runs no longer need: rows of losing candidates, checkpoints, unused texts.
+
+    Scores, winners, proofs and the bill stay. Running and resumable runs are left as they are.
+    """
+    from workbench.run import prune_run, removable_files
+    from workbench.store import remove_unused_texts
+
+    store = _writable(db)
+    found = [row for row in store.list_runs(("optimize",))[keep:] if row["status"] == "finished"]
+    files = removable_files(store, found)
+    size = sum(map(_size, files))
+    for path in files:
+        say(f"{one_line(path)} ({_size(path) / 1e6:.1f} MB)")
+    what = f"rows of losing candidates in {len(found)} finished runs, and {size / 1e6:.1f} MB of checkpoints"
+    if dry_run or not found:
+        return say(f"Would remove {what}." if found else "There are no finished runs to prune.")
+    if not yes and not ask(f"Remove {what}?"):
+        return fail("nothing was removed", 2)
+    before = store.path.stat().st_size
+    rows = sum(prune_run(store, row) for row in found)
+    for path in files:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    remove_unused_texts(store)
+    freed = before - store.path.stat().st_size + size
+    return say(f"removed {rows} rows and {len(files)} checkpoints; {max(0, freed) / 1e6:.1f} MB are free")
+
+
+def _size(path: Path) -> int:
+    return sum(p.stat().st_size for p in path.rglob("*") if p.is_file()) if path.is_dir() else path.stat().st_size
+
+
+def _readable(db: str) -> Any:
+    from workbench.store import ReadOnlyStore
+
+    store = ReadOnlyStore(db)
+    click.get_current_context().call_on_close(store.close)
+    return store
+
+
+def _writable(db: str) -> Any:
+    from workbench.store import Store
+
+    store = Store(db, create=False)
+    click.get_current_context().call_on_close(store.close)
+    return store
+
+
+def _refuse_running(store: Any, rows: Sequence[Any]) -> None:
+    from workbench.run import status_of
+
+    if running := [row["run"] for row in rows if status_of(store, row) == "running"]:
+        fail(f"run {running[0]} is running; stop it first", 2)

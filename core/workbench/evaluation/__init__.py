@@ -1,0 +1,43 @@
+"""Evaluation as a run: rows kept, resumed, compared, and one of them seen.
+
+A workflow is scored as it is; nothing here changes one.
+"""
+
+from workbench.evaluation.compare import (
+    Difference,
+    Side,
+    compare_sides,
+    comparison_lines,
+    not_worse,
+    read_side,
+)
+from workbench.evaluation.eval_report import EvalReport, stored_report
+from workbench.evaluation.eval_run import EvalOptions, evaluate, resume_evaluation, resume_run
+from workbench.evaluation.exports import write_junit, write_markdown
+from workbench.evaluation.matrix import evaluate_matrix, parse_axis
+from workbench.evaluation.rows import failed_rows, read_calls, read_rows, row_details
+from workbench.evaluation.single import run_single
+
+__all__ = [
+    "EvalOptions",
+    "EvalReport",
+    "evaluate",
+    "resume_evaluation",
+    "resume_run",
+    "stored_report",
+    "evaluate_matrix",
+    "parse_axis",
+    "Side",
+    "Difference",
+    "read_side",
+    "compare_sides",
+    "comparison_lines",
+    "not_worse",
+    "failed_rows",
+    "read_rows",
+    "row_details",
+    "read_calls",
+    "run_single",
+    "write_junit",
+    "write_markdown",
+]

@@ -1,0 +1,185 @@
+"""The result of an evaluation: score, cost, failures and variance, as text, as JSON and as a table."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from workbench.evaluation.rows import read_rows
+from workbench.proof import interval
+from workbench.store import ReadOnlyStore, read_report
+from workbench.study import Evaluation, Result
+
+#: How an evaluation ended, in words.
+_STATUS = {
+    "finished": "finished",
+    "budget": "ended at the budget's ceiling",
+    "interrupted": "interrupted",
+    "failed": "failed",
+}
+
+
+@dataclass
+class EvalReport:
+    """What `workbench eval` prints, stores and returns.
+
+    Attributes:
+        n, of: rows that were scored, and that were asked for, each `repeats` times.
+        score, ci95: mean over the rows, and its 95% interval. A row that failed counts as 0.
+        scores: means by further metrics, each over the rows that it could score.
+        cost: means per row and repeat: usd, tokens, calls, latency (seconds).
+        variance: with repeats, of the score within a row and between rows; None otherwise.
+    """
+
+    run: str
+    name: str
+    status: str
+    split: str
+    n: int
+    of: int
+    repeats: int
+    score: float
+    ci95: tuple[float, float]
+    scores: dict[str, float | None]
+    failures: dict[str, int]
+    cost: dict[str, float]
+    variance: dict[str, float] | None
+    spent: dict[str, Any]
+    database: str
+    workflow: str
+    warnings: list[str] = field(default_factory=list[str])
+    error: str | None = None
+    label: str = ""  # of a cell of a matrix
+
+    @property
+    def complete(self) -> bool:
+        """Whether every row was scored."""
+        return self.status == "finished"
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"kind": "eval", **vars(self), "ci95": list(self.ci95)}
+
+    def headline(self) -> str:
+        """The score in one line."""
+        low, high = self.ci95
+        part = "" if self.n == self.of else f" of {self.of}"
+        times = f", each {self.repeats} times" if self.repeats > 1 else ""
+        return f"{self.split}: {self.score:.3f} [{low:.3f}, {high:.3f}] on {self.n}{part} rows{times}"
+
+    def lines(self) -> list[str]:
+        """The whole report as plain text."""
+        out = [f"workbench run {self.run}: eval {_STATUS[self.status]}"]
+        if self.n:
+            out.append(self.headline())
+        out += [f"  {name}: {'-' if mean is None else f'{mean:.3f}'}" for name, mean in self.scores.items()]
+        if self.variance is not None:
+            within, between = (math.sqrt(self.variance[k]) for k in ("within", "between"))
+            out.append(f"Spread (standard deviation): {within:.3f} within a row, {between:.3f} between rows")
+        if self.error:
+            out.append(f"Error: {self.error}")
+        if self.failures:
+            out.append("Failed: " + ", ".join(f"{kind} {n}" for kind, n in self.failures.items()))
+        out += [f"Warning: {warning}" for warning in self.warnings]
+        cost = self.cost
+        out.append(
+            f"Per row: {cost['tokens']:.0f} tokens, {cost['calls']:.1f} calls, ${cost['usd']:.6f}, "
+            f"{cost['latency']:.2f} s"
+        )
+        spent = self.spent
+        out.append(
+            f"Spent: {spent['calls']} calls ({spent['cached']} more answered from the journal), ${spent['usd']:.4f}, "
+            f"{spent['seconds']:.1f} s"
+        )
+        if not self.complete:
+            out.append(f"Nothing paid for is lost. Resume it with: workbench resume {self.run} --db {self.database}")
+        else:
+            out.append(f"Rows: workbench show {self.run} --failures    Against another: workbench compare A {self.run}")
+        return out
+
+    def to_pandas(self) -> Any:
+        """The rows as a pandas DataFrame: id, split, repeat, score, failure, feedback, the fields of the row, and what
+        was predicted under `prediction.FIELD`. Raises ImportError without pandas."""
+        import pandas
+
+        store = ReadOnlyStore(self.database)
+        try:
+            row = store.find_run(self.run)
+            found = read_rows(store, row, read_report(row))
+        finally:
+            store.close()
+        return pandas.DataFrame(
+            {
+                "id": r["example"],
+                "split": r["split"],
+                "repeat": r["replica"],
+                **(r["fields"] or {}),
+                **{f"prediction.{name}": value for name, value in (r["prediction"] or {}).items()},
+                **{name: r[name] for name in ("score", "failure", "message", "feedback")},
+                **(r["scores"] or {}),
+            }
+            for r in found
+        )
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        rows = {
+            "score": f"{self.score:.3f} [{self.ci95[0]:.3f}, {self.ci95[1]:.3f}]",
+            **{name: "-" if mean is None else f"{mean:.3f}" for name, mean in self.scores.items()},
+            "rows": f"{self.n} of {self.of}",
+            **{f"{name} per row": f"{value:.4g}" for name, value in self.cost.items()},
+        }
+        cells = "".join(f"<tr><th>{html.escape(k)}</th><td>{html.escape(v)}</td></tr>" for k, v in rows.items())
+        title = html.escape(f"{self.name}: {self.split}, run {self.run}, {_STATUS[self.status]}")
+        return f"<table><caption>{title}</caption>{cells}</table>"
+
+
+def summarise(results: Sequence[Sequence[Result | None]], evaluation: Evaluation) -> dict[str, Any]:
+    """The figures of an EvalReport.
+
+    Args:
+        results: by repeat, a result for each row, or None where there is none yet.
+        evaluation: of all results that there are, whatever their repeat.
+    """
+    by_row = [[r for r in row if r is not None] for row in zip(*results, strict=True)]
+    means = [math.fsum(r.score or 0.0 for r in row) / len(row) for row in by_row if row]
+    further: dict[str, list[float]] = {}
+    for result in evaluation.results:
+        for name, value in result.scores.items():
+            further.setdefault(name, [])
+            further[name] += [value] if value is not None else []
+    return {
+        "n": len(means),
+        "of": len(by_row),
+        "score": math.fsum(means) / len(means) if means else 0.0,
+        "ci95": interval(means) if means else (0.0, 0.0),
+        "scores": {name: math.fsum(v) / len(v) if v else None for name, v in further.items()},
+        "failures": dict(Counter(r.failure for r in evaluation.results if r.failure)),
+        "cost": {name: value for name, value in evaluation.objectives.items() if name != "score"},
+        "variance": _variance(by_row) if len(results) > 1 else None,
+    }
+
+
+def _variance(by_row: Sequence[Sequence[Result]]) -> dict[str, float] | None:
+    """The variance of the score within rows and between rows, by the analysis of variance with random effects. Rows
+    with fewer repeats than the others, in an evaluation that was cut short, are left out."""
+    whole = max(map(len, by_row), default=0)
+    rows = [[r.score or 0.0 for r in row] for row in by_row if len(row) == whole]
+    if whole < 2 or len(rows) < 2:
+        return None
+    means = [math.fsum(row) / whole for row in rows]
+    grand = math.fsum(means) / len(means)
+    within = math.fsum((s - m) ** 2 for row, m in zip(rows, means, strict=True) for s in row) / (
+        len(rows) * (whole - 1)
+    )
+    of_means = math.fsum((m - grand) ** 2 for m in means) / (len(rows) - 1)
+    return {"within": within, "between": max(0.0, of_means - within / whole)}
+
+
+def stored_report(report: Mapping[str, Any]) -> EvalReport:
+    """The report of a stored evaluation."""
+    known = {name: report[name] for name in EvalReport.__dataclass_fields__ if name in report}
+    return EvalReport(**{**known, "ci95": tuple(report["ci95"])})

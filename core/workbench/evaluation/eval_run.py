@@ -1,0 +1,380 @@
+"""The run of an evaluation: a workflow, unchanged, on the rows of a split. Every row is stored as it is scored."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from workbench.concurrency import run_in_loop
+from workbench.errors import (
+    BudgetSpent,
+    Interrupted,
+    SpecError,
+    StoreError,
+    WorkbenchError,
+    merge_errors,
+)
+from workbench.evaluation.eval_report import EvalReport, summarise
+from workbench.ledger import CallInfo, Ledger
+from workbench.lm import LMPool
+from workbench.plugins import plugins
+from workbench.proof import Report, record_test, sealed_row_keys
+from workbench.run import (
+    Listener,
+    Options,
+    RowKeys,
+    RunInfo,
+    as_stored_row,
+    lms_not_ready,
+    lms_of,
+    place_of,
+    prepare,
+    prepare_stored,
+    resume,
+    wrong_in_file,
+)
+from workbench.runtime import Draw, Runtime, SandboxChoice
+from workbench.signals import catch_signals
+from workbench.spec import Source, outer_settings
+from workbench.store import Candidates, Evaluations, RunLock, RunRecord, Store, add_run, dumps, kind_of, read_options
+from workbench.study import Evaluation, Evaluator, Result, unanswered_error
+from workbench.task import Example, Task
+
+SPLITS = ("train", "val", "test")
+
+
+@dataclass
+class EvalOptions:
+    """What the command line adds to the workflow file.
+
+    split: train, val, test or all; None: val, or what there is. repeats: how often each row is run.
+    """
+
+    sets: list[tuple[str, Any]] = field(default_factory=list)
+    split: str | None = None
+    repeats: int = 1
+    sandbox: SandboxChoice = field(default_factory=SandboxChoice.from_environment)
+    label: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The stored options. Permission to run code without a boundary is not stored: each process needs its own."""
+        return {
+            "sets": [list(s) for s in self.sets],
+            "split": self.split,
+            "repeats": self.repeats,
+            "sandbox": self.sandbox.name,
+            "label": self.label,
+        }
+
+
+def evaluate(
+    path: str | Path | Source,
+    *,
+    options: EvalOptions | None = None,
+    database: str | Path = "workbench.db",
+    listener: Listener | None = None,
+    pool: LMPool | None = None,
+) -> EvalReport:
+    """Score a workflow file on the rows of a split. Rows, predictions, scores, feedback and prompts are stored.
+
+    Args:
+        path: the workflow file, or one that was read or made before.
+        options: what the command line adds to it.
+        database: path of the run database.
+        listener: called as listener(event, data) with every event.
+        pool: language models in place of those of the plugins, for tests and notebooks.
+
+    Raises:
+        SpecError: the file is wrong, the split is empty, or the metric fails on each of the first rows.
+        LMError: no row was answered.
+        StoreError: the database cannot be used.
+    """
+    options = options or EvalOptions()
+    _, source, task, _ = prepare(path, options.sets)
+    options = replace(options, split=options.split or _default_split(task))
+    _check_rows(task, options)
+    store = Store(database)
+    try:
+        run = secrets.token_hex(4)
+        stored = {**options.as_dict(), "referred": task.external_hash, "outside": outer_settings(source)}
+        run_id = add_run(
+            store,
+            run=run,
+            name=task.spec.name,
+            status="running",
+            kind="eval",
+            file=str(place_of(path)),
+            spec=source.text,
+            options=dumps(stored),
+            data_hash=task.data_hash,
+            seed=task.spec.seed,
+            host=os.uname().nodename,
+            pid=os.getpid(),
+        )
+        return run_in_loop(EvalRun(store, run_id, run, task, options, listener, pool=pool).go())
+    finally:
+        store.close()
+
+
+def resume_evaluation(
+    run: str,
+    *,
+    options: EvalOptions | None = None,
+    database: str | Path = "workbench.db",
+    listener: Listener | None = None,
+    pool: LMPool | None = None,
+) -> EvalReport:
+    """Go on with an evaluation that was killed, interrupted or failed, or that its budget ended. Recorded calls are
+    not paid again; the metric scores all rows anew, so it may have been corrected.
+
+    options: only `sets` and `sandbox` count; the sets are added to those of the start. Takes the other arguments of
+    `evaluate`, and raises what it raises.
+    """
+    options = options or EvalOptions()
+    store = Store(database, create=False)
+    try:
+        row = store.find_run(run)
+        if kind_of(row) != "eval" or row["file"] is None:
+            raise StoreError(f"run {row['run']} is no evaluation that can be resumed")
+        stored = read_options(row)
+        added, stored["sets"] = options.sets, [*stored["sets"], *options.sets]
+        record = RunRecord(store, row["id"])
+        if added:
+            record.replace_options(dumps(stored))
+            row = store.find_run(row["run"])
+        task = prepare_stored(row)
+        if task.data_hash != row["data_hash"]:
+            raise StoreError(f"the data of run {row['run']} have changed since it started; evaluate them anew")
+        sandbox = replace(options.sandbox, name=options.sandbox.name or stored.get("sandbox"))
+        merged = EvalOptions(stored["sets"], stored["split"], stored["repeats"], sandbox, stored.get("label", ""))
+        _check_rows(task, merged)
+        course = EvalRun(store, row["id"], row["run"], task, merged, listener, row["seconds"], pool)
+        if stored.get("referred") not in (None, task.external_hash):
+            course.warnings.append(
+                "a file that the workflow refers to has changed since the run started: the metric scores all rows as "
+                "it is now, and what tools answered before stays"
+            )
+        return run_in_loop(course.go())
+    finally:
+        store.close()
+
+
+def resume_run(
+    run: str,
+    *,
+    options: Options | None = None,
+    database: str | Path = "workbench.db",
+    listener: Listener | None = None,
+) -> Report | EvalReport:
+    """Resume a run of `optimize` or of `eval`, whichever it is. Raises what these raise."""
+    store = Store(database, create=False)
+    try:
+        kind = kind_of(store.find_run(run))
+    finally:
+        store.close()
+    if kind != "eval":
+        return resume(run, options=options, database=database, listener=listener)
+    given = options or Options()
+    chosen = EvalOptions(given.sets, sandbox=given.sandbox)
+    return resume_evaluation(run, options=chosen, database=database, listener=listener)
+
+
+def _default_split(task: Task) -> str:
+    there = [name for name in ("val", "test", "train") if _count(task, name)]
+    return there[0] if there else "val"
+
+
+def _count(task: Task, split: str) -> int:
+    return len(getattr(task.dataset, split))
+
+
+def _check_rows(task: Task, options: EvalOptions) -> None:
+    """Raise SpecError for an empty split."""
+    if not _rows(task, str(options.split)):
+        there = ", ".join(name for name in SPLITS if _count(task, name))
+        raise SpecError(
+            f"{options.split} has no rows",
+            hint="; ".join(task.dataset.warnings) or f"Name another with --split: {there or 'none has any'}.",
+        )
+
+
+def _rows(task: Task, split: str) -> tuple[Example, ...]:
+    data = task.dataset
+    parts = {"train": data.train, "val": data.val, "test": data.test.open()}
+    return tuple(row for name in SPLITS for row in parts[name]) if split == "all" else parts[split]
+
+
+class EvalRun:
+    """The course of one evaluation. A resumed one repeats it from the start; the journal answers the paid calls."""
+
+    def __init__(
+        self,
+        store: Store,
+        run_id: int,
+        run: str,
+        task: Task,
+        options: EvalOptions,
+        listener: Listener | None,
+        earlier_seconds: float = 0.0,
+        pool: LMPool | None = None,
+    ):
+        spec = task.spec
+        self.store, self.run_id, self.run, self.task, self.options = store, run_id, run, task, options
+        self.record, self.evaluations = RunRecord(store, run_id), Evaluations(store, run_id)
+        self.listener = listener or (lambda event, data: None)
+        self.info = RunInfo(run, spec.name, str(store.path), spec.budget.model_dump(exclude_none=True))
+        self.ledger = Ledger(store, run_id, spec.budget, self._on_call, earlier_seconds)
+        self.runtime = Runtime(
+            self.ledger,
+            spec.lm,
+            spec.roles,
+            pool or LMPool(),
+            spec.policy,
+            sandbox_choice=options.sandbox,
+            timeout=spec.timeout,
+        )
+        self.evaluator = Evaluator(
+            self.runtime, task.metric, spec.concurrency, source=task.source, further=task.further_metrics
+        )
+        self.rows = _rows(task, str(options.split))
+        self.results: list[list[Result | None]] = [[None] * len(self.rows) for _ in range(options.repeats)]
+        self.row_keys, self.warnings = RowKeys(task), list[str]()
+        self._watched = bool(plugins().manager.hook.call_settled.get_hookimpls())
+        self._sum, self._done = 0.0, 0
+
+    async def go(self) -> EvalReport:
+        """Run to the end and return the report. What the metric or the server did wrong is raised after it is saved."""
+        with RunLock(self.store, self.run):
+            self.record.mark_running(os.getpid(), os.uname().nodename)
+            warnings = [*self.task.dataset.warnings, *self.warnings]
+            self.listener("eval_started", {"run": self.info, "warnings": warnings, "split": self.options.split})
+            course = asyncio.current_task()
+            assert course is not None
+            restore_signals = catch_signals(course, self._stop, f"workbench resume {self.run} --db {self.store.path}")
+            status, raised = "finished", None
+            try:
+                await self._course()
+            except (Interrupted, asyncio.CancelledError):
+                status = "interrupted"
+            except BudgetSpent as spent:
+                status, raised = "budget", spent
+            except BaseException as error:
+                status, raised = "failed", error
+            finally:
+                with suppress(asyncio.CancelledError):
+                    await self.runtime.aclose()
+                restore_signals()
+            report = self._finish(status, raised)
+            self.ledger.close()
+            if status == "failed" and raised is not None:
+                raise raised
+            return report
+
+    async def _course(self) -> None:
+        """Run and score every row, `repeats` times."""
+        workflow, split, n = self.task.workflow, str(self.options.split), len(self.rows)
+        Candidates(self.store, self.run_id).add(workflow.hash, 1, None, "baseline", "", None, dumps(workflow.tree))
+        lacking = list(lms_not_ready(lms_of(self.task), self.runtime))
+        if wrong := wrong_in_file(lacking):
+            raise merge_errors(wrong)
+        if lacking:
+            raise lacking[0]
+        program = self.evaluator.program(workflow)
+        for replica in range(self.options.repeats):
+            self.evaluations.begin(workflow.hash, split, replica)
+
+        async def job(number: int) -> None:
+            replica, index = divmod(number, n)
+            result = await self.evaluator.run_one(program, self.rows[index], Draw(replica=replica), traces=True)
+            self.evaluations.add_row(
+                workflow.hash, split, replica, index, as_stored_row(result, self.row_keys, whole=True)
+            )
+            self.results[replica][index] = replace(result, trace=None, prediction={})
+            self._sum, self._done = self._sum + (result.score or 0.0), self._done + 1
+            self.listener(
+                "row_scored", {"done": self._done, "of": n * self.options.repeats, "mean": self._sum / self._done}
+            )
+
+        try:
+            await self.evaluator.gather(n * self.options.repeats, job)
+        except BudgetSpent:
+            self.ledger.bill.check_answered()
+            raise
+        self.evaluator.check_metric(n)
+        if (error := unanswered_error(self._evaluation())) is not None:
+            self.ledger.bill.forget_unanswered()
+            raise error
+
+    def _evaluation(self, replica: int | None = None) -> Evaluation:
+        """All results, or those of one repeat."""
+        asked = self.results if replica is None else [self.results[replica]]
+        found = tuple(r for part in asked for r in part if r is not None)
+        return Evaluation(self.task.workflow, str(self.options.split), found, len(found) == len(asked) * len(self.rows))
+
+    def _finish(self, status: str, error: BaseException | None) -> EvalReport:
+        """Store the sums and the report; on test rows, that they were looked at."""
+        workflow, split = self.task.workflow, str(self.options.split)
+        for replica in range(self.options.repeats):
+            one = self._evaluation(replica)
+            self.evaluations.end(
+                *(workflow.hash, split, replica),
+                n=len(one.results),
+                score=one.score,
+                failed=sum(one.failures.values()),
+                complete=one.complete,
+                means=dumps(one.objectives),
+            )
+        found = self._evaluation()
+        sealed = {row.id for row in self.task.dataset.test.open()}
+        if seen := [r.example for r in found.results if r.example.id in sealed]:
+            record_test(self.store, self.run_id, workflow.hash, sealed_row_keys(self.task, seen))
+        message = None if error is None else str(error) if isinstance(error, WorkbenchError) else repr(error)
+        report = EvalReport(
+            run=self.run,
+            name=self.task.spec.name,
+            status=status,
+            split=split,
+            repeats=self.options.repeats,
+            spent=self.ledger.summary(),
+            database=str(self.store.path),
+            workflow=workflow.hash,
+            warnings=[*self.task.dataset.warnings, *self.warnings, *self._idle_repeats(), *self._fault_lines()],
+            error=message,
+            label=self.options.label,
+            **summarise(self.results, found),
+        )
+        self.record.end_with_report(status, {**report.as_dict(), "lines": report.lines()}, self.ledger.seconds)
+        self.store.flush()
+        return report
+
+    def _idle_repeats(self) -> list[str]:
+        """A warning where the repeats drew nothing anew."""
+        spent, times = self.ledger.spent, self.options.repeats
+        if times == 1 or not spent.calls or spent.cached < spent.calls * (times - 1):
+            return []
+        return [
+            "the repeats sent no calls of their own: at temperature 0 a repeated call is the same call. To see how "
+            "much answers vary, set a temperature, e.g. --set lm.temperature=0.7"
+        ]
+
+    def _fault_lines(self) -> list[str]:
+        further = [f"{name}: {line}" for name, _, faults in self.evaluator.further for line in faults.lines()]
+        return [*self.evaluator.faults.lines(), *further]
+
+    def _on_call(self, call: CallInfo) -> None:
+        self.listener("call_settled", {"call": call, "ledger": self.ledger})
+        if self._watched:
+            plugins().emit("call_settled", run=self.info, call=call)
+
+    def _stop(self) -> bool:
+        """Send nothing new from now on. False if that was the case already."""
+        if self.ledger.stopping is not None:
+            return False
+        self.ledger.stopping = Interrupted("interrupted")
+        self.listener("stopping", {})
+        return True

@@ -1,0 +1,98 @@
+"""An evaluation for continuous integration: JUnit XML and a table in Markdown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from workbench.errors import StoreError
+from workbench.evaluation.compare import Difference, Side
+from workbench.evaluation.eval_report import EvalReport
+from workbench.files import write_whole
+from workbench.text import visible
+
+#: What XML 1.0 cannot hold.
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def write_junit(report: EvalReport, rows: Sequence[Mapping[str, Any]], path: Path, passing: float = 1.0) -> None:
+    """Write an evaluation as JUnit XML: a test case for each row and repeat. One fails if its score is below `passing`,
+    and is an error if infrastructure failed. Raises StoreError."""
+    suite = ElementTree.Element("testsuite", name=f"{report.name}.{report.split}", tests=str(len(rows)))
+    properties = ElementTree.SubElement(suite, "properties")
+    for name, value in {"run": report.run, "score": report.score, **report.scores}.items():
+        ElementTree.SubElement(properties, "property", name=_text(name), value=_text(value))
+    failed = errors = 0
+    for row in rows:
+        cost = row["cost"] or {}
+        case = ElementTree.SubElement(
+            suite,
+            "testcase",
+            classname=_text(f"{report.name}.{report.split}"),
+            name=_text(row["example"] + (f" #{row['replica'] + 1}" if report.repeats > 1 else "")),
+            time=f"{float(cost.get('seconds', 0.0)):.3f}",
+        )
+        if row["score"] is None:
+            errors += 1
+            ElementTree.SubElement(case, "error", type=_text(row["failure"]), message=_text(row["message"]))
+        elif row["score"] < passing:
+            failed += 1
+            said = row["feedback"] or row["message"] or ""
+            inner = ElementTree.SubElement(case, "failure", type=_text(row["failure"] or "score"), message=_text(said))
+            inner.text = _text(f"score {row['score']:.3f}\nprediction: {row['prediction']}")
+    suite.set("failures", str(failed))
+    suite.set("errors", str(errors))
+    _write(path, ElementTree.tostring(suite, encoding="unicode", xml_declaration=False), '<?xml version="1.0"?>\n')
+
+
+def write_markdown(
+    reports: Sequence[EvalReport], path: Path, differences: Sequence[tuple[Side, Difference]] = ()
+) -> None:
+    """Write evaluations as a table in Markdown, as for the comment of a pull request. Raises StoreError.
+
+    differences: comparisons that are shown below it, each with its first side.
+    """
+    names = list(dict.fromkeys(name for report in reports for name in report.scores))
+    head = ["workflow", "rows", "score", "95% interval", *names, "tokens/row", "usd/row", "failed"]
+    lines = ["| " + " | ".join(map(_cell, head)) + " |", "|" + " --- |" * len(head)]
+    for report in reports:
+        low, high = report.ci95
+        further = [report.scores.get(name) for name in names]
+        cells = [
+            report.label or report.name,
+            f"{report.n}" if report.complete else f"{report.n} of {report.of}",
+            f"{report.score:.3f}",
+            f"{low:.3f} to {high:.3f}",
+            *("-" if mean is None else f"{mean:.3f}" for mean in further),
+            f"{report.cost['tokens']:.0f}",
+            f"{report.cost['usd']:.6f}",
+            str(sum(report.failures.values())),
+        ]
+        lines.append("| " + " | ".join(map(_cell, cells)) + " |")
+    for side, found in differences:
+        proof = found.proof
+        lines += [
+            "",
+            f"Against {_cell(side.name)} ({side.score:.3f}): {proof.diff:+.3f} [{proof.ci95[0]:+.3f}, "
+            f"{proof.ci95[1]:+.3f}], p = {found.p:.2g}, {proof.n_rows} rows.",
+        ]
+    _write(path, "\n".join(lines) + "\n")
+
+
+def _cell(text: str) -> str:
+    """A text that ends no cell and is no markup."""
+    return re.sub(r"([\\`*_{}\[\]<>|#!])", r"\\\1", " ".join(visible(text).split()))
+
+
+def _text(value: Any) -> str:
+    return _NOT_XML.sub("?", "" if value is None else str(value))[:20_000]
+
+
+def _write(path: Path, text: str, head: str = "") -> None:
+    try:
+        write_whole(path, head + text)
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {error}") from None

@@ -1,0 +1,129 @@
+"""Evaluations of one file with several settings: a cell for each combination of them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from workbench.errors import SpecError
+from workbench.evaluation.eval_report import EvalReport
+from workbench.evaluation.eval_run import EvalOptions, evaluate
+from workbench.lm import LMPool
+from workbench.run import Listener
+from workbench.spec import load_yaml_file, parse_value
+from workbench.type_guards import is_dict
+
+#: A matrix with more cells than this is taken for a slip.
+MOST_CELLS = 200
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An address and the values that it takes, each with the text by which it is shown."""
+
+    address: str
+    values: Sequence[tuple[str, Any]]
+
+
+def parse_axis(text: str) -> Axis:
+    """`lm=openai/a,openai/b` or `nodes.answer.instructions=@short.txt,@long.txt`: values with commas between them, by
+    the rules of YAML; `@FILE` is the text of a file.
+
+    Raises:
+        SpecError: it has another form, or there is no such file.
+    """
+    address, equals, rest = text.partition("=")
+    if not equals or not address.strip() or not rest.strip():
+        raise SpecError(f"'{text}' is no axis", hint="Write ADDRESS=VALUE,VALUE, e.g. lm=openai/a,openai/b.")
+    return Axis(address.strip(), [(part, _value(part)) for part in _split(rest)])
+
+
+def _split(text: str) -> list[str]:
+    """A text split at the commas that stand in no quotes and no brackets."""
+    parts, depth, quote = [""], 0, ""
+    for sign in text:
+        if sign == "," and not depth and not quote:
+            parts.append("")
+            continue
+        parts[-1] += sign
+        if quote:
+            quote = "" if sign == quote else quote
+        elif sign in "\"'":
+            quote = sign
+        else:
+            depth += (sign in "[{") - (sign in "]}")
+    return [part.strip() for part in parts]
+
+
+def _value(text: str) -> Any:
+    if not text.startswith("@"):
+        return parse_value(text)
+    try:
+        return Path(text[1:]).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeError) as error:
+        raise SpecError(
+            f"the file {text[1:]} cannot be read: {error}", hint="@FILE stands for the text of FILE."
+        ) from error
+
+
+def evaluate_matrix(
+    path: Path,
+    axes: Sequence[Axis],
+    *,
+    options: EvalOptions,
+    database: str | Path,
+    listener: Listener | None = None,
+    pool: LMPool | None = None,
+    on_report: Callable[[EvalReport], None] = lambda report: None,
+) -> list[EvalReport]:
+    """Evaluate a file once for each combination of the axes' values, under one budget: a cell gets what those before it
+    left. Stops at a cell that was not finished. Takes the other arguments of `evaluate`, and raises what it raises.
+
+    on_report: called with each finished cell.
+    """
+    cells = list(itertools.product(*(axis.values for axis in axes)))
+    if len(cells) > MOST_CELLS:
+        raise SpecError(f"a matrix of {len(cells)} cells", hint=f"Ask for at most {MOST_CELLS}.")
+    source = load_yaml_file(path)
+    reports: list[EvalReport] = []
+    for cell in cells:
+        chosen = [(_full_address(a.address, source.value), value) for a, (_, value) in zip(axes, cell, strict=True)]
+        label = ", ".join(f"{a.address}={_short(shown)}" for a, (shown, _) in zip(axes, cell, strict=True))
+        sets = [*options.sets, *chosen, *_left(source.value, options.sets, reports)]
+        one = replace(options, sets=sets, label=label)
+        reports.append(evaluate(path, options=one, database=database, listener=listener, pool=pool))
+        on_report(reports[-1])
+        if not reports[-1].complete:
+            break
+    return reports
+
+
+def _full_address(address: str, file: Any) -> str:
+    """`lm` alone changes the model, and keeps the server and the other settings that the file gives it."""
+    place = file.get("lm") if is_dict(file) else None
+    return "lm.model" if address == "lm" and is_dict(place) else address
+
+
+def _left(file: Any, sets: Sequence[tuple[str, Any]], reports: Sequence[EvalReport]) -> list[tuple[str, Any]]:
+    """The ceilings for the next cell."""
+    given = file.get("budget") if is_dict(file) else None
+    budget = {**(given if is_dict(given) else {}), **{a[7:]: v for a, v in sets if a.startswith("budget.")}}
+    spent = {
+        "calls": sum(r.spent["calls"] for r in reports),
+        "tokens": sum(r.spent["prompt_tokens"] + r.spent["completion_tokens"] for r in reports),
+        "usd": sum(r.spent["usd"] for r in reports),
+        "minutes": sum(r.spent["seconds"] for r in reports) / 60,
+    }
+    floor = {"calls": 1, "tokens": 1, "usd": 1e-9, "minutes": 1e-9}
+    return [
+        (f"budget.{name}", max(floor[name], budget[name] - spent[name]))
+        for name in spent
+        if reports and isinstance(budget.get(name), int | float)
+    ]
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 40 else text[:37] + "..."

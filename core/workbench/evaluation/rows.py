@@ -1,0 +1,99 @@
+"""The stored rows of a run: which failed, and all that is known of one of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from workbench.errors import StoreError, suggest
+from workbench.run import row_inputs, winner_of
+from workbench.store import Evaluations, Journal, Store, kind_of
+
+
+def failed_rows(store: Store, row: Any, report: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+    """The rows of a run that score below 1, worst first, with their inputs where these are known: of an evaluation,
+    those that it scored; of `optimize`, the test rows of its winner."""
+    found = read_rows(store, row, report)
+    if kind_of(row) != "eval":
+        found = [r for r in found if r["split"] == "test"]
+    wrong = [r for r in found if r["score"] is None or r["score"] < 1]
+    known = row_inputs(store, row) if any(r["fields"] is None for r in wrong) else {}
+    for one in wrong:
+        one["inputs"] = one["fields"] if one["fields"] is not None else known.get(one["example"])
+    return sorted(wrong, key=lambda r: -1.0 if r["score"] is None else r["score"])
+
+
+def read_rows(
+    store: Store, row: Any, report: Mapping[str, Any] | None, candidate: str | None = None
+) -> list[dict[str, Any]]:
+    """The stored results of a candidate (default: the winner, or the workflow that was evaluated), with what is JSON
+    read. Raises StoreError for what is damaged."""
+    if candidate is None:
+        candidate = winner_of(report)
+    found = Evaluations(store, row["id"]).read_rows(candidate)
+    for one in found:
+        for name, form in _JSON.items():
+            one[name] = _parsed(one[name], form, f"the row {one['example']} of run {row['run']} (table results)")
+    return found
+
+
+_JSON: Mapping[str, type] = {"prediction": dict, "spans": list, "fields": dict, "scores": dict, "cost": dict}
+
+
+def _parsed(text: str | None, form: type, place: str) -> Any:
+    if text is None:
+        return None
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, form):
+        raise StoreError(f"{place} is damaged; use a copy of the database")
+    return value
+
+
+def row_details(
+    store: Store, row: Any, report: Mapping[str, Any] | None, example: str, candidate: str | None = None
+) -> list[dict[str, Any]]:
+    """All that is stored of one row: each time that it was scored, with the prompts as they were sent.
+
+    example: the id of the row, or its end, as in `test:17`. Raises StoreError if there is none.
+    """
+    found = read_rows(store, row, report, candidate)
+    chosen = [r for r in found if r["example"] == example] or [
+        r for r in found if r["example"].endswith((f":{example}", f"/{example}"))
+    ]
+    if not chosen:
+        ids = list(dict.fromkeys(r["example"] for r in found))
+        raise StoreError(
+            f"run {row['run']} has no result of a row '{example}'. {suggest(example, ids)} "
+            f"It has {len(ids)} rows{f', e.g. {ids[0]}' if ids else ''}"
+        )
+    known = row_inputs(store, row) if any(r["fields"] is None for r in chosen) else {}
+    journal = Journal(store, row["id"])
+    for one in chosen:
+        one["inputs"] = one["fields"] if one["fields"] is not None else known.get(one["example"])
+        _add_prompts(one["spans"] or (), journal)
+    return chosen
+
+
+def _add_prompts(spans: Sequence[Mapping[str, Any]], journal: Journal) -> None:
+    for span in spans:
+        for call in span.get("calls", ()):
+            stored = journal.read_call(str(call["key"])) if "key" in call else None
+            call["messages"] = stored["request"]["messages"] if stored else []
+
+
+def read_calls(store: Store, run_id: int, n: int, roles: Collection[str] = ()) -> list[dict[str, Any]]:
+    """n calls of a run with their texts, in no particular order; roles: only of these."""
+    return [
+        {
+            "key": call["key"],
+            "role": call["role"],
+            "outcome": call["outcome"],
+            "messages": call["request"]["messages"],
+            "answer": call["response"]["text"] if call["response"] else call["message"],
+        }
+        for call in Journal(store, run_id).read_calls(n, roles)
+    ]

@@ -1,0 +1,142 @@
+"""Runs one example and shows everything: `workbench run`."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from workbench.concurrency import run_in_loop
+from workbench.errors import BudgetSpent, SpecError, suggest
+from workbench.inference import read_workflow
+from workbench.ledger import Ledger
+from workbench.lm import LMPool
+from workbench.run import prepare
+from workbench.runtime import Consent, Runtime, SandboxChoice
+from workbench.store import Store, add_run, dumps
+from workbench.study import Evaluator, Result
+from workbench.task import Dataset, Example, Score, SealedRows, Task
+
+
+def run_single(
+    path: Path,
+    inputs: dict[str, str] | None,
+    index: int | None,
+    sets: Sequence[tuple[str, Any]],
+    database: str,
+    consent: Consent | None = None,
+    sandbox: SandboxChoice | None = None,
+    pool: LMPool | None = None,
+) -> dict[str, Any]:
+    """Run a workflow on one example.
+
+    Args:
+        path: the workflow file.
+        inputs: values by field; None takes a row of val, and scores it.
+        index: number of that row, from 0; None: the first.
+        sets: changed settings of the file, as (address, value).
+        database: path of the run database.
+        consent: asks the user to allow a tool call, where the policy says `ask`.
+        sandbox: default: the one that the environment names.
+        pool: language models in place of those of the plugins, for tests.
+
+    Returns:
+        A dict of row, prediction, failure, message, score and feedback (None without a row), scores by further
+        metrics, cost, spans (each call with its prompt) and spent.
+
+    Raises:
+        SpecError: the file or the inputs are wrong.
+        BudgetSpent: the budget ended before the example did.
+    """
+    task, example = _task_of_inputs(path, inputs, sets) if inputs is not None else _task_of_row(path, index or 0, sets)
+
+    choice = sandbox or SandboxChoice.from_environment()
+
+    async def course() -> dict[str, Any]:
+        store = Store(database)
+        try:
+            ledger = Ledger(store, _add_run(store, task), task.spec.budget)
+            result = await _run(task, example, ledger, choice, consent, pool)
+            return {**_as_dict(result, scored=inputs is None), "spent": ledger.summary()}
+        finally:
+            store.close()
+
+    return run_in_loop(course())
+
+
+def _add_run(store: Store, task: Task) -> int:
+    return add_run(
+        store,
+        run=secrets.token_hex(4),
+        name=task.spec.name,
+        status="run",
+        kind="run",
+        spec=task.source.text,
+        options=dumps({"sets": []}),
+        data_hash=task.data_hash,
+        seed=task.spec.seed,
+    )
+
+
+async def _run(
+    task: Task, example: Example, ledger: Ledger, sandbox: SandboxChoice, consent: Consent | None, pool: LMPool | None
+) -> Result:
+    spec = task.spec
+    runtime = Runtime(ledger, spec.lm, spec.roles, pool or LMPool(), spec.policy, consent, sandbox, spec.timeout)
+    try:
+        evaluator = Evaluator(runtime, task.metric, 1, source=task.source, further=task.further_metrics)
+        return await evaluator.run_one(evaluator.program(task.workflow), example, traces=True)
+    except BudgetSpent:
+        ledger.bill.check_answered()
+        raise
+    finally:
+        await runtime.aclose()
+        ledger.close()
+
+
+def _as_dict(result: Result, scored: bool) -> dict[str, Any]:
+    spans = []
+    for span in result.trace.spans if result.trace else ():
+        shown = span.as_dict()
+        for call, record in zip(shown["calls"], span.calls, strict=True):
+            call["messages"] = [dict(message) for message in record.messages]
+        spans.append(shown)
+    return {
+        "row": dict(result.example.fields),
+        "prediction": dict(result.prediction),
+        "failure": result.failure,
+        "message": result.message,
+        "score": result.score if scored else None,
+        "feedback": result.feedback if scored else None,
+        "scores": dict(result.scores) if scored else {},
+        "cost": {"calls": result.calls, "tokens": result.tokens, "usd": result.usd, "seconds": result.seconds},
+        "spans": spans,
+    }
+
+
+def _task_of_row(path: Path, index: int, sets: Sequence[tuple[str, Any]]) -> tuple[Task, Example]:
+    task = prepare(path, sets)[2]
+    if not 0 <= index < len(task.dataset.val):
+        raise SpecError(
+            f"val has no row {index}", hint=f"Name one from 0 to {len(task.dataset.val) - 1} with --example."
+        )
+    return task, task.dataset.val[index]
+
+
+def _task_of_inputs(path: Path, inputs: Mapping[str, str], sets: Sequence[tuple[str, Any]]) -> tuple[Task, Example]:
+    """The task of a file that is run on given inputs: it needs no data and no metric."""
+    spec, source, workflow = read_workflow(path, sets)
+
+    def unused(example: Any, prediction: Any, trace: Any = None) -> Score:
+        return Score(0.0)  # shown to nobody
+
+    dataset = Dataset((), (), SealedRows(()), (), "", "")
+    task = Task(spec, source, workflow, dataset, unused, tuple(workflow.input_fields))
+    for name in task.inputs:
+        if name not in inputs:
+            raise SpecError(f"the input '{name}' is missing", hint=f"Add --input {name}=...")
+    for name in inputs:
+        if name not in task.inputs:
+            raise SpecError(f"the workflow reads no input '{name}'", hint=suggest(name, task.inputs))
+    return task, Example("command-line", inputs)

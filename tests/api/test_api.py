@@ -1,0 +1,166 @@
+"""workbench from Python: files, mappings and workflows, in plain code and in a running event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.helpers.planted import LABELS, PlantedLM
+
+import workbench
+from workbench.errors import SpecError
+from workbench.store import Store
+
+ROWS = [{"text": f"row {i} topic{i % 8}: a {LABELS[i % 4]}-thing", "label": LABELS[i % 4]} for i in range(90)]
+NODES = {"sort": {"predict": f"text -> label: Literal{list(LABELS)}", "instructions": "Plain."}}
+CONTENT: dict[str, Any] = {
+    "name": "mapped",
+    "lm": {"model": "openai/planted", "api_base": "http://127.0.0.1:9/v1"},
+    "metric": "exact_match(label)",
+    "nodes": NODES,
+    "search": {"nodes.sort.instructions": ["Better.", "Plain."]},
+    "optimize": [{"random": {"trials": 3}}],
+    "budget": {"calls": 900},
+}
+
+
+def model() -> PlantedLM:
+    return PlantedLM(lambda r: 0.95 if "Better" in str(r.messages[0]) else 0.2)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_friction_5_optimize_works_inside_a_running_loop_and_leaves_it_running() -> None:
+    async def notebook() -> workbench.Report:
+        ticks = 0
+
+        async def tick() -> None:
+            nonlocal ticks
+            while True:
+                ticks += 1
+                await asyncio.sleep(0.005)
+
+        beside = asyncio.create_task(tick())
+        report = await workbench.aoptimize({**CONTENT, "data": ROWS}, pool=model())
+        assert ticks > 3, "the loop was not blocked"
+        beside.cancel()
+        blocking = workbench.optimize({**CONTENT, "data": ROWS}, pool=model(), database="other.db")
+        assert blocking.winner == report.winner
+        return report
+
+    report = asyncio.run(notebook())
+    assert report.proved and report.changes[0][0] == "nodes.sort.instructions"
+
+
+def test_a_mapping_is_optimized_as_its_file_is(folder: Path) -> None:
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    content = {**CONTENT, "data": {"file": "rows.jsonl", "split": {"train": 30, "val": 30, "test": 30}}}
+    (folder / "w.yaml").write_text(json.dumps(content))
+    from_file = workbench.optimize("w.yaml", pool=model(), database="file.db")
+    from_mapping = workbench.optimize(content, pool=model(), database="mapping.db")
+    assert from_mapping.winner.hash == from_file.winner.hash
+    assert from_mapping.proof == from_file.proof and from_mapping.spent["calls"] == from_file.spent["calls"]
+
+
+def test_rows_of_a_data_frame_are_kept_beside_the_database_and_resumed(folder: Path) -> None:
+    import pandas
+
+    frame = pandas.DataFrame(ROWS)
+    settings = {"data": {"rows": frame, "split": {"train": 30, "val": 30, "test": 30}}, "budget.calls": 40}
+    report = workbench.optimize(CONTENT, settings=settings, pool=model(), database=folder / "runs" / "a.db")
+    (kept,) = (folder / "runs" / "a-rows").iterdir()
+    assert [json.loads(line) for line in kept.read_text().splitlines()] == ROWS
+    lm = model()
+    done = workbench.resume(
+        report.run,
+        database=folder / "runs" / "a.db",
+        pool=lm,
+        options=workbench.run.Options([("budget.calls", 900)]),  # type: ignore[attr-defined]
+    )
+    assert done.status == "finished" and done.proved
+
+
+def test_a_workflow_built_in_python_is_evaluated_with_settings() -> None:
+    tree = {"nodes": {"sort": {"kind": "predict", "signature": NODES["sort"]["predict"], "instructions": "Better."}}}
+    built = workbench.Workflow(tree, Path.cwd())
+    settings = {"lm": CONTENT["lm"], "data": ROWS, "metric": "exact_match(label)"}
+    report = workbench.evaluate(built, settings=settings, split="all", pool=model())
+    assert report.n == 90 and report.score > 0.8
+    frame = report.to_pandas()
+    assert len(frame) == 90 and frame["score"].mean() == pytest.approx(report.score)
+    assert set(frame["prediction.label"]) <= set(LABELS) and set(frame["text"]) == {r["text"] for r in ROWS}
+
+
+def test_a_metric_may_be_a_function_of_a_file_and_no_other(folder: Path) -> None:
+    (folder / "own_metric.py").write_text(
+        "def score(example, prediction):\n    return prediction['label'] == example['label']\n"
+    )
+    import importlib.util
+
+    spec = importlib.util.spec_from_file_location("own_metric", folder / "own_metric.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    content = {**CONTENT, "data": ROWS}
+    as_text = workbench.evaluate(content, split="all", pool=model())
+    as_function = workbench.evaluate({**content, "metric": module.score}, split="all", pool=model())
+    assert as_function.score == as_text.score
+    for wrong in (lambda example, prediction: 1.0, len):
+        with pytest.raises(SpecError, match="is no function at the top of a file"):
+            workbench.evaluate({**content, "metric": wrong}, pool=model())
+
+
+def test_cancelling_interrupts_the_run_which_is_resumed(folder: Path) -> None:
+    class Slow(PlantedLM):
+        async def complete(self, request: Any) -> Any:
+            await asyncio.sleep(0.02)
+            return await super().complete(request)
+
+    async def course() -> None:
+        lm = Slow(lambda r: 0.5)
+        job = asyncio.create_task(workbench.aevaluate({**CONTENT, "data": ROWS}, split="all", pool=lm))
+        while lm.requests < 10:
+            await asyncio.sleep(0.01)
+        job.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await job
+
+    asyncio.run(course())
+    store = Store("workbench.db")
+    row = store.find_run("last")
+    store.close()
+    assert row["status"] == "interrupted"
+    from workbench.evaluation import resume_evaluation
+
+    lm = PlantedLM(lambda r: 0.5)
+    assert resume_evaluation("last", pool=lm).n == 90 and lm.requests <= 81
+
+
+def test_errors_in_a_mapping_name_what_is_wrong() -> None:
+    with pytest.raises(SpecError, match="unknown key 'nodez'.*\n.*Did you mean 'nodes'"):
+        workbench.optimize({**{k: v for k, v in CONTENT.items() if k != "nodes"}, "nodez": NODES, "data": ROWS})
+    with pytest.raises(SpecError, match="data has no rows"):
+        workbench.evaluate({**CONTENT, "data": []})
+
+
+def test_reports_show_themselves_in_a_notebook_without_markup_of_rows() -> None:
+    content = {**CONTENT, "name": "<b>bold</b>", "data": ROWS}
+    evaluated, optimized = workbench.evaluate(content, pool=model()), workbench.optimize(content, pool=model())
+    for shown, score in (
+        (evaluated._repr_html_(), evaluated.score),
+        (optimized._repr_html_(), optimized.baseline["val"]),
+    ):
+        assert "<table>" in shown and "<b>bold" not in shown and f"{score:.3f}" in shown
+
+
+def test_listeners_hear_of_an_evaluation() -> None:
+    heard: list[str] = []
+    workbench.evaluate({**CONTENT, "data": ROWS}, pool=model(), listener=lambda event, data: heard.append(event))
+    assert heard[0] == "eval_started" and heard.count("row_scored") == 30 == heard.count("call_settled")

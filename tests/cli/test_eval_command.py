@@ -1,0 +1,237 @@
+"""`workbench eval` and `compare` on the command line: matrix, gates for continuous integration, and output."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from tests.evaluation.conftest import WriteFile, echo, script, scripted, write
+from tests.helpers.scripted import Script
+
+from workbench.cli import cli, main
+from workbench.evaluation import parse_axis
+from workbench.lm import Request
+
+__all__ = ["script", "scripted", "write"]  # fixtures
+
+
+def invoke(folder: Path, *words: str) -> Result:
+    return CliRunner().invoke(cli, [*words, "--db", str(folder / "a.db")])
+
+
+def last_json(found: Result) -> Any:
+    return json.loads(found.stdout.splitlines()[-1])
+
+
+def test_friction_10_a_matrix_has_a_cell_for_each_combination_and_compares_with_the_first(
+    write: WriteFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def say(request: Request) -> str:
+        word = echo(request)
+        known = "Know." in str(request.messages[0]["content"])
+        return "label: other" if known and int(word[len("label: w") :]) % 2 else word
+
+    lm = Script(say)
+    monkeypatch.setattr("workbench.lm.pool.make_lm", lambda spec: lm)
+    (tmp_path / "known.txt").write_text("Know.\n")
+    axes = ["--matrix", f"nodes.say.instructions=Guess.,@{tmp_path / 'known.txt'}", "--matrix", "lm.max_tokens=50,60"]
+    done = invoke(tmp_path, "eval", str(write()), "--split", "all", *axes, "--json")
+    assert done.exit_code == 0, done.output
+    found = last_json(done)
+    assert [c["score"] for c in found["cells"]] == [0.5, 0.5, 1.0, 1.0]
+    assert [d["shown"] for d in found["compared"]] == ["", "gain", "gain"]
+    assert "nodes.say.instructions=Guess., lm.max_tokens=60" in [c["label"] for c in found["cells"]]
+    assert len(invoke(tmp_path, "runs", "--json").stdout.splitlines()) == 1
+    assert len(last_json(invoke(tmp_path, "runs", "--json"))) == 4
+    told = invoke(tmp_path, "eval", str(write()), "--split", "all", *axes)
+    assert "3 against 1: +0.500" in told.stdout and "by Holm's method for 3 comparisons): better" in told.stdout
+
+
+def test_the_budget_is_that_of_the_whole_matrix(write: WriteFile, scripted: Script, tmp_path: Path) -> None:
+    axes = ["--matrix", "lm.max_tokens=50,60,70", "--budget-calls", "30"]
+    done = invoke(tmp_path, "eval", str(write()), *axes, "--json")
+    cells = last_json(done)["cells"]
+    assert [(c["n"], c["status"]) for c in cells] == [(12, "finished"), (12, "finished"), (6, "budget")]
+    assert done.exit_code == 1 and len(scripted.requests) == 30
+
+
+def test_lm_alone_changes_the_model_and_keeps_its_server(
+    write: WriteFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+
+    def made(spec: Any) -> Script:
+        asked.append((spec.model, spec.api_base))
+        return Script(echo)
+
+    monkeypatch.setattr("workbench.lm.pool.make_lm", made)
+    assert invoke(tmp_path, "eval", str(write()), "--matrix", "lm=openai/a,openai/b").exit_code == 0
+    assert {a for a in asked if a[0] != "openai/scripted"} == {
+        (f"openai/{name}", "http://127.0.0.1:9/v1") for name in "ab"
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("a=1,2.5,true", [1, 2.5, True]),
+        ("a='x, y',z", ["x, y", "z"]),
+        ("a=[1,2],{b: 3}", [[1, 2], {"b": 3}]),
+        ("a=openai/x", ["openai/x"]),
+    ],
+)
+def test_the_values_of_an_axis_follow_yaml(text: str, values: list[Any]) -> None:
+    assert [value for _, value in parse_axis(text).values] == values
+
+
+@pytest.mark.parametrize("text", ["lm", "=a", "lm="])
+def test_an_axis_without_a_value_is_refused(write: WriteFile, tmp_path: Path, text: str) -> None:
+    found = invoke(tmp_path, "eval", str(write()), "--matrix", text)
+    assert "is no axis" in str(found.exception) and not (tmp_path / "a.db").exists()
+
+
+@pytest.mark.parametrize(("bar", "code"), [("0.5", 0), ("0.9", 100)])
+def test_friction_25_min_score_decides_the_exit_code(
+    write: WriteFile, scripted: Script, tmp_path: Path, bar: str, code: int
+) -> None:
+    assert invoke(tmp_path, "eval", str(write()), "--split", "all", "--min-score", bar).exit_code == code
+
+
+def test_friction_25_not_worse_than_compares_row_by_row(
+    write: WriteFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong: set[int] = set()
+
+    def say(request: Request) -> str:
+        return "label: lost" if int(echo(request)[len("label: w") :]) in wrong else echo(request)
+
+    lm = Script(say)
+    monkeypatch.setattr("workbench.lm.pool.make_lm", lambda spec: lm)
+    words = ["eval", str(write()), "--split", "all"]
+    assert invoke(tmp_path, *words).exit_code == 0
+    assert invoke(tmp_path, "tag", "last", "main").exit_code == 0
+    same = invoke(tmp_path, *words, "--not-worse-than", "main", "--margin", "0.2", "--json")
+    assert same.exit_code == 0 and last_json(same)["not_worse"] is True
+    wrong.update(range(0, 20, 2))
+    worse = invoke(tmp_path, *words, "--not-worse-than", "main", "--margin", "0.2")
+    assert worse.exit_code == 100 and "is NOT ruled out" in worse.stdout
+    asked = len(lm.requests)
+    missing = invoke(tmp_path, *words, "--not-worse-than", "nothing")
+    assert "run 'nothing' is not in" in str(missing.exception) and len(lm.requests) == asked, "before anything is paid"
+
+
+def test_junit_and_markdown_hold_the_rows_and_the_table(
+    write: WriteFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lm = Script(
+        lambda request: echo(request) + ("\x00\x1b|<b>" if "w1" in str(request.messages[-1]["content"]) else "")
+    )
+    monkeypatch.setattr("workbench.lm.pool.make_lm", lambda spec: lm)
+    junit, table = tmp_path / "ci" / "junit.xml", tmp_path / "table.md"
+    words = ["--split", "all", "--junit", str(junit), "--markdown", str(table)]
+    done = invoke(tmp_path, "eval", str(write(name="a|b")), *words, "--json")
+    suite, report = ElementTree.parse(junit).getroot(), last_json(done)
+    failed = round(36 * (1 - report["score"]))
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("36", str(failed), "0")
+    assert len(suite.findall("testcase/failure")) == failed
+    lines = table.read_text().splitlines()
+    assert lines[2].startswith(f"| a\\|b | 36 | {report['score']:.3f} |") and lines[0].count("|") == 8
+
+
+def test_friction_24_json_has_stdout_for_itself_and_progress_is_on_stderr(
+    write: WriteFile, scripted: Script, tmp_path: Path
+) -> None:
+    done = invoke(tmp_path, "eval", str(write()), "--json")
+    assert len(done.stdout.splitlines()) == 1 and "evaluating val" in done.stderr
+    quiet = invoke(tmp_path, "eval", str(write()), "--json", "-q")
+    assert quiet.stderr == ""
+
+
+def test_friction_24_errors_under_json_are_json(
+    write: WriteFile, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = write(metric="exact_match(labl)")
+    with pytest.raises(SystemExit) as ended:
+        main(["eval", str(path), "--json", "--db", str(tmp_path / "a.db")])
+    said = capsys.readouterr()
+    error = json.loads(said.out)
+    assert ended.value.code == 2 and error["ok"] is False and "Did you mean 'label'" in error["error"]["hint"]
+    assert error["error"]["line"] and error["error"]["kind"] == "SpecError" and "Error:" in said.err
+
+
+def test_friction_40_verbose_and_the_log_file_tell_every_call(
+    write: WriteFile, scripted: Script, tmp_path: Path
+) -> None:
+    log = tmp_path / "run.log"
+    done = invoke(tmp_path, "eval", str(write()), "-v", "--log-file", str(log))
+    assert len(re.findall(r"(?m)^call \w{8} task .*: stop, ", done.stderr)) == 12
+    lines = log.read_text().splitlines()
+    assert len([line for line in lines if " call " in line]) == 12
+    assert all(re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d ", line) for line in lines)
+
+
+def test_friction_42_a_closed_pipe_ends_no_run(write: WriteFile, tmp_path: Path) -> None:
+    """As with `2>&1 | head -1`: what is paid for goes on to its end, and is stored."""
+    path = write(lm="bundled/nano", nodes={"say": {"predict": "word -> label: Literal['other', 'w2']"}})
+    reader, writer = os.pipe()
+    command = [sys.executable, "-m", "workbench", "eval", str(path), "-v", "--db", str(tmp_path / "a.db")]
+    os.close(reader)
+    environment = {**os.environ, "WORKBENCH_TRUST": "/"}
+    subprocess.run(command, stdout=writer, stderr=writer, env=environment, timeout=60, check=False)
+    os.close(writer)
+    (run,) = last_json(invoke(tmp_path, "runs", "--json"))
+    assert run["status"] == "finished" and run["n"] == 12
+
+
+def test_friction_7_a_single_row_shows_prompt_answer_score_feedback_and_cost(
+    write: WriteFile, scripted: Script, tmp_path: Path
+) -> None:
+    path = write()
+    for index in range(12):
+        done = invoke(tmp_path, "run", str(path), "--example", str(index))
+        if "score 0.000" in done.stdout:
+            break
+    assert "user: " in done.stdout and "system: " in done.stdout and "  answer: label: w" in done.stdout
+    assert re.search(r"score 0.000: expected 'other', got 'w\d+'\n1 calls, 6 tokens, \$0.000000", done.stdout)
+    found = last_json(invoke(tmp_path, "run", str(path), "--example", str(index), "--json"))
+    assert found["score"] == 0.0 and found["feedback"].startswith("expected 'other'")
+    assert found["spans"][0]["calls"][0]["messages"][-1]["role"] == "user" and found["cost"]["calls"] == 1
+
+
+def test_friction_36_show_has_one_row_one_role_and_nothing_else(
+    write: WriteFile, scripted: Script, tmp_path: Path
+) -> None:
+    assert invoke(tmp_path, "eval", str(write())).exit_code == 0
+    failures = last_json(invoke(tmp_path, "show", "--failures", "--json"))["failures"]
+    row = failures[0]
+    one = invoke(tmp_path, "show", "last", "--row", row["example"])
+    assert row["fields"]["word"] in one.stdout and one.stdout.count("row ") == 1 and "finished" not in one.stdout
+    other = invoke(tmp_path, "show", "last", "--row", "nothing")
+    assert "has no result of a row 'nothing'" in str(other.exception)
+    task = invoke(tmp_path, "show", "last", "--role", "task")
+    assert task.stdout.count("call ") == 12
+    none = invoke(tmp_path, "show", "last", "--role", "proposer")
+    assert none.exit_code == 2 and "it has: task" in none.stderr
+
+
+def test_friction_21_labels_out_of_reach_and_empty_fields_are_warned_of(write: WriteFile, tmp_path: Path) -> None:
+    path = write(nodes={"say": {"predict": "word -> label: Literal['W2', 'w4']"}})
+    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    rows[0]["word"] = " "
+    rows[3]["label"] = ""
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    warnings = last_json(CliRunner().invoke(cli, ["validate", str(path), "--json"]))["warnings"]
+    assert "the input 'word' is empty in 1 of 36 rows" in "\n".join(warnings)
+    assert "the label 'label' is empty in 1 of 36 rows" in "\n".join(warnings)
+    (found,) = [w for w in warnings if "no answer can be right" in w]
+    assert "in 34 of 35 rows" in found and "'other'" in found, "all but w4: to exact_match, W2 is another label than w2"
+    fits = write(nodes={"say": {"predict": "word -> label"}})
+    assert not last_json(CliRunner().invoke(cli, ["validate", str(fits), "--json"]))["warnings"]

@@ -1,0 +1,167 @@
+"""Any two evaluations, runs or candidates are compared row by row."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from tests.evaluation.conftest import WriteFile, echo
+from tests.helpers.planted import plant
+from tests.helpers.scripted import Script
+
+from workbench.cli import cli
+from workbench.errors import LMError, StoreError
+from workbench.evaluation import EvalOptions, compare_sides, evaluate, not_worse, read_side
+from workbench.evaluation.compare import ScoredRow, Side
+from workbench.lm import Request
+from workbench.proof import paired_proof
+from workbench.store import ReadOnlyStore
+
+
+def always(request: Request) -> str:
+    """Right on every row: knows that odd words are `other`."""
+    word = echo(request)
+    return word if int(word[len("label: w") :]) % 2 == 0 else "label: other"
+
+
+def side(scores: dict[str, float | None], name: str = "a", clusters: dict[str, str] | None = None) -> Side:
+    rows = {key: ScoredRow(key, score, (clusters or {}).get(key, key)) for key, score in scores.items()}
+    return Side(name, name, "val", "hash", "data", rows, {})
+
+
+def test_friction_9_two_evals_are_compared_by_the_paired_test(write: WriteFile, tmp_path: Path) -> None:
+    database = tmp_path / "a.db"
+    first = evaluate(write(), options=EvalOptions(split="all"), database=database, pool=Script(echo))
+    second = evaluate(write(), options=EvalOptions(split="all"), database=database, pool=Script(always))
+    store = ReadOnlyStore(database)
+    a, b = read_side(store, first.run), read_side(store, "last")
+    (found,) = compare_sides([a, b])
+    store.close()
+    reference = paired_proof([r.score for r in a.rows.values()], [b.rows[k].score for k in a.rows])
+    assert found.proof.diff == reference.diff == second.score - first.score == 0.5
+    assert found.p == reference.p and found.shown == "gain" and (len(found.better), found.worse) == (18, [])
+
+
+def test_rows_are_paired_by_what_they_hold_whatever_their_file_and_order(write: WriteFile, tmp_path: Path) -> None:
+    database = tmp_path / "a.db"
+    first = evaluate(write(), options=EvalOptions(split="all"), database=database, pool=Script(echo))
+    elsewhere = write(tmp_path / "there", data="rows.jsonl")
+    lines = (tmp_path / "there" / "rows.jsonl").read_text().splitlines()
+    (tmp_path / "there" / "rows.jsonl").write_text(
+        "\n".join([*reversed(lines[:30]), '{"word": "w77", "label": "w77"}'])
+    )
+    second = evaluate(elsewhere, options=EvalOptions(split="all"), database=database, pool=Script(echo))
+    store = ReadOnlyStore(database)
+    (found,) = compare_sides([read_side(store, first.run), read_side(store, second.run)])
+    store.close()
+    assert found.proof.n_rows == 30 and found.only == 7 and found.proof.diff == 0.0
+
+
+def test_rows_of_other_data_are_not_compared(write: WriteFile, tmp_path: Path) -> None:
+    database = tmp_path / "a.db"
+    first = evaluate(write(), database=database, pool=Script(echo))
+    other = write(tmp_path / "there")
+    (tmp_path / "there" / "rows.jsonl").write_text(
+        "".join(json.dumps({"word": f"w{i + 90}", "label": "x"}) + "\n" for i in range(36))
+    )
+    second = evaluate(other, database=database, pool=Script(echo))
+    store = ReadOnlyStore(database)
+    with pytest.raises(StoreError, match="share no rows: they are of different data"):
+        compare_sides([read_side(store, first.run), read_side(store, second.run)])
+    with pytest.raises(StoreError, match="stored no rows of test; it has rows of val"):
+        read_side(store, f"{first.run}@test")
+    store.close()
+
+
+def test_several_comparisons_are_adjusted_by_holm() -> None:
+    """The example by hand: p-values p1 <= p2 <= p3 become 3 p1, 2 p2 and p3, each at least the one before."""
+    base = {f"r{i}": 0.0 for i in range(20)}
+    sides = [side(base)]
+    for wins in (12, 6, 7):
+        sides.append(side({key: float(i < wins) for i, key in enumerate(base)}, f"w{wins}"))
+    plain = {wins: 2 * 0.5**wins for wins in (12, 6, 7)}  # McNemar's exact test without losses
+    found = {d.second: d for d in compare_sides(sides)}
+    assert found["w12"].p == pytest.approx(3 * plain[12])
+    assert found["w7"].p == pytest.approx(2 * plain[7])
+    assert found["w6"].p == pytest.approx(max(2 * plain[7], plain[6]))
+    assert [found[n].shown for n in ("w12", "w7", "w6")] == ["gain", "gain", "gain"]
+    weak = side({key: float(i < 6) for i, key in enumerate(base)}, "weak")
+    many = compare_sides(
+        [sides[0], *(side(dict(weak.rows and {k: r.score for k, r in weak.rows.items()}), f"s{i}") for i in range(4))]
+    )
+    assert [d.shown for d in many] == [""] * 4 and compare_sides([sides[0], weak])[0].shown == "gain"
+
+
+def test_rows_of_one_cluster_count_once() -> None:
+    base = {f"r{i}": 0.0 for i in range(12)}
+    better = dict.fromkeys(base, 1.0)
+    one = dict.fromkeys(base, "same")
+    assert compare_sides([side(base), side(better)])[0].shown == "gain"
+    (found,) = compare_sides([side(base, clusters=one), side(better, clusters=one)])
+    assert found.proof.n == 1 and found.shown == ""
+
+
+def test_a_loss_is_called_one_and_no_difference_is_called_nothing() -> None:
+    base = {f"r{i}": float(i % 2) for i in range(40)}
+    worse = dict.fromkeys(base, 0.0)
+    assert compare_sides([side(base), side(worse)])[0].shown == "loss"
+    assert compare_sides([side(base), side(base)])[0].shown == ""
+
+
+@pytest.mark.parametrize(
+    ("changed", "margin", "passes"),
+    [
+        ({}, 0.05, True),  # 200 equal rows
+        ({f"r{i}": 0.0 for i in range(20)}, 0.05, False),
+        ({f"r{i}": 0.0 for i in range(20)}, 0.25, True),
+        ({f"r{i}": None for i in range(30)}, 0.05, False),  # a server that failed proves nothing
+    ],
+)
+def test_not_worse_wants_the_loss_ruled_out(changed: dict[str, float | None], margin: float, passes: bool) -> None:
+    base: dict[str, float | None] = {f"r{i}": 1.0 for i in range(200)}
+    assert not_worse(side(base), side({**base, **changed}), margin)[0] == passes
+
+
+def test_rows_that_the_second_side_lacks_count_against_it() -> None:
+    base: dict[str, float | None] = {f"r{i}": 1.0 for i in range(200)}
+    assert not not_worse(side(base), side({k: v for k, v in base.items() if int(k[1:]) >= 30}))[0]
+
+
+def test_a_run_of_optimize_is_compared_with_its_own_baseline_and_with_evals(tmp_path: Path) -> None:
+    report, _ = plant(
+        tmp_path,
+        lambda r: 0.9 if "Better" in str(r.messages[0]) else 0.2,
+        {"random": {"trials": 3}},
+        calls=900,
+        search={"nodes.sort.instructions": ["Better.", "Plain."]},
+    )
+    database = ["--db", str(tmp_path / "run.db")]
+    done = CliRunner().invoke(cli, ["compare", "last", "--json", *database])
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.output)["compared"][0]
+    assert report.proof is not None and found["diff"] == pytest.approx(report.proof.diff) and found["shown"] == "gain"
+    named = CliRunner().invoke(
+        cli, ["compare", f"{report.run}:baseline@val", f"{report.run}:{report.winner.hash[:8]}@val", *database]
+    )
+    assert named.exit_code == 0 and "2 against 1: +" in named.output, named.output
+    missing = CliRunner().invoke(cli, ["compare", report.run, f"{report.run}:ffff", *database])
+    assert "no candidate 'ffff'" in str(missing.exception)
+
+
+def test_a_row_that_one_side_could_not_answer_is_left_out_and_counted(write: WriteFile, tmp_path: Path) -> None:
+    def breaks(request: Request) -> str:
+        if "w3" in str(request.messages[-1]["content"]).split():
+            raise LMError("timeout", "late")
+        return echo(request)
+
+    database = tmp_path / "a.db"
+    options = EvalOptions(split="all")
+    evaluate(write(), options=options, database=database, pool=Script(echo))
+    evaluate(write(), options=options, database=database, pool=Script(breaks))
+    store = ReadOnlyStore(database)
+    runs = [row["run"] for row in store.list_runs()]
+    (found,) = compare_sides([read_side(store, run) for run in reversed(runs)])
+    store.close()
+    assert found.proof.n_excluded == 1 and found.proof.n_rows == 35
