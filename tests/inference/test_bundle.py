@@ -134,6 +134,20 @@ def test_a_bundle_has_what_is_named_and_nothing_else(tmp_path: Path) -> None:
     assert made.variables == ("LOOK_SUFFIX",) and "LOOK_SUFFIX" in (tmp_path / "out" / "README.md").read_text()
 
 
+def test_a_strangers_workflow_is_asked_about_before_what_it_names_is_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORKBENCH_TRUST", "")
+    (tmp_path / "key.pem").write_text("private")
+    path = tmp_path / "strange" / "w.yaml"
+    path.parent.mkdir()
+    nodes = {"n": {"predict": "text -> answer", "instructions": "../key.pem"}}
+    path.write_text(yaml.safe_dump({"lm": "bundled/nano", "nodes": nodes}))
+    refused = export(path, "--bundle", tmp_path / "out")
+    assert isinstance(refused.exception, SpecError) and "key.pem" in str(refused.exception)
+    assert not (tmp_path / "out").exists()
+
+
 def test_no_code_is_run_to_make_a_bundle(tmp_path: Path) -> None:
     path = write(tmp_path)
     (path.parent / "tools.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n" + TOOLS)

@@ -200,7 +200,7 @@ def _lines(value: Any) -> list[str]:
 
 
 def _bundle(run: str, candidate: str | None, out: Path | None, db: str) -> None:
-    from workbench.cli.trust import require_trust_in_run
+    from workbench.cli.trust import require_trust, require_trust_in_run
     from workbench.inference import bundle_file
     from workbench.run import bundle_candidate
 
@@ -209,9 +209,10 @@ def _bundle(run: str, candidate: str | None, out: Path | None, db: str) -> None:
     if Path(run).suffix in (".yaml", ".yml"):
         if candidate is not None:
             raise click.UsageError("--candidate is of a run, and this is a workflow file")
+        require_trust(Path(run), called=True)  # it may name any file, and a bundle is trusted where it runs
         made = bundle_file(Path(run), out)
     else:
-        require_trust_in_run(run, db)  # the files that are copied are those that the database names
+        require_trust_in_run(run, db)
         made = bundle_candidate(_store(db), run, candidate, out)
     say(f"wrote {one_line(out)}: {one_line(', '.join(made.files))}")
     if made.variables:

@@ -1,4 +1,4 @@
-"""A finished workflow, called: on one input, on many rows, from any thread or event loop.
+"""A finished workflow, called: on one input, on many rows, from any thread or event loop. Or bundled, to run elsewhere.
 
 Nothing is journalled, except by `predict_file`: each call is sent, and forgotten once it is answered.
 """
