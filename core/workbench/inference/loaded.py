@@ -137,7 +137,8 @@ class LoadedWorkflow:
         return _or_raise(await (run if self._loop.is_running_here else _wait_in_loop(self._submit(run))))
 
     def run_in_loop(self, job: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the event loop of the calls, and wait for it: its `acall` changes no thread."""
+        """Run a coroutine in the event loop of the calls, and wait for it: its `acall` changes no thread. What waits
+        without `await`, as `wf(...)` and `batch`, would wait for ever in it."""
         return self._submit(job).result()
 
     def batch(

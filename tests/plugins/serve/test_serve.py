@@ -199,10 +199,14 @@ def test_the_deadline_ends_the_work(tmp_path: Path) -> None:
 def test_requests_wait_for_a_turn_and_too_many_are_refused(tmp_path: Path) -> None:
     script = Slow(0.2)
 
-    async def course(client: httpx.AsyncClient) -> list[httpx.Response]:
-        return list(await asyncio.gather(*(client.post("/predict", json={"text": str(i)}) for i in range(7))))
+    async def course(client: httpx.AsyncClient) -> tuple[list[httpx.Response], list[httpx.Response]]:
+        async def wave(size: int) -> list[httpx.Response]:
+            return await asyncio.gather(*(client.post("/predict", json={"text": str(i)}) for i in range(size)))
 
-    found = talk(tmp_path, course, script, settings={"concurrency": 2, "waiting": 3})
+        return await wave(7), await wave(5)
+
+    found, later = talk(tmp_path, course, script, settings={"concurrency": 2, "waiting": 3})
+    assert [one.status_code for one in later] == [200] * 5, "those that waited have left the queue"
     codes = sorted(one.status_code for one in found)
     assert codes == [200] * 5 + [503] * 2 and script.most == 2
     refused = next(one for one in found if one.status_code == 503)
