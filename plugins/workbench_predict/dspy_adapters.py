@@ -58,7 +58,8 @@ def parse(config: Any, signature: Signature, text: str, cut: bool) -> tuple[dict
 
     cls = dspy_signature(signature, config.instructions, tuple(sorted(config.descriptions.items())))
     try:
-        return dict(get_adapter(config.adapter).parse(cls, text)), False
+        found = get_adapter(config.adapter).parse(cls, text)
+        return {f.name: plain.as_json(f, found[f.name]) for f in signature.outputs}, False
     except (AdapterParseError, ValueError, TypeError):
         if cut and not signature.outputs[-1].closed:
             raise NodeError("cut", f"the answer was cut at max_tokens: {text[:200]!r}") from None

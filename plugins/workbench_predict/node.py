@@ -14,6 +14,7 @@ from pydantic import Field
 
 from workbench.errors import LMError, NodeError
 from workbench.kit import plain_adapter as plain
+from workbench.kit.named_types import NAMED_TYPES, NamedTypes, load_types
 from workbench.lm import Response
 from workbench.runtime import Context
 from workbench.spec import lm_spec
@@ -45,6 +46,7 @@ class PredictConfig(NodeConfig):
     adapter: Literal["plain", "chat", "json", "xml"] = Field("plain", description="plain, or one of DSPy's adapters")
     fallback: bool = Field(True, description="if no answer parses, search the text for an allowed value")
     lm: str | dict[str, Any] | None = Field(None, description="another language model for this node")
+    types: NamedTypes = NAMED_TYPES
 
 
 class Predict(SignatureNode):
@@ -68,7 +70,7 @@ class Predict(SignatureNode):
 
     def __init__(self, name: str, config: Any, base: Any):
         super().__init__(name, config, base)
-        self.signature = parse_signature(config.signature)
+        self.signature = parse_signature(config.signature, load_types(config.types, base))
         if config.lm is not None:
             lm_spec(config.lm)
 

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from workbench.errors import NodeError, SpecError, suggest
 from workbench.kit import plain_adapter as plain
+from workbench.kit.named_types import NAMED_TYPES, NamedTypes, load_types
 from workbench.kit.tools import (
     Tool,
     call_tool,
@@ -129,6 +130,7 @@ class AgentConfig(NodeConfig):
     temperature: float | None = Field(None, ge=0, le=2, description="sampling temperature")
     max_tokens: int = Field(512, ge=1, description="tokens of one step at most")
     lm: str | dict[str, Any] | None = Field(None, description="another language model for this node")
+    types: NamedTypes = NAMED_TYPES
 
 
 class Agent(SignatureNode):
@@ -153,7 +155,7 @@ class Agent(SignatureNode):
 
     def __init__(self, name: str, config: Any, base: Any):
         super().__init__(name, config, base)
-        self.signature = parse_signature(config.signature)
+        self.signature = parse_signature(config.signature, load_types(config.types, base))
         self.forged = {f.name: f for f in config.functions}
         self.tools = {tool.name: tool for tool in (load_tool(address, base) for address in config.tools)}
         twice = sorted(set(self.tools) & set(self.forged))

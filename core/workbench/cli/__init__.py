@@ -141,14 +141,13 @@ def _main(args: list[str]) -> NoReturn:
 def _echo_error(args: list[str], error: Exception) -> None:
     """With --json, an error is one line of JSON on stdout, too; `validate` prints its own."""
     if "--json" in args and args[0] != "validate":
-        echo_json({"ok": False, "error": error_as_dict(error)})
+        echo_json({"ok": False, "error": {**error_as_dict(error), "kind": type(error).__name__}})
 
 
 def error_as_dict(error: Exception) -> dict[str, Any]:
-    """An error as a dict: file, line, column (from 1; None where unknown), message, hint, kind."""
+    """An error as a dict: file, line, column (from 1; None where unknown), message, hint."""
     keys = ("file", "line", "column", "message", "hint")
-    known = {k: v for k, v in vars(error).items() if k in keys}
-    return {**dict.fromkeys(keys), "message": str(error), **known, "kind": type(error).__name__}
+    return {**dict.fromkeys(keys), "message": str(error), **{k: v for k, v in vars(error).items() if k in keys}}
 
 
 def _run(args: list[str]) -> int:

@@ -29,7 +29,43 @@ def system_text(signature: Signature, instructions: str, descriptions: Mapping[s
     for field in signature.outputs:
         if show_values and field.allowed:
             lines.append(f"{field.name}: one of {', '.join(map(as_text, field.allowed))}")
+        elif shape := object_shape(field.type):
+            lines.append(f"{field.name}: JSON {shape}")
     return "\n".join(lines)
+
+
+@lru_cache(maxsize=256)
+def object_shape(kind: Any) -> str:
+    """The form of a type that has objects with named parts, as `{name: string, age?: integer}`; empty for others."""
+    if kind in (str, int, float, bool, list, dict, Any):
+        return ""
+    schema = _type_adapter(kind).json_schema()
+    text = json.dumps(schema)
+    return _shape(schema, schema.get("$defs", {}), 0) if '"properties"' in text else ""
+
+
+def _shape(schema: Mapping[str, Any], known: Mapping[str, Any], depth: int) -> str:
+    if "$ref" in schema:
+        schema = {**known.get(str(schema["$ref"]).rpartition("/")[2], {}), **schema}
+    if depth > 6:  # a type that holds itself
+        return "..."
+    if "properties" in schema:
+        required = schema.get("required", ())
+        parts = [
+            f"{name}{'' if name in required else '?'}: {_shape(part, known, depth + 1)}"
+            for name, part in schema["properties"].items()
+        ]
+        return f"{{{', '.join(parts)}}}"
+    if "enum" in schema or "const" in schema:
+        shown = " or ".join(json.dumps(v, ensure_ascii=False) for v in schema.get("enum", [schema.get("const")]))
+    elif "anyOf" in schema:
+        shown = " or ".join(_shape(part, known, depth + 1) for part in schema["anyOf"])
+    elif schema.get("type") == "array":
+        shown = f"[{_shape(schema.get('items', {}), known, depth + 1)}, ...]"
+    else:
+        shown = str(schema.get("format") or schema.get("type") or "anything")
+    said = schema.get("description")
+    return f"{shown} ({said})" if said else shown
 
 
 def default_instructions(signature: Signature) -> str:
@@ -202,13 +238,16 @@ def _structured(field: Field, text: str) -> tuple[Any, bool]:
     """Lists, mappings and optional values as JSON, repaired where possible."""
     from pydantic import ValidationError
 
-    adapter = _type_adapter(field.type)
+    adapter, wrong = _type_adapter(field.type), ""
     for candidate, loose in ((text, False), (_embedded(text), True)):
         if candidate is None:
             continue
         try:
-            return adapter.validate_json(candidate), loose
-        except (ValidationError, ValueError):
+            return adapter.dump_python(adapter.validate_json(candidate), mode="json"), loose
+        except ValidationError as error:
+            first = error.errors()[0]
+            wrong = f" ({'.'.join(map(str, first['loc']))}: {first['msg']})" if first["loc"] else wrong
+        except ValueError:
             continue
     if (field.type is list or getattr(field.type, "__origin__", None) is list) and "[" not in text:
         parts = [re.sub(r"^([-*\u2022]|\d+[.)])\s+", "", part.strip()) for part in re.split(r"[,\n]", text)]
@@ -220,9 +259,19 @@ def _structured(field: Field, text: str) -> tuple[Any, bool]:
     except ValidationError:
         pass
     try:
-        return adapter.validate_python(text), False
+        return adapter.dump_python(adapter.validate_python(text), mode="json"), False
     except ValidationError:
-        raise NodeError("unparsed", f"'{field.name}' is not of type {field.type}: {text[:200]!r}") from None
+        shown = object_shape(field.type) or field.type
+        raise NodeError("unparsed", f"'{field.name}' is not of type {shown}{wrong}: {text[:200]!r}") from None
+
+
+def as_json(field: Field, value: Any) -> Any:
+    """A value of the field's type as plain JSON values: a class of pydantic as a mapping."""
+    return (
+        value
+        if isinstance(value, str | int | float | bool)
+        else _type_adapter(field.type).dump_python(value, mode="json")
+    )
 
 
 def _embedded(text: str) -> str | None:

@@ -213,6 +213,10 @@ class Spec(Strict):
         "score", description="which of the Pareto set becomes the result"
     )
     nodes: dict[str, dict[str, Any]] = Field(min_length=1, description="the steps, by name (see nodes.md)")
+    types: dict[str, str] = Field(
+        default_factory=dict,
+        description="classes of pydantic that signatures may name: {Person: python:models.py:Person}",
+    )
     search: dict[str, DomainSpec] = Field(
         default_factory=dict, description="what may be changed, by address, and how far"
     )

@@ -8,6 +8,7 @@ to the result file as inherited. A run is not resumed once a file that it refers
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -196,7 +197,7 @@ def load_workflow(
             if not name.isidentifier():
                 raise SpecError(f"'{name}' cannot name a node", hint="Use letters, digits and _.")
             try:
-                return node_tree(expand_references(raw, base, loading, inherited))
+                return node_tree(add_types(expand_references(raw, base, loading, inherited), spec.types))
             except PluginError as error:
                 raise SpecError(str(error)) from error
 
@@ -210,6 +211,24 @@ def load_workflow(
             one.path = _as_written(one.path, spec)
         raise
     return workflow
+
+
+def add_types(raw: Any, types: Mapping[str, str]) -> Any:
+    """A node as written, with those of the file's types that its signature names, in the nodes inside it, too."""
+    if not types:
+        return raw
+    if isinstance(raw, list):
+        return [add_types(value, types) for value in raw]
+    if not isinstance(raw, Mapping):
+        return raw
+    found = {key: add_types(value, types) for key, value in raw.items()}
+    kinds = [raw["kind"]] if "kind" in raw else [k for k in raw if k in plugins().names("node_kinds")]
+    if len(kinds) == 1 and kinds[0] in plugins().names("node_kinds"):
+        signature = str(raw.get("signature", raw.get(kinds[0], "")))
+        used = {name: address for name, address in types.items() if re.search(rf"\b{re.escape(name)}\b", signature)}
+        if used and "types" in node_class(kinds[0]).Config.model_fields:
+            found["types"] = {**used, **(raw.get("types") or {})}
+    return found
 
 
 def _as_written(path: tuple[str | int, ...], spec: Spec) -> tuple[str | int, ...]:

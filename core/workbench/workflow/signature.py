@@ -1,7 +1,8 @@
 """Signatures in DSPy's notation, `question, context -> answer: int`, read without importing DSPy.
 
-Types: str (default), int, float, bool, list[...], dict[...], Literal[...], Optional[...]. What DSPy knows beyond
-that is built with `dspy.Signature` when an adapter of DSPy is used.
+Types: str (default), int, float, bool, list[...], dict[...], Literal[...], Optional[...], and objects with named parts,
+`{name: str, age: Optional[int]}`. All of them nest. A node may name more types, as classes of pydantic. What DSPy knows
+beyond that is built with `dspy.Signature` when an adapter of DSPy is used.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, Literal, Optional
+from typing import Any, Literal, NotRequired, Optional, get_args
 
 from workbench.errors import SpecError
 
@@ -56,15 +57,27 @@ def _sides(text: str) -> list[str]:
     return [text[a:b] for a, b in zip([0, *(a + 2 for a in arrows)], [*arrows, len(text)], strict=True)]
 
 
+#: Types by the name that a signature uses for them; None: any name is a type, and only the fields' names matter.
+Types = Mapping[str, Any] | None
+
+
+def parse_signature(text: str, types: Mapping[str, Any] | None = None) -> Signature:
+    """Read a signature. Raises SpecError that says what to write instead.
+
+    types: further types by name.
+    """
+    return _parse(text, tuple(sorted((types or {}).items(), key=lambda item: item[0])))
+
+
 @lru_cache(maxsize=1024)
-def parse_signature(text: str) -> Signature:
-    """Read a signature. Raises SpecError that says what to write instead."""
+def _parse(text: str, types: tuple[tuple[str, Any], ...] | None) -> Signature:
     sides = _sides(text)
     if len(sides) != 2:  # e.g. a quote that never ends
         sides = text.split("->")
     if len(sides) != 2:
         raise _error(text, "a signature has one '->' between inputs and outputs")
-    inputs, outputs = (_fields(side, text) for side in sides)
+    known = None if types is None else dict(types)
+    inputs, outputs = (_fields(side, text, known) for side in sides)
     if not outputs:
         raise _error(text, "a signature needs at least one output")
     for side, word in ((inputs, "input"), (outputs, "output")):
@@ -78,7 +91,7 @@ def with_inputs(text: str, *, add: Iterable[str] = (), drop: Collection[str] = (
 
     add: fields as written, e.g. "facts: list[str]"; those that it has already are not added twice.
     """
-    here = [f.name for f in parse_signature(text).inputs]
+    here = [f.name for f in _parse(text, None).inputs]
     more = [a for a in add if a.partition(":")[0].strip() not in here]
     if not more and not set(drop) & set(here):
         return text
@@ -89,7 +102,7 @@ def with_inputs(text: str, *, add: Iterable[str] = (), drop: Collection[str] = (
 
 def written_fields(text: str) -> tuple[list[str], list[str]]:
     """Inputs and outputs of a signature as written, e.g. `label: Literal['a', 'b']`. Raises SpecError."""
-    parse_signature(text)  # raises if anything is wrong
+    _parse(text, None)  # raises if anything is wrong
     sides = _sides(text)
     found: list[list[str]] = []
     for side in sides if len(sides) == 2 else text.split("->"):
@@ -99,7 +112,7 @@ def written_fields(text: str) -> tuple[list[str], list[str]]:
     return found[0], found[1]
 
 
-def _fields(side: str, text: str) -> tuple[Field, ...]:
+def _fields(side: str, text: str, types: Types) -> tuple[Field, ...]:
     if not side.strip():
         return ()
     try:
@@ -114,13 +127,13 @@ def _fields(side: str, text: str) -> tuple[Field, ...]:
     arguments = function.args
     if arguments.defaults or arguments.vararg or arguments.kwonlyargs or arguments.posonlyargs or arguments.kwarg:
         raise _error(text, "fields have a name and a type, nothing else")
-    return tuple(_field(a, text) for a in arguments.args)
+    return tuple(_field(a, text, types) for a in arguments.args)
 
 
-def _field(argument: ast.arg, text: str) -> Field:
+def _field(argument: ast.arg, text: str, types: Types) -> Field:
     if argument.annotation is None:
         return Field(argument.arg)
-    annotation = _type(argument.annotation, text)
+    annotation = _type(argument.annotation, text, types)
     if annotation is None:
         raise _error(text, f"'{argument.arg}' can only be null")
     values = getattr(annotation, "__args__", ()) if getattr(annotation, "__origin__", None) is Literal else ()
@@ -140,14 +153,16 @@ def _beside(side: str) -> tuple[str, str] | None:
     return next(((a.string, b.string) for a, b in pairs), None)
 
 
-def _type(node: ast.expr, text: str) -> Any:
-    if isinstance(node, ast.Name) and node.id in _TYPES:
-        return _TYPES[node.id]
+def _type(node: ast.expr, text: str, types: Types) -> Any:
+    if isinstance(node, ast.Name) and (types is None or node.id in types or node.id in _TYPES):
+        return _TYPES.get(node.id) or (types or {}).get(node.id, Any)
+    if isinstance(node, ast.Dict):
+        return _object(node, text, types)
     if isinstance(node, ast.Constant) and node.value is None:
         return None
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
         try:
-            return _type(node.left, text) | _type(node.right, text)
+            return _type(node.left, text, types) | _type(node.right, text, types)
         except TypeError as error:
             raise _error(text, f"unknown type '{ast.unparse(node)}'") from error
     if isinstance(node, ast.Subscript):
@@ -161,7 +176,7 @@ def _type(node: ast.expr, text: str) -> Any:
                 return Literal[values]  # type: ignore[misc]
             except (ValueError, TypeError) as error:
                 raise _error(text, "the values of Literal must be quoted texts or numbers") from error
-        inner = tuple(_type(p, text) for p in parts)
+        inner = tuple(_type(p, text, types) for p in parts)
         if outer == "Optional" and len(inner) == 1:
             return Optional[inner[0]]  # noqa: UP045  (built at run time)
         if outer in ("list", "List") and len(inner) == 1:
@@ -171,11 +186,35 @@ def _type(node: ast.expr, text: str) -> Any:
     raise _error(text, f"unknown type '{ast.unparse(node)}'")
 
 
+def _object(node: ast.Dict, text: str, types: Types) -> Any:
+    """The type of an object with named parts. A part that may be None may also be left out."""
+    parts: list[tuple[str, Any]] = []
+    for key, value in zip(node.keys, node.values, strict=True):
+        name = key.id if isinstance(key, ast.Name) else key.value if isinstance(key, ast.Constant) else None
+        if not isinstance(name, str) or not name:
+            raise _error(text, f"the parts of '{ast.unparse(node)[:60]}' need names")
+        parts.append((name, _type(value, text, types)))
+    if not parts or len({name for name, _ in parts}) < len(parts):
+        raise _error(text, f"'{ast.unparse(node)[:60]}' has no parts, or one of them twice")
+    try:
+        return _typed_dict(tuple(parts), ast.unparse(node).replace("'", ""))
+    except TypeError as error:
+        raise _error(text, f"unknown type '{ast.unparse(node)[:60]}'") from error
+
+
+@lru_cache(maxsize=1024)
+def _typed_dict(parts: tuple[tuple[str, Any], ...], shown: str) -> Any:
+    from typing_extensions import TypedDict
+
+    fields = {name: NotRequired[kind] if type(None) in get_args(kind) else kind for name, kind in parts}
+    return TypedDict(shown, fields)  # type: ignore[operator]
+
+
 def _error(text: str, message: str) -> SpecError:
     shown = text if len(text) <= 60 else text[:57] + "..."
     return SpecError(
         f"signature '{shown}': {message}",
         hint="Write e.g. \"text -> label: Literal['a', 'b']\"; types: str, int, float, bool, list[str], "
-        "dict[str, str], Literal[...].",
+        "dict[str, str], Literal[...], {name: str, age: int}.",
         path=("signature",),
     )
