@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -44,7 +45,7 @@ class TypedField:
         if self.type is Any or (self.type is str and isinstance(value, str)):
             return
         try:
-            self._adapter.validate_python(value, strict=True)
+            self._adapter.validate_json(json.dumps(value), strict=True)  # as JSON, in which objects are dicts
         except ValidationError as error:
             said = error.errors(include_url=False, include_input=False, include_context=False)[0]["msg"]
             raise _wrong(self.name, f"The input '{self.name}' is of another type: {said}.") from None
