@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 #: Seconds between two lines of progress.
 EVERY = 5.0
+#: Exit code where the output is complete, but some rows failed.
+SOME_FAILED = 101
 
 
 @click.command("predict")
@@ -46,11 +48,16 @@ def predict_command(
 ) -> None:
     """Run the workflow on each of ROWS (.csv, .jsonl, .parquet, ...) and write the rows with what it answers.
 
-    The workflow needs no data, metric or budget. A row that fails is written with the reason in its field `failure`;
-    exits with code 1 if all do, or if some have no answer for want of a server. The same command then asks for these
-    again, and continues after a kill; answered calls are not paid again. The run database is used only with --cache:
-    answers come from its earlier runs, and are recorded for later ones. In CSV a text that a spreadsheet would run as a
-    formula gets a leading '.
+    The workflow needs no data, metric or budget. A row that fails is written with the reason in its field `failure`.
+    The same command continues after a kill; answered calls are not paid again. The run database is used only with
+    --cache: answers come from its earlier runs, and are recorded for later ones. In CSV a text that a spreadsheet would
+    run as a formula gets a leading '.
+
+    \b
+    Exit codes:
+      0    every row has an answer
+      1    all rows failed, or some have no answer for want of a server: the same command asks for these again
+      101  every row is written, but some failed
     """
     from workbench.cli.trust import require_trust
     from workbench.inference import predict_file
@@ -78,6 +85,8 @@ def predict_command(
         _say_found(found, out)
     if found.unanswered or found.failures.total() == found.rows > 0:
         sys.exit(1)
+    if found.failures:
+        sys.exit(SOME_FAILED)
 
 
 def _say_found(found: Predicted, out: Path) -> None:

@@ -13,17 +13,17 @@ import json
 import os
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workbench.errors import SpecError
+from workbench.errors import SpecError, WorkbenchError
 from workbench.failures import FailureKind
 from workbench.files import check_writable, make_private, open_whole
 from workbench.hashing import digest
-from workbench.inference.loaded import LoadedWorkflow, read_workflow
+from workbench.inference.loaded import LoadedWorkflow, check_ready, read_workflow
 from workbench.inference.prediction import Prediction
 from workbench.ledger import Spend
 from workbench.lm import LMPool
@@ -90,14 +90,16 @@ def predict_file(
     Raises:
         SpecError: a file cannot be used, no row has an input of the workflow, another process writes to `out`, or the
             unfinished output is of other rows or of another workflow.
+        LMError: the key of a model is missing.
+        WorkbenchError: the disk is full or fails; the finished rows are kept, and the same call continues.
     """
     _check_out(out)
     spec, source, workflow = read_workflow(path, changes)
     rows = read_rows(rows_file, Path.cwd(), options or {})
     _check_inputs(rows, rows_file, tuple(workflow.input_fields))
     job, outputs = digest([workflow.hash, _settings(spec), rows]), [*workflow.output_fields, "failure"]
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with closing(_Part(out, job, overwrite)) as part:
+    check_ready(spec, workflow, pool := pool or LMPool())
+    with closing(_open_part(out, job, overwrite)) as part:
         found = Predicted(len(rows), part.done, failures=part.failures)
         found.renamed = tuple(name for name in _names(rows) if name in outputs)
         journal = _open_journal(out, spec, source, job, database)
@@ -110,7 +112,7 @@ def predict_file(
             _subtract(found, wf.reused)
         part.write(out, [*(_kept(name, outputs) for name in _names(rows)), *outputs])
         if not found.unanswered:
-            part.remove(out)
+            _remove_records(out)
     return found
 
 
@@ -118,6 +120,11 @@ def _check_out(out: Path) -> None:
     if out.suffix not in FORMATS:
         raise SpecError(f"--out {out}: no format has the suffix '{out.suffix}'", hint="Write .jsonl or .csv.")
     check_writable(out)
+
+
+def _remove_records(out: Path) -> None:
+    for end in (".part", ".calls", ".calls-wal", ".calls-shm"):
+        out.with_name(f"{out.name}{end}").unlink(missing_ok=True)
 
 
 def _open_journal(out: Path, spec: Spec, source: Source, job: str, database: str | Path) -> tuple[Store, int]:
@@ -179,6 +186,28 @@ def _subtract(found: Predicted, reused: Spend) -> None:
     found.tokens, found.usd = found.tokens - reused.tokens, max(0.0, found.usd - reused.usd)
 
 
+def _open_part(out: Path, job: str, overwrite: bool) -> _Part:
+    """Raises SpecError where nothing can be written, as in /proc."""
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        return _Part(out, job, overwrite)
+    except OSError as error:
+        message = f"--out {out} cannot be written: {error.strerror}"
+        raise SpecError(message, hint="Name a file in a folder of yours.") from error
+
+
+@contextmanager
+def _writing(path: Path) -> Generator[None]:
+    """Turns an error of the disk into one that names the file. Raises WorkbenchError."""
+    try:
+        yield
+    except OSError as error:
+        raise WorkbenchError(
+            f"{path} cannot be written: {error.strerror}. Finished rows are kept. Make room, then the same command "
+            "continues."
+        ) from error
+
+
 class _Part:
     """`OUT.part`: a first line that names the job, then the finished rows in their order. One process writes it.
 
@@ -232,26 +261,23 @@ class _Part:
         self.file.seek(end)
 
     def add(self, row: Mapping[str, Any]) -> None:
-        self.file.write(json.dumps(row, default=str).encode() + b"\n")
-        self.file.flush()
+        with _writing(self.path):
+            self.file.write(json.dumps(row, default=str).encode() + b"\n")
+            self.file.flush()
 
     def close(self) -> None:
-        self.file.close()
+        with suppress(OSError):  # of a row that could not be written, and was told
+            self.file.close()
 
     def write(self, out: Path, names: Sequence[str]) -> None:
         """Make the output of the finished rows, whole or not at all."""
-        with open_whole(out, errors="backslashreplace", newline="") as file:
+        with _writing(out), open_whole(out, errors="backslashreplace", newline="") as file:
             if out.suffix == ".csv":
                 writer = csv.DictWriter(file, names, restval="")
                 writer.writeheader()
                 writer.writerows({name: _cell(value) for name, value in row.items()} for row in self._rows())
             else:
                 file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in self._rows())
-
-    def remove(self, out: Path) -> None:
-        """Remove what stands beside the output: all of it is in there."""
-        for end in (".part", ".calls", ".calls-wal", ".calls-shm"):
-            out.with_name(f"{out.name}{end}").unlink(missing_ok=True)
 
     def _rows(self) -> Iterator[dict[str, Any]]:
         with self.path.open("rb") as file:

@@ -6,6 +6,7 @@ The only room that knows the whole order.
 from workbench.run.cost_estimate import budget_warnings, estimate
 from workbench.run.doctor import find_origins, run_checks
 from workbench.run.history import (
+    bundle_candidate,
     candidate_workflow,
     candidates,
     draw_winner,
@@ -50,6 +51,7 @@ __all__ = [
     "candidates",
     "draw_winner",
     "export_candidate",
+    "bundle_candidate",
     "lineage",
     "status_of",
     "row_inputs",

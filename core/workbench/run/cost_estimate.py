@@ -13,12 +13,12 @@ from typing import Any
 from workbench.errors import SpecError, StoreError, WorkbenchError
 from workbench.lm import LM, estimate_tokens, make_lm
 from workbench.proof import smallest_binary_gain
-from workbench.run.preflight import lm_warnings, lms_in
+from workbench.run.preflight import lm_warnings
 from workbench.spec import LMSpec
 from workbench.store import ReadOnlyStore, Usual, read_usual_calls
 from workbench.study import Optimizer
 from workbench.task import Example, Task
-from workbench.workflow import NodeKind
+from workbench.workflow import NodeKind, called_lms
 
 #: The output tokens of a call where no setting bounds them (`Request.max_tokens`).
 MAX_TOKENS = 512
@@ -247,7 +247,7 @@ def _models(task: Task, database: str | Path | None) -> list[_Model]:
         store = ReadOnlyStore(database) if database is not None else None
     found = dict[str, _Model]()
     try:
-        for spec in lms_in(task, task.workflow):
+        for spec in called_lms(task.workflow, task.spec.lm):
             key, lm, usual = spec.model_dump_json(), None, None
             if key in found:
                 continue
@@ -267,7 +267,7 @@ def _row_cost(task: Task, models: Sequence[_Model], seconds_per_call: float | No
     prompt, whole = _prompt_tokens(task, task.dataset.val[:20]), Cost()
     by_spec = {model.spec.model_dump_json(): model for model in models}
     for node in task.workflow.enabled_nodes.values():
-        asked = [by_spec[spec.model_dump_json()] for spec in lms_in(task, task.workflow, node)]
+        asked = [by_spec[spec.model_dump_json()] for spec in called_lms(task.workflow, task.spec.lm, node)]
         calls = node.max_calls
         if not calls or not asked:
             continue

@@ -8,29 +8,18 @@ from functools import partial
 from workbench.errors import SandboxError, SpecError, WorkbenchError, collect_errors, errors_at
 from workbench.ledger import price_of
 from workbench.runtime import Runtime
-from workbench.spec import LMSpec, lm_spec
+from workbench.spec import LMSpec
 from workbench.study import Optimizer, Study
 from workbench.task import Task, variants
-from workbench.workflow import NodeKind, Workflow, task_lm
+from workbench.workflow import called_lms
 
 
 def lms_of(task: Task) -> Iterator[LMSpec]:
     """The language models that a run may call: those of nodes, of variants under `search:`, and of roles."""
-    yield from lms_in(task, task.workflow)
+    yield from called_lms(task.workflow, task.spec.lm)
     for _, workflow in variants(task.spec.search, task.workflow):
-        yield from lms_in(task, workflow)
+        yield from called_lms(workflow, task.spec.lm)
     yield from task.spec.roles.values()
-
-
-def lms_in(task: Task, workflow: Workflow, inside: NodeKind | None = None) -> Iterator[LMSpec]:
-    """The language models of a workflow's nodes, or of one node and those inside it."""
-    for node in (inside or workflow).walk():
-        if "lm" in type(node.config).model_fields:
-            own = getattr(node.config, "lm", None)
-            yield lm_spec(own) if own else task_lm(task.spec.lm, workflow)
-        for key in ("value_lm", "embedder"):
-            if own := getattr(node.config, key, None):
-                yield lm_spec(own)
 
 
 def check_optimizers(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> None:

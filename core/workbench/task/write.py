@@ -11,6 +11,7 @@ import yaml
 
 from workbench.errors import SpecError
 from workbench.files import write_whole
+from workbench.lm import LM_KEYS, relocate_weights
 from workbench.plugins import plugins
 from workbench.spec import Source, Spec, load_yaml
 from workbench.task.load import Task
@@ -18,6 +19,19 @@ from workbench.task.search_space import check_space
 from workbench.text import one_line, visible
 from workbench.user_code import relocate_address
 from workbench.workflow import Tree, Workflow, node_class, task_lm
+
+#: Sections of a file that count where it is called and not improved.
+CALLED_KEYS = ("name", "description", "lm", "roles", "policy", "nodes", "concurrency", "timeout")
+
+
+def called_tree(spec: Spec, raw: Any, workflow: Workflow) -> Tree:
+    """The content of a file in the folder of the workflow that is called and not improved: without data, metric, search
+    and budget.
+
+    spec, raw: the file that the workflow comes from, with the policies of files that it refers to, and as written.
+    """
+    whole = file_tree(spec, {**raw, "data": {}, "metric": None}, workflow, workflow.base, ())
+    return {key: whole[key] for key in CALLED_KEYS if key in whole}
 
 
 def written_node(tree: Any) -> Any:
@@ -41,33 +55,47 @@ def _is_node(tree: Mapping[str, Any]) -> bool:
 
 def workflow_tree(task: Task, workflow: Workflow, folder: Path) -> Tree:
     """The content of a whole file for a workflow. folder: where the file will be; its paths are relative to it."""
-    return file_tree(task.spec, task.source, workflow, folder, _search_of(task, workflow), task.workflow)
+    return file_tree(task.spec, written_value(task.source), workflow, folder, _search_of(task, workflow), task.workflow)
+
+
+def written_value(source: Source) -> dict[str, Any]:
+    """The content of a file with its flags, but `cache` as it is written there: a flag for one run is no setting of its
+    result."""
+    written = load_yaml(source.text, source.file).value
+    rest = {key: value for key, value in source.value.items() if key != "cache"}
+    return {**rest, "cache": written["cache"]} if "cache" in written else rest
 
 
 def file_tree(
-    spec: Spec, source: Source, workflow: Workflow, folder: Path, search: Sequence[str], baseline: Workflow
+    spec: Spec,
+    raw: Mapping[str, Any],
+    workflow: Workflow,
+    folder: Path,
+    search: Sequence[str],
+    baseline: Workflow | None = None,
 ) -> Tree:
     """The same by parts, without what only code can tell.
 
     Args:
         spec: the file that the workflow comes from, with the policies of files that it refers to.
-        source: its text.
+        raw: its content.
         workflow: what is written.
         folder: where the file will be.
         search: the addresses under `search:` that the workflow still has.
         baseline: the workflow that the file began with. `optimize:` is kept only if the kinds of nodes are those: an
             optimizer may find nothing to work on in others, and then the file would be refused.
     """
-    raw = source.value
     tree: Tree = {k: raw[k] for k in ("name", "description") if k in raw}
     lm = raw.get("lm")
     if workflow.tree.get("lm"):
         lm = task_lm(spec.lm, workflow).model_dump(exclude_unset=True, mode="json")
     if lm is not None:
-        tree["lm"] = lm
+        tree["lm"] = relocate_weights(lm, workflow.base, folder)
     for key in ("roles", "data", "metric", "objectives", "pick", "policy"):
         if key in raw:
             tree[key] = raw[key]
+    if "roles" in raw:
+        tree["roles"] = {role: relocate_weights(lm, workflow.base, folder) for role, lm in (raw["roles"] or {}).items()}
     if spec.policy.inherited:  # the functions are in this file now, and so must be their rules
         tree["policy"] = spec.policy.model_dump(exclude_unset=True, mode="json")
     data = {"file": raw["data"]} if isinstance(raw["data"], str) else raw["data"]
@@ -81,12 +109,9 @@ def file_tree(
     tree["metric"] = moved if isinstance(written, list) else moved[0]
     if search:
         tree["search"] = {address: raw["search"][address] for address in search}
-    if "optimize" in raw and same_kinds(baseline, workflow):
+    if "optimize" in raw and baseline is not None and same_kinds(baseline, workflow):
         tree["optimize"] = _moved_tree(raw["optimize"], workflow.base, folder)
-    written = load_yaml(source.text, source.file).value
-    if "cache" in written:  # a flag for one run is no setting of its result
-        tree["cache"] = written["cache"]
-    for key in ("rounds", "proof", "budget", "concurrency", "timeout", "seed"):
+    for key in ("rounds", "proof", "cache", "budget", "concurrency", "timeout", "seed"):
         if key in raw:
             tree[key] = raw[key]
     return tree
@@ -193,7 +218,10 @@ def _moved_metric(metric: Any, base: Path, folder: Path) -> Any:
 
 def _moved_tree(tree: Any, base: Path, folder: Path) -> Any:
     if isinstance(tree, dict):
-        return {k: _moved_tree(v, base, folder) for k, v in tree.items()}
+        return {
+            k: relocate_weights(v, base, folder) if k in LM_KEYS else _moved_tree(v, base, folder)
+            for k, v in tree.items()
+        }
     if isinstance(tree, list):
         return [_moved_tree(v, base, folder) for v in tree]
     return relocate_address(tree, base, folder) if isinstance(tree, str) else tree
