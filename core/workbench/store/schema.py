@@ -73,6 +73,7 @@ alter table results add column scores text;
 alter table results add column cost text;
 alter table results add column row_key text;
 alter table results add column cluster text;
+alter table results add column checksum text;
 """
 #: `queued`: seconds that a call waited here, which its `seconds` do not hold; of rows written before, they do.
 #: `reused`: the run that paid for the answer, where this one took it over.

@@ -20,6 +20,7 @@ from workbench.task.write import (
     workflow_tree,
     write_workflow,
     written_node,
+    written_value,
 )
 
 __all__ = [
