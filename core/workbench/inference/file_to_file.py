@@ -77,19 +77,19 @@ def predict_file(
     Args:
         path: the workflow file.
         rows_file: .csv, .tsv, .jsonl, .json, .parquet, or READER:PLACE.
-        out: .jsonl or .csv. Each row has its own fields, those of the workflow, and `failure`; without a value these
-            are null, in CSV empty. A field of a row with the name of an output is kept as `row_NAME`.
+        out: .jsonl or .csv: the row's fields, the outputs, and `failure`; what has no value is null, in CSV empty. A
+            field of a row with the name of an output is kept as `row_NAME`.
         changes: settings of the workflow file, by address.
         options: of the reader of rows.
         concurrency: rows at once; default: that of the workflow file.
         overwrite: whether `out` may be replaced.
         sandbox, consent, pool: as for `load`.
         progress: called with the number of rows that are done, and that of all.
-        database: the run database, used only with `cache: true`, to take answers from and to record them in.
+        database: used only with `cache: true`, to take answers from and to record them in.
 
     Raises:
-        SpecError: a file cannot be used, no row has an input of the workflow, another process writes to `out`, or the
-            unfinished output is of other rows or of another workflow.
+        SpecError: a file cannot be used, no row has an input, another process writes to `out`, or the unfinished output
+            is of other rows or of another workflow.
         LMError: the key of a model is missing.
         WorkbenchError: the disk is full or fails; the finished rows are kept, and the same call continues.
     """
@@ -100,8 +100,8 @@ def predict_file(
     job, outputs = digest([workflow.hash, _settings(spec), rows]), [*workflow.output_fields, "failure"]
     check_ready(spec, workflow, pool := pool or LMPool())
     with closing(_open_part(out, job, overwrite)) as part:
-        found = Predicted(len(rows), part.done, failures=part.failures)
-        found.renamed = tuple(name for name in _names(rows) if name in outputs)
+        renamed = tuple(name for name in _names(rows) if name in outputs)
+        found = Predicted(len(rows), part.done, failures=part.failures, renamed=renamed)
         journal = _open_journal(out, spec, source, job, database)
         with LoadedWorkflow(spec, workflow, sandbox, consent, pool, journal, part.done) as wf:
             left = rows[part.done :]

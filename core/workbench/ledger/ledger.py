@@ -30,13 +30,14 @@ from typing import Any
 from workbench.errors import BudgetSpent, LMError, ServerDead
 from workbench.ledger.bill import Bill
 from workbench.ledger.dead_server import FailureStreak
+from workbench.ledger.no_journal import NoJournal
 from workbench.ledger.rate_limit import AdaptiveLimiter
 from workbench.ledger.request_log import NoLog, RequestLog, record_lost_requests
 from workbench.ledger.retry import MOST_PAUSES, Attempts, pause_before
 from workbench.ledger.spend import CallInfo, Settled, Spend, price_of, stored_outcome, stored_spend
 from workbench.lm import LM, MOST_TOKENS, Request, Response, check_length, estimate_tokens
 from workbench.spec import BudgetSpec, LMSpec
-from workbench.store import EarlierCalls, Journal, NoJournal, Store, dumps
+from workbench.store import EarlierCalls, Journal, Store, dumps
 
 
 @dataclass
@@ -197,8 +198,7 @@ class Ledger:
         """The answer of an earlier run, which is recorded in this one; None if there is none to take."""
         if not self.reuse or not getattr(lm, "reusable", True):
             return None
-        row = EarlierCalls(self.store, self.run_id).find(key, tokens=request.logprobs)
-        if row is None:
+        if (row := EarlierCalls(self.store, self.run_id).find(key, tokens=request.logprobs)) is None:
             return None
         done = self._journal.add_reused_call(row, role)
         self._touch(key)

@@ -35,8 +35,8 @@ class ResultRow(NamedTuple):
 
 
 _ADD_RESULT = (
-    f"insert or replace into results (evaluation_id, position, {', '.join(ResultRow._fields)}, checksum) values ((select "
-    "id from evaluations where run_id = ? and candidate = ? and split = ? and replica = ?), ?"
+    f"insert or replace into results (evaluation_id, position, {', '.join(ResultRow._fields)}, checksum) values ("
+    "(select id from evaluations where run_id = ? and candidate = ? and split = ? and replica = ?), ?"
     f"{', ?' * len(ResultRow._fields)}, ?)"
 )
 

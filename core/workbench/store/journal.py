@@ -310,36 +310,6 @@ class Journal:
         return row[0] if row else 0
 
 
-class NoJournal(Journal):
-    """Keeps nothing: for calls that no run replays."""
-
-    def find_call(self, key: str) -> sqlite3.Row | None:
-        return None
-
-    def add_call(self, key: str, **values: Any) -> asyncio.Future[None]:
-        return _done()
-
-    def add_effect(self, key: str, kind: str, content: str, result: str, seconds: float) -> asyncio.Future[None]:
-        return _done()
-
-    def add_reused_call(self, row: sqlite3.Row, role: str) -> asyncio.Future[None]:
-        return _done()
-
-    def delete_call(self, key: str) -> asyncio.Future[None]:
-        return _done()
-
-    def add_attempt(
-        self, key: str, role: str, process: int, outcome: str | None, message: str | None, tokens: int, usd: float
-    ) -> asyncio.Future[None]:
-        return _done()
-
-
-def _done() -> asyncio.Future[None]:
-    future = asyncio.get_running_loop().create_future()
-    future.set_result(None)
-    return future
-
-
 # Earlier runs
 
 #: So many runs are searched for an answer, and so many calls of a model are averaged, newest first.
