@@ -13,7 +13,7 @@ import json
 import os
 import secrets
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -91,29 +91,32 @@ def predict_file(
         SpecError: a file cannot be used, no row has an input, another process writes to `out`, or the unfinished output
             is of other rows or of another workflow.
         LMError: the key of a model is missing.
-        WorkbenchError: the disk is full or fails; the finished rows are kept, and the same call continues.
+        WorkbenchError: the disk is full or fails. The finished rows are kept.
     """
     _check_out(out)
     spec, source, workflow = read_workflow(path, changes)
-    rows = read_rows(rows_file, Path.cwd(), options or {})
-    _check_inputs(rows, rows_file, tuple(workflow.input_fields))
+    _check_inputs(rows := read_rows(rows_file, Path.cwd(), options or {}), rows_file, tuple(workflow.input_fields))
     job, outputs = digest([workflow.hash, _settings(spec), rows]), [*workflow.output_fields, "failure"]
     check_ready(spec, workflow, pool := pool or LMPool())
     with closing(_open_part(out, job, overwrite)) as part:
-        renamed = tuple(name for name in _names(rows) if name in outputs)
-        found = Predicted(len(rows), part.done, failures=part.failures, renamed=renamed)
+        found = Predicted(len(rows), part.done, failures=part.failures, renamed=_renamed(rows, outputs))
         journal = _open_journal(out, spec, source, job, database)
         with LoadedWorkflow(spec, workflow, sandbox, consent, pool, journal, part.done) as wf:
             left = rows[part.done :]
-            for number, prediction in enumerate(wf.batch(left, concurrency=concurrency)):
-                part.add(_cells(left[number], prediction, outputs))
+            for row, prediction in zip(left, wf.batch(left, concurrency=concurrency), strict=True):
+                part.add(_cells(row, prediction, outputs))
                 _count(found, prediction)
-                _ = progress and progress(found.earlier + number + 1, len(rows))
+                _ = progress and progress(part.done, len(rows))
             _subtract(found, wf.reused)
         part.write(out, [*(_kept(name, outputs) for name in _names(rows)), *outputs])
         if not found.unanswered:
             _remove_records(out)
     return found
+
+
+def _renamed(rows: Sequence[Mapping[str, Any]], outputs: Collection[str]) -> tuple[str, ...]:
+    """The fields of the rows that have the name of an output."""
+    return tuple(name for name in _names(rows) if name in outputs)
 
 
 def _check_out(out: Path) -> None:
@@ -264,6 +267,7 @@ class _Part:
         with _writing(self.path):
             self.file.write(json.dumps(row, default=str).encode() + b"\n")
             self.file.flush()
+        self.done += 1
 
     def close(self) -> None:
         with suppress(OSError):  # of a row that could not be written, and was told
