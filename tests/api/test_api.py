@@ -74,7 +74,10 @@ def test_rows_of_a_data_frame_are_kept_beside_the_database_and_resumed(folder: P
 
     frame = pandas.DataFrame(ROWS)
     settings = {"data": {"rows": frame, "split": {"train": 30, "val": 30, "test": 30}}, "budget.calls": 40}
-    report = workbench.optimize(CONTENT, settings=settings, pool=model(), database=folder / "runs" / "a.db")
+    options = workbench.run.Options(allow_unproved=True)  # type: ignore[attr-defined]
+    report = workbench.optimize(
+        CONTENT, settings=settings, pool=model(), database=folder / "runs" / "a.db", options=options
+    )
     (kept,) = (folder / "runs" / "a-rows").iterdir()
     assert [json.loads(line) for line in kept.read_text().splitlines()] == ROWS
     lm = model()
