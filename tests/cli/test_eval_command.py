@@ -63,6 +63,19 @@ def test_the_budget_is_that_of_the_whole_matrix(write: WriteFile, scripted: Scri
     assert done.exit_code == 1 and len(scripted.requests) == 30
 
 
+def test_a_cell_sends_nothing_where_those_before_it_used_the_budget_up(
+    write: WriteFile, scripted: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever the ceiling stands: on the command line, in the file or in the environment."""
+    path, axes = write(budget={"calls": 12}), ["--matrix", "lm.max_tokens=50,60"]
+    done = invoke(tmp_path, "eval", str(path), *axes, "--json")
+    assert [(c["n"], c["status"]) for c in last_json(done)["cells"]] == [(12, "finished"), (0, "budget")]
+    assert done.exit_code == 1 and len(scripted.requests) == 12
+    monkeypatch.setenv("WORKBENCH_BUDGET_CALLS", "14")
+    done = invoke(tmp_path, "eval", str(path), *axes, "--json")
+    assert [c["n"] for c in last_json(done)["cells"]] == [12, 2] and len(scripted.requests) == 26
+
+
 def test_lm_alone_changes_the_model_and_keeps_its_server(
     write: WriteFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -235,3 +248,9 @@ def test_friction_21_labels_out_of_reach_and_empty_fields_are_warned_of(write: W
     assert "in 34 of 35 rows" in found and "'other'" in found, "all but w4: to exact_match, W2 is another label than w2"
     fits = write(nodes={"say": {"predict": "word -> label"}})
     assert not last_json(CliRunner().invoke(cli, ["validate", str(fits), "--json"]))["warnings"]
+
+
+def test_junit_is_xml_whatever_the_name_of_the_workflow(write: WriteFile, scripted: Script, tmp_path: Path) -> None:
+    path = write(name="a\x01<b>")
+    assert invoke(tmp_path, "eval", str(path), "--junit", str(tmp_path / "out.xml")).exit_code == 0
+    assert ElementTree.parse(tmp_path / "out.xml").getroot().get("name") == "a?<b>.val"

@@ -251,3 +251,95 @@ def test_ctrl_c_ends_an_eval_with_what_is_there(write: WriteFile, tmp_path: Path
     out, _ = process.communicate(timeout=30)
     assert process.returncode == 130 and "eval interrupted" in out and "workbench resume" in out
     assert json.loads(json.dumps(stored(tmp_path / "a.db")[1]))["n"] >= 2
+
+
+def looks(database: Path) -> list[str]:
+    """The sealed rows that the database knows to have been looked at."""
+    store = Store(database)
+    try:
+        assert [r["n"] for r in store.rows("select n from sealed_tests")] in ([], [_count(store)])
+        return [r["row"] for r in store.rows("select row from sealed_test_rows")]
+    finally:
+        store.close()
+
+
+def _count(store: Store) -> int:
+    row = store.row("select count(*) as n from sealed_test_rows")
+    assert row is not None
+    return row["n"]
+
+
+def test_a_look_at_sealed_rows_is_stored_with_each_row_so_that_no_kill_hides_it(
+    write: WriteFile, tmp_path: Path
+) -> None:
+    path = write(concurrency=1)
+    code = f"""
+import os, sys
+sys.path[:0] = {sys.path!r}
+from tests.evaluation.conftest import echo
+from tests.helpers.scripted import Script
+from workbench.evaluation import EvalOptions, evaluate
+asked = []
+def dies(request):
+    asked.append(request)
+    if len(asked) > 6:
+        os.kill(os.getpid(), 9)
+    return echo(request)
+evaluate({str(path)!r}, options=EvalOptions(split="test"), database={str(tmp_path / "a.db")!r}, pool=Script(dies))
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
+    database = tmp_path / "a.db"
+    assert len(looks(database)) == len(stored(database)[2]) >= 5
+    resume_evaluation("last", database=database, pool=Script(echo))
+    assert len(looks(database)) == 12, "one test, of all rows"
+
+
+def test_rows_that_nobody_answered_were_not_looked_at(write: WriteFile, tmp_path: Path) -> None:
+    def dead(request: Request) -> str:
+        raise LMError("connection", "refused")
+
+    with pytest.raises(LMError):
+        evaluate(write(), options=EvalOptions(split="test"), database=tmp_path / "a.db", pool=Script(dead))
+    assert looks(tmp_path / "a.db") == []
+
+
+def test_a_resumed_eval_keeps_no_row_that_other_settings_scored(
+    write: WriteFile, script: Script, tmp_path: Path
+) -> None:
+    database = tmp_path / "a.db"
+    first = evaluate(write(concurrency=1), database=database, pool=script)
+    changed = [("lm.temperature", 0.5), ("budget.calls", 15)]
+    again = resume_evaluation(first.run, options=EvalOptions(changed), database=database, pool=Script(echo))
+    assert again.status == "budget" and again.n == 3
+    assert len(stored(database)[2]) == 3, "as the report says"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (EvalOptions(split="bogus"), "there is no split 'bogus'"),
+        (EvalOptions(repeats=0), "repeats is 0"),
+        (EvalOptions(repeats=-1), "repeats is -1"),
+    ],
+)
+def test_options_from_python_are_checked(
+    write: WriteFile, script: Script, tmp_path: Path, options: EvalOptions, message: str
+) -> None:
+    with pytest.raises(SpecError, match=message):
+        evaluate(write(), options=options, database=tmp_path / "a.db", pool=script)
+    assert not (tmp_path / "a.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [('{"sets": []}', "are damaged: they have no repeats"), ('{"split": "bogus", "repeats": 1}', "there is no split")],
+)
+def test_damaged_options_end_a_resume_in_a_message(
+    write: WriteFile, script: Script, tmp_path: Path, options: str, error: str
+) -> None:
+    evaluate(write(), database=tmp_path / "a.db", pool=script)
+    store = Store(tmp_path / "a.db")
+    store.execute("update runs set options = ?", options)
+    store.close()
+    with pytest.raises((SpecError, StoreError), match=error):
+        resume_evaluation("last", database=tmp_path / "a.db", pool=script)

@@ -23,7 +23,7 @@ from workbench.evaluation.eval_report import EvalReport, summarise
 from workbench.ledger import CallInfo, Ledger
 from workbench.lm import LMPool
 from workbench.plugins import plugins
-from workbench.proof import Report, record_test, sealed_row_keys
+from workbench.proof import Report, sealed_row_keys
 from workbench.run import (
     Listener,
     Options,
@@ -41,7 +41,18 @@ from workbench.run import (
 from workbench.runtime import Draw, Runtime, SandboxChoice
 from workbench.signals import catch_signals
 from workbench.spec import Source, outer_settings
-from workbench.store import Candidates, Evaluations, RunLock, RunRecord, Store, add_run, dumps, kind_of, read_options
+from workbench.store import (
+    Candidates,
+    Evaluations,
+    RunLock,
+    RunRecord,
+    SealedTests,
+    Store,
+    add_run,
+    dumps,
+    kind_of,
+    read_options,
+)
 from workbench.study import Evaluation, Evaluator, Result, unanswered_error
 from workbench.task import Example, Task
 
@@ -79,6 +90,7 @@ def evaluate(
     database: str | Path = "workbench.db",
     listener: Listener | None = None,
     pool: LMPool | None = None,
+    spent: BudgetSpent | None = None,
 ) -> EvalReport:
     """Score a workflow file on the rows of a split. Rows, predictions, scores, feedback and prompts are stored.
 
@@ -88,9 +100,10 @@ def evaluate(
         database: path of the run database.
         listener: called as listener(event, data) with every event.
         pool: language models in place of those of the plugins, for tests and notebooks.
+        spent: given where earlier evaluations used up the budget: nothing is sent.
 
     Raises:
-        SpecError: the file is wrong, the split is empty, or the metric fails on each of the first rows.
+        SpecError: the file or the options are wrong, the split is empty, or the metric fails on each of the first rows.
         LMError: no row was answered.
         StoreError: the database cannot be used.
     """
@@ -116,7 +129,9 @@ def evaluate(
             host=os.uname().nodename,
             pid=os.getpid(),
         )
-        return run_in_loop(EvalRun(store, run_id, run, task, options, listener, pool=pool).go())
+        course = EvalRun(store, run_id, run, task, options, listener, pool=pool)
+        course.ledger.stopping = spent
+        return run_in_loop(course.go())
     finally:
         store.close()
 
@@ -142,6 +157,8 @@ def resume_evaluation(
         if kind_of(row) != "eval" or row["file"] is None:
             raise StoreError(f"run {row['run']} is no evaluation that can be resumed")
         stored = read_options(row)
+        if lacking := {"split", "repeats"} - stored.keys():
+            raise StoreError(f"the options of run {row['run']} (table runs) are damaged: they have no {min(lacking)}")
         added, stored["sets"] = options.sets, [*stored["sets"], *options.sets]
         record = RunRecord(store, row["id"])
         if added:
@@ -194,7 +211,11 @@ def _count(task: Task, split: str) -> int:
 
 
 def _check_rows(task: Task, options: EvalOptions) -> None:
-    """Raise SpecError for an empty split."""
+    """Raise SpecError for wrong options, and for an empty split."""
+    if options.split not in (*SPLITS, "all"):
+        raise SpecError(f"there is no split '{options.split}'", hint=f"Name one of {', '.join(SPLITS)}, all.")
+    if options.repeats < 1:
+        raise SpecError(f"repeats is {options.repeats}", hint="Run each row at least once.")
     if not _rows(task, str(options.split)):
         there = ", ".join(name for name in SPLITS if _count(task, name))
         raise SpecError(
@@ -243,6 +264,8 @@ class EvalRun:
             self.runtime, task.metric, spec.concurrency, source=task.source, further=task.further_metrics
         )
         self.rows = _rows(task, str(options.split))
+        sealed = task.dataset.test.open() if options.split in ("test", "all") else ()
+        self.sealed = dict(zip((row.id for row in sealed), sealed_row_keys(task, sealed), strict=True))
         self.results: list[list[Result | None]] = [[None] * len(self.rows) for _ in range(options.repeats)]
         self.row_keys, self.warnings = RowKeys(task), list[str]()
         self._watched = bool(plugins().manager.hook.call_settled.get_hookimpls())
@@ -292,6 +315,8 @@ class EvalRun:
         async def job(number: int) -> None:
             replica, index = divmod(number, n)
             result = await self.evaluator.run_one(program, self.rows[index], Draw(replica=replica), traces=True)
+            if result.score is not None and (seen := self.sealed.get(self.rows[index].id)):
+                SealedTests(self.store).add_row(self.run_id, workflow.hash, seen)  # with the row: a kill hides no look
             self.evaluations.add_row(
                 workflow.hash, split, replica, index, as_stored_row(result, self.row_keys, whole=True)
             )
@@ -318,7 +343,7 @@ class EvalRun:
         return Evaluation(self.task.workflow, str(self.options.split), found, len(found) == len(asked) * len(self.rows))
 
     def _finish(self, status: str, error: BaseException | None) -> EvalReport:
-        """Store the sums and the report; on test rows, that they were looked at."""
+        """Store the sums and the report."""
         workflow, split = self.task.workflow, str(self.options.split)
         for replica in range(self.options.repeats):
             one = self._evaluation(replica)
@@ -331,9 +356,6 @@ class EvalRun:
                 means=dumps(one.objectives),
             )
         found = self._evaluation()
-        sealed = {row.id for row in self.task.dataset.test.open()}
-        if seen := [r.example for r in found.results if r.example.id in sealed]:
-            record_test(self.store, self.run_id, workflow.hash, sealed_row_keys(self.task, seen))
         message = None if error is None else str(error) if isinstance(error, WorkbenchError) else repr(error)
         report = EvalReport(
             run=self.run,

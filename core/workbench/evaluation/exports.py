@@ -21,7 +21,7 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 def write_junit(report: EvalReport, rows: Sequence[Mapping[str, Any]], path: Path, passing: float = 1.0) -> None:
     """Write an evaluation as JUnit XML: a test case for each row and repeat. One fails if its score is below `passing`,
     and is an error if infrastructure failed. Raises StoreError."""
-    suite = ElementTree.Element("testsuite", name=f"{report.name}.{report.split}", tests=str(len(rows)))
+    suite = ElementTree.Element("testsuite", name=_text(f"{report.name}.{report.split}"), tests=str(len(rows)))
     properties = ElementTree.SubElement(suite, "properties")
     for name, value in {"run": report.run, "score": report.score, **report.scores}.items():
         ElementTree.SubElement(properties, "property", name=_text(name), value=_text(value))

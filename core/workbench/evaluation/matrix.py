@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from workbench.errors import SpecError
+from workbench.errors import BudgetSpent, SpecError
 from workbench.evaluation.eval_report import EvalReport
 from workbench.evaluation.eval_run import EvalOptions, evaluate
 from workbench.lm import LMPool
 from workbench.run import Listener
-from workbench.spec import load_yaml_file, parse_value
+from workbench.spec import apply_overrides, load_yaml_file, parse_value
 from workbench.type_guards import is_dict
 
 #: A matrix with more cells than this is taken for a slip.
@@ -92,9 +92,10 @@ def evaluate_matrix(
     for cell in cells:
         chosen = [(_full_address(a.address, source.value), value) for a, (_, value) in zip(axes, cell, strict=True)]
         label = ", ".join(f"{a.address}={_short(shown)}" for a, (shown, _) in zip(axes, cell, strict=True))
-        sets = [*options.sets, *chosen, *_left(source.value, options.sets, reports)]
-        one = replace(options, sets=sets, label=label)
-        reports.append(evaluate(path, options=one, database=database, listener=listener, pool=pool))
+        sets = [*options.sets, *chosen]
+        left, spent = _left(apply_overrides(source, sets).value, reports)
+        one = replace(options, sets=[*sets, *left], label=label)
+        reports.append(evaluate(path, options=one, database=database, listener=listener, pool=pool, spent=spent))
         on_report(reports[-1])
         if not reports[-1].complete:
             break
@@ -107,22 +108,28 @@ def _full_address(address: str, file: Any) -> str:
     return "lm.model" if address == "lm" and is_dict(place) else address
 
 
-def _left(file: Any, sets: Sequence[tuple[str, Any]], reports: Sequence[EvalReport]) -> list[tuple[str, Any]]:
-    """The ceilings for the next cell."""
-    given = file.get("budget") if is_dict(file) else None
-    budget = {**(given if is_dict(given) else {}), **{a[7:]: v for a, v in sets if a.startswith("budget.")}}
-    spent = {
+def _left(file: Any, reports: Sequence[EvalReport]) -> tuple[list[tuple[str, Any]], BudgetSpent | None]:
+    """The ceilings for the next cell, and the error of one that earlier cells have reached.
+
+    file: with all settings from outside.
+    """
+    budget = file.get("budget") if is_dict(file) else None
+    used = {
         "calls": sum(r.spent["calls"] for r in reports),
         "tokens": sum(r.spent["prompt_tokens"] + r.spent["completion_tokens"] for r in reports),
         "usd": sum(r.spent["usd"] for r in reports),
         "minutes": sum(r.spent["seconds"] for r in reports) / 60,
     }
-    floor = {"calls": 1, "tokens": 1, "usd": 1e-9, "minutes": 1e-9}
-    return [
-        (f"budget.{name}", max(floor[name], budget[name] - spent[name]))
-        for name in spent
-        if reports and isinstance(budget.get(name), int | float)
-    ]
+    left, spent = list[tuple[str, Any]](), None
+    for name in used if reports and is_dict(budget) else ():
+        ceiling = budget.get(name)
+        if not isinstance(ceiling, int | float) or not used[name]:
+            continue
+        if ceiling > used[name]:
+            left.append((f"budget.{name}", ceiling - used[name]))
+        else:
+            spent = BudgetSpent(name, ceiling, used[name])
+    return left, spent
 
 
 def _short(text: str) -> str:

@@ -94,12 +94,16 @@ class Evaluations:
     # An evaluation whose rows are stored as they come: its n and score stay empty until it is complete
 
     def begin(self, candidate: str, split: str, replica: int) -> None:
-        """Queue an evaluation that has no rows yet; one that is there stays."""
+        """Queue an evaluation that has no rows yet. One that is there loses its rows: they are scored anew."""
+        key = (self.run_id, candidate, split, replica)
+        one = "run_id = ? and candidate = ? and split = ? and replica = ?"
         self.store.write(
             "insert or ignore into evaluations (run_id, candidate, split, replica, n, failed, complete) "
             "values (?, ?, ?, ?, 0, 0, 0)",
-            *(self.run_id, candidate, split, replica),
+            *key,
         )
+        self.store.write(f"delete from results where evaluation_id = (select id from evaluations where {one})", *key)
+        self.store.write(f"update evaluations set n = 0, score = null, failed = 0, complete = 0 where {one}", *key)
 
     def add_row(self, candidate: str, split: str, replica: int, position: int, row: ResultRow) -> asyncio.Future[None]:
         """Queue a row of an evaluation that has begun, in place of an earlier result of it."""
@@ -173,6 +177,25 @@ class SealedTests:
         cursor = self.store.execute(sql, run_id, candidate, len(rows), now())
         sql = "insert into sealed_test_rows select ?, value from json_each(?)"
         self.store.execute(sql, cursor.lastrowid, json.dumps(rows))
+
+    def add_row(self, run_id: int, candidate: str, row: str) -> None:
+        """Queue that a candidate was tested on this row, in one test for each run and candidate."""
+        one = (run_id, candidate)
+        self.store.write(
+            "insert into sealed_tests (run_id, candidate, n, at) select ?, ?, 0, ? where not exists "
+            "(select 1 from sealed_tests where run_id = ? and candidate = ?)",
+            *(*one, now(), *one),
+        )
+        self.store.write(
+            "insert or ignore into sealed_test_rows values "
+            "((select min(id) from sealed_tests where run_id = ? and candidate = ?), ?)",
+            *(*one, row),
+        )
+        self.store.write(
+            "update sealed_tests set n = (select count(*) from sealed_test_rows where test_id = sealed_tests.id) "
+            "where run_id = ? and candidate = ?",
+            *one,
+        )
 
     def find(self, run_id: int, candidate: str, rows: Sequence[str]) -> int | None:
         """The number of a test of this candidate in this run on just these rows."""
