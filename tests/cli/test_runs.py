@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from tests.helpers.scripted import Script
 
 from workbench.cli import cli
 from workbench.run import Options, optimize, resume
-from workbench.store import RunLock, Store
+from workbench.store import RunLock, Store, add_run
 
 __all__ = ["script", "scripted", "write"]  # fixtures
 SPACE = {"nodes.sort.instructions": ["Better.", "Plain.", "Other."]}
@@ -152,3 +153,37 @@ def test_friction_54_prune_removes_checkpoints_and_losing_weights(tmp_path: Path
 def test_without_a_database_each_says_so(tmp_path: Path, command: list[str]) -> None:
     found = invoke(tmp_path, *command)
     assert "there is no run database at" in str(found.exception) and not (tmp_path / "run.db").exists()
+
+
+def test_a_tag_comes_before_the_beginning_of_a_name(write: WriteFile, scripted: Script, tmp_path: Path) -> None:
+    """Otherwise `rm TAG` could remove another run than the one with the tag."""
+    for _ in range(2):
+        assert invoke(tmp_path, "eval", str(write())).exit_code == 0
+    second, first = (row["run"] for row in listed(tmp_path))
+    assert invoke(tmp_path, "tag", first, second[:4]).exit_code == 0
+    assert f"removed {first}" in invoke(tmp_path, "rm", second[:4], "--yes").stdout
+    assert [row["run"] for row in listed(tmp_path)] == [second]
+    assert "is not in" in str(invoke(tmp_path, "show", "%").exception)
+
+
+def test_prune_leaves_weights_alone_while_a_run_trains(tmp_path: Path) -> None:
+    """What it has just trained is in no stored workflow yet."""
+    plant(tmp_path, better, {"random": {"trials": 1}}, calls=900, search=SPACE)
+    fresh = tmp_path / "run-weights" / ("b" * 16)
+    fresh.mkdir(parents=True)
+    store = Store(tmp_path / "run.db")
+    add_run(
+        store,
+        run="12345678",
+        name="n",
+        status="running",
+        spec="",
+        options="{}",
+        file="x.yaml",
+        kind="optimize",
+        host=os.uname().nodename,
+    )
+    with RunLock(store, "12345678"):
+        assert invoke(tmp_path, "prune", "--yes").exit_code == 0 and fresh.exists()
+    store.close()
+    assert invoke(tmp_path, "prune", "--yes").exit_code == 0 and not fresh.exists()

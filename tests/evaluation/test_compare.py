@@ -17,7 +17,7 @@ from workbench.evaluation import EvalOptions, compare_sides, evaluate, not_worse
 from workbench.evaluation.compare import ScoredRow, Side
 from workbench.lm import Request
 from workbench.proof import paired_proof
-from workbench.store import ReadOnlyStore
+from workbench.store import ReadOnlyStore, Store
 
 
 def always(request: Request) -> str:
@@ -165,3 +165,31 @@ def test_a_row_that_one_side_could_not_answer_is_left_out_and_counted(write: Wri
     (found,) = compare_sides([read_side(store, run) for run in reversed(runs)])
     store.close()
     assert found.proof.n_excluded == 1 and found.proof.n_rows == 35
+
+
+def test_a_run_without_a_result_is_not_compared_by_the_mean_of_its_candidates(tmp_path: Path) -> None:
+    """As one that was killed: its rows are those of every candidate."""
+    space = {"nodes.sort.instructions": ["Better.", "Plain."]}
+    plant(
+        tmp_path,
+        lambda r: 0.9 if "Better" in str(r.messages[0]) else 0.2,
+        {"random": {"trials": 2}},
+        calls=900,
+        search=space,
+    )
+    store = Store(tmp_path / "run.db")
+    store.execute("update runs set report = null, checksum = null, status = 'running'")
+    with pytest.raises(StoreError, match=r"\(optimize\) has no result yet; name a candidate of it"):
+        read_side(store, "last@val")
+    assert read_side(store, "last:baseline@val").rows
+    store.close()
+
+
+@pytest.mark.parametrize("change", ["score = 7", 'cost = \'{"tokens": "x"}\'', "cost = '{\"tokens\": null}'"])
+def test_damaged_rows_end_in_a_message(write: WriteFile, tmp_path: Path, change: str) -> None:
+    evaluate(write(), database=tmp_path / "a.db", pool=Script(echo))
+    store = Store(tmp_path / "a.db")
+    store.execute(f"update results set {change}, checksum = null")
+    with pytest.raises(StoreError, match="table results.* is damaged"):
+        read_side(store, "last")
+    store.close()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workbench.errors import StoreError
-from workbench.evaluation.rows import read_rows
+from workbench.evaluation.rows import COSTS, read_rows
 from workbench.proof import LEVEL, MARGIN, Proof, paired_proof
 from workbench.run import candidates, winner_of
 from workbench.store import Store, kind_of, read_report
@@ -108,6 +108,10 @@ def read_side(store: Store, name: str) -> Side:
     row = store.find_run(run)
     report = read_report(row)
     hash_ = _candidate(store, row, report, candidate)
+    if hash_ is None and kind_of(row) != "eval":
+        raise StoreError(
+            f"run {row['run']} ({kind_of(row)}) has no result yet; name a candidate of it, as in RUN:baseline"
+        )
     found = read_rows(store, row, report, hash_)
     there = list(dict.fromkeys(r["split"] for r in found))
     if not split:
@@ -123,9 +127,10 @@ def read_side(store: Store, name: str) -> Side:
 
 
 def _candidate(store: Store, row: Any, report: Mapping[str, Any] | None, asked: str) -> str | None:
-    if asked in ("", "winner"):
-        return winner_of(report)
     known = [c["hash"] for c in candidates(store, row["id"])]
+    if asked in ("", "winner"):
+        killed = report is None and kind_of(row) == "eval"  # its workflow is the candidate that was added last
+        return known[-1] if killed and known else winner_of(report)
     if asked == "baseline":
         return known[0] if known else None
     found = [hash_ for hash_ in known if hash_.startswith(asked)]
@@ -153,8 +158,7 @@ def _by_key(rows: Sequence[Mapping[str, Any]]) -> dict[str, ScoredRow]:
 
 def _mean_costs(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     costs = [row["cost"] for row in rows if row["cost"]]
-    names = ("tokens", "calls", "usd", "seconds")
-    return {n: math.fsum(float(c.get(n, 0)) for c in costs) / len(costs) for n in names} if costs else {}
+    return {n: math.fsum(float(c.get(n, 0)) for c in costs) / len(costs) for n in COSTS} if costs else {}
 
 
 def compare_sides(sides: Sequence[Side]) -> list[Difference]:

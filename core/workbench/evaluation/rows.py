@@ -33,11 +33,17 @@ def read_rows(
         candidate = winner_of(report)
     found = Evaluations(store, row["id"]).read_rows(candidate)
     for one in found:
+        place = f"the row {one['example']} of run {row['run']} (table results)"
         for name, form in _JSON.items():
-            one[name] = _parsed(one[name], form, f"the row {one['example']} of run {row['run']} (table results)")
+            one[name] = _parsed(one[name], form, place)
+        score, costs = one["score"], [one["cost"].get(name, 0) for name in COSTS] if one["cost"] else []
+        if (score is not None and not 0 <= score <= 1) or not all(isinstance(n, int | float) for n in costs):
+            raise StoreError(f"{place} is damaged: its score or cost cannot be; use a copy of the database")
     return found
 
 
+#: The parts of a row's cost.
+COSTS = ("tokens", "calls", "usd", "seconds")
 _JSON: Mapping[str, type] = {"prediction": dict, "spans": list, "fields": dict, "scores": dict, "cost": dict}
 
 

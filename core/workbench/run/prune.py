@@ -7,12 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from workbench.plugins import plugins
+from workbench.run.history import status_of
 from workbench.store import Candidates, RunRecord, Store, read_report
 from workbench.type_guards import walk
 
 
 def removable_files(store: Store, rows: Sequence[Any]) -> list[Path]:
-    """The files that plugins wrote for these finished runs, and that neither they nor others need any more."""
+    """The files that plugins wrote for these finished runs, and that neither they nor others need any more. None while
+    a run is running: weights that it has just trained are in no stored workflow yet."""
+    if any(status_of(store, row) == "running" for row in store.list_runs()):
+        return []
     pruned, kept = {row["id"] for row in rows}, set[str]()
     for row in store.list_runs():
         candidates = Candidates(store, row["id"])
