@@ -24,7 +24,7 @@ from workbench.spec import Source, load_yaml
 from workbench.study import Optimizer
 from workbench.task import dump_yaml, written_node
 from workbench.type_guards import is_dict
-from workbench.user_code import PREFIX
+from workbench.user_code import PREFIX, check_not_loading
 from workbench.workflow import Workflow
 
 #: A workflow file, its content, or a workflow.
@@ -59,6 +59,7 @@ def optimize(
         PluginError: a plugin is broken.
     """
     options = options or Options()
+    check_not_loading("optimize")
     source, sets = _read(workflow, settings, database)
     options = replace(options, sets=[*sets, *options.sets])
     return optimize_source(
@@ -91,6 +92,7 @@ def evaluate(
     Takes the other arguments of `optimize`. Raises what `optimize` raises, and LMError if no row was answered.
     """
     options = options or EvalOptions()
+    check_not_loading("evaluate")
     source, sets = _read(workflow, settings, database)
     options = EvalOptions(
         [*sets, *options.sets],

@@ -35,6 +35,8 @@ PREFIX = "python:"
 Instead = Literal["code", "nothing", "names", "outlines"]
 
 _mode: ContextVar[Instead] = ContextVar("user_code", default="code")
+#: The file that is being executed to load it.
+_loading: ContextVar[Path | None] = ContextVar("loading", default=None)
 
 
 class CodeRefused(SpecError):
@@ -59,6 +61,15 @@ def without_user_code(instead: Instead = "nothing") -> Generator[None]:
 def instead_of_code() -> Instead:
     """What takes the place of user code here."""
     return _mode.get()
+
+
+def check_not_loading(what: str) -> None:
+    """Raise SpecError while a file of user code is loaded. what: that which its top level starts."""
+    if (path := _loading.get()) is not None:
+        raise SpecError(
+            f"{path} calls {what} when it is loaded, which would run it twice",
+            hint="Put the call under `if __name__ == '__main__':`, or the functions into a file of their own.",
+        )
 
 
 def code_is_outlined() -> bool:
@@ -215,9 +226,12 @@ def _load_file(path: Path) -> ModuleType:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look their module up there
+    token = _loading.set(path)
     try:
         spec.loader.exec_module(module)
     except BaseException:
         del sys.modules[name]
         raise
+    finally:
+        _loading.reset(token)
     return module

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +120,17 @@ def test_a_metric_may_be_a_function_of_a_file_and_no_other(folder: Path) -> None
     for wrong in (lambda example, prediction: 1.0, len):
         with pytest.raises(SpecError, match="is no function at the top of a file"):
             workbench.evaluate({**content, "metric": wrong}, pool=model())
+
+
+def test_a_script_that_is_loaded_for_its_metric_does_not_run_twice(folder: Path) -> None:
+    """Without `if __name__ == '__main__'`, the call at its top level would be made and paid once more."""
+    (folder / "script.py").write_text(
+        f"import workbench\n\n\ndef score(example, prediction):\n    return 1.0\n\n\n"
+        f"workbench.evaluate({ ({**CONTENT, 'lm': 'bundled/nano', 'data': ROWS})!r} | {{'metric': score}})\n"
+    )
+    done = subprocess.run([sys.executable, "script.py"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "calls evaluate when it is loaded" in done.stderr
+    assert "if __name__ == '__main__'" in done.stderr and not (folder / "workbench.db").exists()
 
 
 def test_cancelling_interrupts_the_run_which_is_resumed(folder: Path) -> None:
