@@ -19,6 +19,8 @@ _EXPECTED = re.compile(r"__expected\d*")
 _VARIABLE = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
 #: Rows that lists among the variables of one test may make.
 _MOST = 10_000
+#: A part that is repeated at most so often does no harm.
+_FEW = 4
 _RUBRICS = ("llm-rubric", "model-graded-closedqa", "g-eval")
 
 
@@ -151,7 +153,7 @@ def _assertions(asserts: list[Any], variables: Mapping[str, Any], found: Importe
             _leave(found, f"assertion '{kind or one}'", value)
         elif isinstance(value, str) and value.startswith("file://"):
             _leave(found, f"assertion '{kind}'", value)
-        elif kind.endswith("regex") and (fault := _regex_fault(str(value))):
+        elif kind.endswith("regex") and (fault := _regex_fault(str(_filled(value, variables)))):
             _leave(found, f"assertion '{kind}' ({fault})", value)
         elif kind.endswith("is-json") and value is not None:
             _leave(found, "the schema of an assertion 'is-json'", None)
@@ -175,27 +177,28 @@ def _filled(value: Any, variables: Mapping[str, Any]) -> Any:
 
 
 def _regex_fault(pattern: str) -> str | None:
-    """Why a stranger's pattern is not used: it is none of Python's, or a repeated repetition may take for ever."""
+    """Why a stranger's pattern is not used: it is none of Python's, or may take for ever. That is where a repeated part
+    can match one text in several ways: it holds another repetition, or alternatives."""
     from re import _constants, _parser  # type: ignore[attr-defined]
 
     repeats = (_constants.MAX_REPEAT, _constants.MIN_REPEAT)
 
-    def nested(tokens: Any, inside: bool) -> bool:
+    def ambiguous(tokens: Any, inside: bool) -> bool:
         for kind, content in tokens:
             repeat = kind in repeats
-            parts = content if isinstance(content, tuple | list) else [content]
-            many = repeat and content[1] is _constants.MAXREPEAT
-            if many and inside:
+            if inside and (kind is _constants.BRANCH or (repeat and content[0] != content[1])):
                 return True
+            many = repeat and content[1] > _FEW
+            parts = content if isinstance(content, tuple | list) else [content]
             for part in parts:
                 branches = part if isinstance(part, list) else [part]
                 for branch in branches:
-                    if isinstance(branch, _parser.SubPattern) and nested(branch, inside or many):
+                    if isinstance(branch, _parser.SubPattern) and ambiguous(branch, inside or many):
                         return True
         return False
 
     try:
-        return "a repetition inside a repetition" if nested(_parser.parse(pattern), False) else None
+        return "a repetition of repetitions or alternatives" if ambiguous(_parser.parse(pattern), False) else None
     except (re.error, RecursionError, OverflowError) as error:
         return f"no pattern of Python: {error}"
 

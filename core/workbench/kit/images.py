@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import stat
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -60,6 +61,8 @@ def image_url(value: Any, base: Path, name: str = "image") -> str:
         if not path.is_relative_to(folder):
             raise NodeError("data", f"'{name}': {value!r:.120} lies outside {folder}, the folder of the workflow file")
         stamp = path.stat()
+        if not stat.S_ISREG(stamp.st_mode):  # a pipe would never end
+            raise NodeError("data", f"'{name}': {value!r:.120} cannot be read: it is no file")
         return _read(path, stamp.st_mtime_ns, stamp.st_size, name)
     except (OSError, ValueError) as error:  # the latter: a name with a null byte
         raise NodeError("data", f"'{name}': {value!r:.120} cannot be read: {error}") from None
@@ -69,7 +72,8 @@ def image_url(value: Any, base: Path, name: str = "image") -> str:
 def _read(path: Path, changed: int, size: int, name: str) -> str:
     if size > LARGEST:
         raise NodeError("data", f"'{name}': {path.name} has {size / 1e6:.1f} MB, at most {LARGEST / 1e6:.0f} are sent")
-    return _data_uri(path.read_bytes(), name)
+    with path.open("rb") as file:
+        return _data_uri(file.read(LARGEST + 1), name)  # it may have grown meanwhile
 
 
 def _data_uri(content: bytes, name: str) -> str:

@@ -222,6 +222,30 @@ def test_several_prompts_and_providers_become_a_search(tmp_path: Path) -> None:
     assert "sk-1" not in (tmp_path / "out/workflow.yaml").read_text() and "apiKey of provider" in said
 
 
+@pytest.mark.parametrize(
+    ("pattern", "taken"),
+    [
+        ("(a|aa)+$", False),
+        ("(a?a)*$", False),
+        ("(a{1,50}){1,50}$", False),
+        ("{{p}}", False),
+        (r"^\d+(\.\d+)?$", True),
+        ("(foo|bar) [a-z]+", True),
+        ("([ab]|c)+x", True),
+        ("(ab)*", True),
+    ],
+)
+def test_a_pattern_that_may_take_for_ever_is_left_out(tmp_path: Path, pattern: str, taken: bool) -> None:
+    tests = [
+        {"vars": {"input": f"in {i}", "language": "fr", "p": "(a+)+$"}, "assert": [{"type": "is-json"}]}
+        for i in range(4)
+    ]
+    tests[0]["assert"] = [{"type": "is-json"}, {"type": "regex", "value": pattern}]
+    _, said = imported(promptfoo(tmp_path, tests=tests), tmp_path / "out")
+    assert [a["type"] for a in rows_of(tmp_path / "out")[0]["asserts"]] == ["is-json"] + ["regex"] * taken
+    assert ("a repetition of repetitions or alternatives" in said) != taken
+
+
 def test_assertions_of_every_kind_are_taken_or_named(tmp_path: Path) -> None:
     asserts = [
         {"type": "icontains", "value": "BON"},
@@ -241,7 +265,7 @@ def test_assertions_of_every_kind_are_taken_or_named(tmp_path: Path) -> None:
     for name in (
         "assertion 'javascript'",
         "assertion 'python'",
-        "a repetition inside a repetition",
+        "a repetition of repetitions or alternatives",
         "rubrics of tests",
     ):
         assert f"Left out: {name}" in said or name in said, name

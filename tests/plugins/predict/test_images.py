@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import struct
 import zlib
 from pathlib import Path
@@ -133,6 +134,12 @@ def test_a_picture_that_is_too_large_is_refused_without_reading_it(folder: Path)
         file.truncate(LARGEST + 1)
     with pytest.raises(NodeError, match=r"has 20.0 MB, at most 20 are sent"):
         image_url("large.png", folder)
+
+
+def test_a_pipe_is_refused_without_waiting_for_it(folder: Path) -> None:
+    os.mkfifo(folder / "pipe.png")
+    with pytest.raises(NodeError, match="it is no file"):
+        image_url("pipe.png", folder)
 
 
 def test_bytes_are_taken_from_python(folder: Path) -> None:
