@@ -12,8 +12,11 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import TypeAdapter, ValidationError
 
 from workbench.inference import LoadedWorkflow
-from workbench.workflow import SignatureNode
+from workbench.workflow import Image, SignatureNode
 from workbench_serve.errors import RequestError
+
+#: How an image begins that a client may send.
+_IMAGES = ("data:image/", "https://", "http://")
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,11 @@ class TypedField:
     @property
     def schema(self) -> dict[str, Any]:
         """Its JSON Schema."""
+        if self.type is Image:
+            return {
+                "type": "string",
+                "description": "a data URI (data:image/...;base64,...) or an address (https://...)",
+            }
         return {} if self.type is Any else self._adapter.json_schema()
 
     @property
@@ -43,6 +51,12 @@ class TypedField:
         if value is None or (isinstance(value, float) and math.isnan(value)):
             raise _wrong(self.name, f"The input '{self.name}' is missing.")
         if self.type is Any or (self.type is str and isinstance(value, str)):
+            return
+        if self.type is Image:
+            if not (
+                isinstance(value, str) and value.startswith(_IMAGES)
+            ):  # no path: the files here are not the client's
+                raise _wrong(self.name, f"The input '{self.name}' must be a data URI of an image, or its address.")
             return
         try:
             self._adapter.validate_json(json.dumps(value), strict=True)  # as JSON, in which objects are dicts

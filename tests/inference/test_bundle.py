@@ -286,3 +286,27 @@ def test_the_result_file_keeps_the_timeout(tmp_path: Path) -> None:
         (tmp_path / "w.yaml").write_text(yaml.safe_dump(spec))
         optimize(tmp_path / "w.yaml", database=tmp_path / "run.db", options=Options(out=str(tmp_path / "out.yaml")))
     assert yaml.safe_load((tmp_path / "out.yaml").read_text())["timeout"] == 33
+
+
+@pytest.mark.parametrize(
+    ("extra", "refused"),
+    [
+        ({"api_key": "sk-123"}, "extra.api_key"),
+        ({"headers": {"Authorization": "Bearer abc"}}, "extra.Authorization"),
+        ({"aws_secret_access_key": "abc"}, "extra.aws_secret_access_key"),
+        ({"headers": {"Authorization": "Bearer $MINE"}}, None),
+        ({"max_token_count": "5", "stop_token": "x"}, None),
+    ],
+)
+def test_a_key_that_is_written_in_the_file_is_not_handed_on(
+    tmp_path: Path, extra: dict[str, Any], refused: str | None
+) -> None:
+    path = tmp_path / "w.yaml"
+    lm = {"model": "openai/x", "extra": extra}
+    path.write_text(yaml.safe_dump({"lm": lm, "nodes": {"n": {"predict": "text -> answer"}}}))
+    if refused is None:
+        assert bundle_file(path, tmp_path / "out").folder.exists()
+        return
+    with pytest.raises(SpecError, match=f"{refused} of openai/x is written in the file"):
+        bundle_file(path, tmp_path / "out")
+    assert not (tmp_path / "out").exists()

@@ -87,6 +87,8 @@ def test_what_was_taken_over_is_replayed_without_the_earlier_run(tmp_path: Path)
             assert ledger.bill.sent().calls == 0
     with ledger_of(tmp_path / "run.db", 2) as ledger:
         assert ledger.resumed, "also if the earlier process paid for nothing"
+    with ledger_of(tmp_path / "run.db", 2, reuse=False) as ledger:
+        assert settle(ledger, lm := FakeLM(), *DRAWS) == first and not lm.requests, "also without the setting"
 
 
 def test_only_paid_calls_count_against_a_ceiling_outside_a_search(tmp_path: Path) -> None:

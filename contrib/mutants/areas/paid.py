@@ -138,7 +138,7 @@ PAID: list[Mutant] = [
         ('not getattr(lm, "reusable", True)', "False", "answers of other weights are taken over"),
         ("(self.reused, self.spent) if self.searching", "(self.reused,) if self.searching", "a search is cut off late"),
         ("tokens=request.logprobs", "tokens=False", "a rollout is taken over without its tokens"),
-        ("or (self.reuse and self._journal.has_answer())", "", "a run that paid nothing cannot be resumed"),
+        (" or self._journal.has_answer()", "", "a run that paid nothing cannot be resumed"),
     ),
     *changes_of(
         LEDGER,

@@ -113,7 +113,8 @@ def _left(file: Any, reports: Sequence[EvalReport]) -> tuple[list[tuple[str, Any
 
     file: with all settings from outside.
     """
-    budget = file.get("budget") if is_dict(file) else None
+    given = file.get("budget") if is_dict(file) else None
+    budget = given if is_dict(given) else {}
     used = {
         "calls": sum(r.spent["calls"] for r in reports),
         "tokens": sum(r.spent["prompt_tokens"] + r.spent["completion_tokens"] for r in reports),
@@ -121,7 +122,7 @@ def _left(file: Any, reports: Sequence[EvalReport]) -> tuple[list[tuple[str, Any
         "minutes": sum(r.spent["seconds"] for r in reports) / 60,
     }
     left, spent = list[tuple[str, Any]](), None
-    for name in used if reports and is_dict(budget) else ():
+    for name in used if reports else ():
         ceiling = budget.get(name)
         if not isinstance(ceiling, int | float) or not used[name]:
             continue

@@ -99,7 +99,7 @@ def write_bundle(spec: Spec, raw: Any, workflow: Workflow, out: Path) -> Bundle:
         _write(found, out)
     except OSError as error:
         shutil.rmtree(out, ignore_errors=True)
-        raise WorkbenchError(f"{out} cannot be written: {error.strerror}") from error
+        raise WorkbenchError(f"{out} cannot be written: {error.strerror or error}") from error
     try:
         read_workflow(out / FILE, ())
     except SpecError as error:

@@ -28,6 +28,10 @@ from workbench.user_code import PREFIX, parse_address
 _FOLDER_KEYS = ("folder", "path", "directory")
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
 _LONGEST_NAME = 4096
+#: Settings of a model that hold keys.
+_SECRET = re.compile(
+    r"(?i)authorization|api[-_]?key|secret|password|(access|auth|session|bearer)[-_]?(token|key)|^token$"
+)
 
 
 @dataclass
@@ -145,6 +149,11 @@ class Collector:
         settings: Mapping[str, Any] = lm if is_dict(lm) else {"model": lm}
         if settings.get("api_key_env"):
             self.found.variables.add(str(settings["api_key_env"]))
+        for name in _written_secrets(settings.get("extra")):
+            raise SpecError(
+                f"extra.{name} of {settings.get('model')} is written in the file, and a bundle is handed on",
+                hint="Name a variable of the environment instead: api_key_env: NAME, or $NAME in a header.",
+            )
         for part in walk(settings.get("extra")):
             if isinstance(part, str):
                 self.found.variables |= set(_VARIABLE.findall(part))
@@ -193,6 +202,15 @@ class Collector:
                     self._add(inner.resolve())
             if not beside and first and first not in sys.stdlib_module_names and first != "workbench":
                 self.found.modules.add(first)
+
+
+def _written_secrets(extra: Any) -> Iterator[str]:
+    """The names of settings of a model that hold a key itself, and not the name of a variable."""
+    for name, value in extra.items() if is_dict(extra) else ():
+        if is_dict(value):
+            yield from _written_secrets(value)
+        elif isinstance(value, str) and _SECRET.search(str(name)) and not _VARIABLE.search(value):
+            yield str(name)
 
 
 def _with_place(lm: Any, written: str, place: str) -> Any:

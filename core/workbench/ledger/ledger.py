@@ -92,7 +92,7 @@ class Ledger:
             self._open = True
             record_lost_requests(self._intents, self._journal)
             self.sent = self.bill.sent()
-            self._resumed = self.sent.calls > 0 or (self.reuse and self._journal.has_answer())
+            self._resumed = self.sent.calls > 0 or self._journal.has_answer()
 
     @property
     def resumed(self) -> bool:
