@@ -14,12 +14,12 @@ from workbench.concurrency import run_in_loop
 from workbench.errors import (
     BudgetSpent,
     Interrupted,
-    SpecError,
     StoreError,
     WorkbenchError,
     merge_errors,
 )
 from workbench.evaluation.eval_report import EvalReport, summarise
+from workbench.evaluation.splits import check_rows, default_split, split_rows
 from workbench.ledger import CallInfo, Ledger
 from workbench.lm import LMPool
 from workbench.plugins import plugins
@@ -54,9 +54,7 @@ from workbench.store import (
     read_options,
 )
 from workbench.study import Evaluation, Evaluator, Result, unanswered_error
-from workbench.task import Example, Task
-
-SPLITS = ("train", "val", "test")
+from workbench.task import Task
 
 
 @dataclass
@@ -109,8 +107,8 @@ def evaluate(
     """
     options = options or EvalOptions()
     _, source, task, _ = prepare(path, options.sets)
-    options = replace(options, split=options.split or _default_split(task))
-    _check_rows(task, options)
+    options = replace(options, split=options.split or default_split(task))
+    check_rows(task, options.split, options.repeats)
     store = Store(database)
     try:
         run = secrets.token_hex(4)
@@ -169,7 +167,7 @@ def resume_evaluation(
             raise StoreError(f"the data of run {row['run']} have changed since it started; evaluate them anew")
         sandbox = replace(options.sandbox, name=options.sandbox.name or stored.get("sandbox"))
         merged = EvalOptions(stored["sets"], stored["split"], stored["repeats"], sandbox, stored.get("label", ""))
-        _check_rows(task, merged)
+        check_rows(task, merged.split, merged.repeats)
         course = EvalRun(store, row["id"], row["run"], task, merged, listener, row["seconds"], pool)
         if stored.get("referred") not in (None, task.external_hash):
             course.warnings.append(
@@ -199,35 +197,6 @@ def resume_run(
     given = options or Options()
     chosen = EvalOptions(given.sets, sandbox=given.sandbox)
     return resume_evaluation(run, options=chosen, database=database, listener=listener)
-
-
-def _default_split(task: Task) -> str:
-    there = [name for name in ("val", "test", "train") if _count(task, name)]
-    return there[0] if there else "val"
-
-
-def _count(task: Task, split: str) -> int:
-    return len(getattr(task.dataset, split))
-
-
-def _check_rows(task: Task, options: EvalOptions) -> None:
-    """Raise SpecError for wrong options, and for an empty split."""
-    if options.split not in (*SPLITS, "all"):
-        raise SpecError(f"there is no split '{options.split}'", hint=f"Name one of {', '.join(SPLITS)}, all.")
-    if options.repeats < 1:
-        raise SpecError(f"repeats is {options.repeats}", hint="Run each row at least once.")
-    if not _rows(task, str(options.split)):
-        there = ", ".join(name for name in SPLITS if _count(task, name))
-        raise SpecError(
-            f"{options.split} has no rows",
-            hint="; ".join(task.dataset.warnings) or f"Name another with --split: {there or 'none has any'}.",
-        )
-
-
-def _rows(task: Task, split: str) -> tuple[Example, ...]:
-    data = task.dataset
-    parts = {"train": data.train, "val": data.val, "test": data.test.open()}
-    return tuple(row for name in SPLITS for row in parts[name]) if split == "all" else parts[split]
 
 
 class EvalRun:
@@ -263,7 +232,7 @@ class EvalRun:
         self.evaluator = Evaluator(
             self.runtime, task.metric, spec.concurrency, source=task.source, further=task.further_metrics
         )
-        self.rows = _rows(task, str(options.split))
+        self.rows = split_rows(task, str(options.split))
         sealed = task.dataset.test.open() if options.split in ("test", "all") else ()
         self.sealed = dict(zip((row.id for row in sealed), sealed_row_keys(task, sealed), strict=True))
         self.results: list[list[Result | None]] = [[None] * len(self.rows) for _ in range(options.repeats)]

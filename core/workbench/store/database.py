@@ -267,7 +267,7 @@ class Store:
         if run == "last":
             found = self.list_runs(kinds)[:1]
         else:
-            begin = list(self.rows("select * from runs where substr(run, 1, length(?)) = ?", run, run))
+            begin = list(self.rows("select * from runs where ? != '' and substr(run, 1, length(?)) = ?", run, run, run))
             begin = [r for r in begin if r["status"] != REMOVED]
             found = [r for r in begin if r["run"] == run]
             found = found or [r for r in self.list_runs() if run in tags_of(r)][:1] or begin

@@ -1,0 +1,39 @@
+"""The rows that an evaluation scores."""
+
+from __future__ import annotations
+
+from workbench.errors import SpecError
+from workbench.task import Example, Task
+
+SPLITS = ("train", "val", "test")
+
+
+def default_split(task: Task) -> str:
+    """val, or what there is."""
+    there = [name for name in ("val", "test", "train") if _count(task, name)]
+    return there[0] if there else "val"
+
+
+def _count(task: Task, split: str) -> int:
+    return len(getattr(task.dataset, split))
+
+
+def check_rows(task: Task, split: str | None, repeats: int) -> None:
+    """Raise SpecError for a split that there is not, an empty one, and a number of repeats below 1."""
+    if split not in (*SPLITS, "all"):
+        raise SpecError(f"there is no split '{split}'", hint=f"Name one of {', '.join(SPLITS)}, all.")
+    if repeats < 1:
+        raise SpecError(f"repeats is {repeats}", hint="Run each row at least once.")
+    if not split_rows(task, split):
+        there = ", ".join(name for name in SPLITS if _count(task, name))
+        raise SpecError(
+            f"{split} has no rows",
+            hint="; ".join(task.dataset.warnings) or f"Name another with --split: {there or 'none has any'}.",
+        )
+
+
+def split_rows(task: Task, split: str) -> tuple[Example, ...]:
+    """The rows of train, val, test or all."""
+    data = task.dataset
+    parts = {"train": data.train, "val": data.val, "test": data.test.open()}
+    return tuple(row for name in SPLITS for row in parts[name]) if split == "all" else parts[split]
