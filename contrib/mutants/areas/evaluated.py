@@ -34,7 +34,6 @@ EVALUATED: list[Mutant] = [
         COMPARE_TESTS,
         ("plain[index].p * left", "plain[index].p", "several comparisons are not adjusted"),
         ("adjusted = max(adjusted, ", "adjusted = min(1.0, ", "Holm's steps may fall"),
-        ("proof = _test(rows, LEVEL / left)", "proof = _test(rows, LEVEL)", "each comparison has the whole level"),
         ("[a.cluster for a, _ in rows]", "[a.example for a, _ in rows]", "rows of a cluster count each"),
         ("return proof.lowest > -margin,", "return proof.diff > -margin,", "a loss by chance is taken for none"),
         (
