@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 from dataclasses import asdict, dataclass, field
+from importlib import import_module
 from typing import Any, cast
 
 from workbench.ledger import describe_reused
@@ -198,8 +199,7 @@ class Report:
     def to_pandas(self) -> Any:
         """The candidates as a pandas DataFrame: hash, parent, optimizer, note, score on val, failed rows, and the
         objectives per row. Raises ImportError without pandas."""
-        import pandas
-
+        pandas: Any = import_module("pandas")
         store = ReadOnlyStore(self.database)
         try:
             found = Candidates(store, store.find_run(self.run)["id"]).read_all()
