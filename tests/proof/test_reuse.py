@@ -88,6 +88,22 @@ def test_an_eval_on_the_sealed_rows_is_a_look(tmp_path: Path, monkeypatch: pytes
     assert report.proof is not None and report.proof.alpha == 0.0125
 
 
+def test_choosing_a_model_on_the_sealed_rows_is_a_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Friction 19: the workflow is the same for each model, so its hash does not tell."""
+    from workbench.evaluation import EvalOptions, evaluate
+
+    plant(tmp_path, better, {"random": {"trials": 1}}, calls=600, search=SPACE)
+    lm = PlantedLM(better)
+    monkeypatch.setattr("workbench.lm.pool.LMPool.get", lambda self, spec: lm)
+    for model in ("openai/a", "openai/b", "openai/planted"):  # the last is that of the file
+        options = EvalOptions([("lm.model", model)], "test")
+        evaluate(tmp_path / "workflow.yaml", options=options, database=tmp_path / "new.db")
+    report = optimize(
+        tmp_path / "workflow.yaml", database=tmp_path / "new.db", pool=lm, options=Options(out=str(tmp_path / "o.yaml"))
+    )
+    assert len(report.earlier_tests) == 2
+
+
 class Tries(Optimizer):
     """Tries these instructions one after the other, until the budget ends."""
 

@@ -23,7 +23,7 @@ from workbench.evaluation.splits import check_rows, default_split, split_rows
 from workbench.ledger import CallInfo, Ledger
 from workbench.lm import LMPool
 from workbench.plugins import plugins
-from workbench.proof import Report, sealed_row_keys
+from workbench.proof import Report, evaluated_name, sealed_row_keys
 from workbench.run import (
     Listener,
     Options,
@@ -285,7 +285,9 @@ class EvalRun:
             replica, index = divmod(number, n)
             result = await self.evaluator.run_one(program, self.rows[index], Draw(replica=replica), traces=True)
             if result.score is not None and (seen := self.sealed.get(self.rows[index].id)):
-                SealedTests(self.store).add_row(self.run_id, workflow.hash, seen)  # with the row: a kill hides no look
+                SealedTests(self.store).add_row(
+                    self.run_id, evaluated_name(self.task), seen
+                )  # with the row: a kill hides no look
             self.evaluations.add_row(
                 workflow.hash, split, replica, index, as_stored_row(result, self.row_keys, whole=True)
             )

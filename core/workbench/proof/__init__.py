@@ -5,7 +5,7 @@ This room reads, and decides nothing that a search sees.
 
 from workbench.proof.findings import build_report, sealed_row_keys
 from workbench.proof.report import Report
-from workbench.proof.reuse import level_after, record_test
+from workbench.proof.reuse import evaluated_name, level_after, record_test
 from workbench.proof.statistics import (
     LEVEL,
     MARGIN,
@@ -22,6 +22,7 @@ __all__ = [
     "sealed_row_keys",
     "Proof",
     "paired_proof",
+    "evaluated_name",
     "LEVEL",
     "MARGIN",
     "describe_proof",

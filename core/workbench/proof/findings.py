@@ -10,7 +10,7 @@ from workbench.hashing import digest
 from workbench.ledger import Ledger
 from workbench.proof.leakage import Leak, find_leaks
 from workbench.proof.report import Report
-from workbench.proof.reuse import find_earlier_tests, level_after, reuse_warning
+from workbench.proof.reuse import evaluated_name, find_earlier_tests, level_after, reuse_warning
 from workbench.proof.statistics import Proof, Saving, paired_proof, paired_saving
 from workbench.store import Journal, RunRecord
 from workbench.study import Evaluation, Result, pareto_set
@@ -92,7 +92,8 @@ def _find_earlier_tests(
     if winner == task.workflow:
         return []
     keys = sealed_row_keys(task, [a.example for a, _ in pairs] or task.dataset.test.open())
-    return find_earlier_tests(ledger.store, ledger.run_id, winner.hash, task.workflow.hash, keys, task.test_hash)
+    own = (task.workflow.hash, evaluated_name(task))
+    return find_earlier_tests(ledger.store, ledger.run_id, winner.hash, own, keys, task.test_hash)
 
 
 def _proof(task: Task, pairs: Sequence[tuple[Result, Result]], alpha: float) -> Proof | None:

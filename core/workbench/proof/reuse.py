@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
+from workbench.hashing import digest
 from workbench.proof.statistics import LEVEL
 from workbench.store import SealedTests, Store
+from workbench.task import Task
 
 #: Tests that share no more than this part of their rows count as independent.
 OVERLAP = 0.05
@@ -18,13 +20,20 @@ def record_test(store: Store, run_id: int, candidate: str, rows: Sequence[str]) 
         tests.add(run_id, candidate, rows)
 
 
+def evaluated_name(task: Task) -> str:
+    """The name under which an evaluation of a task's own workflow is recorded as a test: which model answers is not in
+    the workflow's hash, and to choose one by its score on sealed rows is a choice, too."""
+    served = task.spec.lm.model_dump(mode="json", include={"model", "api_base", "temperature", "max_tokens", "extra"})
+    return f"{task.workflow.hash} {digest(served)[:16]}"
+
+
 def find_earlier_tests(
-    store: Store, run_id: int, candidate: str, baseline: str, rows: Sequence[str], test_hash: str = ""
+    store: Store, run_id: int, candidate: str, baseline: Collection[str], rows: Sequence[str], test_hash: str = ""
 ) -> list[str]:
     """The names of the runs that tested a workflow on some of these rows before, one for each test.
 
-    Tests of this run's baseline do not count: they chose nothing. A test of the same candidate on fewer of the rows
-    does: testing, adding rows and testing again makes two tests. test_hash: `Task.test_hash`, to find the tests of
+    Tests of this run's baseline, by its names, do not count: they chose nothing. A test of the same candidate on fewer
+    of the rows does: testing, adding rows and testing again makes two tests. test_hash: `Task.test_hash`, to find the tests of
     versions without the table `sealed_tests`.
     """
     store.flush()

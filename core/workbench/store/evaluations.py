@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -211,19 +211,20 @@ class SealedTests:
         return row["id"] if row else None
 
     def find_overlapping(
-        self, rows: Sequence[str], more_than: float, *, before: int | None, except_of: str
+        self, rows: Sequence[str], more_than: float, *, before: int | None, except_of: Collection[str]
     ) -> list[str]:
         """The runs of tests that share more than so many of the rows, one name for each test.
 
-        before: only tests with a smaller number; except_of: a candidate whose tests are left out.
+        before: only tests with a smaller number; except_of: candidates whose tests are left out.
         """
         found = self.store.rows(
             "select t.id, r.run from sealed_tests t join runs r on r.id = t.run_id join sealed_test_rows s "
             "on s.test_id = t.id "
-            "where s.row in (select value from json_each(?)) and t.candidate != ? and (? is null or t.id < ?) "
+            "where s.row in (select value from json_each(?)) and t.candidate not in (select value from json_each(?)) "
+            "and (? is null or t.id < ?) "
             "group by t.id having count(*) > ? order by t.id",
             json.dumps(rows),
-            except_of,
+            json.dumps([*except_of]),
             before,
             before,
             more_than,
