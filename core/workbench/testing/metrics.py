@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Any
 
 from workbench.errors import NodeError
 from workbench.lm import Response
-from workbench.task import Example, Score, as_score
+from workbench.task import Example, as_score
 from workbench.testing.case import assert_documented, name_of, run_all, seeded, unchanged
 
 #: What a model may write into any field.
@@ -54,12 +55,13 @@ class MetricCase:
     judge: Callable[[Sequence[Mapping[str, Any]]], str] | None = None
     free_fields: tuple[str, ...] | None = None
 
-    def score(self, prediction: Mapping[str, Any]) -> Score:
-        """The score of a prediction. Raises what the metric raises, and ValueError for a result that is no score."""
-        return as_score(self.result(Example("row", self.row), prediction))
+    def result(self, prediction: Mapping[str, Any]) -> Any:
+        """What the metric returns for copies of the row and of a prediction. Raises what it raises."""
+        return self.call(copy.deepcopy(self.row), copy.deepcopy(prediction))
 
-    def result(self, example: Example, prediction: Mapping[str, Any]) -> Any:
-        """What the metric returns."""
+    def call(self, row: Mapping[str, Any], prediction: Mapping[str, Any]) -> Any:
+        """The same for these objects themselves."""
+        example = Example("row", row)
         more = {"lm": self._ask} if getattr(self.metric, "needs_lm", False) else {}
         found = self.metric(example, prediction, None, **more)
         return asyncio.run(_awaited(found)) if inspect.isawaitable(found) else found
@@ -106,7 +108,7 @@ def check_metric_is_documented(case: MetricCase) -> None:
 def check_metric_prefers_the_right_prediction(case: MetricCase) -> None:
     """The right prediction scores more than the wrong one."""
     try:
-        right, wrong = case.score(case.right).value, case.score(case.wrong).value
+        right, wrong = as_score(case.result(case.right)).value, as_score(case.result(case.wrong)).value
     except ValueError as error:
         raise AssertionError(f"{name_of(case.metric)} cannot score the case's predictions: {error}") from error
     assert right > wrong, (
@@ -119,7 +121,7 @@ def check_metric_takes_any_prediction(case: MetricCase) -> None:
     raised."""
     for prediction in case.odd_predictions():
         try:
-            case.result(Example("row", case.row), prediction)
+            case.result(prediction)
         except NodeError:
             pass  # a judge that gave no grade
         except Exception as error:
@@ -133,7 +135,7 @@ def check_metric_stays_between_0_and_1(case: MetricCase) -> None:
     """Every result is a number from 0 to 1, with feedback that is a text or None."""
     for prediction in (case.right, case.wrong, *case.odd_predictions()):
         try:
-            found = case.result(Example("row", case.row), prediction)
+            found = case.result(prediction)
         except Exception:
             continue  # what it raises is the subject of another check
         try:
@@ -147,10 +149,10 @@ def check_metric_stays_between_0_and_1(case: MetricCase) -> None:
 
 def check_metric_leaves_row_and_prediction_unchanged(case: MetricCase) -> None:
     """All candidates are scored on the same rows, and a prediction is stored after it was scored."""
-    with unchanged("copy it before you change it", the_row=dict(case.row)):
-        for prediction in (case.right, case.wrong):
-            with unchanged("copy it before you change it", the_prediction=(given := dict(prediction))):
-                case.result(Example("row", case.row), given)
+    for prediction in (case.right, case.wrong):
+        row, given = copy.deepcopy(dict(case.row)), copy.deepcopy(dict(prediction))
+        with unchanged("copy it before you change it", the_row=row, the_prediction=given):
+            case.call(row, given)
 
 
 def check_metric_is_deterministic(case: MetricCase) -> None:
@@ -158,9 +160,7 @@ def check_metric_is_deterministic(case: MetricCase) -> None:
     found = []
     for seed in (1, 2, 3):
         with seeded(seed):
-            found.append(
-                (case.result(Example("row", case.row), case.right), case.result(Example("row", case.row), case.wrong))
-            )
+            found.append((case.result(case.right), case.result(case.wrong)))
     assert found[0] == found[1] == found[2], (
         f"{name_of(case.metric)} gives other scores when it is asked again: keep no state between rows, and no "
         "randomness but of random.Random(seed)"

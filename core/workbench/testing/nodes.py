@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from workbench.lm import LMPool, Request, Response
 from workbench.runtime import Context, Program, Runtime
 from workbench.spec import BudgetSpec, lm_spec
 from workbench.store import Store, add_run
-from workbench.testing.case import assert_documented, run_all, seeded, unchanged
+from workbench.testing.case import assert_documented, run_all, seeded
 from workbench.workflow import NodeKind, Trace, Workflow
 
 Say = Callable[[Request], "str | Response"]
@@ -135,10 +136,10 @@ def _run(
     times: int = 1,
 ) -> _Outcome:
     """The last of `times` runs with one journal, by the real runtime."""
-    made, given = node or case.make(), _Watched(case.row)
     pool = _Pool(say or case.say)
 
     async def course(store: Store, run: int) -> _Outcome:
+        made, given = node or case.make(), _Watched(copy.deepcopy(case.row))
         ledger = Ledger(store, run, BudgetSpec.model_validate(budget or {"calls": 1000}))
         spec = lm_spec({"model": "openai/simulated", "attempts": 1})
         runtime = Runtime(ledger, spec, dict.fromkeys(made.roles, spec), pool)
@@ -232,8 +233,9 @@ def check_node_reads_what_it_declares(case: NodeCase) -> None:
 
 def check_node_leaves_its_inputs_unchanged(case: NodeCase) -> None:
     """Rows are shared by all candidates: a node changes none of the values that it reads."""
-    with unchanged("copy a value before you change it", a_value_of_its_inputs=dict(case.row)):
-        _run(case)
+    assert _run(case).inputs.values_by_name == case.row, (
+        f"{_name(case)} changed a value of its inputs: copy it before you change it"
+    )
 
 
 def check_node_replays(case: NodeCase) -> None:
