@@ -97,15 +97,22 @@ def plugin_command() -> None:
 @plugin_command.command("new")
 @click.argument("name")
 @click.option(
+    "--kind",
+    default="optimizer",
+    show_default=True,
+    metavar="KIND",
+    help="optimizer, node, metric, reader, lm, sandbox or exporter.",
+)
+@click.option(
     "--into", default=".", type=click.Path(path_type=Path, file_okay=False), help="Parent folder of the project."
 )
-def plugin_new(name: str, into: Path) -> None:
-    """Write an optimizer plugin project, ready to install, with a passing test."""
+def plugin_new(name: str, kind: str, into: Path) -> None:
+    """Write a plugin project, ready to install, with an implementation that works and its conformance test."""
     from workbench.cli.scaffold import new_plugin
 
-    folder = new_plugin(name, into)
+    folder = new_plugin(name, into, kind)
     say(f"wrote {folder}")
-    say(f"Next: pip install -e {folder} && pytest {folder}")
+    say("Next: cd into it, then pip install -e '.[test]' && python -m pytest")
 
 
 @click.command("schema")
