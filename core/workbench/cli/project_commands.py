@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -14,59 +13,30 @@ from workbench.text import indented, one_line
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
 
-_TEMPLATE = """\
-# All settings: docs/reference/workflow-file.md, or `workbench schema`.
-name: my-workflow
-lm: bundled/nano                # or openai/gpt-4.1-mini, or {model: openai/NAME, api_base: http://127.0.0.1:8000/v1}
-data: {file: rows.jsonl, split: {train: 30, val: 60, test: 150}, seed: 0}
-metric: exact_match(label)
-nodes:
-  sort:
-    predict: "text -> label: Literal['billing', 'shipping', 'technical', 'returns']"
-    instructions: Classify the ticket.
-search:
-  nodes.sort.instructions:
-    - Classify the ticket.
-    - Route the ticket by the current problem.
-    - Sort the support ticket by topic.
-  nodes.sort.demos: {demos: 4}
-optimize: [{optuna: {trials: 10}}]
-budget: {calls: 1200}
-"""
-
 
 @click.command("init")
 @click.argument("folder", default=".", type=click.Path(path_type=Path, file_okay=False))
-def init_command(folder: Path) -> None:
-    """Write a starter workflow.yaml, and a rows.jsonl to try it with."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in (("workflow.yaml", _TEMPLATE), ("rows.jsonl", _rows())):
+@click.option(
+    "--template",
+    default="classify",
+    show_default=True,
+    type=click.Choice(["classify", "extract", "agent", "rag"]),
+    help="What the workflow does.",
+)
+def init_command(folder: Path, template: str) -> None:
+    """Write a starter workflow.yaml, rows to try it with, and the schema for editors."""
+    from workbench.cli.starters import starter_files
+
+    files = starter_files(template)
+    for name in files:
         if (folder / name).exists():
             fail(f"{folder / name} already exists; choose another folder", 2)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8")
         say(f"wrote {folder / name}")
     say(f"Next: workbench validate {folder / 'workflow.yaml'}, then replace rows.jsonl with your own rows.")
-
-
-def _rows() -> str:
-    """Made-up tickets as JSON lines, to try the file right away. Each has an open problem and a solved one."""
-    things = {
-        "billing": ["invoice", "payment", "receipt", "discount", "fee"],
-        "shipping": ["parcel", "delivery", "courier", "package", "address"],
-        "technical": ["screen", "battery", "app", "camera", "keyboard"],
-        "returns": ["refund", "exchange", "warranty", "voucher", "repair"],
-    }
-    troubles = ["is wrong", "does not work", "is still missing", "came too late", "is not clear"]
-    labels = list(things)
-    rows = []
-    for number in range(240):
-        label, other = labels[number % 4], labels[(number % 4 + 1 + number // 4 % 3) % 4]
-        open_, solved = things[label][number // 4 % 5], things[other][number // 20 % 5]
-        first, second = troubles[number // 7 % 5], troubles[number // 11 % 5]
-        asks = f"please help , my {open_} {first}"
-        done = f"last month the {solved} {second} but that is solved"
-        rows.append({"text": f"{done} . {asks}" if number % 3 else f"{asks} . {done}", "label": label})
-    return "".join(json.dumps(row) + "\n" for row in rows)
+    say("schema.json is for editors that know YAML schemas; after a new plugin: workbench schema > schema.json")
 
 
 @click.command("plugins")
