@@ -25,7 +25,7 @@ from workbench.cli import cli
 from workbench.cli.file_schema import json_schema
 from workbench.plugins import GROUP, plugins
 from workbench.run import prepare
-from workbench.spec import ENVIRONMENT, BudgetSpec, DataSpec, DomainSpec, LMSpec, PolicySpec, Spec
+from workbench.spec import ENVIRONMENT, BudgetSpec, DataSpec, DomainSpec, LMSpec, PolicySpec, ProofSpec, Spec
 from workbench.store import SCHEMA, TABLES, Store
 from workbench.workflow import mermaid, node_class
 
@@ -122,6 +122,7 @@ def workflow_file() -> str:
         ("data", DataSpec),
         ("budget", BudgetSpec),
         ("search: one address", DomainSpec),
+        ("proof", ProofSpec),
         ("policy", PolicySpec),
         ("policy: one rule", rule),
         ("policy: a condition on an argument", condition),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,7 @@ def optimize(
         workflow: path of a workflow file; its content as a mapping; or a `Workflow`, with the rest in `settings`.
         settings: changes by address, e.g. {"budget.calls": 300}. `data` may also be rows (mappings or a DataFrame), and
             `metric` a function of a file.
-        options: what the command line adds: result file, sandbox, keep_unproved.
+        options: what the command line adds: result file, sandbox, keep_unproved, allow_unproved.
         database: path of the run database.
         listener: called as listener(event, data) with every event.
         optimizers: (name, optimizer) in place of those of the file.
@@ -59,7 +60,7 @@ def optimize(
     """
     options = options or Options()
     source, sets = _read(workflow, settings, database)
-    options = Options([*sets, *options.sets], options.out, options.keep_unproved, options.sandbox)
+    options = replace(options, sets=[*sets, *options.sets])
     return optimize_source(
         source, options=options, database=database, listener=listener, optimizers=optimizers, pool=pool
     )

@@ -9,8 +9,8 @@ import gc
 import os
 import threading
 import time
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Iterable
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -62,6 +62,17 @@ async def run_in_thread(function: Callable[[], T], timeout: float) -> T:
     threading.Thread(target=work, name="workbench-call", daemon=True).start()
     async with asyncio.timeout(timeout):
         return await outcome
+
+
+@contextmanager
+def fewer_collections() -> Generator[None]:
+    """Inside, the garbage collector passes less often. For processes of our own: the setting is that of all threads."""
+    before = gc.get_threshold()
+    gc.set_threshold(max(ALLOCATIONS, before[0]) if before[0] else 0, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 #: Told of the loop and the task of a course that begins in this context, so that somebody can cancel it.
@@ -128,12 +139,8 @@ def _run(course: Coroutine[Any, Any, T]) -> T:
             tell(asyncio.get_running_loop(), task)
         return await course
 
-    before = gc.get_threshold()
-    gc.set_threshold(max(ALLOCATIONS, before[0]) if before[0] else 0, *before[1:])
-    try:
+    with fewer_collections():
         return asyncio.run(told())
-    finally:
-        gc.set_threshold(*before)
 
 
 async def gather_all(jobs: Iterable[Awaitable[T]]) -> list[T]:
@@ -172,6 +179,11 @@ class BackgroundLoop:
         self._name, self._lock, self.process = name, threading.Lock(), os.getpid()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+
+    @property
+    def is_running_here(self) -> bool:
+        """Whether the code that asks runs in this loop."""
+        return self._thread is threading.current_thread()
 
     def submit(self, job: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         """Begin a job. Cancelling the future cancels it."""

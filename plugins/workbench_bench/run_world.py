@@ -141,7 +141,7 @@ def run_world(world: World, optimizer: Any, *, calls: int, seed: int, rows: Mapp
                 database=folder / "run.db",
                 pool=SimulatedPool(world),
                 listener=listen,
-                options=Options(out=str(folder / "out.yaml")),
+                options=Options(out=str(folder / "out.yaml"), allow_unproved=True),
             )
         except WorkbenchError as error:
             return Result(0.0, 0, False, str(error), best=world.best)

@@ -99,6 +99,8 @@ class Converter:
         config = node.config
         if config.types:
             raise refuse(where, "the setting 'types'")
+        if node.images:
+            raise refuse(where, f"the image '{node.images[0]}'")
         optional: dict[str, Any] = {"samples": config.samples, "retrieve": config.retrieve}
         optional |= {"show_values": config.show_values, "fallback": config.fallback, "form": config.adapter}
         defaults = {"samples": 1, "retrieve": 0, "show_values": True, "fallback": True, "form": "plain"}

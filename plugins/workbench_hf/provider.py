@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
@@ -57,6 +58,8 @@ class HFLM:
             raise SpecError(f"no folder '{model}'", path=("lm",))
         else:
             self.identity = f"hf:{model}@{extra.get('revision', 'main')}"
+        # A commit of a hub names the weights, a branch or a tag does not.
+        self.reusable = folder.is_dir() or re.fullmatch("[0-9a-f]{40}", str(extra.get("revision"))) is not None
         if "dtype" in extra:
             self.identity += f"({extra['dtype']})"
         self.weights = str(folder) if folder.is_dir() else model

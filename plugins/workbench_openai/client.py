@@ -84,6 +84,7 @@ class OpenAIChat:
             # A workflow file from elsewhere must not be able to send the user's key to its author's server.
             self._key_variable = key_variable
         self._key_needed = bool(settings.api_key_env) or (self._hosted and bool(key_variable))
+        self.key_variable = self._key_variable if self._key_needed else None
         extra = dict(settings.extra or {})
         if refused := {"stream", "n"} & extra.keys():
             raise SpecError(f"'{sorted(refused)[0]}' cannot be set for {settings.model}", path=("extra",))

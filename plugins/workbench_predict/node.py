@@ -14,7 +14,7 @@ from pydantic import Field
 
 from workbench.errors import LMError, NodeError, SpecError
 from workbench.kit import plain_adapter as plain
-from workbench.kit.images import as_urls, image_inputs
+from workbench.kit.images import as_urls, image_inputs, user_content
 from workbench.kit.named_types import NAMED_TYPES, NamedTypes, load_types
 from workbench.kit.nearest_demos import Nearest
 from workbench.lm import Response
@@ -163,9 +163,10 @@ class Predict(SignatureNode):
     def _render(self, inputs: Mapping[str, Any], shown: Sequence[int] | None = None) -> list[dict[str, Any]]:
         demos = [self.config.demos[i] for i in (self.demos_shown(inputs) if shown is None else shown)]
         if self.config.adapter == "plain":
-            if self.images:
-                inputs, demos = self._with_urls(inputs), [self._with_urls(demo) for demo in demos]
-            return plain.messages(self.asked, self.system, demos, inputs)
+            if not self.images:
+                return plain.messages(self.asked, self.system, demos, inputs)
+            demos = [self._with_urls(demo) for demo in demos]
+            return plain.messages(self.asked, self.system, demos, self._with_urls(inputs), user_content)
         from workbench_predict.dspy_adapters import render
 
         return render(self.config, self.asked, demos, inputs)

@@ -252,7 +252,10 @@ _TOKENIZERS: dict[str, Any] = {}
 
 def _tokenizer(weights: str) -> Any:
     if weights not in _TOKENIZERS:
-        from transformers import AutoTokenizer
+        try:
+            from transformers import AutoTokenizer
+        except ImportError:
+            raise SpecError(f"this export needs transformers: {pip_install('grpo', 'parquet')}") from None
 
         _TOKENIZERS[weights] = AutoTokenizer.from_pretrained(weights, trust_remote_code=False)
     return _TOKENIZERS[weights]

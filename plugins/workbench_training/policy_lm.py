@@ -46,6 +46,8 @@ def policy(model: str, settings: Any) -> PolicyLM:
 class PolicyLM:
     """An LM that answers only while its policy is at its version."""
 
+    reusable = False  # the version says how often it was trained, not what its weights are
+
     def __init__(self, name: str, version: int, concurrency: int):
         self.name, self.version, self.concurrency = name, version, concurrency
         self.identity = f"policy:{name}@{version}"

@@ -74,7 +74,10 @@ def test_rows_of_a_data_frame_are_kept_beside_the_database_and_resumed(folder: P
 
     frame = pandas.DataFrame(ROWS)
     settings = {"data": {"rows": frame, "split": {"train": 30, "val": 30, "test": 30}}, "budget.calls": 40}
-    report = workbench.optimize(CONTENT, settings=settings, pool=model(), database=folder / "runs" / "a.db")
+    options = workbench.run.Options(allow_unproved=True)  # type: ignore[attr-defined]
+    report = workbench.optimize(
+        CONTENT, settings=settings, pool=model(), database=folder / "runs" / "a.db", options=options
+    )
     (kept,) = (folder / "runs" / "a-rows").iterdir()
     assert [json.loads(line) for line in kept.read_text().splitlines()] == ROWS
     lm = model()
@@ -158,6 +161,14 @@ def test_reports_show_themselves_in_a_notebook_without_markup_of_rows() -> None:
         (optimized._repr_html_(), optimized.baseline["val"]),
     ):
         assert "<table>" in shown and "<b>bold" not in shown and f"{score:.3f}" in shown
+
+
+def test_the_candidates_of_a_run_are_a_data_frame() -> None:
+    report = workbench.optimize({**CONTENT, "data": ROWS}, pool=model())
+    frame = report.to_pandas()
+    assert frame["hash"].iloc[0] == report.baseline["workflow"] and report.winner.hash in set(frame["hash"])
+    assert frame.set_index("hash")["val"][report.winner.hash] == frame["val"].max() > frame["val"].iloc[0]
+    assert {"parent", "optimizer", "note", "failed", "tokens", "usd", "calls", "latency"} <= set(frame.columns)
 
 
 def test_listeners_hear_of_an_evaluation() -> None:

@@ -80,9 +80,11 @@ def evaluated(score: float, note: str = "", *, rows: int = 4, complete: bool = T
     }
 
 
-def settled(sent: int, dollars: float = 0.0, retries: int = 0, **budget: Any) -> dict[str, Any]:
+def settled(sent: int, dollars: float = 0.0, retries: int = 0, reused: int = 0, **budget: Any) -> dict[str, Any]:
     ledger = SimpleNamespace(
         spent=SimpleNamespace(calls=sent, usd=dollars),
+        paid=SimpleNamespace(calls=sent - reused, usd=dollars),
+        reused=SimpleNamespace(calls=reused),
         retries=retries,
         budget=SimpleNamespace(**{"calls": None, "usd": None, **budget}),
     )
@@ -157,3 +159,17 @@ def test_elsewhere_there_are_plain_lines_or_none(capfd: pytest.CaptureFixture[st
             tell("budget_spent", {"message": "budget reached"})
         lines = ["baseline: val 0.500", "mcts: converged", "budget reached; testing the best candidate so far"]
         assert capfd.readouterr() == ("", "" if quiet else "\n".join(lines) + "\n")
+
+
+def test_friction_40_a_rate_limit_is_told_with_what_is_sent_at_once(terminal: Terminal) -> None:
+    with shown_on(terminal) as tell:
+        tell("rate_limited", {"lm": "m@http://[x]\x1b", "before": 64, "after": 32})
+        assert terminal.screen(tell)[0] == "rate limited: 64 -> 32 at once (m@http://[x]\\x1b)"
+
+
+def test_the_live_line_tells_what_earlier_runs_paid_for(terminal: Terminal) -> None:
+    with shown_on(terminal) as tell:
+        tell("run_started", started(calls=200))
+        tell("call_settled", settled(50, 0.0, 0, 20, calls=200))
+        tell("testing", {"changed": True})
+        assert "50/200 calls (20 reused)" in terminal.screen(tell)[-1]

@@ -109,7 +109,9 @@ def test_prune_keeps_winner_scores_and_proof(tmp_path: Path) -> None:
 
 
 def test_prune_leaves_runs_that_can_be_resumed(tmp_path: Path) -> None:
-    report, lm = plant(tmp_path, better, {"random": {"trials": 3}}, calls=60, search=SPACE)
+    report, lm = plant(
+        tmp_path, better, {"random": {"trials": 3}}, calls=60, search=SPACE, proof={"when_unchanged": "test"}
+    )
     assert report.status == "budget"
     before = lm.requests
     assert "no finished runs" in invoke(tmp_path, "prune", "--yes").stdout

@@ -51,7 +51,7 @@ def test_show_says_what_the_report_said(tmp_path: Path) -> None:
 
 
 def test_show_names_the_failed_rows_with_what_they_said(tmp_path: Path) -> None:
-    plant(tmp_path, lambda r: 0.3, {"random": {"trials": 1}}, calls=400)
+    plant(tmp_path, lambda r: 0.3, {"random": {"trials": 1}}, calls=400, proof={"when_unchanged": "test"})
     args = ["show", "--failures", "--db", str(tmp_path / "run.db")]
     failed = json.loads(CliRunner().invoke(cli, [*args, "--json"]).output)["failures"]
     assert len(failed) > 10 and all(f["inputs"]["text"].startswith("test ") for f in failed)

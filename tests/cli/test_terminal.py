@@ -126,9 +126,9 @@ def test_what_a_proposer_names_is_visible_in_lines_of_progress(
 
 
 def test_rows_that_failed_are_shown_with_their_names_and_values_visible(tmp_path: Path) -> None:
-    plant(tmp_path, lambda r: 0.3, {"random": {"trials": 1}}, calls=400)
+    plant(tmp_path, lambda r: 0.3, {"random": {"trials": 1}}, calls=400, proof={"when_unchanged": "test"})
     rows = [json.loads(line) for line in (tmp_path / "test.jsonl").read_text().splitlines()]
-    change(tmp_path, "update results set example = ?, feedback = ?", EVIL, EVIL)
+    change(tmp_path, "update results set example = ?, feedback = ?, checksum = null", EVIL, EVIL)
     done = invoke("show", "--failures", "--db", str(tmp_path / "run.db"))
     assert done.exit_code == 0 and f"{SHOWN}  score 0.000  {SHOWN}\n" in done.output and looks_plain(done.output), rows[
         :1

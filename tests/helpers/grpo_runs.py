@@ -70,7 +70,14 @@ SMALL = {
 }
 
 
-def run(folder: Path, *, again: bool = False, heard: list[Any] | None = None, **settings: Any) -> Report:
+def run(
+    folder: Path,
+    *,
+    again: bool = False,
+    heard: list[Any] | None = None,
+    keep_unproved: bool = False,
+    **settings: Any,
+) -> Report:
     def listen(event: str, data: dict[str, Any]) -> None:
         if heard is not None and event == "optimizer_told":
             heard.append((data["message"], data["figures"]))
@@ -78,7 +85,7 @@ def run(folder: Path, *, again: bool = False, heard: list[Any] | None = None, **
     common: dict[str, Any] = {
         "database": folder / "run.db",
         "listener": listen,
-        "options": Options(out=str(folder / "out.yaml")),
+        "options": Options(out=str(folder / "out.yaml"), keep_unproved=keep_unproved, allow_unproved=True),
     }
     return resume("last", **common) if again else optimize(write(folder, **settings), **common)
 

@@ -21,7 +21,7 @@ from tests.helpers.lm_faults import ChatServer
 from tests.helpers.scripted import Script
 
 from workbench.cli import cli
-from workbench.errors import LMError
+from workbench.errors import LMError, SpecError
 from workbench.inference import predict_file
 from workbench.lm import Request, Response
 
@@ -70,10 +70,49 @@ def test_csv_out_has_a_column_for_each_field_and_no_formulas(tmp_path: Path) -> 
 def test_a_row_that_fails_is_written_with_its_reason(tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_text('{"text": "a"}\n{"other": "b"}\n{"text": null}\n')
     done = invoke(write(tmp_path), tmp_path / "in.jsonl", "--out", tmp_path / "out.jsonl", "--json")
-    assert done.exit_code == 0 and json.loads(done.stdout)["failures"] == {"input": 2}
+    assert done.exit_code == 101 and json.loads(done.stdout)["failures"] == {"input": 2}
     assert [row["failure"] for row in lines(tmp_path / "out.jsonl")] == [None, *["input: the row has no text"] * 2]
     (tmp_path / "in.jsonl").write_text('{"text": null}\n')
     assert invoke(write(tmp_path), tmp_path / "in.jsonl", "--out", tmp_path / "o.jsonl").exit_code == 1, "all failed"
+
+
+@pytest.mark.parametrize("out", ["/proc/answers.csv", "/proc/none/answers.csv"])
+def test_an_output_that_cannot_be_made_is_named(tmp_path: Path, rows: Path, out: str) -> None:
+    refused = invoke(write(tmp_path), rows, "--out", out).exception
+    assert isinstance(refused, SpecError) and out in str(refused) and "Name a file in a folder of yours" in str(refused)
+
+
+FULL = """
+import resource, sys
+from workbench.cli import main
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2)
+main(["predict", *sys.argv[2:]])
+"""
+
+
+@pytest.mark.parametrize("room", [500, 400_000])
+def test_a_full_disk_is_told_with_the_file_and_the_same_command_continues(
+    tmp_path: Path, rows: Path, room: int
+) -> None:
+    """500 bytes: not even the record of calls fits. 400,000: it is the rows that do not."""
+    rows.write_text("id,text,note\n" + "".join(f"{i},row {i},{'x' * 30_000}\n" for i in range(30)))
+    command = [str(write(tmp_path)), str(rows), "--out", str(tmp_path / "out.jsonl")]
+    full = subprocess.run([sys.executable, "-c", FULL, str(room), *command], capture_output=True, text=True)
+    assert full.returncode in (1, 2) and "Traceback" not in full.stderr, full.stderr
+    name = "out.jsonl.calls" if room == 500 else "out.jsonl.part cannot be written: File too large"
+    assert f"{tmp_path}/{name}" in full.stderr and full.stderr.startswith("Error: ")
+    assert not (tmp_path / "out.jsonl").exists()
+    assert invoke(*command).exit_code == 0 and len(lines(tmp_path / "out.jsonl")) == 30
+
+
+def test_a_missing_key_is_told_before_the_first_row(
+    tmp_path: Path, rows: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NO_SUCH_KEY", raising=False)
+    lm = {"model": "openai/x", "api_key_env": "NO_SUCH_KEY"}
+    refused = invoke(write(tmp_path, lm=lm), rows, "--out", tmp_path / "out.jsonl").exception
+    assert isinstance(refused, LMError) and "NO_SUCH_KEY" in str(refused)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["in.csv", "winner.yaml"], "nothing was begun"
 
 
 def test_rows_without_an_input_are_refused_before_any_is_paid(tmp_path: Path) -> None:

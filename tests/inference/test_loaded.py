@@ -301,6 +301,65 @@ def test_closing_in_the_middle_of_a_batch_says_so(tmp_path: Path) -> None:
             next(results)
 
 
+def test_closing_while_asynchronous_calls_run_says_so(tmp_path: Path) -> None:
+    class Slow(Script):
+        async def complete(self, request: Request) -> Response:
+            await asyncio.sleep(30)
+            raise AssertionError
+
+    async def course() -> None:
+        wf = workbench.load(write(tmp_path), pool=Slow(lambda request: ""))
+        rows = wf.abatch([{"text": "0"}])
+        jobs = [asyncio.ensure_future(wf.acall(text="x")), asyncio.ensure_future(anext(rows))]
+        await asyncio.sleep(0.1)
+        await wf.aclose()
+        for job in jobs:
+            with pytest.raises(workbench.WorkbenchError, match="was closed before the row was done"):
+                await job
+
+    asyncio.run(course())
+
+
+def test_a_cancelled_call_is_cancelled_and_not_told_as_closed(tmp_path: Path) -> None:
+    ended = threading.Event()
+
+    class Slow(Script):
+        async def complete(self, request: Request) -> Response:
+            try:
+                await asyncio.sleep(30)
+            finally:
+                ended.set()
+            raise AssertionError
+
+    async def course() -> None:
+        async with workbench.load(write(tmp_path), pool=Slow(lambda request: "")) as wf:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.2):
+                    await wf.acall(text="x")
+            assert await asyncio.to_thread(ended.wait, 5), "the work goes on"
+
+    asyncio.run(course())
+
+
+@pytest.mark.parametrize("place", ["lm", "node", "role"])
+def test_a_missing_key_is_told_when_the_file_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    monkeypatch.delenv("NO_SUCH_KEY", raising=False)
+    lm = {"model": "openai/x", "api_key_env": "NO_SUCH_KEY"}
+    ours: dict[str, Any] = {"lm": {"lm": lm}, "node": {"nodes": {"n": {"predict": "text -> a", "lm": lm}}}}.get(
+        place, {"roles": {"proposer": lm}}
+    )
+    if place == "role":  # which no node asks
+        with workbench.load(write(tmp_path, lm="bundled/nano", **ours)) as wf:
+            assert wf.inputs == ("text",)
+        return
+    with pytest.raises(LMError, match="NO_SUCH_KEY"):
+        workbench.load(write(tmp_path, **{"lm": "bundled/nano", **ours}))
+    monkeypatch.setenv("NO_SUCH_KEY", "k")
+    workbench.load(write(tmp_path, **{"lm": "bundled/nano", **ours})).close()
+
+
 def test_it_is_a_context_of_asyncio_too(tmp_path: Path) -> None:
     async def course() -> str:
         async with load(tmp_path, lambda request: "a") as wf:

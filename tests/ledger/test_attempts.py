@@ -13,7 +13,7 @@ from tests.helpers.journal import FakeLM, ask, failure, journal, nothing_reserve
 from workbench.errors import BudgetSpent, LMError, ServerDead
 from workbench.failures import FailureKind
 from workbench.ledger import Ledger
-from workbench.ledger.ledger import DEAD_AFTER
+from workbench.ledger.dead_server import DEAD_AFTER
 from workbench.ledger.retry import LONGEST_PAUSE
 from workbench.lm import Request, Response, estimate_tokens
 

@@ -79,7 +79,7 @@ def test_a_server_that_never_answers_is_not_taken_for_a_small_budget(calls: int,
         file,
         database=tmp_path / "two.db",
         pool=lm,
-        options=Options([("budget.calls", calls)], str(tmp_path / "o.yaml")),
+        options=Options([("budget.calls", calls)], str(tmp_path / "o.yaml"), allow_unproved=True),
     )
     assert report.status == "failed" and "requests" in (report.error or "") and "nobody listens" in (report.error or "")
     failed = report.spent["failed"]["connection"]
@@ -96,7 +96,10 @@ def test_a_server_that_never_answers_is_not_taken_for_a_small_budget(calls: int,
 def test_a_budget_that_a_resume_raises_stays_raised(tmp_path: Path) -> None:
     plant(tmp_path, lambda r: 0.5, {"random": {"trials": 1}}, calls=400)
     lm = PlantedLM(lambda r: 0.5)
-    options, database = Options([("budget.calls", 19)], str(tmp_path / "o.yaml")), tmp_path / "two.db"
+    options, database = (
+        Options([("budget.calls", 19)], str(tmp_path / "o.yaml"), allow_unproved=True),
+        tmp_path / "two.db",
+    )
     report = optimize(tmp_path / "workflow.yaml", database=database, pool=lm, options=options)
     assert report.status == "budget" and report.spent["calls"] <= 19
     stopped = resume(
@@ -113,14 +116,14 @@ def test_a_budget_that_ends_amid_answers_is_its_own_end(tmp_path: Path) -> None:
         tmp_path / "workflow.yaml",
         database=tmp_path / "two.db",
         pool=Breaking(lambda r: 0.5),
-        options=Options([("budget.calls", 19)], str(tmp_path / "o.yaml")),
+        options=Options([("budget.calls", 19)], str(tmp_path / "o.yaml"), allow_unproved=True),
     )
     assert report.status == "budget" and report.spent["failed"] == {"broken": 1}
 
 
 def test_a_model_that_was_not_there_is_asked_again(tmp_path: Path) -> None:
     """Refused as a wrong request (a model that is not pulled yet): not a weak model, and no lasting outcome."""
-    plant(tmp_path, lambda r: 0.5, {"random": {"trials": 1}}, calls=400)
+    plant(tmp_path, lambda r: 0.5, {"random": {"trials": 1}}, calls=400, proof={"when_unchanged": "test"})
 
     class NotPulled(Gone):
         async def complete(self, request: Request) -> Response:

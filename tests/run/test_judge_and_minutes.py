@@ -105,7 +105,7 @@ def test_to_stop_while_a_judge_is_asked_makes_no_zeros(tmp_path: Path) -> None:
             await asyncio.sleep(0.05)
         return "a"
 
-    file, lm = write(tmp_path), Saying(say)
+    file, lm = write(tmp_path, proof={"when_unchanged": "test"}), Saying(say)
     options = Options(out=str(tmp_path / "o.yaml"))
     stopped = optimize(file, database=tmp_path / "r.db", pool=lm, optimizers=[], options=options)
     assert stopped.status == "interrupted" and stopped.best["test"]["score"] is None
@@ -136,7 +136,7 @@ def test_a_metric_that_raises_a_cancellation_fails_its_row_alone(tmp_path: Path)
         "    if example['text'] in ('val 1', 'val 2'):\n        raise asyncio.CancelledError\n    return 1.0\n"
     )
     report = optimize(
-        write(tmp_path, metric="python:m.py:met"),
+        write(tmp_path, metric="python:m.py:met", proof={"when_unchanged": "test"}),
         database=tmp_path / "r.db",
         pool=Saying(lambda r: "a"),
         optimizers=[],

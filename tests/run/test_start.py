@@ -98,7 +98,16 @@ def test_a_budget_that_is_too_small_for_the_proof_is_told_at_the_start(tmp_path:
     plant(tmp_path, lambda r: 0.3, {"random": {"trials": 2}}, calls=400)
     done = CliRunner().invoke(cli, ["estimate", str(tmp_path / "workflow.yaml"), "--set", "budget.calls=50"])
     said = " ".join(done.output.split())
-    assert "Warning: the budget of 50 calls may be too small" in said and "may take 104. Raise budget.calls" in said
+    assert "Warning: the budget of 50 calls cannot pay for the proof" in said and "at least 104 calls" in said
+
+
+def test_a_budget_that_may_be_too_small_for_the_proof_is_told_at_the_start(tmp_path: Path) -> None:
+    """A reflecting node may stop after its first call, or take more of them."""
+    nodes = {"sort": {"reflect": {"predict": "text -> label"}, "rounds": 1}}
+    plant(tmp_path, lambda r: 0.3, {"random": {"trials": 2}}, calls=2000, nodes=nodes)
+    done = CliRunner().invoke(cli, ["estimate", str(tmp_path / "workflow.yaml"), "--set", "budget.calls=150"])
+    said = " ".join(done.output.split())
+    assert "Warning: the budget of 150 calls may be too small" in said and "Raise budget.calls" in said
 
 
 @pytest.mark.parametrize("out", ["folder", "test.jsonl/x.yaml"])
@@ -122,6 +131,6 @@ def test_a_place_that_went_away_while_it_ran_loses_no_report(tmp_path: Path, mon
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("workbench.run.session.write_workflow", full)
-    report, _ = plant(tmp_path, lambda r: 0.3, {"random": {"trials": 1}}, calls=400)
+    report, _ = plant(tmp_path, lambda r: 0.3, {"random": {"trials": 1}}, calls=400, proof={"when_unchanged": "test"})
     assert report.status == "finished" and report.workflow is None and report.proof is not None
     assert any("No space left" in w and "workbench export" in w for w in report.warnings)

@@ -114,7 +114,7 @@ def copied_rows(folder: Path, change: str = "{}", share: int = 1) -> None:
 @pytest.mark.parametrize("change", ["{}", "{} .", " {}!"])
 def test_copies_are_left_out_of_the_test_and_counted_by_rows(change: str, tmp_path: Path) -> None:
     """P3. 40 test rows, of which 20 are copies of 20 train rows."""
-    plant(tmp_path, lambda r: 0.5, {"random": {"trials": 1}}, calls=400)
+    plant(tmp_path, lambda r: 0.5, {"random": {"trials": 1}}, calls=400, proof={"when_unchanged": "test"})
     copied_rows(tmp_path, change, 2)
     task = prepare(tmp_path / "workflow.yaml")[2]
     assert len(task.dataset.test) == 20

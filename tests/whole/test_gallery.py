@@ -50,7 +50,7 @@ def test_quickstart_shows_a_gain_within_its_budget_and_in_time(tmp_path: Path) -
 
 @pytest.mark.slow
 def test_a_finished_run_is_replayed_without_a_call(tmp_path: Path) -> None:
-    report, _ = optimize("quickstart.yaml", tmp_path, "--budget-calls", "300")
+    report, _ = optimize("quickstart.yaml", tmp_path, "--budget-calls", "300", "--allow-unproved")
     again = subprocess.run(
         [*CLI, "resume", "last", "--json"], cwd=tmp_path, capture_output=True, text=True, timeout=100
     )
@@ -74,13 +74,21 @@ SOME = ("codeact.yaml", "mixture_of_agents.yaml", "jury.yaml")
 def test_workflow_runs(path: Path, tmp_path: Path) -> None:
     if path.name in EXTRAS:
         pytest.importorskip(EXTRAS[path.name])
-    report, _ = optimize(str(path), tmp_path, "--budget-calls", "250")
+    report, _ = optimize(str(path), tmp_path, "--budget-calls", "250", "--allow-unproved")
     assert report["status"] in ("finished", "budget") and report["spent"]["calls"] <= 250
 
 
 def test_require_gain_is_an_exit_code(tmp_path: Path) -> None:
     done = subprocess.run(
-        [*CLI, "optimize", str(WORKFLOWS / "quickstart.yaml"), "--budget-calls", "20", "--require-gain"],
+        [
+            *CLI,
+            "optimize",
+            str(WORKFLOWS / "quickstart.yaml"),
+            "--budget-calls",
+            "20",
+            "--require-gain",
+            "--allow-unproved",
+        ],
         cwd=tmp_path,
         capture_output=True,
         text=True,

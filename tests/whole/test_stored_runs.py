@@ -16,8 +16,8 @@ from workbench.lm import Request
 from workbench.run import Options, resume
 from workbench.workflow import Workflow
 
-#: What depends on the clock or on the folder; all else in a report must be equal.
-_CHANGING = ("seconds", "database", "workflow", "cached", "latency")
+#: What depends on the clock or on the folder, or was not there yet; all else in a report must be equal.
+_CHANGING = ("seconds", "database", "workflow", "cached", "latency", "reused")
 
 
 def tables(path: Path) -> dict[str, list[Any]]:

@@ -2,46 +2,60 @@
 
     python contrib/bench/speed/echo_server.py --latency 0.05 --port 8111
 
-It prints its base URL once it listens. `overhead.py` starts one for itself.
+It prints its base URL once it listens. `overhead.py` and `serve_load.py` start one for themselves. It reads no more of
+HTTP than their clients write: what the server takes would be counted as time of those that are measured.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
+import re
 
-from aiohttp import web
+_LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 
 
-def make_app(latency: float) -> web.Application:
-    async def complete(request: web.Request) -> web.Response:
-        asked = await request.json()
-        await asyncio.sleep(latency)
+class Echo(asyncio.Protocol):
+    """One connection."""
+
+    def __init__(self, latency: float):
+        self.latency, self.buffer = latency, b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.WriteTransport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.buffer += data
+        while True:
+            head, mark, rest = self.buffer.partition(b"\r\n\r\n")
+            length = _LENGTH.search(head)
+            if not mark or length is None or len(rest) < int(length[1]):
+                return
+            body, self.buffer = rest[: int(length[1])], rest[int(length[1]) :]
+            asyncio.get_running_loop().call_later(self.latency, self.answer, body)
+
+    def answer(self, body: bytes) -> None:
+        asked = json.loads(body)
         text = str(asked["messages"][-1]["content"])
-        message = {"role": "assistant", "content": text}
         usage = {"prompt_tokens": len(text) // 4, "completion_tokens": len(text) // 4, "total_tokens": len(text) // 2}
-        return web.json_response(
-            {
-                "id": "echo",
-                "object": "chat.completion",
-                "created": 0,
-                "model": asked.get("model", "echo"),
-                "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
-                "usage": usage,
-            }
-        )
-
-    app = web.Application()
-    app.router.add_post("/v1/chat/completions", complete)
-    return app
+        answer = {
+            "id": "echo",
+            "object": "chat.completion",
+            "created": 0,
+            "model": asked.get("model", "echo"),
+            "choices": [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
+            "usage": usage,
+        }
+        content = json.dumps(answer).encode()
+        head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
+        self.transport.write(head.encode() + content)
 
 
 async def serve(latency: float, port: int) -> None:
-    runner = web.AppRunner(make_app(latency))
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", port)
-    await site.start()
-    print(f"http://127.0.0.1:{runner.addresses[0][1]}/v1", flush=True)
+    server = await asyncio.get_running_loop().create_server(lambda: Echo(latency), "127.0.0.1", port)
+    print(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", flush=True)
     await asyncio.Event().wait()
 
 

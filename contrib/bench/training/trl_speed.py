@@ -234,7 +234,10 @@ def ours(
 
     Generator.generate = planned  # type: ignore[method-assign]
     optimize(
-        folder / "speed.yaml", database=folder / "run.db", listener=listen, options=Options(out=str(folder / "o.yaml"))
+        folder / "speed.yaml",
+        database=folder / "run.db",
+        listener=listen,
+        options=Options(out=str(folder / "o.yaml"), allow_unproved=True),
     )
 
 

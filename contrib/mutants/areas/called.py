@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from areas.mutant import Mutant, changes_of, nodes_of
 
+SERVE, SERVED = "plugins/workbench_serve/", "tests/plugins/serve/test_serve.py"
 LOADED, FILES = "core/workbench/inference/loaded.py", "core/workbench/inference/file_to_file.py"
 CALLED: list[Mutant] = [
     *changes_of(
@@ -15,7 +16,7 @@ CALLED: list[Mutant] = [
             "equal calls share answers",
         ),
         ("self._refused.clear()", "pass", "a rejected key is rejected for ever"),
-        ("self.stopping = None\n        self._dead", "self._dead", "a server that was dead stays dead"),
+        ("self.stopping = None\n        self._failures", "self._failures", "a server that was dead stays dead"),
     ),
     *changes_of(
         LOADED,
@@ -29,8 +30,8 @@ CALLED: list[Mutant] = [
         ),
         ("len(self._waiting) >= self._most or", "", "all rows are begun at once"),
         (
-            "self._loop, self._program, self._pool = BackgroundLoop",
-            "_, self._program, self._pool = BackgroundLoop",
+            "self._loop, self._program, self.pool = BackgroundLoop",
+            "_, self._program, self.pool = BackgroundLoop",
             "forks",
         ),
         ("        _LOADED.add(self)\n", "", "what is forgotten is never closed"),
@@ -62,5 +63,45 @@ CALLED: list[Mutant] = [
         ("    Journal(store, run_id).delete_unanswered_calls()\n", "", "a failed call is never asked again"),
         ("**dict.fromkeys(outputs), ", "", "a failed row lacks its outputs"),
         ('return f"\'{value}" if value', "return value if value", "formulas"),
+    ),
+    *changes_of(
+        SERVE + "access.py",
+        SERVED,
+        ("elif settings.is_local:", "elif False:", "a page of somebody else asks through the browser"),
+        ("origin is not None and not _is_here(origin)", "False", "a page of another origin asks"),
+        ('kind.lower() != "bearer" or not same', "not shown", "any token is the token"),
+        ('kind != "application/json"', "False", "a form of a page is taken"),
+    ),
+    *changes_of(
+        SERVE + "app.py",
+        SERVED,
+        ("if self._waiting >= self.settings.waiting:", "if False:", "any number waits"),
+        (
+            "                    if len(raw) > self.settings.max_body:\n",
+            "                    if False:\n",
+            "endless bodies",
+        ),
+        ("                self._waiting -= 1\n", "                pass\n", "who has waited waits for ever"),
+    ),
+    *changes_of(
+        SERVE + "settings.py",
+        SERVED,
+        ("self.token is None and not no_auth", "False", "anybody on the network asks"),
+    ),
+    *changes_of(
+        SERVE + "errors.py",
+        SERVED,
+        ("if kind.infrastructure or kind in _PROVIDER:", "if kind.infrastructure:", "a provider's refusal is ours"),
+    ),
+    *changes_of(
+        "core/workbench/inference/bundle_files.py",
+        "tests/inference/test_bundle.py",
+        ("            self._add_imports(path)\n", "            pass\n", "modules beside a tool stay behind"),
+        ("if Path(text).is_absolute() and", "if False and", "an absolute path is carried along"),
+    ),
+    *changes_of(
+        "core/workbench/lm/weights.py",
+        "tests/inference/test_bundle.py",
+        ("not Path(written).is_relative_to(folder.resolve())", "True", "a moved winner loses its weights"),
     ),
 ]

@@ -6,6 +6,7 @@ from areas.mutant import Mutant, changes_of, nodes_of
 
 LEDGER = "core/workbench/ledger/ledger.py"
 BUDGET, ATTEMPTS, JOURNAL = (f"tests/ledger/test_{name}.py" for name in ("budget", "attempts", "journal"))
+REUSE, MONEY = "tests/ledger/test_reuse.py", "tests/run/test_money.py"
 REPORT_TESTS = "tests/proof/test_report.py"
 PAID: list[Mutant] = [
     *changes_of(
@@ -60,22 +61,7 @@ PAID: list[Mutant] = [
         ),
         ("error, worst if error.kind.maybe_billed else Spend())", "error, Spend())", "a timeout costs nothing"),
         ('not (again or error.kind == "auth"):', "not again:", "a refused key is journalled"),
-        (
-            "self._count(role, 1, 0, 0, 0.0, 0.0)",
-            "self._count(role, 0, 0, 0, 0.0, 0.0)",
-            "failed attempts are no calls",
-        ),
-        (
-            "len(self._dead_in_a_row) >= DEAD_AFTER",
-            "len(self._dead_in_a_row) > DEAD_AFTER + 20",
-            "a dead server is asked for long",
-        ),
-        ("self._journal.delete_call(dead)", "pass", "failures of a dead server are replayed"),
-        (
-            "self._dead_in_a_row.clear()\n            return\n",
-            "return\n",
-            "an answer in between does not keep the run alive",
-        ),
+        ("self._count(role, Spend(1))", "self._count(role, Spend(0))", "failed attempts are no calls"),
         ("flying = self._flying.get(key)", "flying = None", "equal requests at once are paid twice"),
         (
             "self.sent.calls += 1  # from here on it counts",
@@ -84,7 +70,7 @@ PAID: list[Mutant] = [
         ),
         ("self._too_low.get(lm.identity, 1.0) * prompt / expected", "1.0", "estimates that were too low stay so"),
         (
-            "if failed := self._journal.count_failed_attempts(key):",
+            "if failed := self._journal.count_failed_attempts(key) if self._resumed else 0:",
             "if failed := 0:",
             "attempts of earlier processes are forgotten",
         ),
@@ -108,13 +94,66 @@ PAID: list[Mutant] = [
             "pass",
             "no intent is written before a request leaves",
         ),
-        ("if self._journal.has_call(key):", "if False:", "settled calls count as lost ones too"),
         ("recall(request, settled.response)", "pass", "a model that remembers is not told what the journal answered"),
     ),
     *changes_of(
         LEDGER,
         nodes_of(JOURNAL, "test_an_answer_is_seen_only_once_it_is_committed"),
-        ("await asyncio.shield(done)", "pass", "an answer is seen before it is committed"),
+        ("await asyncio.shield(done)\n        if", "pass\n        if", "an answer is seen before it is committed"),
+    ),
+    *changes_of(
+        "core/workbench/ledger/request_log.py",
+        JOURNAL,
+        ("if journal.has_call(key):", "if False:", "settled calls count as lost ones too"),
+    ),
+    *changes_of(
+        "core/workbench/ledger/dead_server.py",
+        ATTEMPTS,
+        ("len(self._keys) >= DEAD_AFTER", "len(self._keys) > DEAD_AFTER + 20", "a dead server is asked for long"),
+        ("self._journal.delete_call(dead)", "pass", "failures of a dead server are replayed"),
+        (
+            "self._keys.clear()\n            return None\n",
+            "return None\n",
+            "an answer in between does not keep the run alive",
+        ),
+    ),
+    *changes_of(
+        "core/workbench/run/session.py",
+        MONEY,
+        ('winner == baseline and task.spec.proof.when_unchanged == "skip"', "False", "the baseline is tested unasked"),
+    ),
+    *changes_of(
+        "core/workbench/run/start.py",
+        MONEY,
+        ("if not options.allow_unproved and (lacking", "if False and (lacking", "a budget without a proof is accepted"),
+    ),
+    *changes_of(
+        "core/workbench/ledger/spend.py",
+        MONEY,
+        ("(price is None or assumed)", "price is None", "a proxy on this machine makes a ceiling in dollars void"),
+    ),
+    *changes_of(
+        LEDGER,
+        REUSE,
+        ('not getattr(lm, "reusable", True)', "False", "answers of other weights are taken over"),
+        ("(self.reused, self.spent) if self.searching", "(self.reused,) if self.searching", "a search is cut off late"),
+        ("tokens=request.logprobs", "tokens=False", "a rollout is taken over without its tokens"),
+        ("or (self.reuse and self._journal.has_answer())", "", "a run that paid nothing cannot be resumed"),
+    ),
+    *changes_of(
+        LEDGER,
+        "tests/ledger/test_latency.py",
+        ("requested += time.monotonic() - sent", "requested = time.monotonic() - begun", "latency holds our own queue"),
+    ),
+    *changes_of(
+        "core/workbench/store/journal.py",
+        REUSE,
+        ("if _is_whole(row, tokens):", "if True:", "damaged rows are taken over"),
+    ),
+    *changes_of(
+        "core/workbench/store/journal.py",
+        REUSE,
+        ('"and reused is null",', '"",', "what an earlier run paid for counts as sent"),
     ),
     *changes_of(
         "core/workbench/ledger/bill.py",
@@ -129,7 +168,11 @@ PAID: list[Mutant] = [
     *changes_of(
         "core/workbench/ledger/spend.py",
         BUDGET,
-        ("if price is None and ceiling is not None:", "if False:", "a ceiling in dollars is kept without a price"),
+        (
+            "if (price is None or assumed) and ceiling is not None:",
+            "if False:",
+            "a ceiling in dollars is kept without a price",
+        ),
     ),
     *changes_of(
         "core/workbench/ledger/spend.py",

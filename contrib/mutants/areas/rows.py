@@ -84,9 +84,13 @@ ROWS: list[Mutant] = [
             "what is not proved takes the place of the baseline",
         ),
         ("if changed and not taken and not report.loss_shown:", "if changed and not taken:", "a loser is offered"),
+    ),
+    *changes_of(
+        "core/workbench/run/sealed_test.py",
+        SEALED,
         (
-            "            if winner != baseline:\n                second = await",
-            "            if False:\n                second = await",
+            "        if winner != baseline:\n            second = await",
+            "        if False:\n            second = await",
             "the winner is compared with itself",
         ),
     ),
@@ -94,7 +98,11 @@ ROWS: list[Mutant] = [
         SESSION,
         REUSE,
         ("self.ledger.reserve_for_proof()", "pass", "the proof may not use what was set aside for it"),
-        ("record_test(self.store, self.run_id, winner.hash, keys)", "pass", "a run does not remember its test"),
+    ),
+    *changes_of(
+        "core/workbench/run/sealed_test.py",
+        REUSE,
+        ("record_test(ledger.store, ledger.run_id, winner.hash, keys)", "pass", "a run does not remember its test"),
     ),
     *changes_of(
         START, SEALED, ('if task.data_hash != row["data_hash"]:', "if False:", "a run goes on with other data")

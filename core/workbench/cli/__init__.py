@@ -1,7 +1,8 @@
 """The command line. Commands import heavy modules themselves, so that --help is instant.
 
 Only this package knows click, exit codes and terminals. Exit codes: 0 success; 1 the run failed, or workbench itself;
-2 bad input; 100 no gain shown, with --require-gain; 130 interrupted.
+2 bad input; 100 no gain shown, with --require-gain; 101 `predict` wrote all rows, some of which failed; 130
+interrupted.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import click
 
 from workbench.cli import echo_json, say
 from workbench.cli.output import Output, with_output
-from workbench.cli.run_commands import DB, FILE, JSON, SEED, SET, with_budget, with_sandbox
+from workbench.cli.run_commands import CACHE, DB, FILE, JSON, SEED, SET, with_budget, with_sandbox
 from workbench.text import indented
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ def _with_gates(command: Any) -> Any:
 @_with_gates
 @SET
 @SEED
+@CACHE
 @with_sandbox
 @DB
 @with_budget

@@ -200,17 +200,56 @@ def _lines(value: Any) -> list[str]:
     return str(value).split("\n")
 
 
+def _bundle(run: str, candidate: str | None, out: Path | None, db: str) -> None:
+    from workbench.cli.trust import require_trust, require_trust_in_run
+    from workbench.inference import bundle_file
+    from workbench.run import bundle_candidate
+
+    if out is None:
+        raise click.UsageError("a bundle is a folder: name it with --bundle DIR")
+    if Path(run).suffix in (".yaml", ".yml"):
+        if candidate is not None:
+            raise click.UsageError("--candidate is of a run, and this is a workflow file")
+        require_trust(Path(run), called=True)  # it may name any file, and a bundle is trusted where it runs
+        made = bundle_file(Path(run), out)
+    else:
+        require_trust_in_run(run, db)
+        made = bundle_candidate(_store(db), run, candidate, out)
+    say(f"wrote {one_line(out)}: {one_line(', '.join(made.files))}")
+    if made.variables:
+        say(f"It needs these variables of the environment: {one_line(', '.join(made.variables))}")
+    for note in made.notes:
+        say(f"Note: {indented(note)}")
+    say(f"See {one_line(out / 'README.md')}.")
+
+
 @click.command("export")
 @click.argument("run", default="last")
 @click.option("--candidate", help="Hash of a candidate (default: the winner).")
 @click.option("--format", "form", default="yaml", show_default=True, help="yaml, or what a plugin adds (e.g. dspy).")
 @click.option("--out", type=click.Path(path_type=Path), help="Where to write it (default: stdout for yaml).")
+@click.option(
+    "--bundle",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Write a folder that runs on another machine: the workflow and all that it names. Short for --format bundle.",
+)
 @click.option("--run-code", is_flag=True, help="Let a format that needs it load the Python that the run names.")
 @_DB
-def export_command(run: str, candidate: str | None, form: str, out: Path | None, run_code: bool, db: str) -> None:
-    """Write a candidate of a run as a workflow file, or in another format."""
+def export_command(
+    run: str, candidate: str | None, form: str, out: Path | None, bundle: Path | None, run_code: bool, db: str
+) -> None:
+    """Write a candidate of a run as a workflow file, or in another format.
+
+    With --bundle, RUN may also be a workflow file. A bundle has no data, metric or budget; what it cannot carry is
+    listed, and what would break elsewhere is refused.
+    """
     from workbench.run import export_candidate
 
+    if bundle is not None or form == "bundle":
+        if bundle is not None and (out is not None or form not in ("yaml", "bundle")):
+            raise click.UsageError("--bundle DIR stands for --format bundle --out DIR; give one of the two forms")
+        return _bundle(run, candidate, bundle or out, db)
     text = export_candidate(_store(db), run, candidate, form, out, run_code=run_code)
     if text is not None:
         return say(text, nl=False)

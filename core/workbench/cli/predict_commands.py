@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from workbench.cli import echo_json, say
-from workbench.cli.run_commands import FILE, JSON, SET, read_settings, with_sandbox
+from workbench.cli.run_commands import CACHE, DB, FILE, JSON, SET, read_settings, with_sandbox
 from workbench.text import one_line
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 #: Seconds between two lines of progress.
 EVERY = 5.0
+#: Exit code where the output is complete, but some rows failed.
+SOME_FAILED = 101
 
 
 @click.command("predict")
@@ -28,7 +30,9 @@ EVERY = 5.0
 @click.option("--concurrency", type=click.IntRange(min=1), help="Rows at once. Default: that of the workflow file.")
 @click.option("--overwrite", is_flag=True, help="Replace an output file that exists.")
 @SET
+@CACHE
 @with_sandbox
+@DB
 @JSON
 def predict_command(
     file: Path,
@@ -37,15 +41,23 @@ def predict_command(
     concurrency: int | None,
     overwrite: bool,
     sets: tuple[str, ...],
+    cache: bool,
     sandbox: SandboxChoice,
+    db: str,
     as_json: bool,
 ) -> None:
     """Run the workflow on each of ROWS (.csv, .jsonl, .parquet, ...) and write the rows with what it answers.
 
-    The workflow needs no data, metric or budget. A row that fails is written with the reason in its field `failure`;
-    exits with code 1 if all do, or if some have no answer for want of a server. The same command then asks for these
-    again, and continues after a kill; answered calls are not paid again. In CSV a text that a spreadsheet would run as
-    a formula gets a leading '.
+    The workflow needs no data, metric or budget. A row that fails is written with the reason in its field `failure`.
+    The same command continues after a kill; answered calls are not paid again. The run database is used only with
+    --cache: answers come from its earlier runs, and are recorded for later ones. In CSV a text that a spreadsheet would
+    run as a formula gets a leading '.
+
+    \b
+    Exit codes:
+      0    every row has an answer
+      1    all rows failed, or some have no answer for want of a server: the same command asks for these again
+      101  every row is written, but some failed
     """
     from workbench.cli.trust import require_trust
     from workbench.inference import predict_file
@@ -57,11 +69,12 @@ def predict_command(
             file,
             rows,
             out,
-            changes=read_settings(sets),
+            changes=read_settings(sets, cache=cache),
             concurrency=concurrency,
             overwrite=overwrite,
             sandbox=sandbox,
             progress=shown.update,
+            database=db,
         )
     except KeyboardInterrupt:
         say(f"{shown.done} of {shown.rows} rows are done. The same command continues.", err=True)
@@ -72,11 +85,15 @@ def predict_command(
         _say_found(found, out)
     if found.unanswered or found.failures.total() == found.rows > 0:
         sys.exit(1)
+    if found.failures:
+        sys.exit(SOME_FAILED)
 
 
 def _say_found(found: Predicted, out: Path) -> None:
     earlier = f", {found.earlier} of them by an earlier process" if found.earlier else ""
     say(f"{found.rows} rows in {one_line(out)}{earlier}; {found.tokens} tokens, ${found.usd:.4f}")
+    if found.reused:
+        say(f"{found.reused} calls were taken from earlier runs, which had cost ${found.reused_usd:.4f}")
     if found.renamed:
         names = ", ".join(f"row_{one_line(name)}" for name in found.renamed)
         say(f"Fields of the rows with the name of an output: {names}")

@@ -81,6 +81,8 @@ class _State:
             return f"{indented(data['message'])}; testing the best candidate so far"
         if event == "optimizer_told":
             return f"{data['optimizer']}: {indented(data['message'])}"
+        if event == "rate_limited":
+            return f"rate limited: {data['before']} -> {data['after']} at once ({one_line(data['lm'])})"
         if event == "testing":
             self.doing = "sealed test"
             return "sealed test of baseline and winner" if data["changed"] else "sealed test of the baseline"
@@ -179,10 +181,11 @@ class _Live:
         if now - self._shown < 0.1:
             return
         self._shown = now
-        spent, budget = ledger.spent, ledger.budget
+        spent, budget, reused = ledger.spent, ledger.budget, ledger.reused.calls
         text = f"{spent.calls}/{budget.calls} calls" if budget.calls else f"{spent.calls} calls"
-        if spent.usd:
-            text += f" ${spent.usd:.4f}" + (f"/${budget.usd:g}" if budget.usd else "")
+        text += f" ({reused} reused)" if reused else ""
+        if ledger.paid.usd:
+            text += f" ${ledger.paid.usd:.4f}" + (f"/${budget.usd:g}" if budget.usd else "")
         if ledger.retries:
             text += f" {ledger.retries} retries"
         self.progress.update(self.task, completed=spent.calls, total=budget.calls, spent=text)

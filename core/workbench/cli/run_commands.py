@@ -37,7 +37,13 @@ _REQUIRE_GAIN = click.option(
 _KEEP_UNPROVED = click.option(
     "--keep-unproved", is_flag=True, help="Write the best candidate to --out even if no gain is shown."
 )
+_ALLOW_UNPROVED = click.option(
+    "--allow-unproved", is_flag=True, help="Begin even if the budget cannot pay for the baseline and the proof."
+)
 SEED = click.option("--seed", type=int, help="Random seed.")
+CACHE = click.option(
+    "--cache", is_flag=True, help="Take answers of earlier runs in the run database, as `cache: true` in the file."
+)
 
 
 _SANDBOX = (
@@ -81,7 +87,7 @@ def with_sandbox(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def with_budget(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the budget flags. The command receives them, --set and --seed as `settings`: [(address, value)]."""
+    """Add the budget flags. The command receives them, --set, --seed and --cache as `settings`: [(address, value)]."""
 
     @wraps(command)
     def wrapped(
@@ -91,9 +97,10 @@ def with_budget(command: Callable[..., Any]) -> Callable[..., Any]:
         budget_minutes: float | None,
         sets: tuple[str, ...] = (),
         seed: int | None = None,
+        cache: bool = False,
         **arguments: Any,
     ) -> Any:
-        settings = read_settings(sets, seed, calls=budget_calls, usd=budget_usd, minutes=budget_minutes)
+        settings = read_settings(sets, seed, cache, calls=budget_calls, usd=budget_usd, minutes=budget_minutes)
         return command(settings=settings, **arguments)
 
     return _add(_SETTINGS, wrapped)
@@ -121,13 +128,14 @@ def _reports(command: Callable[..., Report | EvalReport]) -> Callable[..., Any]:
         keep_unproved: bool,
         output: Output,
         as_json: bool,
+        allow_unproved: bool = False,
         **arguments: Any,
     ) -> None:
         from workbench.cli.progress import exit_code, listener, print_evaluation
         from workbench.evaluation import EvalReport
         from workbench.run import Options
 
-        options = Options(settings, out, keep_unproved, sandbox)
+        options = Options(settings, out, keep_unproved, sandbox, allow_unproved)
         with listener(output) as listen:
             report = command(**arguments, options=options, database=db, listener=listen)
         if isinstance(report, EvalReport):
@@ -138,13 +146,16 @@ def _reports(command: Callable[..., Report | EvalReport]) -> Callable[..., Any]:
     return wrapped
 
 
-def read_settings(sets: tuple[str, ...], seed: int | None = None, **budgets: Any) -> list[tuple[str, Any]]:
+def read_settings(
+    sets: tuple[str, ...], seed: int | None = None, cache: bool = False, **budgets: Any
+) -> list[tuple[str, Any]]:
     """All flags as (address, value), in order of precedence: the last wins."""
     from workbench.spec import parse_value
 
     pairs = (_pair(text, "ADDRESS=VALUE", "--set") for text in sets)
     found: list[tuple[str, Any]] = [(address, parse_value(value)) for address, value in pairs]
     found += [("seed", seed)] if seed is not None else []
+    found += [("cache", True)] if cache else []
     return found + [(f"budget.{k}", v) for k, v in budgets.items() if v is not None]
 
 
@@ -194,7 +205,7 @@ def _summary(file: Path, settings: list[tuple[str, Any]]) -> dict[str, Any]:
     """What `validate` tells of a valid file. Raises SpecError and PluginError for another."""
     from workbench.cli.trust.powers import file_powers
     from workbench.errors import merge_errors
-    from workbench.run import find_obstacles, lacks_rows, prepare, wrong_in_file
+    from workbench.run import budget_warnings, find_obstacles, lacks_rows, prepare, wrong_in_file
     from workbench.task import lint_task
     from workbench.workflow import learnable_addresses
 
@@ -213,6 +224,7 @@ def _summary(file: Path, settings: list[tuple[str, Any]]) -> dict[str, Any]:
         "learnable": learnable_addresses(task.workflow),
         "warnings": [
             *data.warnings,
+            *([] if evaluable else budget_warnings(task)),
             *lint_task(task),
             *(f"a run would fail here: {error}" for error in lacking),
             *([f"it can be evaluated only: {evaluable.message}"] if evaluable else []),
@@ -225,15 +237,22 @@ def _summary(file: Path, settings: list[tuple[str, Any]]) -> dict[str, Any]:
 @click.command("estimate")
 @FILE
 @SET
+@DB
+@click.option(
+    "--seconds-per-call",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Seconds of one call. Default: by earlier runs in the database.",
+)
 @JSON
-def estimate_command(file: Path, sets: tuple[str, ...], as_json: bool) -> None:
-    """Show the maximum cost of a run, and the smallest gain its test can show. Spends nothing."""
+def estimate_command(file: Path, sets: tuple[str, ...], db: str, seconds_per_call: float | None, as_json: bool) -> None:
+    """Show what a run will cost in calls, tokens, dollars and minutes, and the smallest gain its test can show. Spends
+    nothing."""
     from workbench.cli.trust import require_trust
     from workbench.run import estimate, prepare
 
     require_trust(file)
     _, _, task, optimizers = prepare(file, read_settings(sets))
-    found = estimate(task, optimizers)
+    found = estimate(task, optimizers, db, seconds_per_call)
     if as_json:
         return echo_json(found)
     for line in found["lines"]:
@@ -247,6 +266,7 @@ def estimate_command(file: Path, sets: tuple[str, ...], as_json: bool) -> None:
 )
 @click.option("--example", type=int, help="Run this row of val instead, counting from 0.")
 @SET
+@CACHE
 @with_sandbox
 @DB
 @JSON
@@ -255,6 +275,7 @@ def run_command(
     inputs: tuple[str, ...],
     example: int | None,
     sets: tuple[str, ...],
+    cache: bool,
     sandbox: SandboxChoice,
     db: str,
     as_json: bool,
@@ -268,7 +289,7 @@ def run_command(
         raise click.UsageError("--input and --example cannot be combined: a row of val has its own inputs")
     require_trust(file, called=bool(values))
     consent = _confirm if sys.stdin.isatty() else None
-    outcome = run_single(file, values or None, example, read_settings(sets), db, consent, sandbox)
+    outcome = run_single(file, values or None, example, read_settings(sets, cache=cache), db, consent, sandbox)
     if as_json:
         return echo_json(outcome)
     if not values:
@@ -318,7 +339,9 @@ def _confirm(tool: str, arguments: Mapping[str, Any]) -> bool:
 @FILE
 @SET
 @SEED
+@CACHE
 @click.option("--out", default="optimized.yaml", show_default=True, help="Result file.")
+@_ALLOW_UNPROVED
 @_reports
 def optimize_command(file: Path, **options: Any) -> Report:
     """Improve the workflow within the budget, and prove the gain on sealed data."""

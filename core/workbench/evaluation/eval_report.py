@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workbench.evaluation.rows import read_rows
+from workbench.ledger import describe_reused
 from workbench.proof import interval
 from workbench.store import ReadOnlyStore, read_report
 from workbench.study import Evaluation, Result
@@ -92,7 +93,7 @@ class EvalReport:
         spent = self.spent
         out.append(
             f"Spent: {spent['calls']} calls ({spent['cached']} more answered from the journal), ${spent['usd']:.4f}, "
-            f"{spent['seconds']:.1f} s"
+            f"{spent['seconds']:.1f} s{describe_reused(spent)}"
         )
         if not self.complete:
             out.append(f"Nothing paid for is lost. Resume it with: workbench resume {self.run} --db {self.database}")

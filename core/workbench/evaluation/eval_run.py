@@ -228,7 +228,8 @@ class EvalRun:
         self.record, self.evaluations = RunRecord(store, run_id), Evaluations(store, run_id)
         self.listener = listener or (lambda event, data: None)
         self.info = RunInfo(run, spec.name, str(store.path), spec.budget.model_dump(exclude_none=True))
-        self.ledger = Ledger(store, run_id, spec.budget, self._on_call, earlier_seconds)
+        self.ledger = Ledger(store, run_id, spec.budget, self._on_call, earlier_seconds, reuse=spec.cache)
+        self.ledger.on_slowed = self._on_slowed
         self.runtime = Runtime(
             self.ledger,
             spec.lm,
@@ -370,6 +371,9 @@ class EvalRun:
         self.listener("call_settled", {"call": call, "ledger": self.ledger})
         if self._watched:
             plugins().emit("call_settled", run=self.info, call=call)
+
+    def _on_slowed(self, lm: str, before: int, after: int) -> None:
+        self.listener("rate_limited", {"lm": lm, "before": before, "after": after})
 
     def _stop(self) -> bool:
         """Send nothing new from now on. False if that was the case already."""

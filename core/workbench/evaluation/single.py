@@ -56,7 +56,7 @@ def run_single(
     async def course() -> dict[str, Any]:
         store = Store(database)
         try:
-            ledger = Ledger(store, _add_run(store, task), task.spec.budget)
+            ledger = Ledger(store, _add_run(store, task), task.spec.budget, reuse=task.spec.cache)
             result = await _run(task, example, ledger, choice, consent, pool)
             return {**_as_dict(result, scored=inputs is None), "spent": ledger.summary()}
         finally:

@@ -1,8 +1,9 @@
-"""A finished workflow, called: on one input, on many rows, from any thread or event loop.
+"""A finished workflow, called: on one input, on many rows, from any thread or event loop. Or bundled, to run elsewhere.
 
 Nothing is journalled, except by `predict_file`: each call is sent, and forgotten once it is answered.
 """
 
+from workbench.inference.bundle import Bundle, bundle_file, write_bundle
 from workbench.inference.file_to_file import Predicted, predict_file
 from workbench.inference.loaded import LoadedWorkflow, load, read_workflow
 from workbench.inference.ping import Ping, ping_models
@@ -18,4 +19,7 @@ __all__ = [
     "Predicted",
     "ping_models",
     "Ping",
+    "bundle_file",
+    "write_bundle",
+    "Bundle",
 ]

@@ -11,19 +11,21 @@ import csv
 import fcntl
 import json
 import os
+import secrets
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workbench.errors import SpecError
+from workbench.errors import SpecError, WorkbenchError
 from workbench.failures import FailureKind
 from workbench.files import check_writable, make_private, open_whole
 from workbench.hashing import digest
-from workbench.inference.loaded import LoadedWorkflow, read_workflow
+from workbench.inference.loaded import LoadedWorkflow, check_ready, read_workflow
 from workbench.inference.prediction import Prediction
+from workbench.ledger import Spend
 from workbench.lm import LMPool
 from workbench.runtime import Consent, SandboxChoice
 from workbench.spec import Source, Spec
@@ -40,6 +42,8 @@ class Predicted:
 
     rows: in all. earlier: those that earlier processes finished. unanswered: those that failed for want of a server,
     which the same call asks again. failures: by kind. renamed: fields of the rows that the output has as `row_NAME`.
+    tokens, usd: of calls that were paid now. reused, reused_usd: calls that earlier runs had paid for, and what they
+    had cost.
     """
 
     rows: int
@@ -48,6 +52,8 @@ class Predicted:
     failures: Counter[str] = field(default_factory=Counter[str])
     tokens: int = 0
     usd: float = 0.0
+    reused: int = 0
+    reused_usd: float = 0.0
     renamed: tuple[str, ...] = ()
 
 
@@ -64,52 +70,73 @@ def predict_file(
     consent: Consent | None = None,
     pool: LMPool | None = None,
     progress: Callable[[int, int], None] | None = None,
+    database: str | Path = "workbench.db",
 ) -> Predicted:
     """Run a workflow on each row of a file, and write the rows with the fields that it wrote.
 
     Args:
         path: the workflow file.
         rows_file: .csv, .tsv, .jsonl, .json, .parquet, or READER:PLACE.
-        out: .jsonl or .csv. Each row has its own fields, those of the workflow, and `failure`; without a value these
-            are null, in CSV empty. A field of a row with the name of an output is kept as `row_NAME`.
+        out: .jsonl or .csv: the row's fields, the outputs, and `failure`; what has no value is null, in CSV empty. A
+            field of a row with the name of an output is kept as `row_NAME`.
         changes: settings of the workflow file, by address.
         options: of the reader of rows.
         concurrency: rows at once; default: that of the workflow file.
         overwrite: whether `out` may be replaced.
         sandbox, consent, pool: as for `load`.
         progress: called with the number of rows that are done, and that of all.
+        database: used only with `cache: true`, to take answers from and to record them in.
 
     Raises:
-        SpecError: a file cannot be used, no row has an input of the workflow, another process writes to `out`, or the
-            unfinished output is of other rows or of another workflow.
+        SpecError: a file cannot be used, no row has an input, another process writes to `out`, or the unfinished output
+            is of other rows or of another workflow.
+        LMError: the key of a model is missing.
+        WorkbenchError: the disk is full or fails. The finished rows are kept.
     """
-    if out.suffix not in FORMATS:
-        raise SpecError(f"--out {out}: no format has the suffix '{out.suffix}'", hint="Write .jsonl or .csv.")
-    check_writable(out)
+    _check_out(out)
     spec, source, workflow = read_workflow(path, changes)
-    rows = read_rows(rows_file, Path.cwd(), options or {})
-    _check_inputs(rows, rows_file, tuple(workflow.input_fields))
+    _check_inputs(rows := read_rows(rows_file, Path.cwd(), options or {}), rows_file, tuple(workflow.input_fields))
     job, outputs = digest([workflow.hash, _settings(spec), rows]), [*workflow.output_fields, "failure"]
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with closing(_Part(out, job, overwrite)) as part:
-        found = Predicted(len(rows), part.done, failures=part.failures)
-        found.renamed = tuple(name for name in _names(rows) if name in outputs)
-        journal = _open_journal(out, spec, source, job)
+    check_ready(spec, workflow, pool := pool or LMPool())
+    with closing(_open_part(out, job, overwrite)) as part:
+        found = Predicted(len(rows), part.done, failures=part.failures, renamed=_renamed(rows, outputs))
+        journal = _open_journal(out, spec, source, job, database)
         with LoadedWorkflow(spec, workflow, sandbox, consent, pool, journal, part.done) as wf:
             left = rows[part.done :]
-            for number, prediction in enumerate(wf.batch(left, concurrency=concurrency)):
-                part.add(_cells(left[number], prediction, outputs))
+            for row, prediction in zip(left, wf.batch(left, concurrency=concurrency), strict=True):
+                part.add(_cells(row, prediction, outputs))
                 _count(found, prediction)
-                _ = progress and progress(found.earlier + number + 1, len(rows))
+                _ = progress and progress(part.done, len(rows))
+            _subtract(found, wf.reused)
         part.write(out, [*(_kept(name, outputs) for name in _names(rows)), *outputs])
         if not found.unanswered:
-            for end in (".part", ".calls", ".calls-wal", ".calls-shm"):
-                out.with_name(f"{out.name}{end}").unlink(missing_ok=True)
+            _remove_records(out)
     return found
 
 
-def _open_journal(out: Path, spec: Spec, source: Source, job: str) -> tuple[Store, int]:
-    """The record of calls of this job, without those that got no answer: they are asked again."""
+def _renamed(rows: Sequence[Mapping[str, Any]], outputs: Collection[str]) -> tuple[str, ...]:
+    """The fields of the rows that have the name of an output."""
+    return tuple(name for name in _names(rows) if name in outputs)
+
+
+def _check_out(out: Path) -> None:
+    if out.suffix not in FORMATS:
+        raise SpecError(f"--out {out}: no format has the suffix '{out.suffix}'", hint="Write .jsonl or .csv.")
+    check_writable(out)
+
+
+def _remove_records(out: Path) -> None:
+    for end in (".part", ".calls", ".calls-wal", ".calls-shm"):
+        out.with_name(f"{out.name}{end}").unlink(missing_ok=True)
+
+
+def _open_journal(out: Path, spec: Spec, source: Source, job: str, database: str | Path) -> tuple[Store, int]:
+    """The record of calls of this job, without those that got no answer: they are asked again. With a cache it is a
+    run of the run database, which stays: a job that continues takes the answers of the earlier process from there."""
+    if spec.cache:
+        store = Store(database)
+        name = secrets.token_hex(4)
+        return store, add_run(store, run=name, name=spec.name, status=_STATUS, spec=source.text, options="{}")
     store = Store(out.with_name(f"{out.name}.calls"))
     run = find_started_run(store, _STATUS, source.text, job)
     if run is None:
@@ -154,6 +181,34 @@ def _count(found: Predicted, prediction: Prediction) -> None:
     if prediction.failure:
         found.failures[prediction.failure] += 1
         found.unanswered += FailureKind(prediction.failure).infrastructure
+
+
+def _subtract(found: Predicted, reused: Spend) -> None:
+    """Take what earlier runs had paid for off the bill, and tell it apart."""
+    found.reused, found.reused_usd = reused.calls, reused.usd
+    found.tokens, found.usd = found.tokens - reused.tokens, max(0.0, found.usd - reused.usd)
+
+
+def _open_part(out: Path, job: str, overwrite: bool) -> _Part:
+    """Raises SpecError where nothing can be written, as in /proc."""
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        return _Part(out, job, overwrite)
+    except OSError as error:
+        message = f"--out {out} cannot be written: {error.strerror}"
+        raise SpecError(message, hint="Name a file in a folder of yours.") from error
+
+
+@contextmanager
+def _writing(path: Path) -> Generator[None]:
+    """Turns an error of the disk into one that names the file. Raises WorkbenchError."""
+    try:
+        yield
+    except OSError as error:
+        raise WorkbenchError(
+            f"{path} cannot be written: {error.strerror}. Finished rows are kept. Make room, then the same command "
+            "continues."
+        ) from error
 
 
 class _Part:
@@ -209,15 +264,18 @@ class _Part:
         self.file.seek(end)
 
     def add(self, row: Mapping[str, Any]) -> None:
-        self.file.write(json.dumps(row, default=str).encode() + b"\n")
-        self.file.flush()
+        with _writing(self.path):
+            self.file.write(json.dumps(row, default=str).encode() + b"\n")
+            self.file.flush()
+        self.done += 1
 
     def close(self) -> None:
-        self.file.close()
+        with suppress(OSError):  # of a row that could not be written, and was told
+            self.file.close()
 
     def write(self, out: Path, names: Sequence[str]) -> None:
         """Make the output of the finished rows, whole or not at all."""
-        with open_whole(out, errors="backslashreplace", newline="") as file:
+        with _writing(out), open_whole(out, errors="backslashreplace", newline="") as file:
             if out.suffix == ".csv":
                 writer = csv.DictWriter(file, names, restval="")
                 writer.writeheader()

@@ -13,24 +13,26 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, I
 from concurrent.futures import CancelledError, Future
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from workbench.concurrency import BackgroundLoop
 from workbench.errors import LMError, ServerDead, SpecError, WorkbenchError, collect_errors, suggest
 from workbench.inference.prediction import Prediction, PredictionError, prediction_of
-from workbench.ledger import Ledger
-from workbench.lm import LMPool
+from workbench.ledger import Ledger, Spend
+from workbench.lm import LMPool, locate_lms
 from workbench.runtime import Consent, Program, Runtime, SandboxChoice
 from workbench.spec import BudgetSpec, Inherited, Source, Spec, apply_overrides, check_nodes, load_yaml_file
 from workbench.store import IN_MEMORY, Store, add_run
 from workbench.task import Example, section_loaders
-from workbench.workflow import Workflow
+from workbench.workflow import Workflow, called_lms
 
 #: Rows of a batch that are begun or wait to be handed out, for each that may run at once: a slow row holds up the
 #: results behind it, but not their work.
 AHEAD = 4
 
+T = TypeVar("T")
 Row = Mapping[str, Any]
+_CLOSED = "the workflow was closed before the row was done"
 
 
 def load(
@@ -54,21 +56,34 @@ def load(
 
     Raises:
         SpecError: the file cannot be used.
+        LMError: the key of a model is missing.
     """
     spec, _, workflow = read_workflow(path, list((changes or {}).items()))
     choice = SandboxChoice(sandbox) if sandbox else SandboxChoice.from_environment()
-    return LoadedWorkflow(spec, workflow, choice, consent, pool)
+    loaded = LoadedWorkflow(spec, workflow, choice, consent, pool)
+    check_ready(spec, workflow, loaded.pool)
+    return loaded
 
 
 def read_workflow(path: str | Path, changes: Sequence[tuple[str, Any]]) -> tuple[Spec, Source, Workflow]:
     """What calling a file takes: neither data nor metric. changes: settings by address. Raises SpecError."""
     source = apply_overrides(load_yaml_file(Path(path)), changes)
-    spec, inherited = check_nodes(source), list[Inherited]()
+    base = Path(path).resolve().parent
+    spec, inherited = locate_lms(check_nodes(source), base), list[Inherited]()
     with source.locating():
-        sections = section_loaders(spec, Path(path).resolve().parent, inherited)
+        sections = section_loaders(spec, base, inherited)
         _, workflow = collect_errors((sections["lm"], sections["nodes"]))
         workflow.check()
     return spec.model_copy(update={"policy": spec.policy.inherit(inherited)}), source, workflow
+
+
+def check_ready(spec: Spec, workflow: Workflow, pool: LMPool) -> None:
+    """Raise LMError for a model that cannot be called from here, for want of a key."""
+    asked = {role for node in workflow.walk() for role in node.roles}
+    roles = (lm for role, lm in spec.roles.items() if role in asked)
+    for lm in {lm.model_dump_json(): lm for lm in (*called_lms(workflow, spec.lm), *roles)}.values():
+        if (ready := getattr(pool.get(lm), "ready", None)) is not None:
+            ready()
 
 
 class LoadedWorkflow:
@@ -99,7 +114,7 @@ class LoadedWorkflow:
         self.inputs: tuple[str, ...] = tuple(workflow.input_fields)
         self.outputs: tuple[str, ...] = tuple(workflow.output_fields)
         self._sandbox, self._consent = sandbox, consent
-        self._given, self._pool = pool, pool or LMPool()
+        self._given, self.pool = pool, pool or LMPool()
         self._loop = BackgroundLoop("workbench-calls")
         self._program: Program | None = None
         _LOADED.add(self)
@@ -118,7 +133,13 @@ class LoadedWorkflow:
     async def acall(self, **inputs: Any) -> Prediction:
         """The same in any event loop."""
         self._check(inputs)
-        return _or_raise(await asyncio.wrap_future(self._submit(self._run(inputs, next(self._numbers)))))
+        run = self._run(inputs, next(self._numbers))
+        return _or_raise(await (run if self._loop.is_running_here else _wait_in_loop(self._submit(run))))
+
+    def run_in_loop(self, job: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the event loop of the calls, and wait for it: its `acall` changes no thread. What waits
+        without `await`, as `wf(...)` and `batch`, would wait for ever in it."""
+        return self._submit(job).result()
 
     def batch(
         self,
@@ -164,9 +185,9 @@ class LoadedWorkflow:
             async for row in _arecords(rows):
                 window.add(self._submit(self._in_slot(window.slots, row, next(self._numbers), trace)))
                 for future in window.due():
-                    yield await asyncio.wrap_future(future)
+                    yield await _wait_in_loop(future)
             for future in window.due(rest=True):
-                yield await asyncio.wrap_future(future)
+                yield await _wait_in_loop(future)
         finally:
             window.cancel()
 
@@ -179,6 +200,15 @@ class LoadedWorkflow:
             self._loop.submit(_close(program.runtime)).result()
         self._loop.close()
 
+    async def aclose(self) -> None:
+        """The same in any event loop."""
+        await asyncio.to_thread(self.close)
+
+    @property
+    def reused(self) -> Spend:
+        """What its calls had cost that earlier runs of the journal's database had paid for."""
+        return self._program.runtime.ledger.reused if self._program is not None else Spend()
+
     def __enter__(self) -> Self:
         return self
 
@@ -189,11 +219,11 @@ class LoadedWorkflow:
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        await asyncio.to_thread(self.close)
+        await self.aclose()
 
-    def _submit(self, job: Coroutine[Any, Any, Prediction]) -> Future[Prediction]:
+    def _submit(self, job: Coroutine[Any, Any, T]) -> Future[T]:
         if self._loop.process != os.getpid():  # a fork: the thread and its connections are those of the other process
-            self._loop, self._program, self._pool = BackgroundLoop("workbench-calls"), None, self._given or LMPool()
+            self._loop, self._program, self.pool = BackgroundLoop("workbench-calls"), None, self._given or LMPool()
         return self._loop.submit(job)
 
     def _check(self, inputs: Row) -> None:
@@ -232,10 +262,16 @@ class LoadedWorkflow:
         if self._journal is None:
             run_id = add_run(store, run="call", name=self.spec.name, status="run", spec="", options="{}")
         runtime = Runtime(
-            Ledger(store, run_id, BudgetSpec.model_validate({}), recorded=self._journal is not None),
+            Ledger(
+                store,
+                run_id,
+                BudgetSpec.model_validate({}),
+                recorded=self._journal is not None,
+                reuse=self._journal is not None and self.spec.cache,
+            ),
             self.spec.lm,
             self.spec.roles,
-            self._pool,
+            self.pool,
             self.spec.policy,
             self._consent,
             self._sandbox or SandboxChoice.from_environment(),
@@ -277,7 +313,17 @@ def _wait(future: Future[Prediction]) -> Prediction:
     try:
         return future.result()
     except CancelledError:
-        raise WorkbenchError("the workflow was closed before the row was done") from None
+        raise WorkbenchError(_CLOSED) from None
+
+
+async def _wait_in_loop(future: Future[Prediction]) -> Prediction:
+    try:
+        return await asyncio.wrap_future(future)
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise  # it is the caller who is cancelled
+        raise WorkbenchError(_CLOSED) from None
 
 
 #: Those that are in use: what one forgets to close is closed before the interpreter ends.

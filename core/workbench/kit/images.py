@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import NodeError
+from workbench.kit.plain_adapter import user_text
 from workbench.workflow import Image, Signature
 
 #: Bytes of one image at most: servers refuse larger ones.
@@ -81,9 +82,10 @@ def _data_uri(content: bytes, name: str) -> str:
     return f"data:image/{kind};base64,{base64.b64encode(content).decode('ascii')}"
 
 
-def with_images(text: str, signature: Signature, values: Mapping[str, Any]) -> str | list[dict[str, Any]]:
-    """The content of a message: its text, or, if there are images, the text with each image after the line that names
-    it. values: with the images as addresses."""
+def user_content(signature: Signature, values: Mapping[str, Any]) -> str | list[dict[str, Any]]:
+    """The content of a user's message of the plain adapter: its text, with each image after the line that names it.
+    values: with the images as addresses."""
+    text = user_text(signature, values)
     parts: list[dict[str, Any]] = []
     for name in image_inputs(signature):
         before, mark, text = text.partition(f"{name}: {values.get(name, '')}")

@@ -12,13 +12,12 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
 from workbench.errors import NodeError
-from workbench.kit.images import with_images
 from workbench.workflow import Field, Signature
 
 
@@ -86,19 +85,19 @@ def assistant_text(signature: Signature, values: Mapping[str, Any]) -> str:
 
 
 def messages(
-    signature: Signature, system: str, demos: Sequence[Mapping[str, Any]], values: Mapping[str, Any]
+    signature: Signature,
+    system: str,
+    demos: Sequence[Mapping[str, Any]],
+    values: Mapping[str, Any],
+    content: Callable[[Signature, Mapping[str, Any]], Any] = user_text,
 ) -> list[dict[str, Any]]:
-    """The chat for one example. Images in it are addresses (`workbench.kit.images.as_urls`)."""
+    """The chat for one example. content: makes that of a user's message."""
     out: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
     for demo in demos:
-        out.append({"role": "user", "content": _user_content(signature, demo)})
+        out.append({"role": "user", "content": content(signature, demo)})
         out.append({"role": "assistant", "content": assistant_text(signature, demo)})
-    out.append({"role": "user", "content": _user_content(signature, values)})
+    out.append({"role": "user", "content": content(signature, values)})
     return out
-
-
-def _user_content(signature: Signature, values: Mapping[str, Any]) -> Any:
-    return with_images(user_text(signature, values), signature, values)
 
 
 def stop_strings(signature: Signature) -> tuple[str, ...]:

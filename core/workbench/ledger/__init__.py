@@ -4,7 +4,7 @@ The only room that calls a language model.
 """
 
 from workbench.ledger.ledger import Ledger
-from workbench.ledger.spend import CallInfo, Settled, Spend, price_of
+from workbench.ledger.spend import CallInfo, Settled, Spend, describe_reused, price_of
 
 __all__ = [
     "Ledger",
@@ -12,4 +12,5 @@ __all__ = [
     "CallInfo",
     "Spend",
     "price_of",
+    "describe_reused",
 ]

@@ -8,11 +8,15 @@ exceeded only by the error of the first estimates of prompt lengths.
 Two counts are kept. `spent` is what the run has used up to this point, replayed calls included. Optimizers see only
 this one, so a resumed run decides as the first one did. `sent` counts all requests ever sent, including those of
 earlier processes and those with unknown outcome. It guards the ceiling.
+
+With `reuse`, answers of earlier runs are taken over. They are in `reused`, not in `paid`; in a search they count in
+`spent`, as in the run that paid for them, so that the same run again ends the same and pays nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import math
 import random
@@ -25,24 +29,24 @@ from typing import Any
 
 from workbench.errors import BudgetSpent, LMError, ServerDead
 from workbench.ledger.bill import Bill
+from workbench.ledger.dead_server import FailureStreak
+from workbench.ledger.no_journal import NoJournal
 from workbench.ledger.rate_limit import AdaptiveLimiter
-from workbench.ledger.request_log import NoLog, RequestLog
+from workbench.ledger.request_log import NoLog, RequestLog, record_lost_requests
 from workbench.ledger.retry import MOST_PAUSES, Attempts, pause_before
-from workbench.ledger.spend import CallInfo, Settled, Spend, price_of, stored_response
+from workbench.ledger.spend import CallInfo, Settled, Spend, price_of, stored_outcome, stored_spend
 from workbench.lm import LM, MOST_TOKENS, Request, Response, check_length, estimate_tokens
 from workbench.spec import BudgetSpec, LMSpec
-from workbench.store import Journal, NoJournal, Store, dumps
-
-#: So many failures of a dead server in a row, retries included, stop the run.
-DEAD_AFTER = 20
+from workbench.store import EarlierCalls, Journal, Store, dumps
 
 
 @dataclass
 class Ledger:
     """Budget and journal of one run.
 
-    on_call is called with every settled call. With `recorded=False` nothing is journalled: equal calls are sent again,
-    and memory does not grow with their number.
+    on_call is called with every settled call, on_slowed with a model's identity and its requests at once before and
+    after a rate limit. With `recorded=False` nothing is journalled: equal calls are sent again, and memory does not
+    grow with their number. reuse: take answers of earlier runs. searching: whether these count in `spent`.
     """
 
     store: Store
@@ -56,9 +60,13 @@ class Ledger:
     retries: int = 0
     stopping: BaseException | None = None  # raised instead of sending anything more
     recorded: bool = True
+    reuse: bool = False
+    searching: bool = False
+    on_slowed: Callable[[str, int, int], None] = lambda identity, before, after: None
 
     def __post_init__(self) -> None:
         self.started = time.monotonic()
+        self.paid, self.reused = Spend(), Spend()  # by this run in all its processes, and by earlier runs
         self._journal = (Journal if self.recorded else NoJournal)(self.store, self.run_id)
         self.bill = Bill(self.store, self._journal)
         self._proof_reserve = {"calls": 0.0, "tokens": 0.0, "usd": 0.0, "minutes": 0.0}
@@ -71,7 +79,7 @@ class Ledger:
         self._resumed = False  # whether earlier processes of this run sent anything; if not, lookups can be skipped
         self._process = random.SystemRandom().getrandbits(48)  # pids are reused, and equal in containers
         self._jitter = random.Random(self._process)  # for retry delays only: no result depends on it
-        self._dead_in_a_row: list[str] = []
+        self._failures = FailureStreak(self._journal)
         self._refused: dict[str, LMError] = {}  # by model: its key was rejected, so nothing more is sent to it
         self._too_low: dict[str, float] = {}  # by model: a factor for estimates of prompt lengths
         self._failed: dict[str, int] = {}  # by key: failed attempts of calls not yet settled, as counted in `spent`
@@ -82,9 +90,9 @@ class Ledger:
         """Count what earlier processes of this run sent. Done by the first call, under the run's lock."""
         if not self._open:
             self._open = True
-            self._import_intents()
+            record_lost_requests(self._intents, self._journal)
             self.sent = self.bill.sent()
-            self._resumed = self.sent.calls > 0
+            self._resumed = self.sent.calls > 0 or (self.reuse and self._journal.has_answer())
 
     @property
     def resumed(self) -> bool:
@@ -95,20 +103,7 @@ class Ledger:
     def close(self) -> None:
         """Record requests that were sent and never answered, and delete the request log."""
         if self._open:
-            self._import_intents()
-
-    def _import_intents(self) -> None:
-        """Record logged requests without an outcome as attempts with unknown outcome."""
-        self.store.flush()  # outcomes that are queued count as known
-        left: dict[tuple[int, str], list[tuple[str, int, float]]] = defaultdict(list)
-        for process, key, role, tokens, usd in self._intents.read():
-            left[process, key].append((role, tokens, usd))
-        for (process, key), sent in left.items():
-            if self._journal.has_call(key):
-                continue  # settled: its row counts all attempts
-            for role, tokens, usd in sent[self._journal.count_attempts_of(process, key) :]:
-                self._journal.record_lost_attempt(key, role, process, tokens, usd)
-        self._intents.remove()
+            record_lost_requests(self._intents, self._journal)
 
     # Budget
 
@@ -134,9 +129,9 @@ class Ledger:
         if self.stopping is not None:
             raise self.stopping
         for what in ("calls", "tokens", "usd"):
-            ceiling, need = getattr(self.budget, what), getattr(worst, what)
-            if ceiling is None:
+            if (ceiling := getattr(self.budget, what)) is None:
                 continue
+            need = getattr(worst, what)
             used = max(getattr(self.spent, what), getattr(self.sent, what)) + getattr(self._reserved, what)
             if used + need > ceiling - self._proof_reserve[what] + 1e-12:
                 raise BudgetSpent(what, ceiling, used + need, self._proof_reserve[what])
@@ -158,12 +153,8 @@ class Ledger:
             return await self._first(secrets.token_hex(16), lm, request, role, spec)
         key = request.key(lm.identity)
         while True:
-            settled = self._replayed(key, role)
-            if settled is not None:
-                recall = getattr(lm, "recall", None)
-                if recall is not None and settled.response is not None:
-                    recall(request, settled.response)
-                return settled
+            if (settled := self._replayed(key, role)) is not None:
+                return _recalled(lm, request, settled)
             flying = self._flying.get(key)
             if flying is None:
                 return await self._first(key, lm, request, role, spec)
@@ -187,33 +178,45 @@ class Ledger:
         row = self._journal.find_call(key)
         if row is None:
             return None
-        usd = row["usd"] or 0.0
-        paid = (row["attempts"], row["prompt_tokens"], row["completion_tokens"], usd, row["seconds"])
         first = self._touch(key)
         if first:
-            self.retries += row["attempts"] - 1  # the reserve for the proof depends on it, replayed or not
-            self._count(row["role"], *paid)
+            self._count_stored(row, row["role"], reused=row["reused"] is not None)
         else:
             self.spent.cached += 1
             self.by_role[role].cached += 1
-        error = None
-        if row["outcome"] not in ("ok", "stop", "length", "refusal", "empty", "tool_calls"):
-            error = LMError(row["outcome"], row["message"] or "")
-        response = None if row["response"] is None else stored_response(row)
-        self._tell(key, row["role"], row["lm"], row["outcome"], True, *paid)
-        return Settled(response, error, not first, row["attempts"], usd, row["seconds"], key)
+        self.on_call(CallInfo.of(row, row["role"], reused=row["reused"] is not None))
+        return stored_outcome(row, cached=not first)
+
+    def _count_stored(self, row: Any, role: str, *, reused: bool) -> None:
+        self.retries += row["attempts"] - 1  # the reserve for the proof depends on it, replayed or not
+        if not reused:
+            return self._count(role, stored_spend(row))
+        for spend in (self.reused, self.spent) if self.searching else (self.reused,):
+            spend.add(stored_spend(row))
+
+    async def _take_over(self, key: str, lm: LM, request: Request, role: str) -> Settled | None:
+        """The answer of an earlier run, which is recorded in this one; None if there is none to take."""
+        if not self.reuse or not getattr(lm, "reusable", True):
+            return None
+        if (row := EarlierCalls(self.store, self.run_id).find(key, tokens=request.logprobs)) is None:
+            return None
+        done = self._journal.add_reused_call(row, role)
+        self._touch(key)
+        self._count_stored(row, role, reused=True)
+        await asyncio.shield(done)
+        self.on_call(CallInfo.of(row, role, reused=True))
+        return stored_outcome(row, cached=False)
 
     def _touch(self, key: str) -> bool:
         """True the first time this process sees a key. Half of each key is stored, to save memory."""
-        if not self.recorded:
-            return True
-        short = bytes.fromhex(key[:16])
-        if short in self._touched:
-            return False
-        self._touched.add(short)
-        return True
+        first = (short := bytes.fromhex(key[:16])) not in self._touched
+        if self.recorded:
+            self._touched.add(short)
+        return first
 
     async def _pay(self, lm: LM, request: Request, role: str, spec: LMSpec, key: str) -> Settled:
+        if (settled := await self._take_over(key, lm, request, role)) is not None:
+            return _recalled(lm, request, settled)
         limiter = self._limiters.setdefault(lm.identity, AdaptiveLimiter(spec.concurrency or lm.concurrency))
         prompt = self._prompt_tokens(lm, request)
         if (ready := getattr(lm, "ready", None)) is not None:
@@ -221,20 +224,25 @@ class Ledger:
         worst = Spend(1, 0, prompt, request.max_tokens, price_of(lm, prompt, request.max_tokens, self.budget.usd))
         if key not in self._failed:
             self._failed[key] = self._failed_earlier(key, role)
-        begun, attempts = time.monotonic(), Attempts(spec.attempts)
+        begun, requested, attempts = time.monotonic(), 0.0, Attempts(spec.attempts)
         while True:
             async with limiter:
                 if lm.identity in self._refused:
                     raise self._refused[lm.identity]
+                sent = time.monotonic()
                 response, error = await self._attempt(lm, request, role, spec, key, worst)
+                if error is None or error.kind != "rate_limit":  # a refusal says nothing about the call
+                    requested += time.monotonic() - sent
                 again = error is not None and attempts.again(error)
                 pause = self._pause(max(attempts.failed, attempts.rate_limits, limiter.pauses), error)
-                limiter.learn(error, pause)
+                if (before := limiter.learn(error, pause)) is not None:
+                    self.on_slowed(lm.identity, before, limiter.size)
                 if error is None or not (again or error.kind == "auth"):
                     # Hold the slot until the outcome is committed: a kill then loses at most one answer a slot.
-                    return await self._settle(key, role, lm, request, response, error, begun)
+                    queued = max(0.0, time.monotonic() - begun - requested)
+                    return await self._settle(key, role, lm, request, response, error, requested, queued)
             self._failed[key] += 1
-            self._count(role, 1, 0, 0, 0.0, 0.0)
+            self._count(role, Spend(1))
             if error.kind == "auth":
                 self._refused[lm.identity] = error
                 raise error  # not journalled: the user can correct the key and resume
@@ -250,11 +258,9 @@ class Ledger:
 
     def _failed_earlier(self, key: str, role: str) -> int:
         """Count the failed attempts of earlier processes at a call that they did not settle; returns their number."""
-        if not self._resumed:
-            return 0
-        if failed := self._journal.count_failed_attempts(key):
+        if failed := self._journal.count_failed_attempts(key) if self._resumed else 0:
             self.retries += failed
-            self._count(role, failed, 0, 0, 0.0, 0.0)
+            self._count(role, Spend(failed))
         return failed
 
     async def _attempt(
@@ -302,9 +308,10 @@ class Ledger:
         request: Request,
         response: Response | None,
         error: LMError | None,
-        begun: float,
+        seconds: float,
+        queued: float,
     ) -> Settled:
-        seconds, attempts = time.monotonic() - begun, self._failed.pop(key, 0) + 1
+        attempts = self._failed.pop(key, 0) + 1
         outcome = error.kind if error else response.finish if response else "empty"
         prompt = min(response.prompt_tokens, MOST_TOKENS) if response else 0
         completion = min(response.completion_tokens, MOST_TOKENS) if response else 0
@@ -322,6 +329,7 @@ class Ledger:
             completion_tokens=completion,
             usd=usd,
             seconds=seconds,
+            queued=queued,
         )
         if response and not response.estimated and prompt > (expected := self._prompt_tokens(lm, request)):
             self._too_low[lm.identity] = self._too_low.get(lm.identity, 1.0) * prompt / expected
@@ -329,42 +337,27 @@ class Ledger:
         self.sent.completion_tokens += completion
         self.sent.usd += usd
         self._touch(key)
-        self._count(role, 1, prompt, completion, usd, seconds)
+        self._count(role, Spend(1, 0, prompt, completion, usd, seconds))
         await asyncio.shield(done)
-        self._watch(key, error)
-        self._tell(key, role, lm.identity, outcome, False, attempts, prompt, completion, usd, seconds)
-        return Settled(response, error, False, attempts, usd, seconds, key)
+        if (dead := self._failures.add(key, error, self.stopping)) is not None:
+            self.stopping = dead
+            raise dead
+        cost = (attempts, prompt, completion, usd, seconds, queued)
+        self.on_call(CallInfo(key, role, lm.identity, outcome, False, *cost))
+        return Settled(response, error, False, attempts, usd, seconds, queued, key)
 
-    def _watch(self, key: str, error: LMError | None) -> None:
-        """Stop the run if the server seems dead, and delete those failures, so that a resumed run asks again."""
-        if error is None or not error.kind.dead_server:
-            self._dead_in_a_row.clear()
-            return
-        self._dead_in_a_row.append(key)
-        if self.stopping is None and len(self._dead_in_a_row) >= DEAD_AFTER:
-            self.stopping = ServerDead(f"{DEAD_AFTER} calls in a row failed, the last with: {error}")
-        if isinstance(self.stopping, ServerDead):
-            for dead in self._dead_in_a_row:
-                self._journal.delete_call(dead)
-            self._dead_in_a_row.clear()
-            raise self.stopping
-
-    def _count(self, role: str, calls: int, prompt: int, completion: int, usd: float, seconds: float) -> None:
-        for spend in (self.spent, self.by_role[role]):
-            spend.add(Spend(calls, 0, prompt, completion, usd, seconds))
-        self.largest_prompt[role] = max(prompt, self.largest_prompt.get(role, 0))
-
-    def _tell(self, *values: Any) -> None:
-        self.on_call(CallInfo(*values))
+    def _count(self, role: str, part: Spend) -> None:
+        for spend in (self.spent, self.paid, self.by_role[role]):
+            spend.add(part)
+        self.largest_prompt[role] = max(part.prompt_tokens, self.largest_prompt.get(role, 0))
 
     def _pause(self, attempt: int, error: LMError | None) -> float:
-        """Seconds before the next attempt: what the server asked for, else doubling; both with jitter."""
         return pause_before(attempt, error.retry_after if error else None, self._jitter)
 
     def revive(self) -> None:
         """Send again after the server seemed dead or a key was rejected: for who calls on, and not for a run."""
         self.stopping = None
-        self._dead_in_a_row.clear()
+        self._failures.clear()
         self._refused.clear()
 
     # Other effects
@@ -374,8 +367,6 @@ class Ledger:
 
         kind and content (name, arguments, example, ordinal) identify it. An exception is not journalled.
         """
-        import hashlib
-
         key = hashlib.sha256(dumps([kind, content]).encode()).hexdigest()[:32]
         if (known := self._journal.find_effect(key)) is not None:
             return json.loads(known)
@@ -390,11 +381,20 @@ class Ledger:
     def summary(self) -> dict[str, Any]:
         """The `spent` of the report and of `--json`."""
         return {
-            **self.spent.as_dict(),
+            **self.paid.as_dict(),
+            "cached": self.spent.cached,
             "seconds": round(self.seconds, 3),
+            "reused": {k: v for k, v in self.reused.as_dict().items() if k not in ("cached", "seconds")},
             **self.bill.as_dict(),
             "by_role": {
                 role: {**spend.as_dict(), "largest_prompt": self.largest_prompt.get(role, 0)}
                 for role, spend in sorted(self.by_role.items())
             },
         }
+
+
+def _recalled(lm: LM, request: Request, settled: Settled) -> Settled:
+    """Tell a model that remembers its answers of one that it was not asked for."""
+    if settled.response is not None and (recall := getattr(lm, "recall", None)) is not None:
+        recall(request, settled.response)
+    return settled

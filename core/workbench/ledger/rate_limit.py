@@ -59,9 +59,11 @@ class AdaptiveLimiter:
                 self.busy += 1
                 turn.set_result(None)
 
-    def learn(self, error: LMError | None, pause: float) -> None:
+    def learn(self, error: LMError | None, pause: float) -> int | None:
         """Adapt to the outcome of a request. After an answer the size may grow. After a rate limit all requests wait
-        `pause` seconds, the size is halved and the pause counted, at most once a second: one burst brings many."""
+        `pause` seconds, the size is halved and the pause counted, at most once a second: one burst brings many.
+        Returns the size before, if it was halved."""
+        before = self.size
         if error is None:
             self.pauses = 0
             self._successes += 1
@@ -73,3 +75,5 @@ class AdaptiveLimiter:
             if now - self._last_cut > 1.0:
                 self._last_cut, self.size, self._successes = now, max(1, self.size // 2), 0
                 self.pauses += 1
+                return before if self.size < before else None
+        return None

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import json
 import os
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from workbench.errors import StoreError
 from workbench.lm import MOST_TOKENS
+from workbench.store import Journal
 from workbench.type_guards import is_list
 
 
@@ -56,6 +58,20 @@ class RequestLog:
             os.close(self._file)
             self._file = None
         self.path.unlink(missing_ok=True)
+
+
+def record_lost_requests(log: RequestLog, journal: Journal) -> None:
+    """Record logged requests without an outcome as attempts with unknown outcome, and delete the log."""
+    journal.store.flush()  # outcomes that are queued count as known
+    left: dict[tuple[int, str], list[tuple[str, int, float]]] = defaultdict(list)
+    for process, key, role, tokens, usd in log.read():
+        left[process, key].append((role, tokens, usd))
+    for (process, key), sent in left.items():
+        if journal.has_call(key):
+            continue  # settled: its row counts all attempts
+        for role, tokens, usd in sent[journal.count_attempts_of(process, key) :]:
+            journal.record_lost_attempt(key, role, process, tokens, usd)
+    log.remove()
 
 
 class NoLog(RequestLog):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,7 +40,11 @@ class Spend:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The outcome of a call: a response, or the error that its last attempt ended with."""
+    """The outcome of a call: a response, or the error that its last attempt ended with.
+
+    seconds: of its requests. queued: those that it waited here: for a slot, in the pauses of a rate limit, and between
+    two attempts.
+    """
 
     response: Response | None
     error: LMError | None
@@ -47,12 +52,13 @@ class Settled:
     attempts: int
     usd: float
     seconds: float
+    queued: float = 0.0
     key: str = ""  # under which it is journalled
 
 
 @dataclass(frozen=True, slots=True)
 class CallInfo:
-    """The data of the event `call_settled`."""
+    """The data of the event `call_settled`. reused: an earlier run paid for it."""
 
     key: str
     role: str
@@ -64,6 +70,45 @@ class CallInfo:
     completion_tokens: int
     usd: float
     seconds: float
+    queued: float = 0.0
+    reused: bool = False
+
+    @classmethod
+    def of(cls, row: Any, role: str, *, reused: bool) -> CallInfo:
+        """That of a row of `calls`, at what it cost when it was paid."""
+        cost = (row["attempts"], row["prompt_tokens"], row["completion_tokens"], row["usd"] or 0.0, row["seconds"])
+        return cls(row["key"], role, row["lm"], row["outcome"], True, *cost, row["queued"] or 0.0, reused)
+
+
+_ANSWERED = ("ok", "stop", "length", "refusal", "empty", "tool_calls")
+
+
+def stored_outcome(row: Any, cached: bool) -> Settled:
+    """The outcome in a row of `calls`, at what it cost when it was paid."""
+    failed = row["outcome"] not in _ANSWERED
+    return Settled(
+        None if row["response"] is None else stored_response(row),
+        LMError(row["outcome"], row["message"] or "") if failed else None,
+        cached,
+        row["attempts"],
+        row["usd"] or 0.0,
+        row["seconds"],
+        row["queued"] or 0.0,
+        row["key"],
+    )
+
+
+def stored_spend(row: Any) -> Spend:
+    """What the call of a row cost when it was paid."""
+    return Spend(row["attempts"], 0, row["prompt_tokens"], row["completion_tokens"], row["usd"] or 0.0, row["seconds"])
+
+
+def describe_reused(summary: Mapping[str, Any]) -> str:
+    """What a bill (`Ledger.summary`) says of calls that earlier runs paid for; empty if there are none."""
+    reused = summary.get("reused") or {"calls": 0}
+    if not reused["calls"]:
+        return ""
+    return f"; {reused['calls']} calls were taken from earlier runs, which had cost ${reused['usd']:.4f}"
 
 
 def stored_response(row: Any) -> Response:
@@ -78,12 +123,16 @@ def stored_response(row: Any) -> Response:
 
 
 def price_of(lm: LM, prompt: int, completion: int, ceiling: float | None) -> float:
-    """US dollars for so many tokens; 0 if the price is unknown. Raises SpecError if it is, and there is a ceiling on
-    dollars."""
+    """US dollars for so many tokens; 0 if the price is unknown. Raises SpecError if it is, or is 0 for no better reason
+    than that the server is on this machine, and there is a ceiling on dollars."""
     price = lm.price(prompt, completion)
-    if price is None and ceiling is not None:
+    assumed = bool(getattr(lm, "assumed_free", False))
+    if (price is None or assumed) and ceiling is not None:
+        where = ": its server is on this machine, and may forward calls to a paid service" if assumed else ""
         raise SpecError(
-            f"budget.usd cannot be kept: the price of {lm.identity} is not known",
-            hint="Add price: {input: ..., output: ...} (dollars per million tokens) under lm.",
+            f"budget.usd cannot be kept: the price of {lm.identity} is not known{where}",
+            hint="Add price: {input: ..., output: ...} (dollars per million tokens, 0 if it is free) beside the name "
+            "of the model (lm.price), or remove budget.usd and set budget.calls.",
+            path=("budget", "usd"),
         )
     return price or 0.0

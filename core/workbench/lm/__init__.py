@@ -29,6 +29,7 @@ from workbench.lm.protocol import (
     estimate_tokens,
     offset_seed,
 )
+from workbench.lm.weights import LM_KEYS, locate_lms, locate_weights, relocate_weights, weights_folder
 
 __all__ = [
     "LM",
@@ -56,4 +57,9 @@ __all__ = [
     "parse_price",
     "redact",
     "redact_sent",
+    "LM_KEYS",
+    "locate_lms",
+    "locate_weights",
+    "relocate_weights",
+    "weights_folder",
 ]

@@ -114,11 +114,13 @@ class LM(Protocol):
     concurrency: how many requests may be in flight at first; the ledger lowers it on 429.
     One that takes images has `reads_images = True`; to others none is sent.
     An LM may also have `ready()`: it raises LMError where nothing could be sent from here, for want of a key. It is
-    asked before a run pays for anything, and before each call, which then does not count. An LM may also have
+    asked before a run pays for anything, and before each call, which then does not count. It may also have
+    `key_variable`, the name of the environment variable with the key that it needs, or None. An LM may also have
     `assumed_free`, True where its price is 0 for no better reason than that its server is on this machine: where there
     is a ceiling in dollars, the user is told that it does not hold such calls. An LM that remembers its answers may
     also have `recall(request, response)`: it is told of those that came from the journal, so that a resumed run goes on
-    as the first one did.
+    as the first one did. An LM may also have `reusable`, False where `identity` does not say which weights answer, as
+    of a policy that is being trained: other runs then take over none of its answers.
     """
 
     identity: str

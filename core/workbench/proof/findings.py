@@ -63,11 +63,13 @@ def build_report(
         error=error,
         test_rows=len(pairs),
         sandbox=RunRecord(ledger.store, ledger.run_id).find_sandbox(),
+        rate_limits=RunRecord(ledger.store, ledger.run_id).find_rate_limits(),
         untried=_untried(roles, status) if status in ("finished", "budget") and candidates < 2 else None,
         earlier_tests=earlier,
         leaks=leaks,
         saving=_saving(task, pairs, alpha) if winner != task.workflow else None,
         sealed_rows=len(task.dataset.test),
+        test_skipped=not pairs and winner == task.workflow and task.spec.proof.when_unchanged == "skip",
     )
 
 

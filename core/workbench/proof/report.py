@@ -5,11 +5,14 @@ from __future__ import annotations
 import html
 import json
 from dataclasses import asdict, dataclass, field
+from importlib import import_module
 from typing import Any, cast
 
+from workbench.ledger import describe_reused
 from workbench.proof.leakage import Leak
 from workbench.proof.statistics import MARGIN, Proof, Saving, describe_proof
 from workbench.runtime import BOUNDARIES
+from workbench.store import Candidates, ReadOnlyStore
 from workbench.workflow import Workflow
 
 
@@ -35,11 +38,13 @@ class Report:
     workflow: str | None = None
     test_rows: int = 0
     sandbox: dict[str, str] | None = None  # name and measured level, if code ran in one
+    rate_limits: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])  # requests at once
     untried: str | None = None  # why the baseline is the only candidate
     earlier_tests: list[str] = field(default_factory=list[str])  # runs that tested changes on these sealed rows before
     leaks: list[Leak] = field(default_factory=list[Leak])
     saving: Saving | None = None  # if the winner was picked by cost
     sealed_rows: int = 0  # test rows in the data; `test_rows` of them were tested
+    test_skipped: bool = False  # nothing beat the baseline, so the sealed rows were left unused
     unproved: str | None = None  # file with the best candidate, if `workflow` keeps the baseline
     kept: Workflow | None = None  # the workflow in the file `workflow`
     resumable: bool = True  # False: only another file or other code of its own can mend what ended it
@@ -105,10 +110,12 @@ class Report:
             "warnings": self.warnings,
             "error": self.error,
             "sandbox": self.sandbox,
+            "rate_limits": {lm: list(sizes) for lm, sizes in self.rate_limits.items()},
             "untried": self.untried,
             "looks": self.earlier_tests,  # the key of stored reports
             "saving": saving,
             "unproved": self.unproved,
+            "test_skipped": self.test_skipped and self.status in ("finished", "budget"),
         }
 
     def headline(self) -> list[str]:
@@ -123,6 +130,11 @@ class Report:
                 lines.append(self._saving_verdict(self.saving))
         elif self.status in ("finished", "budget"):
             why = "the budget left nothing for the sealed test" if self.sealed_rows else "no test rows are left"
+            if self.sealed_rows and self.test_skipped:
+                why = (
+                    "there is no change to test, so the sealed rows were left unused (proof: {when_unchanged: test} "
+                    "tests the baseline on them)"
+                )
             lines.append(f"The gain is not shown: {why}.")
         if self.sandbox is not None:
             held = "" if self.sandbox["level"] in BOUNDARIES else ", which does not contain hostile code"
@@ -174,6 +186,7 @@ class Report:
         if self.failures:
             out.append("Failed examples in the test: " + ", ".join(f"{k} {n}" for k, n in self.failures.items()))
         out += [f"Warning: {warning}" for warning in self.warnings]
+        out += [f"Rate limited: {lm}: {before} -> {after} at once" for lm, (before, after) in self.rate_limits.items()]
         out.append(self._bill())
         if self.workflow:
             out += self._result_lines()
@@ -182,6 +195,21 @@ class Report:
         elif self.status in ("interrupted", "failed"):
             out.append(f"Nothing paid for is lost. Resume it with: workbench resume {self.run} --db {self.database}")
         return out
+
+    def to_pandas(self) -> Any:
+        """The candidates as a pandas DataFrame: hash, parent, optimizer, note, score on val, failed rows, and the
+        objectives per row. Raises ImportError without pandas."""
+        pandas: Any = import_module("pandas")
+        store = ReadOnlyStore(self.database)
+        try:
+            found = Candidates(store, store.find_run(self.run)["id"]).read_all()
+        finally:
+            store.close()
+        costs = [json.loads(c.pop("objectives") or "{}") for c in found]
+        return pandas.DataFrame(
+            {**c, **{name: value for name, value in cost.items() if name != "score"}}
+            for c, cost in zip(found, costs, strict=True)
+        )
 
     def _repr_html_(self) -> str:
         """For notebooks: the verdict and the table of scores."""
@@ -242,7 +270,7 @@ class Report:
         usd = f"${spent['usd']:.4f}" + (f" of ${ceiling['usd']:g}" if ceiling["usd"] else "")
         text = (
             f"Spent: {calls} ({spent['cached']} more answered from the journal), {spent['prompt_tokens']} tokens in, "
-            f"{spent['completion_tokens']} out, {usd}, {spent['seconds']:.1f} s"
+            f"{spent['completion_tokens']} out, {usd}, {spent['seconds']:.1f} s{describe_reused(spent)}"
         )
         if spent["unknown"]:
             text += f"; {spent['unknown']} more were in flight at a kill, outcome unknown"

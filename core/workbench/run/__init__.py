@@ -3,9 +3,10 @@
 The only room that knows the whole order.
 """
 
-from workbench.run.cost_estimate import estimate
+from workbench.run.cost_estimate import budget_warnings, estimate
 from workbench.run.doctor import find_origins, run_checks
 from workbench.run.history import (
+    bundle_candidate,
     candidate_workflow,
     candidates,
     draw_winner,
@@ -45,10 +46,12 @@ __all__ = [
     "RowKeys",
     "as_stored_row",
     "estimate",
+    "budget_warnings",
     "candidate_workflow",
     "candidates",
     "draw_winner",
     "export_candidate",
+    "bundle_candidate",
     "lineage",
     "status_of",
     "row_inputs",

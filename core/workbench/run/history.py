@@ -11,11 +11,12 @@ from typing import Any
 
 from workbench.errors import PluginError, SpecError, StoreError
 from workbench.files import write_whole
+from workbench.inference import Bundle, write_bundle
 from workbench.plugins import plugins
 from workbench.run.start import prepare_stored, read_stored_file
 from workbench.spec import Spec
 from workbench.store import Candidates, RunLock, Store, read_report
-from workbench.task import dump_yaml, file_tree, kept_search, load_data
+from workbench.task import dump_yaml, file_tree, kept_search, load_data, written_value
 from workbench.user_code import CodeRefused, without_user_code
 from workbench.workflow import Workflow, mermaid
 
@@ -125,18 +126,15 @@ def export_candidate(
         StoreError: there is no such run or candidate, or it is damaged.
         SpecError: the candidate cannot be exported so; CodeRefused: not without its code.
     """
-    row = store.find_run(run, kinds=("optimize",))
-    chosen = candidate or winner_of(read_report(row))
-    found, baseline = (candidate_workflow(store, row["id"], hash_) for hash_ in (chosen, None))
-    if found is None or baseline is None:
-        raise StoreError(f"run {row['run']} has no candidate '{chosen}'; see workbench show {row['run']}")
+    row, found, baseline = _chosen(store, run, candidate)
     if form != "yaml":
         with nullcontext() if run_code else _code_refused(form):
             _export_through_plugin(row, found, form, out)
         return None
     file = read_stored_file(row)
     workflow, folder = Workflow(found.tree, file.base), out.resolve().parent if out else Path.cwd()
-    tree = file_tree(file.spec, file.source, workflow, folder, kept_search(file.spec, baseline, workflow))
+    raw, search = written_value(file.source), kept_search(file.spec, baseline, workflow)
+    tree = file_tree(file.spec, raw, workflow, folder, search, baseline)
     text = dump_yaml(tree)
     if out is None:
         return text
@@ -145,6 +143,29 @@ def export_candidate(
     except OSError as error:
         raise StoreError(f"{out} cannot be written: {error}; choose another path with --out") from None
     return None
+
+
+def bundle_candidate(store: Store, run: str, candidate: str | None, out: Path) -> Bundle:
+    """Write a candidate as a folder that runs elsewhere (`write_bundle`); run and candidate as in `export_candidate`.
+
+    Raises:
+        StoreError: there is no such run or candidate, or it is damaged.
+        SpecError: something that it names cannot be carried.
+    """
+    row, found, _ = _chosen(store, run, candidate)
+    with without_user_code("outlines"):
+        file = read_stored_file(row)
+        return write_bundle(file.spec, file.source.value, Workflow(found.tree, file.base), out)
+
+
+def _chosen(store: Store, run: str, candidate: str | None) -> tuple[Any, Workflow, Workflow]:
+    """A run, its candidate or winner, and its baseline. Raises StoreError."""
+    row = store.find_run(run, kinds=("optimize",))
+    chosen = candidate or winner_of(read_report(row))
+    found, baseline = (candidate_workflow(store, row["id"], hash_) for hash_ in (chosen, None))
+    if found is None or baseline is None:
+        raise StoreError(f"run {row['run']} has no candidate '{chosen}'; see workbench show {row['run']}")
+    return row, found, baseline
 
 
 @contextmanager

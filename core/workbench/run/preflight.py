@@ -7,30 +7,19 @@ from functools import partial
 
 from workbench.errors import SandboxError, SpecError, WorkbenchError, collect_errors, errors_at
 from workbench.ledger import price_of
-from workbench.lm import is_loopback, make_lm, split_model
 from workbench.runtime import Runtime
-from workbench.spec import LMSpec, lm_spec
+from workbench.spec import LMSpec
 from workbench.study import Optimizer, Study
 from workbench.task import Task, variants
-from workbench.workflow import Workflow, task_lm
+from workbench.workflow import called_lms
 
 
 def lms_of(task: Task) -> Iterator[LMSpec]:
     """The language models that a run may call: those of nodes, of variants under `search:`, and of roles."""
-    yield from _lms_in(task, task.workflow)
+    yield from called_lms(task.workflow, task.spec.lm)
     for _, workflow in variants(task.spec.search, task.workflow):
-        yield from _lms_in(task, workflow)
+        yield from called_lms(workflow, task.spec.lm)
     yield from task.spec.roles.values()
-
-
-def _lms_in(task: Task, workflow: Workflow) -> Iterator[LMSpec]:
-    for node in workflow.walk():
-        if "lm" in type(node.config).model_fields:
-            own = getattr(node.config, "lm", None)
-            yield lm_spec(own) if own else task_lm(task.spec.lm, workflow)
-        for key in ("value_lm", "embedder"):
-            if own := getattr(node.config, key, None):
-                yield lm_spec(own)
 
 
 def check_optimizers(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) -> None:
@@ -51,34 +40,12 @@ def check_optimizers(task: Task, optimizers: Sequence[tuple[str, Optimizer]]) ->
 
 
 def lm_warnings(task: Task) -> list[str]:
-    """Warnings about models that a ceiling in dollars does not cover, and about names served elsewhere than `lm`."""
+    """Warnings about models given by name only: they inherit nothing from `lm`, in particular not its server."""
     lms = {spec.model_dump_json(): spec for spec in lms_of(task)}.values()
-    return [*_not_counted(task, lms), *_elsewhere(task, lms)]
-
-
-def _not_counted(task: Task, lms: Iterable[LMSpec]) -> Iterator[str]:
-    if task.spec.budget.usd is None:
-        return
-    for spec in lms:
-        if _assumed_free(spec):
-            yield (
-                f"the ceiling of ${task.spec.budget.usd:g} does not cover calls of {spec.model}: its server is on "
-                "this machine, so they count as free. If it forwards them to a paid service, write "
-                "price: {input: ..., output: ...} (dollars per million tokens) beside its name; if they are free, "
-                "price: {input: 0, output: 0}."
-            )
-
-
-def _assumed_free(spec: LMSpec) -> bool:
-    if spec.price is not None:
-        return False
-    if split_model(spec.model)[0] == "*":  # takes seconds to load
-        return is_loopback(spec.api_base)
-    return bool(getattr(make_lm(spec), "assumed_free", False))
+    return list(_elsewhere(task, lms))
 
 
 def _elsewhere(task: Task, lms: Iterable[LMSpec]) -> Iterator[str]:
-    """Warnings about models given by name only: they inherit nothing from `lm`, in particular not its server."""
     own = task.spec.lm
     for spec in lms:
         if own.api_base and spec.model_fields_set == {"model"} and _prefix(spec) == _prefix(own):

@@ -12,21 +12,30 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workbench.errors import BudgetSpent, Interrupted, LMError, PluginError, ServerDead, WorkbenchError, merge_errors
+from workbench.errors import (
+    BudgetSpent,
+    Interrupted,
+    LMError,
+    PluginError,
+    ServerDead,
+    SpecError,
+    WorkbenchError,
+    merge_errors,
+)
 from workbench.files import disk_warnings, file_digest
 from workbench.ledger import CallInfo, Ledger
 from workbench.lm import LMPool
 from workbench.plugins import plugins
-from workbench.proof import Report, build_report, record_test, sealed_row_keys
+from workbench.proof import Report, build_report
 from workbench.run.cost_estimate import budget_warnings
 from workbench.run.preflight import lms_not_ready, lms_of, optimizers_not_ready, wrong_in_file
-from workbench.run.proof_budget import reserve_for_proof
+from workbench.run.sealed_test import reserve_for_proof, run_sealed_test
 from workbench.run.stored_scores import RowKeys, TrainRows, store_evaluation
 from workbench.runtime import Runtime, SandboxChoice
 from workbench.signals import catch_signals
 from workbench.store import Candidates, Evaluations, RunLock, RunRecord, Store, dumps
 from workbench.study import Evaluation, Evaluator, Optimizer, Progress, Result, Study, pick, unanswered_error
-from workbench.task import Example, Task, write_workflow
+from workbench.task import Task, write_workflow
 from workbench.workflow import Workflow
 
 Listener = Callable[[str, dict[str, Any]], None]
@@ -51,6 +60,7 @@ class Options:
     out: str | None = None
     keep_unproved: bool = False  # write the best candidate to `out` even if its gain is not shown
     sandbox: SandboxChoice = field(default_factory=SandboxChoice.from_environment)
+    allow_unproved: bool = False  # begin even if the budget cannot pay for the proof; a resumed run is not asked
 
     @property
     def path(self) -> Path:
@@ -93,6 +103,7 @@ class Session:
         self.listener = listener or (lambda kind, data: None)
         self.info = RunInfo(run, task.spec.name, str(store.path), task.spec.budget.model_dump(exclude_none=True))
         self.ledger = Ledger(store, run_id, task.spec.budget, self._on_call, earlier_seconds)
+        self.ledger.reuse, self.ledger.searching, self.ledger.on_slowed = task.spec.cache, True, self._on_slowed
         self.runtime = Runtime(
             self.ledger,
             task.spec.lm,
@@ -152,16 +163,19 @@ class Session:
     async def find_obstacles(self) -> list[WorkbenchError]:
         """Errors that would stop the run, found without a call. A resumed run skips this: its journal may suffice."""
         studies = [(self._study(self.task.workflow, i + 1, name), o) for i, (name, o) in enumerate(self.optimizers)]
-        return [*lms_not_ready(lms_of(self.task), self.runtime), *await optimizers_not_ready(self.task, studies)]
+        found = [*lms_not_ready(lms_of(self.task), self.runtime), *await optimizers_not_ready(self.task, studies)]
+        return [self.task.source.locate(error) if isinstance(error, SpecError) else error for error in found]
 
     async def _course(self) -> Report:
         task, baseline = self.task, self.task.workflow
         with task.dataset.test.sealed():
             status, broken = await self._search()
         winner = self._pick()
-        self._emit("testing", winner=winner.hash, changed=winner != baseline)
         self.ledger.reserve_for_proof()
-        pairs = await self._test(baseline, winner)
+        if winner == baseline and task.spec.proof.when_unchanged == "skip":
+            return self._report(status, winner, None, broken)
+        self._emit("testing", winner=winner.hash, changed=winner != baseline)
+        pairs = await run_sealed_test(task, self.evaluator, winner, self.row_keys, self._on_pair)
         if status == "finished" and len(pairs) < len(task.dataset.test):
             status = "budget"  # a larger budget can test the rest
         return self._report(status, winner, pairs, broken)
@@ -243,32 +257,6 @@ class Session:
             return pick(list(self.progress.complete.values()), spec.objectives, spec.pick).workflow
         return best.workflow
 
-    async def _test(self, baseline: Workflow, winner: Workflow) -> list[tuple[Result, Result]]:
-        """Run baseline and winner on the sealed rows, pair by pair, until the budget ends. Returns the pairs."""
-        test = self.task.dataset.test.open()
-        programs = [self.evaluator.program(w) for w in (baseline, winner)]
-        pairs: list[tuple[Result, Result] | None] = [None] * len(test)
-
-        async def both(index: int) -> None:
-            example: Example = test[index]
-            first = second = await self.evaluator.run_one(programs[0], example, traces=True)
-            if winner != baseline:
-                second = await self.evaluator.run_one(programs[1], example, traces=True)
-            pairs[index] = (first, second)
-            self._emit("tested", done=sum(p is not None for p in pairs), of=len(test))
-
-        with suppress(BudgetSpent):
-            await self.evaluator.gather(len(test), both)
-        done = [p for p in pairs if p is not None]
-        for side, workflow in enumerate([baseline] if winner == baseline else [baseline, winner]):
-            results = tuple(p[side] for p in done)
-            evaluation = Evaluation(workflow, "test", results, len(done) == len(test))
-            await store_evaluation(self.store, self.run_id, evaluation, self.row_keys)
-        if winner != baseline:
-            keys = sealed_row_keys(self.task, [a.example for a, _ in done])
-            record_test(self.store, self.run_id, winner.hash, keys)
-        return done
-
     # Events and the store
 
     def _emit(self, event: str, **data: Any) -> None:
@@ -283,6 +271,12 @@ class Session:
         self._save_seconds()
         if self._watched:
             plugins().emit("call_settled", run=self.info, call=call)
+
+    def _on_pair(self, done: int, of: int) -> None:
+        self._emit("tested", done=done, of=of)
+
+    def _on_slowed(self, lm: str, before: int, after: int) -> None:
+        self._emit("rate_limited", lm=lm, before=before, after=after)
 
     def _on_candidate(self, workflow: Workflow, optimizer: str) -> None:
         if workflow.hash in self._candidates:

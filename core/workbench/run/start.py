@@ -20,6 +20,7 @@ from workbench.files import check_writable, file_digest
 from workbench.lm import LMPool
 from workbench.plugins import plugins
 from workbench.proof import Report
+from workbench.run.cost_estimate import find_unpayable_proof
 from workbench.run.preflight import check_optimizers, lm_warnings
 from workbench.run.session import Listener, Options, Session
 from workbench.spec import (
@@ -70,6 +71,8 @@ def optimize(
     spec, source, task, named = prepare(path, options.sets)
     if (error := lacks_rows(task)) is not None:
         raise task.source.locate(error)
+    if not options.allow_unproved and (lacking := find_unpayable_proof(task)) is not None:
+        raise task.source.locate(lacking)
     store = Store(database)
     try:
         run = secrets.token_hex(4)

@@ -51,7 +51,7 @@ def as_stored_row(result: Result, keys: RowKeys, whole: bool = False) -> ResultR
     cost = {"calls": result.calls, "tokens": result.tokens, "usd": result.usd, "seconds": result.seconds}
     return ResultRow(
         result.example.id,
-        result.score,
+        None if result.score is None else float(result.score),
         result.failure,
         result.message,
         result.feedback,

@@ -3,6 +3,7 @@
 All effects go through `Context`.
 """
 
+from workbench.runtime.clock import NodeClock
 from workbench.runtime.draw import FIRST_DRAW, Draw
 from workbench.runtime.embedding import BATCH
 from workbench.runtime.program import Context, Program, ends_run, make_request
@@ -18,6 +19,7 @@ from workbench.runtime.sandbox import (
 
 __all__ = [
     "Context",
+    "NodeClock",
     "Draw",
     "FIRST_DRAW",
     "Program",

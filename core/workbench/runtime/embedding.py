@@ -31,6 +31,7 @@ class Embeddings(LM):
         check_embeds(lm, lm.identity)
         self.lm: Any = lm  # both LM and CanEmbed
         self.identity, self.concurrency = f"{lm.identity} (vectors)", lm.concurrency
+        self.reusable = bool(getattr(lm, "reusable", True))
 
     async def complete(self, request: Request) -> Response:
         texts = [str(m["content"]) for m in request.messages]

@@ -15,8 +15,9 @@ from functools import cached_property
 from typing import Any, cast
 
 from workbench.errors import BudgetSpent, LMError, NodeError, ServerDead, SpecError, StoreError, WorkbenchError
-from workbench.ledger import Ledger
+from workbench.ledger import Ledger, Settled
 from workbench.lm import Message, Request, Response
+from workbench.runtime.clock import NodeClock
 from workbench.runtime.draw import FIRST_DRAW, Draw
 from workbench.runtime.embedding import Vector
 from workbench.runtime.runtime import Runtime
@@ -70,6 +71,7 @@ class Context:
         node: its path, e.g. `vote.of`.
         draw: which samples it draws.
         policies: of the workflow files around it, which hold besides the run's own.
+        clocks: of the nodes around it.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class Context:
         node: str,
         draw: Draw = FIRST_DRAW,
         policies: tuple[PolicySpec, ...] = (),
+        clocks: tuple[NodeClock, ...] = (),
     ):
         self.program, self.example, self.trace, self.node = program, example, trace, node
         self.draw, self.policies = draw, policies
@@ -89,6 +92,7 @@ class Context:
         self._children = Counter[int]()  # by replica
         self._begun: list[int] = []  # of the calls in the span, the number of each by its begin
         self._calls = 0
+        self.clocks = (*clocks, NodeClock())
 
     @property
     def span(self) -> Span:
@@ -111,7 +115,7 @@ class Context:
         """Run a node under its own span, and turn its errors into a NodeError with a kind."""
         span = Span(self.node, type(node).__name__, inputs, agent=agent, order=self.draw.order)
         self.trace.spans.append(span)
-        self._span, begun = span, time.perf_counter()
+        self._span = span
         try:
             outputs = await node.run(inputs, self)
             if not isinstance(outputs, Mapping):
@@ -133,7 +137,7 @@ class Context:
             span.error = f"code: {type(error).__name__}: {error}"
             raise NodeError("code", f"{type(error).__name__}: {error}", node=self.node) from error
         finally:
-            span.seconds = time.perf_counter() - begun
+            span.seconds, span.queued = self.clocks[-1].read()
 
     async def run_child(
         self,
@@ -151,7 +155,7 @@ class Context:
         policies = self.policies if policy is None else (*self.policies, policy)
         draw = self.draw.child(replica, self._children[replica])
         self._children[replica] += 1
-        child = Context(self.program, self.example, self.trace, f"{self.node}.{name}", draw, policies)
+        child = Context(self.program, self.example, self.trace, f"{self.node}.{name}", draw, policies, self.clocks)
         return await child.run_node(node, inputs, agent)
 
     async def complete(
@@ -178,8 +182,7 @@ class Context:
         request = make_request(spec, messages, self.draw.of_call(number, replica), settings)
         begun = self._begin_call()
         response, paid = await runtime.complete(spec, request, role)
-        paid_for = (paid.cached, paid.usd, paid.seconds)
-        self._record(begun, CallRecord(request.messages, response, role, spec.model, *paid_for, key=paid.key))
+        self._record(begun, _call_record(request.messages, response, role, spec.model, paid))
         return response
 
     async def samples(self, messages: Sequence[Message], count: int, **settings: Any) -> list[Response]:
@@ -195,15 +198,19 @@ class Context:
             raise next((e for e in errors if ends_run(e, self.program.runtime.ledger)), errors[0])
         return cast(list[Response], outcomes)
 
-    def _begin_call(self) -> int:
+    def _begin_call(self) -> tuple[int, float]:
+        """The number of a call that begins now, and the time."""
         self._calls += 1
-        return self._calls
+        return self._calls, time.perf_counter()
 
-    def _record(self, begun: int, record: CallRecord) -> None:
+    def _record(self, begun: tuple[int, float], record: CallRecord) -> None:
         """Insert the call in the order of beginnings, whichever was answered first."""
-        at = bisect(self._begun, begun)
-        self._begun.insert(at, begun)
-        self.span.calls.insert(at, record)
+        number, at = begun
+        for clock in self.clocks:
+            clock.add_call(at, record.queued)
+        place = bisect(self._begun, number)
+        self._begun.insert(place, number)
+        self.span.calls.insert(place, record)
 
     async def embed(self, texts: Sequence[str], lm: LMSpec, role: str = "task") -> list[Vector]:
         """One vector for each text. Raises what `complete` raises, and SpecError for a model that cannot embed."""
@@ -212,8 +219,7 @@ class Context:
         for messages, call in paid:
             assert call.response is not None
             seen = replace(call.response, text=f"({len(messages)} vectors)")
-            paid_for = (call.cached, call.usd, call.seconds)
-            self._record(begun, CallRecord(messages, seen, role, lm.model, *paid_for, key=call.key))
+            self._record(begun, _call_record(messages, seen, role, lm.model, call))
         return vectors
 
     async def sandboxed(
@@ -232,6 +238,11 @@ class Context:
         self._effects += 1
         where = [self.program.workflow.hash, self.example, self.node, self.draw.replica, self._effects]
         return await self.program.runtime.ledger.effect(kind, [content, where], run)
+
+
+def _call_record(messages: tuple[Message, ...], response: Response, role: str, model: str, paid: Settled) -> CallRecord:
+    cost = (paid.cached, paid.usd, paid.seconds, paid.queued)
+    return CallRecord(messages, response, role, model, *cost, key=paid.key)
 
 
 def is_cancelled() -> bool:

@@ -10,6 +10,7 @@ from workbench.spec.models import (
     DataSpec,
     DomainSpec,
     LMSpec,
+    ProofSpec,
     Spec,
     lm_spec,
 )
@@ -39,6 +40,7 @@ __all__ = [
     "DataSpec",
     "DomainSpec",
     "BudgetSpec",
+    "ProofSpec",
     "PolicySpec",
     "Inherited",
     "Strict",

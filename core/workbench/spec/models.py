@@ -110,6 +110,15 @@ class BudgetSpec(Strict):
     minutes: float | None = Field(None, gt=0, description="time on the clock, over all parts of a resumed run")
 
 
+class ProofSpec(Strict):
+    """How the gain is tested on the sealed rows."""
+
+    when_unchanged: Literal["skip", "test"] = Field(
+        "skip",
+        description="if nothing beat the baseline on val: leave the sealed rows unused, or test the baseline on them",
+    )
+
+
 class DomainSpec(Strict):
     """The values that one address may take: exactly one of float, int, choice, demos, or a node's any_of and
     optional."""
@@ -228,6 +237,14 @@ class Spec(Strict):
     budget: BudgetSpec = Field(
         default_factory=lambda: BudgetSpec.model_validate({"calls": 1000}),
         description="hard ceilings for the whole run",
+    )
+    proof: ProofSpec = Field(
+        default_factory=lambda: ProofSpec.model_validate({}), description="how the gain is tested on the sealed rows"
+    )
+    cache: bool = Field(
+        False,
+        description="take answers of earlier runs in the run database: calls of the same model with the same content, "
+        "and the same draw where there is sampling, are not paid again",
     )
     policy: PolicySpec = Field(default_factory=lambda: PolicySpec(), description="which tool calls are allowed")
     concurrency: int = Field(16, ge=1, le=4096, description="examples evaluated at once")

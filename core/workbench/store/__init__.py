@@ -7,7 +7,7 @@ from workbench.store.candidates import Candidates, read_trees, read_val_scores
 from workbench.store.content import read_options, read_report, read_spec
 from workbench.store.database import IN_MEMORY, LISTED, REMOVED, TABLES, Store, dumps, kind_of, now, tags_of
 from workbench.store.evaluations import Evaluations, ResultRow, SealedTests
-from workbench.store.journal import LARGE_TEXT, Journal, NoJournal
+from workbench.store.journal import LARGE_TEXT, EarlierCalls, Journal, Usual, read_usual_calls
 from workbench.store.read_only import ReadOnlyStore
 from workbench.store.runs import RunLock, RunRecord, add_run, find_started_run, remove_unused_texts
 from workbench.store.schema import SCHEMA
@@ -17,7 +17,9 @@ __all__ = [
     "ReadOnlyStore",
     "RunLock",
     "Journal",
-    "NoJournal",
+    "EarlierCalls",
+    "Usual",
+    "read_usual_calls",
     "LARGE_TEXT",
     "RunRecord",
     "add_run",

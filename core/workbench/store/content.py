@@ -29,7 +29,7 @@ def text_key(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 
-def check_sum(row: sqlite3.Row, place: str, *parts: object, column: str = "checksum") -> None:
+def check_sum(row: sqlite3.Row | dict[str, Any], place: str, *parts: object, column: str = "checksum") -> None:
     """Raise StoreError if the parts are not those of which the row's checksum was made. Rows that were written before
     there were checksums have none. place: names the table and the row."""
     stored = row[column] if column in row.keys() else None  # noqa: SIM118  # of a sqlite3.Row

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from workbench.store.content import check_sum, checksum
 from workbench.store.database import Store, now
 
 
@@ -34,9 +35,9 @@ class ResultRow(NamedTuple):
 
 
 _ADD_RESULT = (
-    f"insert or replace into results (evaluation_id, position, {', '.join(ResultRow._fields)}) values ((select id from "
-    "evaluations where run_id = ? and candidate = ? and split = ? and replica = ?), ?"
-    f"{', ?' * len(ResultRow._fields)})"
+    f"insert or replace into results (evaluation_id, position, {', '.join(ResultRow._fields)}, checksum) values ("
+    "(select id from evaluations where run_id = ? and candidate = ? and split = ? and replica = ?), ?"
+    f"{', ?' * len(ResultRow._fields)}, ?)"
 )
 
 
@@ -87,7 +88,7 @@ class Evaluations:
         )
         done = None
         for position, result in enumerate(results):
-            done = self.store.write(_ADD_RESULT, *key, position, *result)
+            done = self.store.write(_ADD_RESULT, *key, position, *result, checksum(*result))
         return done
 
     # An evaluation whose rows are stored as they come: its n and score stay empty until it is complete
@@ -102,7 +103,7 @@ class Evaluations:
 
     def add_row(self, candidate: str, split: str, replica: int, position: int, row: ResultRow) -> asyncio.Future[None]:
         """Queue a row of an evaluation that has begun, in place of an earlier result of it."""
-        return self.store.write(_ADD_RESULT, self.run_id, candidate, split, replica, position, *row)
+        return self.store.write(_ADD_RESULT, self.run_id, candidate, split, replica, position, *row, checksum(*row))
 
     def end(
         self, candidate: str, split: str, replica: int, *, n: int, score: float, failed: int, complete: bool, means: str
@@ -116,13 +117,17 @@ class Evaluations:
 
     def read_rows(self, candidate: str | None = None) -> list[dict[str, Any]]:
         """The results of a candidate, or of all, with `candidate`, `split` and `replica`. Databases of older versions
-        lack some of the columns; there they are None."""
+        lack some of the columns; there they are None. Raises StoreError for what is damaged."""
         rows = self.store.rows(
             "select r.*, e.candidate, e.split, e.replica from results r join evaluations e on e.id = r.evaluation_id "
             "where e.run_id = ? and (? is null or e.candidate = ?) order by e.id, r.position",
             *(self.run_id, candidate, candidate),
         )
-        return [{**dict.fromkeys(ResultRow._fields), **dict(row)} for row in rows]
+        found = [{**dict.fromkeys(ResultRow._fields), **dict(row)} for row in rows]
+        for row in found:
+            place = f"the row {row['example']} of {self.store.path} (table results)"
+            check_sum(row, place, *(row[name] for name in ResultRow._fields))
+        return found
 
     # Train rows: those of one candidate and replica gather in one evaluation, whose n and score stay empty
 

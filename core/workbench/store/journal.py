@@ -1,8 +1,10 @@
-"""The journal of one run: its calls, the attempts that gave no answer, and the large texts of its requests."""
+"""The journal of one run: its calls, the attempts that gave no answer, and the large texts of its requests; and what
+the runs before it were answered."""
 
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import sqlite3
 from collections.abc import Collection, Mapping
@@ -10,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench.errors import StoreError
-from workbench.lm import Request, Response
+from workbench.lm import MOST_TOKENS, Request, Response
 from workbench.store.content import check_sum, checksum, parse_json, text_key
 from workbench.store.database import Store, dumps
 from workbench.type_guards import is_dict, is_list
@@ -67,14 +69,15 @@ class Journal:
         completion_tokens: int,
         usd: float,
         seconds: float,
+        queued: float,
     ) -> asyncio.Future[None]:
         """Queue a settled call of a model; it takes the place of an earlier one with its key. Large texts are
-        stored once, by their hash."""
+        stored once, by their hash. seconds: of its requests; queued: those that it waited before and between them."""
         body = request.as_dict()
         body["messages"] = [self._without_large(message) for message in body["messages"]]
         asked, answer = dumps(body), None if response is None else dumps(response.as_dict())
         return self.store.write(
-            "insert or replace into calls values (?, ?, 'lm', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "insert or replace into calls values (?, ?, 'lm', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, null)",
             self.run_id,
             key,
             role,
@@ -89,6 +92,21 @@ class Journal:
             usd,
             seconds,
             checksum(key, role, asked, answer, outcome, message),
+            queued,
+        )
+
+    def add_reused_call(self, row: sqlite3.Row, role: str) -> asyncio.Future[None]:
+        """Queue an answer that an earlier run paid for (`EarlierCalls`), with what it cost then."""
+        changed = {
+            "run_id": self.run_id,
+            "role": role,
+            "checksum": checksum(*(role if name == "role" else row[name] for name in _SUMMED)),
+            "reused": row["run_id"] if row["reused"] is None else row["reused"],
+        }
+        values = {**dict(row), **changed}
+        marks = ", ".join("?" * len(values))
+        return self.store.write(
+            f"insert or replace into calls ({', '.join(values)}) values ({marks})", *values.values()
         )
 
     def _without_large(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -110,7 +128,7 @@ class Journal:
     def add_effect(self, key: str, kind: str, content: str, result: str, seconds: float) -> asyncio.Future[None]:
         """Queue the result of an effect that is no call of a model."""
         return self.store.write(
-            "insert or replace into calls values (?, ?, ?, 'task', '', ?, ?, 'ok', null, 0, 0, 0, 0, ?, ?)",
+            "insert or replace into calls values (?, ?, ?, 'task', '', ?, ?, 'ok', null, 0, 0, 0, 0, ?, ?, null, null)",
             self.run_id,
             key,
             kind,
@@ -247,10 +265,11 @@ class Journal:
     # Sums
 
     def sum_calls(self) -> tuple[int, int, int, float]:
-        """Attempts, prompt tokens, completion tokens and dollars of all settled calls of models."""
+        """Attempts, prompt tokens, completion tokens and dollars of all settled calls of models that were paid here."""
         row = self.store.row(
             "select coalesce(sum(attempts), 0), coalesce(sum(prompt_tokens), 0), "
-            "coalesce(sum(completion_tokens), 0), coalesce(sum(usd), 0) from calls where run_id = ? and kind = 'lm'",
+            "coalesce(sum(completion_tokens), 0), coalesce(sum(usd), 0) from calls where run_id = ? and kind = 'lm' "
+            "and reused is null",
             self.run_id,
         )
         assert row is not None
@@ -291,28 +310,74 @@ class Journal:
         return row[0] if row else 0
 
 
-class NoJournal(Journal):
-    """Keeps nothing: for calls that no run replays."""
+# Earlier runs
 
-    def find_call(self, key: str) -> sqlite3.Row | None:
+#: So many runs are searched for an answer, and so many calls of a model are averaged, newest first.
+MOST_RUNS, MOST_CALLS = 16, 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Usual:
+    """The means of a model's recorded calls. seconds: of the requests alone; None if no call tells them apart."""
+
+    calls: int
+    prompt_tokens: float
+    completion_tokens: float
+    seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierCalls:
+    """The calls of the runs before one run."""
+
+    store: Store
+    run_id: int
+
+    def find(self, key: str, *, tokens: bool = False) -> sqlite3.Row | None:
+        """The newest answered call with this key whose row is what was written; None if there is none.
+
+        Rows without a checksum cannot be checked, so they count as damaged.
+
+        Args:
+            key: the content key.
+            tokens: whether the answer must have token ids and log-probabilities, as a rollout for training has.
+        """
+        sql = (
+            "select * from calls where key = ? and run_id < ? and kind = 'lm' and response is not null "
+            "order by run_id desc limit ?"
+        )
+        for row in self.store.rows(sql, key, self.run_id, MOST_RUNS):
+            if _is_whole(row, tokens):
+                return row
         return None
 
-    def add_call(self, key: str, **values: Any) -> asyncio.Future[None]:
-        return _done()
 
-    def add_effect(self, key: str, kind: str, content: str, result: str, seconds: float) -> asyncio.Future[None]:
-        return _done()
+def read_usual_calls(store: Store, lm: str, role: str = "task") -> Usual | None:
+    """The means over the newest calls that a model answered in this role; None if there are none. lm: its identity."""
+    sql = (
+        "select count(*) as n, avg(prompt_tokens) as prompt, avg(completion_tokens) as completion, avg(case when "
+        "queued is not null then seconds end) as latency from (select * from calls where lm = ? and role = ? and kind "
+        "= 'lm' and response is not null and reused is null order by run_id desc limit ?)"
+    )
+    row = store.row(sql, lm, role, MOST_CALLS)
+    if row is None or not row["n"]:
+        return None
+    return Usual(row["n"], row["prompt"], row["completion"], row["latency"])
 
-    def delete_call(self, key: str) -> asyncio.Future[None]:
-        return _done()
 
-    def add_attempt(
-        self, key: str, role: str, process: int, outcome: str | None, message: str | None, tokens: int, usd: float
-    ) -> asyncio.Future[None]:
-        return _done()
-
-
-def _done() -> asyncio.Future[None]:
-    future = asyncio.get_running_loop().create_future()
-    future.set_result(None)
-    return future
+def _is_whole(row: sqlite3.Row, tokens: bool) -> bool:
+    """Whether a row is what was written: its checksum matches, and what that does not cover can be counted with."""
+    if row["checksum"] != checksum(*(row[name] for name in _SUMMED)):
+        return False
+    counts = (row["attempts"], row["prompt_tokens"], row["completion_tokens"])
+    amounts = (row["usd"] or 0.0, row["seconds"], row["queued"] or 0.0)
+    if not all(isinstance(n, int) and 0 <= n <= MOST_TOKENS for n in counts):
+        return False
+    if not all(isinstance(x, int | float) and math.isfinite(x) and x >= 0 for x in amounts):
+        return False
+    try:
+        answer = parse_json(row["response"], "a call", dict)
+    except StoreError:
+        return False
+    needed = ("text", "finish", "token_ids", "logprobs") if tokens else ("text", "finish")
+    return all(name in answer for name in needed)

@@ -127,6 +127,18 @@ class RunRecord:
         sql = "select 1 from artifacts where run_id = ? and path = ? and content = ?"
         return self.store.row(sql, self.run_id, path, content) is not None
 
+    def find_rate_limits(self) -> dict[str, tuple[int, int]]:
+        """By the identity of a model, how many requests it got at once before its rate limits, and at least after."""
+        found: dict[str, tuple[int, int]] = {}
+        sql = "select data from events where run_id = ? and kind = 'rate_limited' order by id"
+        for row in self.store.rows(sql, self.run_id):
+            event = parse_json(row["data"], "a rate limit of the run (table events)", dict)
+            lm, before, after = str(event.get("lm")), event.get("before"), event.get("after")
+            if isinstance(before, int) and isinstance(after, int):
+                most, least = found.get(lm, (before, after))
+                found[lm] = (max(most, before), min(least, after))
+        return found
+
     def find_sandbox(self) -> dict[str, str] | None:
         """Name and level of the sandbox that the run began in, or None if it opened none."""
         sql = "select data from events where run_id = ? and kind = 'sandbox' order by id"

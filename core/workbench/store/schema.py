@@ -10,7 +10,7 @@ from typing import Any
 
 from workbench.errors import StoreError
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 M001_INITIAL = """
 create table runs (
     id integer primary key, run text not null unique, name text, status text not null, started text not null,
@@ -73,8 +73,16 @@ alter table results add column scores text;
 alter table results add column cost text;
 alter table results add column row_key text;
 alter table results add column cluster text;
+alter table results add column checksum text;
 """
-_VERSIONS = (M001_INITIAL, _M002_SEALED_TESTS, _M003_CHECKSUMS, _M004_EVAL_RUNS)
+#: `queued`: seconds that a call waited here, which its `seconds` do not hold; of rows written before, they do.
+#: `reused`: the run that paid for the answer, where this one took it over.
+_M005_CALLS_ACROSS_RUNS = """
+alter table calls add column queued real;
+alter table calls add column reused integer;
+create index calls_key on calls(key);
+"""
+_VERSIONS = (M001_INITIAL, _M002_SEALED_TESTS, _M003_CHECKSUMS, _M004_EVAL_RUNS, _M005_CALLS_ACROSS_RUNS)
 #: The statements that make a database of today.
 SCHEMA = "".join(_VERSIONS)
 
@@ -127,6 +135,10 @@ def make_migrations() -> Any:
     @migrations()
     def m004_eval_runs(db: Any) -> None:
         _run_script(db, _M004_EVAL_RUNS)
+
+    @migrations()
+    def m005_calls_across_runs(db: Any) -> None:
+        _run_script(db, _M005_CALLS_ACROSS_RUNS)
 
     return migrations
 

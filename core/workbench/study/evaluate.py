@@ -36,7 +36,8 @@ class Result:
     calls: int = 0
     tokens: int = 0
     usd: float = 0.0
-    seconds: float = 0.0
+    seconds: float = 0.0  # of its calls' requests
+    queued: float = 0.0  # that its calls waited for a slot, a rate limit or another attempt
     unreadable_calls: int = 0  # of tools, by the model (`Trace.unreadable_calls`)
     scores: Mapping[str, float | None] = field(default_factory=dict[str, float | None])  # by further metrics
 
@@ -75,6 +76,11 @@ class Evaluation:
             "calls": sum(r.calls for r in self.results) / n,
             "latency": sum(r.seconds for r in self.results) / n,
         }
+
+    @property
+    def queued(self) -> float:
+        """Mean seconds per example that its calls waited in our own queue, which `latency` does not hold."""
+        return sum(r.queued for r in self.results) / max(1, len(self.results))
 
 
 def unanswered_error(evaluation: Evaluation) -> LMError | None:
@@ -183,6 +189,7 @@ class Evaluator:
             "tokens": sum(c.response.prompt_tokens + c.response.completion_tokens for c in calls),
             "usd": sum(c.usd for c in calls),
             "seconds": sum(c.seconds for c in calls),  # journalled, so that a replay sees the same
+            "queued": sum(c.queued for c in calls),
             "unreadable_calls": outcome.trace.unreadable_calls,
         }
         trace = outcome.trace if traces else None
@@ -284,7 +291,8 @@ class Evaluator:
             request = make_request(spec, messages, replica, settings)
             response, paid = await self.runtime.complete(spec, request, role)
             if spent is not None:
-                spent.add(Spend(1, 0, response.prompt_tokens, response.completion_tokens, paid.usd, paid.seconds))
+                waited = paid.seconds + paid.queued  # what the minutes of the proof are reserved by
+                spent.add(Spend(1, 0, response.prompt_tokens, response.completion_tokens, paid.usd, waited))
             return response
 
         return complete

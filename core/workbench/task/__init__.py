@@ -11,7 +11,17 @@ from workbench.task.load import Task, check_lms, load_data, load_task, section_l
 from workbench.task.metric import Metric, MetricFaults, as_score
 from workbench.task.search_space import Space, check_search, default_space, draw_demos, labelled_demo, suggest_value
 from workbench.task.workflow_file import Function, expand_references, load_workflow, read_library
-from workbench.task.write import dump_yaml, file_tree, kept_search, workflow_tree, write_workflow, written_node
+from workbench.task.write import (
+    CALLED_KEYS,
+    called_tree,
+    dump_yaml,
+    file_tree,
+    kept_search,
+    workflow_tree,
+    write_workflow,
+    written_node,
+    written_value,
+)
 
 __all__ = [
     "Task",
@@ -44,10 +54,13 @@ __all__ = [
     "labelled_demo",
     "variants",
     "dump_yaml",
+    "CALLED_KEYS",
+    "called_tree",
     "workflow_tree",
     "file_tree",
     "kept_search",
     "write_workflow",
     "written_node",
+    "written_value",
     "lint_task",
 ]

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from workbench.errors import PluginError, SpecError, collect_errors, errors_at, suggest
 from workbench.hashing import digest
-from workbench.lm import check_embeds, lm_prefixes, make_lm, split_model
+from workbench.lm import check_embeds, lm_prefixes, locate_lms, make_lm, split_model
 from workbench.plugins import plugins
 from workbench.spec import DataSpec, Inherited, LMSpec, Source, Spec, lm_spec
 from workbench.task.copies import Copies, normalised_inputs, number_fields
@@ -71,7 +71,7 @@ class Task:
 
 def load_task(spec: Spec, source: Source, base: Path) -> Task:
     """Build everything that a run needs. Raises SpecError at the place in the file that is wrong."""
-    inherited: list[Inherited] = []
+    spec, inherited = locate_lms(spec, base), list[Inherited]()
     with source.locating():
         _, workflow, metrics, dataset = collect_errors(section_loaders(spec, base, inherited).values())
         metric = metrics[0][1]

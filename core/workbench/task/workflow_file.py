@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import PluginError, SpecError, collect_errors, errors_at, suggest
+from workbench.lm import LM_KEYS, locate_weights
 from workbench.plugins import plugins
 from workbench.spec import Inherited, PolicySpec, Spec, check_nodes, load_yaml_file
 from workbench.workflow import Tree, Workflow, learnable_addresses, node_at, node_class, node_tree, setting_at
@@ -92,7 +93,8 @@ def read_library(path: Path, loading: Sequence[Path] = ()) -> list[Function]:
 
 
 def expand_references(raw: Any, base: Path, loading: Sequence[Path], inherited: list[Inherited]) -> Any:
-    """A node as written, with references to functions replaced by the functions, in the nodes inside it, too.
+    """A node as written, with references to functions replaced by the functions, and the weights of its models located,
+    in the nodes inside it, too.
 
     Args:
         raw: the node, or a part of it.
@@ -119,6 +121,8 @@ def _expand_at(
     inherited: list[Inherited],
     functions: bool = False,
 ) -> Any:
+    if key in LM_KEYS:
+        return locate_weights(value, base)
     with errors_at(key):
         return (_expand_functions if functions else expand_references)(value, base, loading, inherited)
 

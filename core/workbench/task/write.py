@@ -11,13 +11,27 @@ import yaml
 
 from workbench.errors import SpecError
 from workbench.files import write_whole
+from workbench.lm import LM_KEYS, relocate_weights
 from workbench.plugins import plugins
-from workbench.spec import Source, Spec
+from workbench.spec import Source, Spec, load_yaml
 from workbench.task.load import Task
 from workbench.task.search_space import check_space
 from workbench.text import one_line, visible
 from workbench.user_code import relocate_address
 from workbench.workflow import Tree, Workflow, node_class, task_lm
+
+#: Sections of a file that count where it is called and not improved.
+CALLED_KEYS = ("name", "description", "lm", "roles", "policy", "nodes", "concurrency", "timeout")
+
+
+def called_tree(spec: Spec, raw: Any, workflow: Workflow) -> Tree:
+    """The content of a file in the folder of the workflow that is called and not improved: without data, metric, search
+    and budget.
+
+    spec, raw: the file that the workflow comes from, with the policies of files that it refers to, and as written.
+    """
+    whole = file_tree(spec, {**raw, "data": {}, "metric": None}, workflow, workflow.base, ())
+    return {key: whole[key] for key in CALLED_KEYS if key in whole}
 
 
 def written_node(tree: Any) -> Any:
@@ -41,29 +55,47 @@ def _is_node(tree: Mapping[str, Any]) -> bool:
 
 def workflow_tree(task: Task, workflow: Workflow, folder: Path) -> Tree:
     """The content of a whole file for a workflow. folder: where the file will be; its paths are relative to it."""
-    return file_tree(task.spec, task.source, workflow, folder, _search_of(task, workflow))
+    return file_tree(task.spec, written_value(task.source), workflow, folder, _search_of(task, workflow), task.workflow)
 
 
-def file_tree(spec: Spec, source: Source, workflow: Workflow, folder: Path, search: Sequence[str]) -> Tree:
+def written_value(source: Source) -> dict[str, Any]:
+    """The content of a file with its flags, but `cache` as it is written there: a flag for one run is no setting of its
+    result."""
+    written = load_yaml(source.text, source.file).value
+    rest = {key: value for key, value in source.value.items() if key != "cache"}
+    return {**rest, "cache": written["cache"]} if "cache" in written else rest
+
+
+def file_tree(
+    spec: Spec,
+    raw: Mapping[str, Any],
+    workflow: Workflow,
+    folder: Path,
+    search: Sequence[str],
+    baseline: Workflow | None = None,
+) -> Tree:
     """The same by parts, without what only code can tell.
 
     Args:
         spec: the file that the workflow comes from, with the policies of files that it refers to.
-        source: its text.
+        raw: its content.
         workflow: what is written.
         folder: where the file will be.
         search: the addresses under `search:` that the workflow still has.
+        baseline: the workflow that the file began with. `optimize:` is kept only if the kinds of nodes are those: an
+            optimizer may find nothing to work on in others, and then the file would be refused.
     """
-    raw = source.value
     tree: Tree = {k: raw[k] for k in ("name", "description") if k in raw}
     lm = raw.get("lm")
     if workflow.tree.get("lm"):
         lm = task_lm(spec.lm, workflow).model_dump(exclude_unset=True, mode="json")
     if lm is not None:
-        tree["lm"] = lm
-    for key in ("roles", "data", "metric", "objectives", "policy"):
+        tree["lm"] = relocate_weights(lm, workflow.base, folder)
+    for key in ("roles", "data", "metric", "objectives", "pick", "policy"):
         if key in raw:
             tree[key] = raw[key]
+    if "roles" in raw:
+        tree["roles"] = {role: relocate_weights(lm, workflow.base, folder) for role, lm in (raw["roles"] or {}).items()}
     if spec.policy.inherited:  # the functions are in this file now, and so must be their rules
         tree["policy"] = spec.policy.model_dump(exclude_unset=True, mode="json")
     data = {"file": raw["data"]} if isinstance(raw["data"], str) else raw["data"]
@@ -77,10 +109,26 @@ def file_tree(spec: Spec, source: Source, workflow: Workflow, folder: Path, sear
     tree["metric"] = moved if isinstance(written, list) else moved[0]
     if search:
         tree["search"] = {address: raw["search"][address] for address in search}
-    for key in ("budget", "concurrency", "seed"):
+    if "optimize" in raw and baseline is not None and same_kinds(baseline, workflow):
+        tree["optimize"] = _moved_tree(raw["optimize"], workflow.base, folder)
+    for key in ("rounds", "proof", "cache", "budget", "concurrency", "timeout", "seed"):
         if key in raw:
             tree[key] = raw[key]
     return tree
+
+
+def same_kinds(baseline: Workflow, workflow: Workflow) -> bool:
+    """Whether the nodes are of the same kinds, at any depth."""
+    return _kinds(baseline.nodes) == _kinds(workflow.nodes)
+
+
+def _kinds(tree: Any) -> list[str]:
+    if isinstance(tree, list):
+        return [kind for item in tree for kind in _kinds(item)]
+    if not isinstance(tree, Mapping):
+        return []
+    own = [str(tree["kind"])] if _is_node(tree) else []
+    return own + [kind for key in sorted(map(str, tree)) for kind in _kinds(tree.get(key))]
 
 
 def _search_of(task: Task, workflow: Workflow) -> list[str]:
@@ -117,9 +165,18 @@ def kept_search(spec: Spec, baseline: Workflow, workflow: Workflow) -> list[str]
 def write_workflow(task: Task, workflow: Workflow, out: Path, header: Sequence[str] = ()) -> None:
     """Write a workflow as a file, whole or not at all. header: lines of a comment at the top."""
     out = out.resolve()
-    text = "".join(f"# {one_line(line)}".rstrip() + "\n" for line in header)
+    notes = ["The comments of the file that it was made from are not kept."] if _has_comments(task.source.text) else []
+    if "optimize" in task.source.value and not same_kinds(task.workflow, workflow):
+        notes.append("Nor is `optimize:`, since the nodes are of other kinds now: name optimizers for them.")
+    text = "".join(f"# {one_line(line)}".rstrip() + "\n" for line in (*header, *notes))
     text += dump_yaml(workflow_tree(task, workflow, out.parent))
     write_whole(out, text)
+
+
+def _has_comments(text: str) -> bool:
+    """Whether a YAML text has comments, but for that which names the schema to editors."""
+    lines = (line.strip() for line in text.splitlines())
+    return any((line.startswith("#") and "yaml-language-server" not in line) or " #" in line for line in lines)
 
 
 def dump_yaml(tree: Any) -> str:
@@ -161,7 +218,10 @@ def _moved_metric(metric: Any, base: Path, folder: Path) -> Any:
 
 def _moved_tree(tree: Any, base: Path, folder: Path) -> Any:
     if isinstance(tree, dict):
-        return {k: _moved_tree(v, base, folder) for k, v in tree.items()}
+        return {
+            k: relocate_weights(v, base, folder) if k in LM_KEYS else _moved_tree(v, base, folder)
+            for k, v in tree.items()
+        }
     if isinstance(tree, list):
         return [_moved_tree(v, base, folder) for v in tree]
     return relocate_address(tree, base, folder) if isinstance(tree, str) else tree

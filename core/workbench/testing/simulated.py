@@ -177,7 +177,7 @@ def run_simulated(
         "listener": listen,
         "optimizers": [("checked", optimizer)],
         "pool": SimulatedPool(lm),
-        "options": Options(out=str(folder / "out.yaml")),
+        "options": Options(out=str(folder / "out.yaml"), allow_unproved=True),
     }
     report = resume("last", **settings) if again else optimize(path, **settings)
     store = Store(folder / "run.db")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any, cast
 
 from workbench.spec import LMSpec, lm_spec
@@ -72,6 +73,19 @@ def task_lm(lm: LMSpec, workflow: Workflow) -> LMSpec:
         return lm_spec(changed)
     kept = lm.model_dump(exclude_unset=True, mode="json", exclude={"price"} if model != lm.model else None)
     return lm_spec({**kept, **changed})
+
+
+def called_lms(workflow: Workflow, lm: LMSpec, inside: NodeKind | None = None) -> Iterator[LMSpec]:
+    """The language models that the nodes name or use by default, without those of roles. lm: that of the file; inside:
+    only those of a node and the nodes inside it."""
+    for node in (inside or workflow).walk():
+        config = cast(NodeConfig, node.config)
+        if "lm" in type(config).model_fields:
+            own = getattr(config, "lm", None)
+            yield lm_spec(own) if own else task_lm(lm, workflow)
+        for key in ("value_lm", "embedder"):
+            if own := getattr(config, key, None):
+                yield lm_spec(own)
 
 
 def _provider(model: str) -> str:

@@ -13,6 +13,7 @@ from workbench.lm import Message, Response
 class CallRecord:
     """One LM call inside a span. With token ids and log-probabilities it is a step of a rollout.
 
+    seconds: of its requests. queued: those that it waited for a slot, a rate limit or another attempt.
     state, earned: for a step in an environment, the state it was taken in and its reward (`Context.step`).
     """
 
@@ -23,6 +24,7 @@ class CallRecord:
     cached: bool
     usd: float
     seconds: float = 0.0
+    queued: float = 0.0
     state: str | None = None
     earned: float | None = None
     key: str = ""  # under which the journal has it
@@ -30,7 +32,11 @@ class CallRecord:
 
 @dataclass(slots=True)
 class Span:
-    """One run of one node. agent and turn identify the step of a multi-turn, multi-agent rollout."""
+    """One run of one node. agent and turn identify the step of a multi-turn, multi-agent rollout.
+
+    seconds: from its start to its end, without those in which its calls only waited (`queued`). Calls at the same time
+    count once.
+    """
 
     node: str
     kind: str
@@ -41,6 +47,7 @@ class Span:
     agent: str | None = None
     turn: int | None = None
     seconds: float = 0.0
+    queued: float = 0.0
     error: str | None = None
     order: tuple[int, ...] = ()  # its place among the spans of the trace (`Context`)
 
@@ -60,6 +67,8 @@ class Span:
             }
             for c in self.calls
         ]
+        if self.queued >= 1e-4:
+            out["queued"] = round(self.queued, 4)
         for name in ("notes", "agent", "turn", "error"):
             if getattr(self, name):
                 out[name] = getattr(self, name)

@@ -362,6 +362,7 @@ def run_world(
                 "nodes": {"n": {**NODE, "samples": 5, "nodes": 8}},
                 "optimize": [optimizer],
                 "budget": {"calls": calls},
+                "proof": {"when_unchanged": "test"},
                 "search": {
                     "nodes.n.alpha": {"float": [0.0, 1.0]},
                     "nodes.n.beta": {"float": [0.0, 1.0]},

@@ -86,7 +86,7 @@ def test_without_train_rows_the_workflow_stays(tmp_path: Path) -> None:
         rows=(1, 12, 20),
         data={"val": "val.jsonl", "test": "test.jsonl"},
     )
-    assert not report.changes and lm.requests == 12 + 20
+    assert not report.changes and lm.requests == 12
 
 
 def test_reasoning_of_its_own_successes_is_shown_again(tmp_path: Path) -> None:

@@ -203,6 +203,7 @@ def test_a_report_says_that_calls_could_not_be_read(folder: Path) -> None:
                 "nodes": {"n": AGENT},
                 "optimize": ["random"],
                 "budget": {"calls": 200},
+                "proof": {"when_unchanged": "test"},
             }
         )
     )

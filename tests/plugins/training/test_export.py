@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.helpers.grpo_runs import needs_torch, write
 
 from workbench.errors import SpecError
 from workbench.run import prepare
+from workbench_training import export
 from workbench_training.export import verl, vllm
 
 CALLS = [{"name": "route", "arguments": {"team": "billing"}}]
@@ -290,3 +292,16 @@ def test_what_cannot_be_exported_is_said(tmp_path: Path, grpo: Any, settings: An
     with pytest.raises(SpecError, match=message):
         verl(task.workflow, tmp_path / "out", task=task)
     assert not (tmp_path / "out").exists(), "nothing is left of what was refused"
+
+
+@pytest.mark.parametrize(("package", "extra"), [("transformers", "grpo"), ("pyarrow", "parquet")])
+def test_friction_33_an_export_without_its_extra_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str, extra: str
+) -> None:
+    if package == "pyarrow":
+        pytest.importorskip("transformers")
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.setattr(export, "_TOKENIZERS", {})
+    task = task_of(tmp_path)
+    with pytest.raises(SpecError, match=f"needs {package}.*{extra}"):
+        verl(task.workflow, tmp_path / "out", task=task)

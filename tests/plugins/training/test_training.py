@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from pydantic import ValidationError
 from tests.helpers.grpo_runs import SMALL, candidates, learned_rows, needs_torch, run, write
 
+import workbench
 from workbench.errors import SpecError
 from workbench.run import find_obstacles, prepare
 from workbench_training.grpo import GRPO
@@ -106,6 +108,21 @@ def test_a_model_without_weights_here_is_left_alone_and_that_is_said(tmp_path: P
 
 
 # Runs
+
+
+def test_friction_54_a_trained_winner_is_moved_with_its_weights(tmp_path: Path) -> None:
+    needs_torch()
+    home = tmp_path / "home"
+    settings = {"course": {"steps": 8, "tasks": 8, "rollouts": 8, "evaluate_every": 4}, "learning": {"rate": 1e-3}}
+    report = run(home, rows=(60, 40, 40), optimizers=[{"grpo": settings}], budget={"calls": 1500}, keep_unproved=True)
+    place = yaml.safe_load((home / "out.yaml").read_text())["lm"]["extra"]["path"]
+    assert report.spent["calls"] and place.startswith("./run-weights/"), place
+    with workbench.load(home / "out.yaml") as wf:
+        before = wf(text="my invoice is wrong").label
+    home.rename(tmp_path / "moved")
+    with workbench.load(tmp_path / "moved" / "out.yaml") as wf:
+        assert wf(text="my invoice is wrong").label == before
+        assert wf.spec.lm.extra["path"] == str((tmp_path / "moved" / place).resolve())
 
 
 def test_a_trained_model_is_proved_on_sealed_rows(tmp_path: Path) -> None:

@@ -356,6 +356,7 @@ def fitted(folder: Path, seed: int, optimizer: Any, *, told: bool = True, kill_a
                 "nodes": {"n": node},
                 "optimize": [optimizer],
                 "budget": {"calls": 2500},
+                "proof": {"when_unchanged": "test"},
                 "search": {
                     "nodes.n.order": ["best_first", "bfs", "dfs", "mcts"],
                     "nodes.n.value_samples": [1, 2, 3],

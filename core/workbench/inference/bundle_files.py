@@ -1,0 +1,251 @@
+"""What a workflow file names, and where it goes in a bundle.
+
+Inside the folder of the workflow file a place stays as it is. What lies elsewhere goes to `outside/`, weights go to
+`weights/`. Python files bring the modules beside them that they import. Nothing is imported or started.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from workbench.distribution import NAME
+from workbench.errors import SpecError
+from workbench.lm import LM_KEYS, locate_weights, weights_folder
+from workbench.spec import load_yaml_file
+from workbench.task import CALLED_KEYS, dump_yaml
+from workbench.type_guards import is_dict, is_list, walk
+from workbench.user_code import PREFIX, parse_address
+
+#: Settings whose value is a folder. Elsewhere a text with the name of a folder is a text.
+_FOLDER_KEYS = ("folder", "path", "directory")
+_VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
+_LONGEST_NAME = 4096
+
+
+@dataclass
+class Contents:
+    """The files of a bundle by their place in it, and what else it needs.
+
+    copies: place to file or folder. texts: place to content. modules: imported and not carried. packages: lines of
+    requirements.txt. variables: of the environment. extras: of our own distribution. notes: what is not carried.
+    """
+
+    copies: dict[str, Path] = field(default_factory=dict[str, Path])
+    texts: dict[str, str] = field(default_factory=dict[str, str])
+    modules: set[str] = field(default_factory=set[str])
+    packages: set[str] = field(default_factory=set[str])
+    variables: set[str] = field(default_factory=set[str])
+    extras: set[str] = field(default_factory=set[str])
+    notes: list[str] = field(default_factory=list[str])
+
+    def requirements(self) -> list[str]:
+        """Lines of requirements.txt; what cannot be found among the installed distributions becomes a note."""
+        found, brings = set(self.packages), importlib.metadata.packages_distributions() if self.modules else {}
+        for module in sorted(self.modules):
+            names = brings.get(module, [])
+            if not names:
+                self.notes.append(f"The module `{module}` is imported and not carried. Install it there.")
+            found |= {f"{name}=={importlib.metadata.version(name)}" for name in names if name != NAME}
+        return sorted(found)
+
+
+class Collector:
+    """Collects what workflow files name. root: the folder of the first one."""
+
+    def __init__(self, root: Path):
+        self.root, self.found = root.resolve(), Contents()
+        self._outside: dict[Path, str] = {}
+        self._weights: dict[str, str] = {}
+
+    def rewrite(self, value: Any, base: Path, place: str, key: str = "") -> Any:
+        """A value of a workflow file as the bundle has it; what it names is collected.
+
+        Args:
+            value: a section of the file, or a part of one.
+            base: the folder of the file.
+            place: the folder in the bundle in which the file will be.
+            key: under which the value stands.
+        """
+        if key in LM_KEYS:
+            return self._lm(value, base, place)
+        if is_dict(value):
+            return {k: self.rewrite(v, base, place, k) for k, v in value.items()}
+        if is_list(value):
+            return [self.rewrite(v, base, place, key) for v in value]
+        return self._text(value, base, place, key) if isinstance(value, str) else value
+
+    def _text(self, text: str, base: Path, place: str, key: str) -> str:
+        if text.startswith(PREFIX):
+            return self._address(text, base, place)
+        if text.startswith("mcp:"):
+            self.found.extras.add("mcp")
+            command, mark, name = text.partition("#")
+            words = re.split(r"([\s'\"=]+)", command.removeprefix("mcp:"))
+            return "mcp:" + "".join(self._named(word, base, place, "") for word in words) + mark + name
+        file, mark, rest = text.partition("#")
+        return self._named(text, base, place, key) if not mark else self._named(file, base, place, key) + mark + rest
+
+    def _named(self, text: str, base: Path, place: str, key: str) -> str:
+        """A text that may be the path of a file, or under some keys of a folder."""
+        path = _existing(text, base)
+        if path is None or not (path.is_file() or key in _FOLDER_KEYS):
+            return text
+        if Path(text).is_absolute() and not path.is_relative_to(self.root):
+            if path.is_file() and os.access(path, os.X_OK):
+                self.found.notes.append(f"The program {text} must be there: it is not carried.")
+                return text
+            raise SpecError(
+                f"{text} is an absolute path outside {self.root}, which another machine does not have",
+                hint="Move it beside the workflow file, and write its path relative to that.",
+            )
+        if path == self.root or self.root.is_relative_to(path):
+            self.found.notes.append(f"The folder '{text}' holds the workflow itself. Copy what is needed of it.")
+            return text
+        return os.path.relpath(self._add(path), place or ".")
+
+    def _address(self, address: str, base: Path, place: str) -> str:
+        try:
+            parsed = parse_address(address)
+        except SpecError:
+            return address  # a text that begins like one
+        path = parsed.file(base)
+        if path.is_file():
+            return f"{PREFIX}{os.path.relpath(self._add(path), place or '.')}:{parsed.name}"
+        if parsed.is_file:
+            raise SpecError(f"there is no file {path}", hint="A bundle carries what the workflow names.")
+        self.found.modules.add(parsed.module.partition(".")[0])
+        return address
+
+    def _lm(self, lm: Any, base: Path, place: str) -> Any:
+        """The settings of a model; weights that are named by a folder are carried."""
+        lm = locate_weights(lm, base)
+        written = weights_folder(lm)
+        if written is not None:
+            folder = Path(written).expanduser()
+            if not folder.exists():
+                raise SpecError(f"there are no weights in {written}", hint="A bundle carries them: put them there.")
+            name = self._weights.get(written) or _free(folder.name, self._weights.values())
+            self._weights[written] = name
+            self.found.copies[f"weights/{name}"] = folder.resolve()
+            marked = Path("/bundle") / "weights" / name  # any root: what counts is the way from one to the other
+            relative = os.path.relpath(marked, Path("/bundle") / place)
+            lm = _with_place(lm, written, relative if relative.startswith(".") else f"./{relative}")
+        self._note_lm(lm)
+        return lm
+
+    def _note_lm(self, lm: Any) -> None:
+        settings: Mapping[str, Any] = lm if is_dict(lm) else {"model": lm}
+        if settings.get("api_key_env"):
+            self.found.variables.add(str(settings["api_key_env"]))
+        for part in walk(settings.get("extra")):
+            if isinstance(part, str):
+                self.found.variables |= set(_VARIABLE.findall(part))
+
+    def _add(self, path: Path) -> str:
+        """The place in the bundle of a file or folder, which is collected with what it needs."""
+        place = self._place(path)
+        if place in self.found.copies or place in self.found.texts:
+            return place
+        source = _workflow(path)
+        if source is None:
+            self.found.copies[place] = path
+        else:
+            self.found.texts[place] = ""  # files may refer to each other
+            called = {key: value for key, value in source.items() if key in CALLED_KEYS}
+            self.found.texts[place] = dump_yaml(self.rewrite(called, path.parent, os.path.dirname(place)))
+        if path.suffix == ".py":
+            self._add_imports(path)
+        return place
+
+    def _place(self, path: Path) -> str:
+        if path.is_relative_to(self.root):
+            return path.relative_to(self.root).as_posix()
+        folder = self._outside.get(path.parent)
+        if folder is None:
+            folder = self._outside[path.parent] = _free(path.parent.name or "root", self._outside.values())
+        return f"outside/{folder}/{path.name}"
+
+    def _add_imports(self, file: Path) -> None:
+        """What a Python file needs: modules beside it that it imports, files beside it that it names in a text, and
+        variables of the environment."""
+        try:
+            tree = ast.parse(file.read_bytes())
+        except (SyntaxError, ValueError):
+            return  # told when it is loaded
+        self.found.variables |= set(_variables(tree))
+        for text in {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)}:
+            path = _existing(text, file.parent)
+            if path is not None and path.is_file() and path.suffix and path.is_relative_to(file.parent):
+                self._add(path)
+        for module in _imports(tree):
+            first = module.partition(".")[0]
+            beside = [p for p in (file.parent / f"{first}.py", file.parent / first) if p.exists() and first]
+            for path in beside:
+                for inner in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+                    self._add(inner.resolve())
+            if not beside and first and first not in sys.stdlib_module_names and first != "workbench":
+                self.found.modules.add(first)
+
+
+def _with_place(lm: Any, written: str, place: str) -> Any:
+    """The settings of a model with another folder."""
+    if is_dict(lm):
+        return {k: _with_place(v, written, place) if k in ("extra", "path", "model") else v for k, v in lm.items()}
+    return lm[: -len(written)] + place if isinstance(lm, str) and lm.endswith(written) else lm
+
+
+def _free(name: str, taken: Any) -> str:
+    names = set(taken)
+    return next(n for n in (name, *(f"{name}-{i}" for i in range(2, 10_000))) if n not in names)
+
+
+def _existing(text: str, base: Path) -> Path | None:
+    """What a text leads to, links followed; None where it is no path."""
+    if not text.strip("./ ") or len(text) > _LONGEST_NAME or "\n" in text or "\0" in text:
+        return None
+    try:
+        path = (base / text).resolve()
+        return path if path.exists() else None
+    except (OSError, RuntimeError, ValueError):
+        return None
+
+
+def _workflow(path: Path) -> dict[str, Any] | None:
+    """The content of a workflow file; None for any other file."""
+    if path.suffix not in (".yaml", ".yml"):
+        return None
+    try:
+        value = load_yaml_file(path).value
+    except SpecError:
+        return None
+    return value if is_dict(value) and "nodes" in value else None
+
+
+def _imports(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+
+
+def _variables(tree: ast.AST) -> Iterator[str]:
+    """The names in os.environ["NAME"], os.environ.get("NAME") and os.getenv("NAME")."""
+    named: Callable[[ast.AST], str] = ast.unparse
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Subscript) and named(node.value).endswith("environ"):
+            key: Any = node.slice
+        elif isinstance(node, ast.Call) and node.args and re.search(r"(environ\.get|getenv)$", named(node.func)):
+            key = node.args[0]
+        else:
+            continue
+        if isinstance(key, ast.Constant) and isinstance(key.value, str):
+            yield key.value

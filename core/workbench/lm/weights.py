@@ -1,0 +1,72 @@
+"""Where weights lie: `extra: {path: FOLDER}`, or a folder as the model's name, as in `hf:./FOLDER`.
+
+In a workflow file, such a folder is relative to the file, so that both can be moved together. Where none is beside the
+file, the name is left as it is: it is then relative to the current folder, as providers take it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from workbench.spec import LMSpec, Spec
+from workbench.type_guards import is_dict
+
+#: Settings of a node that name a language model.
+LM_KEYS = ("lm", "value_lm", "embedder")
+_FOLDER = re.compile(r"(\w+:)((?:\.{1,2}|/).*)", re.DOTALL)
+
+
+def weights_folder(lm: Any) -> str | None:
+    """The folder that the settings of a model name, as written; None where they name none."""
+    settings = lm if is_dict(lm) else {"model": lm}
+    extra = settings.get("extra")
+    if is_dict(extra) and isinstance(extra.get("path"), str):
+        return extra["path"]
+    named = _FOLDER.fullmatch(str(settings.get("model") or ""))
+    return named[2] if named else None
+
+
+def locate_weights(lm: Any, base: Path) -> Any:
+    """The settings of a model with the folder of its weights as an absolute path, if it lies beside the workflow file.
+
+    lm: as written: a name, or a mapping. base: the folder of the workflow file.
+    """
+    written = weights_folder(lm)
+    if written is None or os.path.isabs(written) or not (base / written).exists():
+        return lm
+    return _with_folder(lm, str((base / written).resolve()))
+
+
+def relocate_weights(lm: Any, base: Path, folder: Path) -> Any:
+    """The same as a file in another folder writes it: relative, if the weights lie in that folder."""
+    lm = locate_weights(lm, base)
+    written = weights_folder(lm)
+    if written is None or not os.path.isabs(written) or not Path(written).is_relative_to(folder.resolve()):
+        return lm
+    return _with_folder(lm, f"./{os.path.relpath(written, folder.resolve())}")
+
+
+def _with_folder(lm: Any, place: str) -> Any:
+    settings: Mapping[str, Any] = lm if is_dict(lm) else {"model": lm}
+    extra = settings.get("extra")
+    if is_dict(extra) and "path" in extra:
+        return {**settings, "extra": {**extra, "path": place}}
+    named = _FOLDER.fullmatch(str(settings["model"]))
+    assert named is not None
+    return {**settings, "model": named[1] + place} if is_dict(lm) else named[1] + place
+
+
+def locate_lms(spec: Spec, base: Path) -> Spec:
+    """A file as typed values, with the weights of its `lm` and `roles` located."""
+    roles = {role: _located(lm, base) for role, lm in spec.roles.items()}
+    return spec.model_copy(update={"lm": _located(spec.lm, base), "roles": roles})
+
+
+def _located(lm: LMSpec, base: Path) -> LMSpec:
+    written = {"model": lm.model, "extra": lm.extra}
+    found = locate_weights(written, base)
+    return lm if found is written else lm.model_copy(update={k: v for k, v in found.items() if v != written[k]})

@@ -1,0 +1,160 @@
+"""The ASGI application: paths, limits, deadlines. Everything that fails becomes one JSON object without details."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from workbench.inference import LoadedWorkflow, Prediction
+from workbench_serve import chat
+from workbench_serve.access import check_access, check_type
+from workbench_serve.errors import RequestError, encode, explain, json_response
+from workbench_serve.fields import Fields
+from workbench_serve.openapi import describe
+from workbench_serve.settings import Settings
+
+#: Seconds for the body of a request to arrive.
+BODY_SECONDS = 30.0
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class App:
+    """A served workflow. log: takes a line for each request that failed."""
+
+    def __init__(self, wf: LoadedWorkflow, settings: Settings, log: Callable[[str], None]):
+        self.wf, self.settings, self.log = wf, settings, log
+        self.fields, self.model, self.begun = Fields.of(wf), wf.spec.name, int(time.time())
+        self._slots, self._waiting = asyncio.Semaphore(settings.concurrency), 0
+        self._openapi = encode(describe(self.model, self.fields, settings.token is not None))
+        self.paths: dict[str, tuple[str, Handler]] = {
+            "/": ("POST", self.predict),
+            "/predict": ("POST", self.predict),
+            "/v1/chat/completions": ("POST", self.complete_chat),
+            "/v1/models": ("GET", self.list_models),
+            "/openapi.json": ("GET", self.openapi),
+            "/health": ("GET", self.health),
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        request, number = Request(scope, receive), secrets.token_hex(4)
+        try:
+            response = await self._answer(request)
+        except ClientDisconnect:
+            return
+        except RequestError as error:
+            response = error.response(number)
+        except asyncio.CancelledError:  # a second signal; uvicorn would print a traceback
+            response = RequestError(503, "stopped", "The server has been stopped.").response(number)
+        except Exception as error:
+            told = explain(error)
+            self.log(f"{number} {told.status} {told.kind}: {type(error).__name__}: {error}")
+            response = told.response(number)
+        await response(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Response:
+        path, method = request.scope["path"], request.method
+        if path != "/health":
+            check_access(request, self.settings)
+        if path not in self.paths:
+            raise RequestError(404, "not_found", f"There is nothing here; paths: {', '.join(self.paths)}.")
+        allowed, handler = self.paths[path]
+        if method != allowed and (method, allowed) != ("HEAD", "GET"):
+            raise RequestError(405, "method_not_allowed", f"{path} takes {allowed}.", headers={"Allow": allowed})
+        if method != "POST" or self.settings.deadline is None:
+            return await handler(request)
+        try:
+            async with asyncio.timeout(self.settings.deadline):
+                return await handler(request)
+        except TimeoutError:
+            raise RequestError(504, "deadline", f"No answer within {self.settings.deadline:g} s.") from None
+
+    async def predict(self, request: Request) -> Response:
+        inputs = self.fields.check(await self._body(request))
+        found = await self._run(**inputs)
+        answer = {"outputs": {name: found.get(name) for name in self.wf.outputs}, "cost": _cost(found)}
+        if request.query_params.get("trace") == "1":
+            answer["trace"] = [span.as_dict() for span in found.trace.spans] if found.trace else []
+        return json_response(answer)
+
+    async def complete_chat(self, request: Request) -> Response:
+        if why := self.fields.why_no_chat():
+            raise RequestError(404, "not_found", why)
+        asked = await self._body(request)
+        found = await self._run(**{self.wf.inputs[0]: chat.text_of(asked, self.model)})
+        text = str(found.get(self.wf.outputs[0], ""))
+        if chat.is_streamed(asked):
+            headers = {"Cache-Control": "no-store"}
+            return Response(chat.stream(text, found, self.model, asked), 200, headers, "text/event-stream")
+        return json_response(chat.completion(text, found, self.model))
+
+    async def list_models(self, request: Request) -> Response:
+        if why := self.fields.why_no_chat():
+            raise RequestError(404, "not_found", why)
+        return json_response(chat.models(self.model, self.begun))
+
+    async def openapi(self, request: Request) -> Response:
+        return Response(self._openapi, media_type="application/json")
+
+    async def health(self, request: Request) -> Response:
+        return json_response({"status": "ok"})
+
+    async def _run(self, **inputs: Any) -> Prediction:
+        async with self._slot():
+            return await self.wf.acall(**inputs)
+
+    @asynccontextmanager
+    async def _slot(self) -> AsyncGenerator[None]:
+        """A turn. Raises RequestError (503) where too many wait already."""
+        if self._slots.locked():
+            if self._waiting >= self.settings.waiting:
+                headers = {"Retry-After": "1"}
+                raise RequestError(503, "overloaded", "Too many requests are waiting.", headers=headers)
+            self._waiting += 1
+            try:
+                await self._slots.acquire()
+            finally:
+                self._waiting -= 1
+        else:
+            await self._slots.acquire()
+        try:
+            yield
+        finally:
+            self._slots.release()
+
+    async def _body(self, request: Request) -> Any:
+        """The JSON of a request. Raises RequestError for one that is too long, too slow or no JSON."""
+        check_type(request)
+        too_long = RequestError(413, "too_long", f"A request has at most {self.settings.max_body} bytes.")
+        declared = request.headers.get("content-length", "")
+        if declared.isdecimal() and int(declared[:20]) > self.settings.max_body:
+            raise too_long
+        raw = bytearray()
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                async for part in request.stream():
+                    raw += part
+                    if len(raw) > self.settings.max_body:
+                        raise too_long
+        except TimeoutError:
+            raise RequestError(408, "timeout", "The request did not arrive in time.") from None
+        try:
+            return json.loads(raw)
+        except (ValueError, RecursionError):  # the former also for numbers of too many digits
+            raise RequestError(400, "invalid_json", "The request is not JSON.") from None
+
+
+def _cost(found: Prediction) -> dict[str, Any]:
+    cost = found.cost
+    return {"calls": cost.calls, "tokens": cost.tokens, "usd": cost.usd, "seconds": round(cost.seconds, 4)}

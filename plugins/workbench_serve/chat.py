@@ -1,0 +1,103 @@
+"""A workflow in the form of OpenAI's chat completions: one text in, one text out.
+
+Source: OpenAI's API reference, chat completions. Departures: a conversation has one message, since a workflow reads one
+text; sampling settings are ignored, since the workflow has its own; a stream has the whole answer in one piece.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from workbench.inference import Prediction
+from workbench_serve.errors import RequestError
+
+#: What would change the form of the answer, with the values that do not.
+_REFUSED: Mapping[str, tuple[Any, ...]] = {
+    "n": (1,),
+    "tools": ([],),
+    "functions": ([],),
+    "logprobs": (False,),
+    "audio": (),
+    "response_format": ({"type": "text"},),
+}
+
+
+def text_of(asked: Any, model: str) -> str:
+    """The text in a request. Raises RequestError for what would be ignored though it matters."""
+    if not isinstance(asked, dict):
+        raise _bad("Send one JSON object.", None)
+    if asked.get("model") != model:
+        raise RequestError(404, "model_not_found", f"The only model here is '{model}'.", field="model")
+    for name, harmless in _REFUSED.items():
+        if asked.get(name) is not None and asked[name] not in harmless:
+            raise _bad(f"A workflow does not take `{name}`.", name)
+    messages = asked.get("messages")
+    if not isinstance(messages, list) or not messages or not all(isinstance(m, dict) for m in messages):
+        raise _bad("`messages` must be a list with one message.", "messages")
+    if len(messages) > 1 or messages[0].get("role") != "user":
+        raise _bad(
+            "A workflow reads one message of the role user. It has its own instructions, and no memory of earlier "
+            "messages.",
+            "messages",
+        )
+    return _content(messages[0].get("content"))
+
+
+def _content(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    texts = [p.get("text") for p in parts if isinstance(p, dict) and p.get("type") == "text"]
+    if not texts or len(texts) < len(parts) or not all(isinstance(text, str) for text in texts):
+        raise _bad("The content of a message must be text.", "messages")
+    return "".join(map(str, texts))
+
+
+def _bad(message: str, field: str | None) -> RequestError:
+    return RequestError(400, "invalid_request_error", message, field=field)
+
+
+def is_streamed(asked: Mapping[str, Any]) -> bool:
+    return bool(asked.get("stream"))
+
+
+def completion(text: str, found: Prediction, model: str) -> dict[str, Any]:
+    """The body of an answer."""
+    message = {"role": "assistant", "content": text, "refusal": None}
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
+    return {**_head("chat.completion", model), "choices": [choice], "usage": _usage(found)}
+
+
+def stream(text: str, found: Prediction, model: str, asked: Mapping[str, Any]) -> str:
+    """The same as server-sent events: one with the whole answer, one with its end, and `[DONE]`."""
+    head = _head("chat.completion.chunk", model)
+    delta = {"role": "assistant", "content": text}
+    events = [
+        {**head, "choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": None}]},
+        {**head, "choices": [{"index": 0, "delta": {}, "logprobs": None, "finish_reason": "stop"}]},
+    ]
+    options = asked.get("stream_options")
+    if isinstance(options, dict) and options.get("include_usage"):
+        events.append({**head, "choices": [], "usage": _usage(found)})
+    return "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n"
+
+
+def models(model: str, created: int) -> dict[str, Any]:
+    """The body of /v1/models."""
+    return {
+        "object": "list",
+        "data": [{"id": model, "object": "model", "created": created, "owned_by": "workbench"}],
+    }
+
+
+def _head(kind: str, model: str) -> dict[str, Any]:
+    return {"id": f"chatcmpl-{secrets.token_hex(12)}", "object": kind, "created": int(time.time()), "model": model}
+
+
+def _usage(found: Prediction) -> dict[str, int]:
+    prompt, answer = found.cost.prompt_tokens, found.cost.completion_tokens
+    return {"prompt_tokens": prompt, "completion_tokens": answer, "total_tokens": prompt + answer}

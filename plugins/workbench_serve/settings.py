@@ -1,0 +1,43 @@
+"""How a workflow is served."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from workbench.errors import SpecError
+from workbench.lm import is_loopback
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What `workbench serve` is told.
+
+    host, port: where to listen; port 0: any that is free.
+    concurrency: requests that run at once. waiting: further ones that wait for their turn; those beyond are refused.
+    deadline: seconds for a request, from its arrival; None: no limit.
+    max_body: bytes of a request.
+    token: what clients must show; None: anybody may ask.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    concurrency: int = 16
+    waiting: int = 64
+    deadline: float | None = None
+    max_body: int = 1_000_000
+    token: str | None = None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine can reach it."""
+        return is_loopback(f"http://[{self.host}]" if ":" in self.host else f"http://{self.host}")
+
+    def check(self, no_auth: bool) -> None:
+        """Raise SpecError for a server that anybody on the network could use, unless that is wanted."""
+        if not self.is_local and self.token is None and not no_auth:
+            raise SpecError(
+                f"{self.host} can be reached from other machines, and no token is set",
+                hint="Set WORKBENCH_SERVE_TOKEN, or add --no-auth where something before it checks who asks.",
+            )
+        if self.token is not None and not (self.token.isascii() and self.token.isprintable() and self.token.strip()):
+            raise SpecError("the token must be printable ASCII", hint="Make one with: openssl rand -hex 32")

@@ -1,0 +1,84 @@
+"""The seconds of a call are those of its requests; waiting in our own queue is told apart."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from tests.helpers.journal import FakeLM, ask, failure, journal, reply, run, spec
+
+from workbench.lm import Request, Response
+from workbench.runtime import NodeClock
+
+TAKES = 0.05
+
+
+async def slow(request: Request) -> Response:
+    await asyncio.sleep(TAKES)
+    return reply()
+
+
+@pytest.mark.parametrize("at_once", [2, 16])
+def test_friction_20_the_latency_of_a_server_does_not_depend_on_how_many_calls_we_send(
+    at_once: int, tmp_path: Path
+) -> None:
+    with journal(tmp_path / "run.db") as ledger:
+        lm = FakeLM(slow)
+
+        async def course() -> None:
+            jobs = [ledger.call(lm, ask(f"q{i}"), "task", spec(concurrency=at_once)) for i in range(16)]
+            found = await asyncio.gather(*jobs)
+            assert all(TAKES * 0.9 < settled.seconds < TAKES * 3 for settled in found)
+            waited = max(settled.queued for settled in found)
+            assert waited > 6 * TAKES if at_once == 2 else waited < 3 * TAKES
+            assert ledger.spent.seconds == pytest.approx(sum(settled.seconds for settled in found))
+
+        run(course)
+    stored = list(ledger_rows(tmp_path / "run.db"))
+    assert len(stored) == 16 and all(TAKES * 0.9 < seconds < TAKES * 3 for seconds, _ in stored)
+    assert max(queued for _, queued in stored) > 6 * TAKES or at_once == 16
+
+
+def ledger_rows(path: Path) -> list[tuple[float, float]]:
+    import sqlite3
+
+    reader = sqlite3.connect(path)
+    try:
+        return reader.execute("select seconds, queued from calls").fetchall()
+    finally:
+        reader.close()
+
+
+def test_the_pause_before_another_attempt_is_no_latency(tmp_path: Path) -> None:
+    left = [failure("server"), failure("rate_limit"), None]
+    with journal(tmp_path / "run.db", pauses=True) as ledger:
+        ledger._pause = lambda attempt, error: 0.2
+
+        async def course() -> None:
+            settled = await ledger.call(FakeLM(lambda request: left.pop(0) or slow(request)), ask(), "task", spec())
+            assert settled.attempts == 3 and settled.seconds < 0.2 and settled.queued >= 0.4
+
+        run(course)
+
+
+def test_a_nodes_time_is_its_critical_path_without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("workbench.runtime.clock.time.perf_counter", lambda: now)
+
+    def node(*calls: tuple[float, float, float], end: float) -> tuple[float, float]:
+        """calls: (begin, queued, end)."""
+        nonlocal now
+        now = 100.0
+        clock = NodeClock()
+        for begun, queued, ended in sorted(calls, key=lambda call: call[2]):
+            now = 100.0 + ended
+            clock.add_call(100.0 + begun, queued)
+        now = 100.0 + end
+        return clock.read()
+
+    assert node((0, 0, 1), (0, 1, 2), (0, 2, 3), end=3) == pytest.approx((1, 2)), "one slot for three calls"
+    assert node((0, 0, 1), (1, 0, 2), end=2) == pytest.approx((2, 0)), "one after the other, nothing waited"
+    assert node((0, 1, 2), (2, 1, 4), end=5) == pytest.approx((3, 2)), "each waits; one second is the node's own"
+    assert node((0, 0, 2), (0, 2, 3), end=3) == pytest.approx((2, 1)), "at least the longest call"
+    assert node((0, 9, 0), end=0.1) == pytest.approx((0.1, 0)), "an answer of the journal waited long ago"
