@@ -52,6 +52,11 @@ def changes_the_tree(workflow, path):
     workflow.tree["nodes"]["n"].pop("signature", None)
 
 
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
 def workflow(folder: Path) -> Workflow:
     return Workflow({"nodes": {"n": node_tree({"predict": "q -> a"})}}, folder)
 

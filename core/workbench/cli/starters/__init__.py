@@ -57,7 +57,7 @@ def _extract() -> dict[str, str]:
     for number, ticket in enumerate(_tickets()[:110]):
         urgency = ("high", "low")[number // 4 % 2]
         text = f"{ticket['text']} . {_URGENCY[urgency][number // 8 % 2]}"
-        rows.append({"text": text, "ticket": {"team": ticket["label"], "urgency": urgency}})
+        rows.append({"text": text, "ticket": {"queue": ticket["label"], "urgency": urgency}})
     return {"rows.jsonl": _lines(rows)}
 
 

@@ -1,9 +1,9 @@
 """The record that the workflow writes, and how it is scored."""
 
 
-def build(team: str, urgency: str) -> dict:
+def build(queue: str, urgency: str) -> dict:
     """A record of its fields."""
-    return {"team": team, "urgency": urgency}
+    return {"queue": queue, "urgency": urgency}
 
 
 def shared_fields(example, prediction):
