@@ -1,4 +1,4 @@
-"""`workbench init --template NAME` (friction 49): each starter is valid, scores above zero offline, and is optimized."""
+"""`workbench init --template NAME` (friction 49): each starter is valid, scores above zero offline, is optimized."""
 
 from __future__ import annotations
 
