@@ -92,7 +92,13 @@ def _default(field: Any) -> str:
 def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(v) for v in value]
-    return value.model_dump(exclude_none=True, exclude_defaults=True) if isinstance(value, BaseModel) else value
+    if isinstance(value, Mapping):
+        return {key: _plain(v) for key, v in value.items()}
+    return (
+        value.model_dump(exclude_none=True, exclude_defaults=True, by_alias=True)
+        if isinstance(value, BaseModel)
+        else value
+    )
 
 
 def _short_type(text: str) -> str:
@@ -293,7 +299,15 @@ CONTENTS: dict[str, list[tuple[str, str]]] = {
         ("choose an optimizer", "docs/how-to/choose-optimizer.md"),
         ("use your own endpoint", "docs/how-to/own-endpoint.md"),
         ("use vLLM", "docs/how-to/vllm.md"),
+        ("read your CSV and other data", "docs/how-to/data.md"),
+        ("use a tool", "plugins/workbench_tools/README.md"),
+        ("choose a metric", "plugins/workbench_metrics/README.md"),
+        ("set an OpenAI-compatible model", "plugins/workbench_openai/README.md"),
         ("write a metric", "docs/how-to/own-metric.md"),
+        ("write a node", "docs/how-to/own-node.md"),
+        ("write a reader", "docs/how-to/own-reader.md"),
+        ("write a provider", "docs/how-to/own-provider.md"),
+        ("write an exporter or a sandbox", "docs/how-to/own-exporter.md"),
         ("write an optimizer", "docs/how-to/own-optimizer.md"),
         ("measure it", "docs/how-to/benchmark-optimizer.md"),
         ("search over structure", "docs/how-to/search-structure.md"),

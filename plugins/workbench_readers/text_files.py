@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import json
@@ -44,10 +45,10 @@ _NOT_FINITE = re.compile(r'"(?:[^"\\]|\\.)*"|(-?\b(?:NaN|Infinity)\b|(?<![\d.])-
 
 
 def read_jsonl(location: str, options: Mapping[str, Any]) -> list[Row]:
-    """One JSON object a line; empty lines are skipped."""
-    known_options(options, (), location)
+    """One JSON object a line; empty lines are skipped. Option `encoding`."""
+    known_options(options, ("encoding",), location)
     rows = []
-    for number, line in enumerate(_text(location).split("\n"), 1):
+    for number, line in enumerate(_text(location, options).split("\n"), 1):
         if not line.strip():
             continue
         row = _parse(line, location, number)
@@ -64,9 +65,9 @@ def read_jsonl(location: str, options: Mapping[str, Any]) -> list[Row]:
 
 
 def read_json(location: str, options: Mapping[str, Any]) -> list[Row]:
-    """A list of objects; options `{path: data.rows}` says where it lies inside the file."""
-    known_options(options, ("path",), location)
-    value = _parse(_text(location), location, 1)
+    """A list of objects; options `{path: data.rows}` says where it lies inside the file; `encoding`."""
+    known_options(options, ("path", "encoding"), location)
+    value = _parse(_text(location, options), location, 1)
     for part in str(options.get("path", "")).split(".") if options.get("path") else ():
         if not isinstance(value, dict) or part not in value:
             raise SpecError(
@@ -98,7 +99,8 @@ def read_json(location: str, options: Mapping[str, Any]) -> list[Row]:
 
 
 def read_csv(location: str, options: Mapping[str, Any]) -> list[Row]:
-    """Comma-separated with a header. Cells stay text; options `{types: {price: float}}` converts columns."""
+    """Comma-separated with a header. Cells stay text; options `{types: {price: float}}` converts columns; `delimiter`,
+    `encoding`."""
     return _delimited(location, options, ",")
 
 
@@ -108,7 +110,7 @@ def read_tsv(location: str, options: Mapping[str, Any]) -> list[Row]:
 
 
 def _delimited(location: str, options: Mapping[str, Any], default: str) -> list[Row]:
-    known_options(options, ("types", "delimiter"), location)
+    known_options(options, ("types", "delimiter", "encoding"), location)
     delimiter = options.get("delimiter", default)
     if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n':
         raise SpecError(
@@ -118,7 +120,7 @@ def _delimited(location: str, options: Mapping[str, Any], default: str) -> list[
         )
     csv.field_size_limit(100_000_000)
     # Lines end as csv says, not at U+2028 or a form feed, which may stand in a cell.
-    reader = csv.reader(io.StringIO(_text(location), newline=""), delimiter=delimiter, strict=True)
+    reader = csv.reader(io.StringIO(_text(location, options), newline=""), delimiter=delimiter, strict=True)
     rows: list[Row] = []
     header: list[str] = []
     types: dict[str, str] = {}
@@ -128,6 +130,8 @@ def _delimited(location: str, options: Mapping[str, Any], default: str) -> list[
                 continue
             if not header:
                 header = _header(cells, location, reader.line_num)
+                if "delimiter" not in options:
+                    _check_delimiter(header, delimiter, location, reader.line_num)
                 types = _column_types(options, header, location)
                 continue
             if len(cells) != len(header):
@@ -166,6 +170,20 @@ def _header(cells: list[str], location: str, line: int) -> list[str]:
     return cells
 
 
+def _check_delimiter(header: list[str], delimiter: str, location: str, line: int) -> None:
+    """Refuse a header of one column that holds another usual delimiter. Raises SpecError."""
+    other = next((mark for mark in ";\t|," if len(header) == 1 and mark != delimiter and mark in header[0]), None)
+    if other is not None:
+        shown = {"\t": '"\\t"'}.get(other, f"'{other}'")
+        raise SpecError(
+            f"the header has one column, {header[0][:80]!r}",
+            file=location,
+            line=line,
+            column=1,
+            hint=f"Is the delimiter {shown}? Write data: {{options: {{delimiter: {shown}}}}}.",
+        )
+
+
 def _column_types(options: Mapping[str, Any], header: list[str], location: str) -> dict[str, str]:
     types = dict(options.get("types") or {})
     for column, name in types.items():
@@ -197,21 +215,27 @@ def _typed(cell: str, kind: str, column: str, location: str, line: int) -> Any:
         ) from None
 
 
-def _text(location: str) -> str:
-    data = read_bytes(location)
+def _text(location: str, options: Mapping[str, Any]) -> str:
+    """The text of a file in the option `encoding`, or in UTF-8 with or without a mark at its beginning."""
+    data, encoding = read_bytes(location), str(options.get("encoding", "utf-8-sig"))
     try:
-        return data.decode("utf-8-sig")
+        return data.decode("utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding)
     except UnicodeDecodeError as error:
         before = data[: error.start]
         start = before.rfind(b"\n") + 1
-        column = len(before[start:].decode("utf-8-sig")) + 1
+        other = "encoding" in options
         raise SpecError(
-            "the file is not UTF-8",
+            f"the file is not {encoding}" if other else "the file is not UTF-8",
             file=location,
             line=before.count(b"\n") + 1,
-            column=column,
-            hint="Save it as UTF-8.",
+            column=len(before[start:].decode("utf-8-sig", "replace")) + 1,
+            hint="Name the encoding that it was saved in."
+            if other
+            else "Save it as UTF-8, or name its encoding: data: {options: {encoding: latin-1}}, or cp1252 for Windows.",
         ) from None
+    except (LookupError, ValueError):
+        hint = "Write e.g. data: {options: {encoding: latin-1}}."
+        raise SpecError(f"there is no encoding '{encoding}'", file=location, hint=hint) from None
 
 
 def _parse(text: str, location: str, line: int) -> Any:

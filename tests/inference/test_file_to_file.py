@@ -116,9 +116,9 @@ def test_a_missing_key_is_told_before_the_first_row(
 
 
 def test_rows_without_an_input_are_refused_before_any_is_paid(tmp_path: Path) -> None:
-    (tmp_path / "in.csv").write_text("id;text\n1;a\n")
+    (tmp_path / "in.csv").write_text("id,words\n1,a\n")
     refused = str(invoke(write(tmp_path), tmp_path / "in.csv", "--out", tmp_path / "out.csv").exception)
-    assert "no row of" in refused and "The rows have id;text" in refused
+    assert "no row of" in refused and "The rows have id, words" in refused
 
 
 def test_fields_with_the_name_of_an_output_are_kept_beside_it(tmp_path: Path) -> None:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from tests.helpers import conformance_cases
+from tests.helpers.conformance import broken
 
 from workbench.cli import cli
 from workbench.plugins import GROUP, plugins
+from workbench.testing import lm_checks, metric_checks, node_checks, reader_checks
 from workbench.workflow import node_class
 
 ROOT = Path(__file__).parents[2]
@@ -92,6 +95,30 @@ def test_the_documented_parameters_are_those_declared(entry: EntryPoint) -> None
                 assert (said == "required") == field.is_required(), field_name
                 if not field.is_required() and (default is None or isinstance(default, bool | int | float)):
                     assert said == f"`{str(default).lower().replace('none', 'null')}`", field_name
+
+
+#: By kind, the cases in which each thing that our plugins register passes the suite of its contract. A new one needs a
+#: case here.
+CASES: dict[str, dict[str, Callable[[Path], Any]]] = {
+    "metrics": {name: (lambda folder, case=case: case) for name, case in conformance_cases.METRICS.items()},
+    "readers": {name: (lambda folder, case=case: case) for name, case in conformance_cases.READERS.items()},
+    "lms": {name: (lambda folder, case=case: case) for name, case in conformance_cases.LMS.items()},
+    "node_kinds": conformance_cases.NODES,
+}
+SUITES = {"metrics": metric_checks, "readers": reader_checks, "lms": lm_checks, "node_kinds": node_checks}
+
+
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, found in CASES.items() for name in found])
+def test_what_a_plugin_registers_passes_the_suite_of_its_contract(kind: str, name: str, tmp_path: Path) -> None:
+    case = CASES[kind][name](tmp_path)
+    assert broken(SUITES[kind](), case) == {}
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_everything_registered_has_a_case_or_a_reason_for_none(kind: str) -> None:
+    ours = {name for name in plugins().names(kind) if plugins().owner(kind, name) in {e.name for e in OURS}}
+    assert ours == CASES[kind].keys() | conformance_cases.WITHOUT[kind].keys()
+    assert not CASES[kind].keys() & conformance_cases.WITHOUT[kind].keys()
 
 
 @pytest.fixture

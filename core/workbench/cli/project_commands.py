@@ -2,71 +2,45 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from workbench.cli import Styled, echo_json, fail, say
 from workbench.text import indented, one_line
 
-_JSON = click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
+if TYPE_CHECKING:
+    from workbench.inference import Ping
 
-_TEMPLATE = """\
-# All settings: docs/reference/workflow-file.md, or `workbench schema`.
-name: my-workflow
-lm: bundled/nano                # or openai/gpt-4.1-mini, or {model: openai/NAME, api_base: http://127.0.0.1:8000/v1}
-data: {file: rows.jsonl, split: {train: 30, val: 60, test: 150}, seed: 0}
-metric: exact_match(label)
-nodes:
-  sort:
-    predict: "text -> label: Literal['billing', 'shipping', 'technical', 'returns']"
-    instructions: Classify the ticket.
-search:
-  nodes.sort.instructions:
-    - Classify the ticket.
-    - Route the ticket by the current problem.
-    - Sort the support ticket by topic.
-  nodes.sort.demos: {demos: 4}
-optimize: [{optuna: {trials: 10}}]
-budget: {calls: 1200}
-"""
+_JSON = click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
 
 
 @click.command("init")
 @click.argument("folder", default=".", type=click.Path(path_type=Path, file_okay=False))
-def init_command(folder: Path) -> None:
-    """Write a starter workflow.yaml, and a rows.jsonl to try it with."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in (("workflow.yaml", _TEMPLATE), ("rows.jsonl", _rows())):
+@click.option(
+    "--template",
+    default="classify",
+    show_default=True,
+    type=click.Choice(["classify", "extract", "agent", "rag"]),
+    help="What the workflow does.",
+)
+def init_command(folder: Path, template: str) -> None:
+    """Write a starter workflow.yaml, rows to try it with, and the schema for editors."""
+    from workbench.cli.starters import starter_files
+
+    files = starter_files(template)
+    for name in files:
         if (folder / name).exists():
             fail(f"{folder / name} already exists; choose another folder", 2)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8")
         say(f"wrote {folder / name}")
     say(f"Next: workbench validate {folder / 'workflow.yaml'}, then replace rows.jsonl with your own rows.")
-
-
-def _rows() -> str:
-    """Made-up tickets as JSON lines, to try the file right away. Each has an open problem and a solved one."""
-    things = {
-        "billing": ["invoice", "payment", "receipt", "discount", "fee"],
-        "shipping": ["parcel", "delivery", "courier", "package", "address"],
-        "technical": ["screen", "battery", "app", "camera", "keyboard"],
-        "returns": ["refund", "exchange", "warranty", "voucher", "repair"],
-    }
-    troubles = ["is wrong", "does not work", "is still missing", "came too late", "is not clear"]
-    labels = list(things)
-    rows = []
-    for number in range(240):
-        label, other = labels[number % 4], labels[(number % 4 + 1 + number // 4 % 3) % 4]
-        open_, solved = things[label][number // 4 % 5], things[other][number // 20 % 5]
-        first, second = troubles[number // 7 % 5], troubles[number // 11 % 5]
-        asks = f"please help , my {open_} {first}"
-        done = f"last month the {solved} {second} but that is solved"
-        rows.append({"text": f"{done} . {asks}" if number % 3 else f"{asks} . {done}", "label": label})
-    return "".join(json.dumps(row) + "\n" for row in rows)
+    say("schema.json is for editors that know YAML schemas; after a new plugin: workbench schema > schema.json")
 
 
 @click.command("plugins")
@@ -97,15 +71,22 @@ def plugin_command() -> None:
 @plugin_command.command("new")
 @click.argument("name")
 @click.option(
+    "--kind",
+    default="optimizer",
+    show_default=True,
+    metavar="KIND",
+    help="optimizer, node, metric, reader, lm, sandbox or exporter.",
+)
+@click.option(
     "--into", default=".", type=click.Path(path_type=Path, file_okay=False), help="Parent folder of the project."
 )
-def plugin_new(name: str, into: Path) -> None:
-    """Write an optimizer plugin project, ready to install, with a passing test."""
+def plugin_new(name: str, kind: str, into: Path) -> None:
+    """Write a plugin project, ready to install, with an implementation that works and its conformance test."""
     from workbench.cli.scaffold import new_plugin
 
-    folder = new_plugin(name, into)
+    folder = new_plugin(name, into, kind)
     say(f"wrote {folder}")
-    say(f"Next: pip install -e {folder} && pytest {folder}")
+    say("Next: cd into it, then pip install -e '.[test]' && python -m pytest")
 
 
 @click.command("schema")
@@ -118,19 +99,62 @@ def schema_command() -> None:
 
 @click.command("doctor")
 @click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.option("--ping", is_flag=True, help="Call each language model of FILE once, which may cost money.")
 @_JSON
-def doctor_command(file: Path | None, as_json: bool) -> None:
+def doctor_command(file: Path | None, ping: bool, as_json: bool) -> None:
     """Check the installation, and show where each setting of FILE comes from."""
     from workbench.run import find_origins, run_checks
 
+    if ping and file is None:
+        raise click.UsageError("--ping needs a workflow file: workbench doctor --ping FILE")
+    pings = _ping(file) if ping and file else []
     found = run_checks()
     settings = find_origins(file) if file else []
     if as_json:
-        return echo_json({"checks": [asdict(c) for c in found], "settings": [asdict(s) for s in settings]})
-    for check in found:
-        mark = {"ok": Styled("ok  ", "green"), "warn": Styled("warn", "yellow"), "fail": Styled("FAIL", "red")}
-        say(mark[check.status], f"  {one_line(check.name)}: {indented(check.message)}")
-    for setting in settings:
-        say(one_line(f"{setting.address} = {setting.value}   ({setting.origin})"))
-    if any(c.status == "fail" for c in found):
+        about = {"checks": [asdict(c) for c in found], "settings": [asdict(s) for s in settings]}
+        echo_json({**about, **({"models": [asdict(p) for p in pings]} if ping else {})})
+    else:
+        for check in found:
+            say(_MARK[check.status](), f"  {one_line(check.name)}: {indented(check.message)}")
+        for setting in settings:
+            say(one_line(f"{setting.address} = {setting.value}   ({setting.origin})"))
+        _say_pings(pings)
+    if (not as_json and any(c.status == "fail" for c in found)) or any(p.failure for p in pings):
         sys.exit(1)
+
+
+_MARK = {
+    "ok": lambda: Styled("ok  ", "green"),
+    "warn": lambda: Styled("warn", "yellow"),
+    "fail": lambda: Styled("FAIL", "red"),
+}
+
+
+def _ping(file: Path) -> list[Ping]:
+    from workbench.cli.trust import require_trust
+    from workbench.inference import ping_models
+
+    require_trust(file, called=True)
+    return ping_models(file)
+
+
+def _say_pings(pings: list[Ping]) -> None:
+    """A line for each model, and what all calls cost."""
+    for ping in pings:
+        head = one_line(f"  {ping.model} ({', '.join(ping.uses)}): ")
+        if ping.failure:
+            say(_MARK["fail"](), head, f"{one_line(ping.failure)}: {indented((ping.message or '')[:500])}")
+            continue
+        price = "price unknown" if ping.usd is None else f"${ping.usd:.6f}"
+        tokens = f"{ping.prompt_tokens} tokens in, {ping.completion_tokens} out"
+        answer = one_line(ping.answer[:60])
+        say(_MARK["ok"](), head, f"prompt of {len(ping.prompt)} characters, {ping.seconds:.2f} s, {tokens}, {price}")
+        say(f"      answer: {answer}")
+    if pings:
+        known = sum(ping.usd or 0 for ping in pings)
+        unknown = sum(ping.usd is None and not ping.failure for ping in pings)
+        say(
+            f"{len(pings)} calls for ${known:.6f}"
+            + (f", {unknown} of unknown price" if unknown else "")
+            + "; in no budget"
+        )

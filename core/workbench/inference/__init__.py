@@ -6,6 +6,7 @@ Nothing is journalled, except by `predict_file`: each call is sent, and forgotte
 from workbench.inference.bundle import Bundle, bundle_file, write_bundle
 from workbench.inference.file_to_file import Predicted, predict_file
 from workbench.inference.loaded import LoadedWorkflow, load, read_workflow
+from workbench.inference.ping import Ping, ping_models
 from workbench.inference.prediction import Prediction, PredictionError
 
 __all__ = [
@@ -16,6 +17,8 @@ __all__ = [
     "PredictionError",
     "predict_file",
     "Predicted",
+    "ping_models",
+    "Ping",
     "bundle_file",
     "write_bundle",
     "Bundle",

@@ -54,7 +54,8 @@ def _sqlite() -> Check:
             "sqlite",
             "warn",
             f"{version}; before 3.51.3, two processes that write and checkpoint at the same "
-            "moment can, rarely, corrupt a WAL file. Use a database for one run at a time.",
+            "moment can, rarely, corrupt a WAL file. Several runs may share a database; until SQLite is updated, give "
+            "those that run at the same time a database each (--db).",
         )
     return Check("sqlite", "ok", version)
 

@@ -10,6 +10,7 @@ from workbench.runtime.program import Context, Program, ends_run, make_request
 from workbench.runtime.runtime import Consent, Runtime
 from workbench.runtime.sandbox import (
     BOUNDARIES,
+    LEVELS,
     Sandbox,
     SandboxChoice,
     SandboxResult,
@@ -30,6 +31,7 @@ __all__ = [
     "SandboxChoice",
     "SandboxResult",
     "BOUNDARIES",
+    "LEVELS",
     "open_sandbox",
     "BATCH",
 ]

@@ -119,7 +119,10 @@ def read_rows(location: str, base: Path, options: Mapping[str, Any]) -> list[dic
         return plugins().get("readers", prefix)(place, options)
     suffix, path = Path(location).suffix.lstrip("."), (base / location).resolve()
     if suffix not in known:
-        raise SpecError(f"no reader for '{location}' (by its suffix '.{suffix}')", hint=suggest(suffix, known))
+        hint = suggest(suffix, known)
+        if plugins().set_aside:
+            hint += f" Plugins that failed to load: {', '.join(sorted(plugins().set_aside))} (see `workbench plugins`)."
+        raise SpecError(f"no reader for '{location}' (by its suffix '.{suffix}')", hint=hint)
     if not path.is_file():
         near = [p.name for p in path.parent.glob("*") if p.is_file()] if path.parent.is_dir() else []
         hint = suggest(path.name, near) if near else "Paths are relative to the workflow file."

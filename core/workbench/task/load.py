@@ -18,7 +18,7 @@ from workbench.plugins import plugins
 from workbench.spec import DataSpec, Inherited, LMSpec, Source, Spec, lm_spec
 from workbench.task.copies import Copies, normalised_inputs, number_fields
 from workbench.task.dataset import Dataset, Example, SealedRows, make_examples, read_rows, split_examples
-from workbench.task.metric import Metric, parse_call
+from workbench.task.metric import Metric, find_missing_arguments, parse_call
 from workbench.task.workflow_file import load_workflow
 from workbench.user_code import PREFIX, code_files
 from workbench.workflow import NodeKind, Workflow
@@ -215,6 +215,9 @@ def _load_metric(written: str | dict[str, Any], base: Path, path: tuple[str | in
         if name == "python":  # an address without its prefix would not be seen by those who look for user code
             raise SpecError(f"'{name}' is not a metric by itself", hint=f"Write metric: {PREFIX}file.py:function.")
         factory = plugins().get("metrics", name)
+        if missing := find_missing_arguments(factory, args, options):
+            what = f"the field to compare ({missing[0]})" if missing[0] == "field" else f"'{missing[0]}'"
+            raise SpecError(f"the metric '{name}' needs {what}", hint=f"Write e.g. metric: {name}(label).")
         return factory(*args, **options)
     except (SpecError, PluginError) as error:
         hint = error.hint if isinstance(error, SpecError) else None

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import sysconfig
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -115,6 +116,18 @@ def parse_call(text: str) -> tuple[str, list[Any], dict[str, Any]]:
         raise SpecError(f"cannot read the metric '{text[:80]}'", hint="Write e.g. exact_match(label).")
     args = [_argument(node) for node in tree.args]
     return tree.func.id, args, {k.arg: _argument(k.value) for k in tree.keywords if k.arg}
+
+
+def find_missing_arguments(factory: Any, args: Sequence[Any], options: Mapping[str, Any]) -> list[str]:
+    """The parameters of a metric that have no default and are not given."""
+    try:
+        parameters = inspect.signature(factory).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    ordinary = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    left = [p for p in ordinary if p.kind == p.KEYWORD_ONLY]
+    left += [p for p in ordinary if p.kind != p.KEYWORD_ONLY][len(args) :]
+    return [p.name for p in left if p.default is p.empty and p.name not in options]
 
 
 def _argument(node: ast.expr) -> Any:

@@ -245,7 +245,8 @@ def _check_values(
             known = sorted(set(learnable_addresses(workflow)))
             wrong = wrong or SpecError(f"no setting has the address '{name}'", hint=suggest(name, known))
         except SpecError as error:
-            wrong = wrong or SpecError(f"{name}: {error.message}", hint=error.hint)
+            said = error.message if error.message.startswith(f"{name}: ") else f"{name}: {error.message}"
+            wrong = wrong or SpecError(said, hint=error.hint)
     if wrong is not None:
         wrong.path = ("search", address)
         raise wrong

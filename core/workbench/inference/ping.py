@@ -1,0 +1,147 @@
+"""One call of each language model that a workflow file names, to see that they answer: `workbench doctor --ping`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from workbench.concurrency import run_in_loop
+from workbench.errors import LMError, PluginError, ServerDead, SpecError
+from workbench.failures import FailureKind
+from workbench.inference.loaded import read_workflow
+from workbench.ledger import Ledger
+from workbench.lm import LMPool, Request
+from workbench.runtime import Runtime
+from workbench.spec import BudgetSpec, LMSpec, Spec, lm_spec
+from workbench.store import IN_MEMORY, Store, add_run
+from workbench.workflow import Workflow
+
+PROMPT = "Reply with one word: ready."
+#: Tokens of an answer at most; enough for the thoughts of a small reasoning model.
+_ANSWER = 256
+#: Seconds besides the model's own timeout, for a server that asks to wait.
+_GRACE = 5.0
+
+
+@dataclass(frozen=True)
+class Ping:
+    """What one call showed.
+
+    Args:
+        uses: where the file names the model: "lm", "roles.judge", "nodes.sort.lm".
+        model: its name.
+        prompt: what was sent.
+        answer: the text; of an embedder, the length of its vectors.
+        seconds: until the answer.
+        prompt_tokens, completion_tokens: as the server counts them.
+        usd: None where the price is unknown.
+        failure, message: how the call failed, and in which words; None if it did not.
+    """
+
+    uses: tuple[str, ...]
+    model: str
+    prompt: str = PROMPT
+    answer: str = ""
+    seconds: float = 0.0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    usd: float | None = None
+    failure: str | None = None
+    message: str | None = None
+
+
+def ping_models(path: Path, sets: Sequence[tuple[str, Any]] = (), pool: LMPool | None = None) -> list[Ping]:
+    """Call every model of a workflow file once: its task, its roles, and those of its nodes.
+
+    The calls are neither recorded nor repeated, and count in no run's budget. Data and metric are not read.
+
+    Args:
+        path: the workflow file.
+        sets: changed settings, as (address, value).
+        pool: language models in place of those of the plugins, for tests.
+
+    Raises:
+        SpecError: the file cannot be used.
+    """
+    spec, _, workflow = read_workflow(path, sets)
+
+    async def course() -> list[Ping]:
+        store = Store(IN_MEMORY)
+        run = add_run(store, run="ping", name=spec.name, status="run", spec="", options="{}")
+        ledger = Ledger(store, run, BudgetSpec.model_validate({}), recorded=False)
+        runtime = Runtime(ledger, spec.lm, spec.roles, pool or LMPool())
+        try:
+            return await asyncio.gather(*(_ping(runtime, *one) for one in _models(spec, workflow)))
+        finally:
+            await runtime.aclose()
+            ledger.close()
+            store.close()
+
+    return run_in_loop(course())
+
+
+def _models(spec: Spec, workflow: Workflow) -> list[tuple[LMSpec, bool, list[str]]]:
+    """Each model, whether it is asked for vectors, and the places of the file that name it."""
+    found: dict[str, tuple[LMSpec, bool, list[str]]] = {}
+
+    def add(place: str, lm: LMSpec, embeds: bool = False) -> None:
+        found.setdefault(f"{embeds} {lm.model_dump_json()}", (lm, embeds, []))[2].append(place)
+
+    add("lm", spec.lm)
+    for role, lm in spec.roles.items():
+        add(f"roles.{role}", lm)
+    for name, top in workflow.enabled_nodes.items():
+        for node in top.walk():
+            inner = "" if node is top else f".{node.name}"
+            for key in ("lm", "value_lm", "embedder"):
+                if value := getattr(node.config, key, None):
+                    add(f"nodes.{name}{inner}.{key}", lm_spec(value), key == "embedder")
+    return list(found.values())
+
+
+async def _ping(runtime: Runtime, lm: LMSpec, embeds: bool, uses: Sequence[str]) -> Ping:
+    """One call, by the ledger as in a run, but with one attempt."""
+    once = lm.model_copy(update={"attempts": 1})
+    about = {"uses": tuple(uses), "model": lm.model}
+    try:
+        async with asyncio.timeout(lm.timeout + _GRACE):
+            if embeds:
+                vectors, calls = await runtime.embedder(once, "task")([PROMPT])
+                paid, answer = calls[0][1], f"a vector of {len(vectors[0])} numbers"
+                response = paid.response
+            else:
+                response, paid = await runtime.complete(once, _request(lm), "task")
+                answer = response.text
+    except LMError as error:
+        return Ping(**about, failure=str(error.kind), message=str(error))
+    except ServerDead as error:
+        return Ping(**about, failure=str(FailureKind.CONNECTION), message=str(error))
+    except (SpecError, PluginError) as error:
+        return Ping(**about, failure=str(FailureKind.UNSUPPORTED), message=str(error))
+    except TimeoutError:
+        text = f"no answer within {lm.timeout + _GRACE:g} s; the server may limit the rate of calls"
+        return Ping(**about, failure=str(FailureKind.TIMEOUT), message=text)
+    assert response is not None
+    sent, written = response.prompt_tokens, response.completion_tokens
+    known = response.usd is not None or runtime.pool.get(once).price(sent, written) is not None
+    failure = None if answer.strip() else str(response.finish)
+    message = None if answer.strip() else f"the answer is empty (finish: {response.finish})"
+    usd = paid.usd if known else None
+    return Ping(
+        **about,
+        answer=answer,
+        seconds=paid.seconds,
+        prompt_tokens=sent,
+        completion_tokens=written,
+        usd=usd,
+        failure=failure,
+        message=message,
+    )
+
+
+def _request(lm: LMSpec) -> Request:
+    messages = ({"role": "user", "content": PROMPT},)
+    return Request(messages, temperature=lm.temperature or 0.0, max_tokens=min(lm.max_tokens or _ANSWER, _ANSWER))

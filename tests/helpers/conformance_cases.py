@@ -1,0 +1,122 @@
+"""A case of each thing that the bundled plugins register, for the suites of `workbench.testing`."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from workbench.plugins import plugins
+from workbench.spec import lm_spec
+from workbench.testing import LMCase, MetricCase, NodeCase, ReaderCase
+from workbench.workflow import node_class
+
+_CALL = '[{"name": "f", "arguments": {"x": 1}}]'
+
+
+def _metric(name: str, right: str, wrong: str, label: str, **options: Any) -> MetricCase:
+    metric = plugins().get("metrics", name)("a", **options)
+    return MetricCase(metric, {"a": label}, {"a": right}, {"a": wrong}, judge=_grade)
+
+
+def _grade(messages: Any) -> str:
+    return "Right.\nscore: 9" if "Answer: x" in messages[-1]["content"] else "Wrong.\nscore: 0"
+
+
+METRICS = {
+    "exact_match": _metric("exact_match", "x", "y", "x"),
+    "normalized_match": _metric("normalized_match", "the X", "y", "x"),
+    "contains": _metric("contains", "an x", "y", "x"),
+    "f1": _metric("f1", "x y", "y z", "x y"),
+    "numeric": _metric("numeric", "it is 3", "4", "3"),
+    "json_match": _metric("json_match", '{"x": 1}', "[]", '{"x":1}', partial=True),
+    "tool_call_match": _metric("tool_call_match", _CALL, "[]", _CALL),
+    "judge": _metric("judge", "x", "y", "x"),
+}
+
+
+def _parquet() -> bytes:
+    import pyarrow
+    import pyarrow.parquet
+
+    sink = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.table({"a": [1, 2], "b": ["x", "y"]}), sink)
+    return sink.getvalue()
+
+
+def _reader(name: str, good: bytes, broken: bytes, line: int | None) -> ReaderCase:
+    return ReaderCase(plugins().get("readers", name), name, good, broken, line)
+
+
+READERS = {
+    "jsonl": _reader("jsonl", b'{"a": 1}\n{"a": [null]}\n', b'{"a": 1}\n\n{"a": }\n', 3),
+    "json": _reader("json", b'[{"a": 1}]', b'[{"a": 1},\n{"a": NaN}]', 2),
+    "csv": _reader("csv", b"a,b\n1,2\n", b'a,b\n1,2\n"3\n', 3),
+    "tsv": _reader("tsv", b"a\tb\n1\t2\n", b"a\tb\n1\t2\n3\n", 3),
+    "parquet": _reader("parquet", _parquet(), _parquet()[:-20], None),
+}
+
+
+def _lm(prefix: str, model: str, key: str | None = None) -> LMCase:
+    def make(address: str) -> Any:
+        settings = {"model": model, "api_base": address, **({"api_key_env": key} if key else {})}
+        name = model if prefix == "*" else model.partition("/")[2]
+        return plugins().get("lms", prefix)(name, lm_spec(settings))
+
+    return LMCase(make, key_variable=key)
+
+
+LMS = {
+    "openai": _lm("openai", "openai/m", "OPENAI_API_KEY"),
+    "hosted_vllm": _lm("hosted_vllm", "hosted_vllm/m", "HOSTED_VLLM_API_KEY"),
+    "ollama": _lm("ollama", "ollama/m"),
+    "local": _lm("local", "local/m"),
+    "litellm": _lm("litellm", "litellm/openai/m", "OPENAI_API_KEY"),
+    "bundled": _lm("bundled", "bundled/nano"),
+    "templates": _lm("templates", "templates/instructions"),
+}
+_SORT = {"predict": "text -> label: Literal['yes', 'no']"}
+
+
+def _node(
+    kind: str, settings: dict[str, Any], row: dict[str, Any], files: dict[str, str] | None = None, **more: Any
+) -> Any:
+    def make(folder: Path) -> NodeCase:
+        for name, text in (files or {}).items():
+            (folder / name).write_text(text, encoding="utf-8")
+        return NodeCase(node_class(kind), settings, row, folder=folder, **more)
+
+    return make
+
+
+_TOOLS = {"tools.py": 'def shout(text: str) -> str:\n    """In capitals."""\n    return text.upper()\n'}
+NODES: dict[str, Callable[[Path], NodeCase]] = {
+    "predict": _node("predict", {"signature": "text -> label: Literal['yes', 'no']", "samples": 3}, {"text": "a"}),
+    "agent": _node("agent", {"signature": "text -> label", "tools": ["python:tools.py:shout"]}, {"text": "a"}, _TOOLS),
+    "tool": _node("tool", {"tool": "python:tools.py:shout", "output": "loud"}, {"text": "a"}, _TOOLS),
+    "code": _node(
+        "code", {"code": "x: int -> y: int", "source": "def f(x):\n    return x + 1", "function": "f"}, {"x": 1}
+    ),
+    "ensemble": _node("ensemble", {"of": _SORT, "samples": 3}, {"text": "a"}),
+    "branch": _node("branch", {"on": "kind", "cases": {"a": _SORT}, "default": _SORT}, {"kind": "a", "text": "a"}),
+}
+_SPECIAL = "its own tests run it with what it needs"
+#: What has no case, and why.
+WITHOUT: dict[str, dict[str, str]] = {
+    "metrics": {
+        "python": "loads a function of the user, to whom the contract applies",
+        "tool_n1": _SPECIAL,
+        "assertions": _SPECIAL,
+    },
+    "readers": {"hf": "reads folders of `datasets`, and no file"},
+    "lms": {
+        "*": "the same as litellm",
+        "hf": "needs weights",
+        "llm": "needs a model of the package llm",
+        "policy": "made by training",
+    },
+    "node_kinds": dict.fromkeys(
+        "astar captain contest dspy dylan program recall reflect selforg states tree_search workflow".split(), _SPECIAL
+    ),
+}
