@@ -33,8 +33,8 @@ def find_earlier_tests(
     """The names of the runs that tested a workflow on some of these rows before, one for each test.
 
     Tests of this run's baseline, by its names, do not count: they chose nothing. A test of the same candidate on fewer
-    of the rows does: testing, adding rows and testing again makes two tests. test_hash: `Task.test_hash`, to find the tests of
-    versions without the table `sealed_tests`.
+    of the rows does: testing, adding rows and testing again makes two tests. test_hash: `Task.test_hash`, to find the
+    tests of versions without the table `sealed_tests`.
     """
     store.flush()
     tests, rows = SealedTests(store), sorted(set(rows))
