@@ -105,7 +105,7 @@ def plugin_new(name: str, into: Path) -> None:
 
     folder = new_plugin(name, into)
     say(f"wrote {folder}")
-    say(f"Next: pip install -e {folder} && pytest {folder}")
+    say(f"Next: pip install -e '{folder}[test]' && python -m pytest {folder}")
 
 
 @click.command("schema")

@@ -9,7 +9,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from workbench.errors import PluginError, SpecError, StoreError
+from workbench.errors import PluginError, SpecError, StoreError, suggest
 from workbench.files import write_whole
 from workbench.inference import Bundle, write_bundle
 from workbench.plugins import plugins
@@ -179,6 +179,9 @@ def _code_refused(form: str) -> Generator[None]:
 
 
 def _export_through_plugin(row: Any, found: Workflow, form: str, out: Path | None) -> None:
+    known = plugins().names("exporters")
+    if form not in known and not plugins().set_aside:  # else the error of `get` names the plugins that failed
+        raise SpecError(f"there is no format '{form}'. {suggest(form, ['yaml', *known])}")
     exporter = plugins().get("exporters", form)
     task = prepare_stored(row) if getattr(exporter, "needs_task", False) else None
     file = read_stored_file(row)

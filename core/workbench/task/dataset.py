@@ -154,3 +154,12 @@ def split_examples(
     random.Random(f"split:{seed}").shuffle(order)
     train, val, test = sizes
     return order[:train], order[train : train + val], order[train + val : train + val + test]
+
+
+def delimiter_hint(row: Example) -> str:
+    """What to write where the only field of a row looks like the header of a file with another delimiter."""
+    (name, *others) = row
+    for sign, shown in ((";", ";"), ("\t", "\\t"), ("|", "|")):
+        if sign in name and not others:
+            return f'The only field is {name!r}: is {shown} the delimiter? data: {{options: {{delimiter: "{shown}"}}}}.'
+    return ""
