@@ -156,7 +156,8 @@ def metrics() -> str:
         signature = str(inspect.signature(target)).replace("'", "")
         parts += [f"## {name}\n", f"`{name}{signature}`\n", doc(target)]
     parts += ["# Data readers\n"]
-    parts += [f"`{', '.join(bundled('readers'))}`\n"]
+    parts += [f"`{', '.join(bundled('readers'))}`: each with its options, as delimiter and types of CSV, in"]
+    parts += ["[the readers' page](../../plugins/workbench_readers/README.md).\n"]
     return "\n".join(parts)
 
 
@@ -294,6 +295,8 @@ CONTENTS: dict[str, list[tuple[str, str]]] = {
         ("use your own endpoint", "docs/how-to/own-endpoint.md"),
         ("use vLLM", "docs/how-to/vllm.md"),
         ("write a metric", "docs/how-to/own-metric.md"),
+        ("read your CSV", "plugins/workbench_readers/README.md"),
+        ("use tools", "plugins/workbench_tools/README.md"),
         ("write an optimizer", "docs/how-to/own-optimizer.md"),
         ("measure it", "docs/how-to/benchmark-optimizer.md"),
         ("search over structure", "docs/how-to/search-structure.md"),
@@ -321,6 +324,10 @@ CONTENTS: dict[str, list[tuple[str, str]]] = {
         ("budget and journal", "docs/explanation/budget-and-journal.md"),
         ("architecture", "docs/explanation/architecture.md"),
         ("words", "docs/explanation/words.md"),
+    ],
+    "Plugins": [
+        (path.parent.name.removeprefix("workbench_").replace("_", " "), path.relative_to(ROOT).as_posix())
+        for path in sorted((ROOT / "plugins").glob("*/README.md"))
     ],
     "Measured": [("benchmarks, losses included", "docs/benchmarks.md")],
 }

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,13 @@ def test_a_new_plugin_passes_its_own_test_and_runs(tmp_path: Path) -> None:
     assert tests.returncode == 0, tests.stdout + tests.stderr
     valid = run(*CLI, "validate", "workflow.yaml", cwd=project, env=env)
     assert valid.returncode == 0 and "tabu_search" in valid.stdout, valid.stderr
+
+
+def test_friction_44_a_new_plugin_names_what_its_test_needs(tmp_path: Path) -> None:
+    project = new_plugin("tabu-search", tmp_path)
+    extras = tomllib.loads((project / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert any(needed.startswith("pytest") for needed in extras["test"])
+    assert "pip install -e '.[test]' && python -m pytest\n" in (project / "README.md").read_text()
 
 
 @pytest.mark.parametrize("name", ["1st", "class", "a b", "random", ""])

@@ -116,7 +116,7 @@ def test_from_an_empty_folder_to_a_winner_in_use_within_ten_minutes(tmp_path: Pa
     rows = [json.loads(line) for line in (user.home / "rows.jsonl").read_text(encoding="utf-8").splitlines()]
 
     before = user.json("eval", "workflow.yaml")
-    assert 0 < before["score"] < 1 and before["n"] == 60
+    assert 0 < before["score"] < 1 and before["n"] == 60 and not before["warnings"]
 
     report = user.json("optimize", "workflow.yaml")
     low, high = report["gain"]["ci95"]

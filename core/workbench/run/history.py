@@ -179,10 +179,13 @@ def _code_refused(form: str) -> Generator[None]:
 
 
 def _export_through_plugin(row: Any, found: Workflow, form: str, out: Path | None) -> None:
-    known = plugins().names("exporters")
-    if form not in known and not plugins().set_aside:  # else the error of `get` names the plugins that failed
-        raise SpecError(f"there is no format '{form}'. {suggest(form, ['yaml', *known])}")
-    exporter = plugins().get("exporters", form)
+    try:
+        exporter = plugins().get("exporters", form)
+    except PluginError:
+        known = plugins().names("exporters")
+        if form in known or plugins().set_aside:  # it names the plugins that failed
+            raise
+        raise SpecError(f"there is no format '{form}'. {suggest(form, ['yaml', *known])}") from None
     task = prepare_stored(row) if getattr(exporter, "needs_task", False) else None
     file = read_stored_file(row)
     base = file.base if task is None else task.workflow.base

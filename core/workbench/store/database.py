@@ -259,8 +259,8 @@ class Store:
         return [row for row in rows if kind_of(row) in kinds and row["status"] != REMOVED]
 
     def find_run(self, run: str, *, kinds: Collection[str] = LISTED) -> sqlite3.Row:
-        """Find a run by its name, a prefix of it, or a tag. "last" is the newest of these kinds, a tag stands for the
-        newest run that has it.
+        """Find a run by its name, a tag, or a prefix of its name. "last" is the newest of these kinds, a tag stands for
+        the newest run that has it.
 
         Raises StoreError if there is none, or several.
         """
@@ -269,8 +269,9 @@ class Store:
         else:
             found = list(self.rows("select * from runs where run = ? or run like ? || '%'", run, run))
             found = [r for r in found if r["status"] != REMOVED]
-            found = [r for r in found if r["run"] == run] or found
-            found = found or [r for r in self.list_runs() if run in tags_of(r)][:1]
+            # A tag is found before a prefix: else a later run could hide it.
+            exact = [r for r in found if r["run"] == run]
+            found = exact or [r for r in self.list_runs() if run in tags_of(r)][:1] or found
         if len(found) != 1:
             known = ", ".join(r["run"] for r in self.list_runs(kinds)[:5])
             what = "is not unique" if found else "is not"

@@ -95,10 +95,10 @@ def _parse(text: str, types: tuple[tuple[str, Any], ...] | None) -> Signature:
     inputs, outputs = (_fields(side, text, known) for side in sides)
     if not outputs:
         raise _error(text, "a signature needs at least one output")
-    if nested := [f.name for f in (*inputs, *outputs) if f.type is not Image and _holds_image(f.type)]:
-        raise _error(text, f"the type of '{nested[0]}' has an image in it, and only a whole input may be one")
     if drawn := [f.name for f in outputs if f.type is Image]:
         raise _error(text, f"'{drawn[0]}' is an output, and only inputs may be images")
+    if nested := [f.name for f in (*inputs, *outputs) if f.type is not Image and _holds_image(f.type)]:
+        raise _error(text, f"the type of '{nested[0]}' has an image in it, and only a whole input may be one")
     for side, word in ((inputs, "input"), (outputs, "output")):
         if len({f.name for f in side}) < len(side):
             raise _error(text, f"an {word} is named twice")
@@ -240,6 +240,6 @@ def _error(text: str, message: str) -> SpecError:
     return SpecError(
         f"signature '{shown}': {message}",
         hint="Write e.g. \"text -> label: Literal['a', 'b']\"; types: str, int, float, bool, list[str], "
-        "dict[str, str], Literal[...], {name: str, age: int}; Image (inputs); classes of yours under `types:`.",
+        "dict[str, str], Literal[...], {name: str, age: int}; Image, of inputs; classes of yours under `types:`.",
         path=("signature",),
     )
