@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from areas.allowed import ALLOWED, CALLS
 from areas.called import CALLED
+from areas.evaluated import EVALUATED
 from areas.failed import FAILED
 from areas.mutant import Mutant
 from areas.paid import PAID
@@ -33,5 +34,6 @@ MUTANTS: list[Mutant] = [
     *TRAINING,
     *TRUST,
     *CALLED,
+    *EVALUATED,
     *SHOWN,
 ]

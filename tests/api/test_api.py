@@ -163,6 +163,14 @@ def test_reports_show_themselves_in_a_notebook_without_markup_of_rows() -> None:
         assert "<table>" in shown and "<b>bold" not in shown and f"{score:.3f}" in shown
 
 
+def test_the_candidates_of_a_run_are_a_data_frame() -> None:
+    report = workbench.optimize({**CONTENT, "data": ROWS}, pool=model())
+    frame = report.to_pandas()
+    assert frame["hash"].iloc[0] == report.baseline["workflow"] and report.winner.hash in set(frame["hash"])
+    assert frame.set_index("hash")["val"][report.winner.hash] == frame["val"].max() > frame["val"].iloc[0]
+    assert {"parent", "optimizer", "note", "failed", "tokens", "usd", "calls", "latency"} <= set(frame.columns)
+
+
 def test_listeners_hear_of_an_evaluation() -> None:
     heard: list[str] = []
     workbench.evaluate({**CONTENT, "data": ROWS}, pool=model(), listener=lambda event, data: heard.append(event))

@@ -47,7 +47,7 @@ def test_friction_9_two_evals_are_compared_by_the_paired_test(write: WriteFile, 
 def test_rows_are_paired_by_what_they_hold_whatever_their_file_and_order(write: WriteFile, tmp_path: Path) -> None:
     database = tmp_path / "a.db"
     first = evaluate(write(), options=EvalOptions(split="all"), database=database, pool=Script(echo))
-    elsewhere = write(tmp_path / "there", data="rows.jsonl")
+    elsewhere = write(tmp_path / "there", data={"test": "rows.jsonl"})
     lines = (tmp_path / "there" / "rows.jsonl").read_text().splitlines()
     (tmp_path / "there" / "rows.jsonl").write_text(
         "\n".join([*reversed(lines[:30]), '{"word": "w77", "label": "w77"}'])

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import statistics
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +116,17 @@ def test_friction_6_a_metric_that_raises_ends_the_eval_with_its_traceback_and_ca
     done = resume_evaluation("last", database=tmp_path / "a.db", pool=script)
     assert done.score == 1.0 and len(script.requests) == 12 and asked < 12, "only the rest is paid"
     assert any("has changed since" in warning for warning in done.warnings)
+
+
+def test_a_metric_that_raises_on_each_of_a_few_rows_ends_the_eval_too(
+    write: WriteFile, script: Script, tmp_path: Path
+) -> None:
+    (tmp_path / "metric.py").write_text("def score(example, prediction):\n    return 1 / 0\n")
+    (tmp_path / "few.jsonl").write_text('{"word": "w1", "label": "x"}\n{"word": "w2", "label": "x"}\n')
+    with pytest.raises(SpecError, match="failed on each of the first 2 rows: ZeroDivisionError"):
+        evaluate(
+            write(metric="python:metric.py:score", data={"val": "few.jsonl"}), database=tmp_path / "a.db", pool=script
+        )
 
 
 def test_rows_that_changed_are_not_evaluated_under_an_old_run(write: WriteFile, script: Script, tmp_path: Path) -> None:
@@ -245,9 +256,10 @@ def test_ctrl_c_ends_an_eval_with_what_is_there(write: WriteFile, tmp_path: Path
     )
     for _ in range(100):
         time.sleep(0.1)
-        if (tmp_path / "a.db").exists() and len(stored(tmp_path / "a.db")[2]) >= 2:
-            break
+        with suppress(StoreError):  # there is no run yet
+            if (tmp_path / "a.db").exists() and len(stored(tmp_path / "a.db")[2]) >= 2:
+                break
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=30)
     assert process.returncode == 130 and "eval interrupted" in out and "workbench resume" in out
-    assert json.loads(json.dumps(stored(tmp_path / "a.db")[1]))["n"] >= 2
+    assert stored(tmp_path / "a.db")[1]["n"] >= 2

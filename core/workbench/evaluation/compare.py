@@ -54,7 +54,7 @@ class Difference:
     """The second side against the first, on the rows that both have.
 
     Attributes:
-        proof: the paired test, at the level that Holm's method leaves it.
+        proof: the paired test by itself.
         p: adjusted for the number of comparisons (Holm).
         better, worse: ids of rows that score higher, and lower, on the second side.
         only: rows that only one side has.
@@ -166,7 +166,7 @@ def compare_sides(sides: Sequence[Side]) -> list[Difference]:
     """
     first, others = sides[0], sides[1:]
     paired = [_pair(first, other) for other in others]
-    plain = [_test(rows, LEVEL) for rows, _ in paired]
+    plain = [_test(rows) for rows, _ in paired]
     order = sorted(range(len(others)), key=lambda i: plain[i].p)
     found: dict[int, Difference] = {}
     adjusted = 0.0
@@ -174,12 +174,11 @@ def compare_sides(sides: Sequence[Side]) -> list[Difference]:
         left = len(others) - rank
         adjusted = max(adjusted, min(1.0, plain[index].p * left))
         rows, only = paired[index]
-        proof = _test(rows, LEVEL / left)
         changed = [(a, b) for a, b in rows if a.score is not None and b.score is not None and a.score != b.score]
         found[index] = Difference(
             first.name,
             others[index].name,
-            proof,
+            plain[index],
             adjusted,
             better=[b.example for a, b in changed if (b.score or 0) > (a.score or 0)],
             worse=[b.example for a, b in changed if (b.score or 0) < (a.score or 0)],
@@ -201,10 +200,8 @@ def _pair(first: Side, other: Side) -> tuple[list[tuple[ScoredRow, ScoredRow]], 
     return [(first.rows[k], other.rows[k]) for k in shared], len(first.rows) + len(other.rows) - 2 * len(shared)
 
 
-def _test(rows: Sequence[tuple[ScoredRow, ScoredRow]], alpha: float) -> Proof:
-    return paired_proof(
-        [a.score for a, _ in rows], [b.score for _, b in rows], clusters=[a.cluster for a, _ in rows], alpha=alpha
-    )
+def _test(rows: Sequence[tuple[ScoredRow, ScoredRow]]) -> Proof:
+    return paired_proof([a.score for a, _ in rows], [b.score for _, b in rows], clusters=[a.cluster for a, _ in rows])
 
 
 def not_worse(first: Side, second: Side, margin: float = MARGIN) -> tuple[bool, Difference]:
@@ -213,7 +210,7 @@ def not_worse(first: Side, second: Side, margin: float = MARGIN) -> tuple[bool, 
     rows, _ = _pair(first, second)
     lacking = [row for key, row in first.rows.items() if key not in second.rows]
     rows += [(row, ScoredRow(row.example, None, row.cluster)) for row in lacking]
-    proof = _test(rows, LEVEL)
+    proof = _test(rows)
     return proof.lowest > -margin, Difference(first.name, second.name, proof, proof.p)
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import html
 import json
 from dataclasses import asdict, dataclass, field
+from importlib import import_module
 from typing import Any, cast
 
 from workbench.ledger import describe_reused
 from workbench.proof.leakage import Leak
 from workbench.proof.statistics import MARGIN, Proof, Saving, describe_proof
 from workbench.runtime import BOUNDARIES
+from workbench.store import Candidates, ReadOnlyStore
 from workbench.workflow import Workflow
 
 
@@ -193,6 +195,21 @@ class Report:
         elif self.status in ("interrupted", "failed"):
             out.append(f"Nothing paid for is lost. Resume it with: workbench resume {self.run} --db {self.database}")
         return out
+
+    def to_pandas(self) -> Any:
+        """The candidates as a pandas DataFrame: hash, parent, optimizer, note, score on val, failed rows, and the
+        objectives per row. Raises ImportError without pandas."""
+        pandas: Any = import_module("pandas")
+        store = ReadOnlyStore(self.database)
+        try:
+            found = Candidates(store, store.find_run(self.run)["id"]).read_all()
+        finally:
+            store.close()
+        costs = [json.loads(c.pop("objectives") or "{}") for c in found]
+        return pandas.DataFrame(
+            {**c, **{name: value for name, value in cost.items() if name != "score"}}
+            for c, cost in zip(found, costs, strict=True)
+        )
 
     def _repr_html_(self) -> str:
         """For notebooks: the verdict and the table of scores."""
