@@ -162,7 +162,8 @@ def metrics() -> str:
         signature = str(inspect.signature(target)).replace("'", "")
         parts += [f"## {name}\n", f"`{name}{signature}`\n", doc(target)]
     parts += ["# Data readers\n"]
-    parts += [f"`{', '.join(bundled('readers'))}`\n"]
+    parts += [f"`{', '.join(bundled('readers'))}`: each with its options, as delimiter and types of CSV, in"]
+    parts += ["[the readers' page](../../plugins/workbench_readers/README.md).\n"]
     return "\n".join(parts)
 
 
@@ -335,6 +336,10 @@ CONTENTS: dict[str, list[tuple[str, str]]] = {
         ("budget and journal", "docs/explanation/budget-and-journal.md"),
         ("architecture", "docs/explanation/architecture.md"),
         ("words", "docs/explanation/words.md"),
+    ],
+    "Plugins": [
+        (path.parent.name.removeprefix("workbench_").replace("_", " "), path.relative_to(ROOT).as_posix())
+        for path in sorted((ROOT / "plugins").glob("*/README.md"))
     ],
     "Measured": [("benchmarks, losses included", "docs/benchmarks.md")],
 }

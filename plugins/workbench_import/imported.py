@@ -64,7 +64,7 @@ class Imported:
                 prepare(out / "workflow.yaml")
         except SpecError as error:
             shutil.rmtree(out)
-            hint = f"{error.hint} Nothing was written."
+            hint = " ".join(filter(None, (error.hint, "Nothing was written.")))
             raise SpecError(f"what was read makes no valid workflow: {error.message}", hint=hint) from None
         except BaseException:
             shutil.rmtree(out)

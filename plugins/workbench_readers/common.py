@@ -45,5 +45,7 @@ def known_options(options: Mapping[str, Any], names: tuple[str, ...], location: 
 def some_rows(rows: list[Row], location: str) -> list[Row]:
     """The rows. Raises SpecError if there are none."""
     if not rows:
-        raise SpecError("there are no rows", file=location, line=1, column=1, hint="Put at least three rows into it.")
+        raise SpecError(
+            "there are no rows", file=location, line=1, column=1, hint="Put rows into it; optimize needs three or more."
+        )
     return rows

@@ -295,13 +295,43 @@ def test_wrong_data(name: str, folder: Path, capsys: pytest.CaptureFixture[str])
     assert said.count("\n") >= 2, f"no hint in: {said}"
 
 
+@pytest.mark.parametrize(("sign", "written"), [(";", ";"), ("\t", "\\t"), ("|", "|")])
+def test_friction_46_another_delimiter_is_guessed_and_the_setting_named(
+    sign: str, written: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "rows.csv").write_text(f"text{sign}label\n" + f"x{sign}a\n" * 9)
+    (folder / "bad.yaml").write_text(swap("rows.jsonl", "rows.csv"))
+    code, said, _ = run(capsys, "validate", "bad.yaml")
+    setting = f'{{delimiter: "{written}"}}'
+    assert code == 2 and f"data: {{options: {setting}}}" in said, said
+    (folder / "good.yaml").write_text(swap("rows.jsonl,", f"rows.csv, options: {setting},"))
+    assert run(capsys, "validate", "good.yaml")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("metric", "words"),
+    [
+        ("exact_match", "it needs 'field'"),
+        ("exact_match(label, a, b)", "it takes at most 2 without a name, and 3 are given"),
+        ("exact_match(label, tolerance=3)", "it knows no 'tolerance'"),
+        ("exact_match(3)", "name the field to compare"),
+    ],
+)
+def test_friction_48_wrong_arguments_of_a_metric_are_told_without_our_names(
+    metric: str, words: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "bad.yaml").write_text(swap("exact_match(label)", metric))
+    code, said, _ = run(capsys, "validate", "bad.yaml")
+    assert code == 2 and f"does not take these arguments: {words}" in said and "__init__" not in said, said
+
+
 COMMANDS = {
     "no file": (["validate", "nope.yaml"], "there is no file nope.yaml", "good.yaml"),
     "unknown command": (["optimise", "good.yaml"], "No such command", "optimize"),
     "set without value": (["validate", "good.yaml", "--set", "seed"], "ADDRESS=VALUE", None),
     "set of unknown key": (["validate", "good.yaml", "--set", "sed=3"], "unknown key 'sed'", "seed"),
     "set into a text": (["validate", "good.yaml", "--set", "name.first=3"], "is no setting", None),
-    "set of wrong type": (["validate", "good.yaml", "--set", "seed=soon"], "whole number", None),
+    "set of wrong type": (["validate", "good.yaml", "--set", "seed=soon"], "flag --set seed: must be a whole", None),
     "budget of zero": (["optimize", "good.yaml", "--budget-calls", "0"], "0", None),
     "no database": (["show", "last"], "no run database", "--db"),
     "input missing": (["run", "good.yaml", "--input", "txt=3"], "'text' is missing", "--input text="),

@@ -111,6 +111,13 @@ def test_an_axis_without_a_value_is_refused(write: WriteFile, tmp_path: Path, te
     assert "is no axis" in str(found.exception) and not (tmp_path / "a.db").exists()
 
 
+def test_an_axis_with_a_value_twice_or_without_its_file_is_refused(write: WriteFile, tmp_path: Path) -> None:
+    twice = invoke(tmp_path, "eval", str(write()), "--matrix", "lm.max_tokens=50,60,50")
+    assert "has the value '50' twice" in str(twice.exception) and not (tmp_path / "a.db").exists()
+    nothing = invoke(tmp_path, "eval", str(write()), "--matrix", "nodes.say.instructions=@no.txt,b")
+    assert "the file no.txt cannot be read: No such file or directory\n" in str(nothing.exception)
+
+
 @pytest.mark.parametrize(("bar", "code"), [("0.5", 0), ("0.9", 100)])
 def test_friction_25_min_score_decides_the_exit_code(
     write: WriteFile, scripted: Script, tmp_path: Path, bar: str, code: int
@@ -141,7 +148,7 @@ def test_friction_25_not_worse_than_compares_row_by_row(
     assert "run 'nothing' is not in" in str(missing.exception) and len(lm.requests) == asked, "before anything is paid"
 
 
-def test_junit_and_markdown_hold_the_rows_and_the_table(
+def test_friction_25_junit_and_markdown_hold_the_rows_and_the_table(
     write: WriteFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lm = Script(
@@ -219,6 +226,11 @@ def test_friction_7_a_single_row_shows_prompt_answer_score_feedback_and_cost(
     assert found["spans"][0]["calls"][0]["messages"][-1]["role"] == "user" and found["cost"]["calls"] == 1
 
 
+def test_a_field_that_is_given_twice_is_refused(write: WriteFile, scripted: Script, tmp_path: Path) -> None:
+    found = invoke(tmp_path, "run", str(write()), "--input", "word=w1", "--input", "word=w2")
+    assert found.exit_code == 2 and "given twice" in found.stderr and not scripted.requests
+
+
 def test_friction_36_show_has_one_row_one_role_and_nothing_else(
     write: WriteFile, scripted: Script, tmp_path: Path
 ) -> None:
@@ -229,6 +241,7 @@ def test_friction_36_show_has_one_row_one_role_and_nothing_else(
     assert row["fields"]["word"] in one.stdout and one.stdout.count("row ") == 1 and "finished" not in one.stdout
     other = invoke(tmp_path, "show", "last", "--row", "nothing")
     assert "has no result of a row 'nothing'" in str(other.exception)
+    assert invoke(tmp_path, "show", "last", "--row", row["example"][:12]).stdout == one.stdout, "a prefix is enough"
     task = invoke(tmp_path, "show", "last", "--role", "task")
     assert task.stdout.count("call ") == 12
     none = invoke(tmp_path, "show", "last", "--role", "proposer")

@@ -133,6 +133,14 @@ def test_the_live_line_shows_what_is_spent_of_the_budget(terminal: Terminal, mon
         assert "52 calls" in live and "$" not in live and "retries" not in live
 
 
+def test_friction_12_an_eval_shows_its_rows_and_their_mean_as_they_come(terminal: Terminal) -> None:
+    with shown_on(terminal) as tell:
+        tell("eval_started", {**started(), "split": "val"})
+        assert "evaluating val" in terminal.screen(tell)[-1]
+        tell("row_scored", {"done": 3, "of": 8, "mean": 2 / 3})
+        assert terminal.screen(tell)[-1].startswith("3/8 rows  mean 0.667")
+
+
 def test_at_the_end_the_live_line_is_gone_and_the_cursor_is_back(terminal: Terminal) -> None:
     with pytest.raises(RuntimeError), shown_on(terminal) as tell:
         tell("candidate_evaluated", evaluated(0.5))

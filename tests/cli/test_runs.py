@@ -61,6 +61,8 @@ def test_friction_53_tags_and_notes_name_runs(write: WriteFile, scripted: Script
     assert f"  {first}  val" in invoke(tmp_path, "compare", "base", second).stdout
     assert invoke(tmp_path, "tag", second, "base").exit_code == 0
     assert second in invoke(tmp_path, "show", "base").stdout, "the newest run that has the tag"
+    assert invoke(tmp_path, "tag", first, second[:4]).exit_code == 0
+    assert first in invoke(tmp_path, "show", second[:4]).stdout, "a tag comes before the beginning of a name"
     for wrong in (["last"], ["a b"], []):
         assert invoke(tmp_path, "tag", first, *wrong).exit_code == 2
 

@@ -42,6 +42,13 @@ def test_an_export_says_what_it_wrote_and_leaves_no_empty_folder(
     assert CliRunner().invoke(cli, words).output == f"wrote {tmp_path / 'new' / 'folder'}: serve.sh\n"
 
 
+def test_a_format_that_is_not_there_is_named_beside_those_that_are(tmp_path: Path) -> None:
+    plant(tmp_path, lambda r: 0.5, {"random": {"trials": 1}}, calls=100)
+    for form, hint in (("yml", "Did you mean 'yaml'?"), ("sqlite", "Known: dspy")):
+        found = CliRunner().invoke(cli, ["export", "--format", form, "--db", str(tmp_path / "run.db")])
+        assert f"there is no format '{form}'. {hint}" in str(found.exception)
+
+
 def test_show_says_what_the_report_said(tmp_path: Path) -> None:
     report, _ = plant(tmp_path, lambda r: 0.3, {"random": {"trials": 2}}, calls=400)
     shown = CliRunner().invoke(cli, ["show", "--db", str(tmp_path / "run.db")])
@@ -90,7 +97,7 @@ def test_what_was_written_out_but_not_changed_is_no_change(tmp_path: Path) -> No
     assert [c[0] for c in report.changes] == ["nodes.sort.instructions"]
 
 
-def test_a_run_that_its_metric_ended_asks_for_a_new_one_and_compares_as_untested(tmp_path: Path) -> None:
+def test_friction_38_a_run_that_its_metric_ended_asks_for_a_new_one_and_compares_as_untested(tmp_path: Path) -> None:
     """Its code would have to change, with which no run is resumed."""
     file = write("bootstrap", tmp_path)
     value = json.loads(file.read_text())

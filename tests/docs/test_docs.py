@@ -97,6 +97,12 @@ def test_every_key_has_a_description_and_a_type_that_a_user_knows() -> None:
     assert [row for row in rows if row.endswith("|  |") or "workbench_" in row] == []
 
 
+def test_friction_31_the_contents_lead_to_each_plugin() -> None:
+    for page in (ROOT / "README.md", ROOT / "docs/index.md"):
+        leads = {(page.parent / to).resolve() for to in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8"))}
+        assert {*(ROOT / "plugins").glob("*/README.md")} <= leads, page
+
+
 def test_every_link_leads_somewhere() -> None:
     broken = []
     for page in PAGES:

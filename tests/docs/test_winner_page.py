@@ -25,7 +25,7 @@ def block(language: str, word: str) -> str:
     return next(text for text in found if word in text)
 
 
-def test_the_fastapi_application_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_friction_1_the_fastapi_application_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     testclient = pytest.importorskip("starlette.testclient")
     had = "fastapi" in sys.modules
     fastapi_stand_in.install()

@@ -67,9 +67,12 @@ def test_rows_of_other_data_are_not_compared(write: WriteFile, tmp_path: Path) -
         "".join(json.dumps({"word": f"w{i + 90}", "label": "x"}) + "\n" for i in range(36))
     )
     second = evaluate(other, database=database, pool=Script(echo))
+    third = evaluate(write(), database=database, pool=Script(echo), options=EvalOptions(split="test"))
     store = ReadOnlyStore(database)
     with pytest.raises(StoreError, match="share no rows: they are of different data"):
         compare_sides([read_side(store, first.run), read_side(store, second.run)])
+    with pytest.raises(StoreError, match=f"of different splits; RUN@SPLIT names another one, e.g. {first.run}@test"):
+        compare_sides([read_side(store, first.run), read_side(store, third.run)])
     with pytest.raises(StoreError, match="stored no rows of test; it has rows of val"):
         read_side(store, f"{first.run}@test")
     store.close()

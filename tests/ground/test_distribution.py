@@ -57,7 +57,7 @@ def test_others_are_not_told_of(tmp_path: Path) -> None:
     assert started(tmp_path, "--version") == ""
 
 
-def test_the_name_is_that_of_the_project_and_hints_name_its_extras() -> None:
+def test_friction_32_the_name_is_that_of_the_project_and_hints_name_its_extras() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["name"] == NAME
     assert any(line.startswith(f"{NAME}[") for line in project["optional-dependencies"]["test"])

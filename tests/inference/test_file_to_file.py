@@ -48,7 +48,7 @@ def rows(tmp_path: Path) -> Path:
     return tmp_path / "in.csv"
 
 
-def test_rows_come_out_with_their_answers_in_their_order(tmp_path: Path, rows: Path) -> None:
+def test_friction_27_rows_come_out_with_their_answers_in_their_order(tmp_path: Path, rows: Path) -> None:
     with ChatServer("ok") as server:
         done = invoke(write(tmp_path, server), rows, "--out", tmp_path / "out.jsonl")
     assert done.exit_code == 0 and "30 rows in" in done.output
@@ -67,7 +67,7 @@ def test_csv_out_has_a_column_for_each_field_and_no_formulas(tmp_path: Path) -> 
     assert first["text"] == "'=1+1" and first["n"] == "-3" and second["more"] == '[1, "é"]' and second["n"] == ""
 
 
-def test_a_row_that_fails_is_written_with_its_reason(tmp_path: Path) -> None:
+def test_friction_27_a_row_that_fails_is_written_with_its_reason(tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_text('{"text": "a"}\n{"other": "b"}\n{"text": null}\n')
     done = invoke(write(tmp_path), tmp_path / "in.jsonl", "--out", tmp_path / "out.jsonl", "--json")
     assert done.exit_code == 101 and json.loads(done.stdout)["failures"] == {"input": 2}

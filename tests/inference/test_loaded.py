@@ -54,7 +54,7 @@ def wf(tmp_path: Path) -> Iterator[LoadedWorkflow]:
         yield found
 
 
-def test_a_file_without_data_metric_and_budget_is_called(wf: LoadedWorkflow) -> None:
+def test_friction_1_a_file_without_data_metric_and_budget_is_called(wf: LoadedWorkflow) -> None:
     found = wf(text="2")
     assert found["label"] == found.label == "a" and dict(found) == {"label": "a"} and found.ok
     assert (found.cost.calls, found.cost.tokens) == (1, 6) and found.cost.seconds > 0
@@ -63,7 +63,7 @@ def test_a_file_without_data_metric_and_budget_is_called(wf: LoadedWorkflow) -> 
     assert repr(found) == "Prediction(label='a')" and repr(wf) == "<workflow workflow: text -> label>"
 
 
-def test_sections_that_are_not_used_are_not_read(tmp_path: Path) -> None:
+def test_friction_2_sections_that_are_not_used_are_not_read(tmp_path: Path) -> None:
     """A winner names the rows and the metric that it was optimized with; neither is on the server."""
     sections = {
         "data": {"file": "gone.jsonl"},
@@ -148,7 +148,7 @@ def test_a_batch_that_is_left_ends(tmp_path: Path) -> None:
     assert answered <= 4, "two at once; six more were begun"
 
 
-def test_it_works_inside_a_running_loop_and_from_several(wf: LoadedWorkflow) -> None:
+def test_friction_5_it_works_inside_a_running_loop_and_from_several(wf: LoadedWorkflow) -> None:
     async def course() -> list[str]:
         one = wf(text="2").label  # a plain call in a notebook's loop
         several = await asyncio.gather(*(wf.acall(text=str(i)) for i in range(4)))

@@ -66,7 +66,7 @@ def test_each_test_of_a_change_on_the_same_rows_is_a_look(tmp_path: Path) -> Non
     assert again().earlier_tests == [], "rows of its own"
 
 
-def test_an_eval_on_the_sealed_rows_is_a_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_friction_19_an_eval_on_the_sealed_rows_is_a_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """F8: three wordings are tried on test, and then one of them is optimized."""
     from workbench.evaluation import EvalOptions, evaluate
 

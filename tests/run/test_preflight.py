@@ -167,7 +167,9 @@ SERVER = "http://127.0.0.1:9/v1"
         ),
     ],
 )
-def test_a_missing_key_is_found_before_a_model_of_the_search_is_tried(search: Any, nodes: Any, tmp_path: Path) -> None:
+def test_friction_22_a_missing_key_is_found_before_a_model_of_the_search_is_tried(
+    search: Any, nodes: Any, tmp_path: Path
+) -> None:
     path = task_file(
         tmp_path, search=search, optimize=["random"], nodes={"sort": {"predict": "text -> label", **nodes}}
     )

@@ -107,7 +107,7 @@ def test_flag_environment_file_config_default(monkeypatch: pytest.MonkeyPatch, n
         ("nme", "x", "flag --set nme: unknown key 'nme'\n  Did you mean 'name'?"),
         ("lm.temprature", 1, "flag --set lm.temprature: unknown key 'temprature'\n  Did you mean 'temperature'?"),
         ("nodes.srt.instructions", "x", "there is no node 'srt'\n  Did you mean 'sort'?"),
-        ("seed", "soon", "flag --set seed: seed: must be a whole number, not 'soon'"),
+        ("seed", "soon", "flag --set seed: must be a whole number, not 'soon'"),
         ("seed.x", 1, "flag --set seed.x: 'seed' is no setting that has others inside\n  Addresses look like"),
         ("nodes.sort.demos.4.label", "x", "'4' is no place in a list of 1\n  Places count from 0."),
         ("optimize.first", {}, "'first' is no place in a list of 1"),

@@ -120,7 +120,7 @@ def _say_parts(found: dict[str, Any], failures: bool) -> None:
             say(f"    {one_line(name)}: {short(value, 200)}")
         say(f"    -> {short(f['prediction'], 200)}")
     if failures and not found["failures"]:
-        say("No stored row scores below 1.")
+        say("No stored row scores below 1." if found["status"] == "finished" else "No row with a score is stored.")
     for r in found["row"]:
         times = f", repeat {r['replica'] + 1}" if r["replica"] else ""
         say(f"row {one_line(r['example'])} of {one_line(r['split'])}{times}, by {r['candidate'][:8]}", bold=True)
@@ -178,7 +178,11 @@ def diff_command(run: str, candidate: str | None, db: str, as_json: bool) -> Non
         return None
     other = candidate_workflow(store, row["id"], chosen)
     if other is None:
-        fail(f"run {row['run']} has no candidate '{chosen}'; see workbench show {row['run']}", 2)
+        fail(
+            f"run {row['run']} has no candidate '{chosen}'; see workbench show {row['run']}, or workbench compare for "
+            "two runs",
+            2,
+        )
         return None
     changes = first.diff(other)
     if as_json:

@@ -285,6 +285,8 @@ def run_command(
     from workbench.evaluation import run_single
 
     values = dict(_pair(text, "FIELD=VALUE", "--input") for text in inputs)
+    if len(values) < len(inputs):
+        raise click.BadParameter("a field is given twice", param_hint="--input")
     if values and example is not None:
         raise click.UsageError("--input and --example cannot be combined: a row of val has its own inputs")
     require_trust(file, called=bool(values))

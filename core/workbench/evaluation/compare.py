@@ -195,7 +195,11 @@ def _pair(first: Side, other: Side) -> tuple[list[tuple[ScoredRow, ScoredRow]], 
     """The rows that both sides have, and how many only one has."""
     shared = [key for key in first.rows if key in other.rows]
     if not shared:
-        why = "they are of different data" if first.data_hash != other.data_hash else "they are of different splits"
+        why = (
+            "they are of different data"
+            if first.data_hash != other.data_hash
+            else "they are of different splits; RUN@SPLIT names another one, e.g. " + f"{first.run}@{other.split}"
+        )
         raise StoreError(f"{first.name} ({first.split}) and {other.name} ({other.split}) share no rows: {why}")
     return [(first.rows[k], other.rows[k]) for k in shared], len(first.rows) + len(other.rows) - 2 * len(shared)
 

@@ -33,12 +33,16 @@ def parse_axis(text: str) -> Axis:
     the rules of YAML; `@FILE` is the text of a file.
 
     Raises:
-        SpecError: it has another form, or there is no such file.
+        SpecError: it has another form, a value twice, or there is no such file.
     """
     address, equals, rest = text.partition("=")
     if not equals or not address.strip() or not rest.strip():
         raise SpecError(f"'{text}' is no axis", hint="Write ADDRESS=VALUE,VALUE, e.g. lm=openai/a,openai/b.")
-    return Axis(address.strip(), [(part, _value(part)) for part in _split(rest)])
+    parts = _split(rest)
+    if twice := [part for part in parts if parts.count(part) > 1]:
+        hint = "Name each value once; --repeats runs each row several times."
+        raise SpecError(f"'{text}' has the value '{twice[0]}' twice", hint=hint)
+    return Axis(address.strip(), [(part, _value(part)) for part in parts])
 
 
 def _split(text: str) -> list[str]:
@@ -64,8 +68,9 @@ def _value(text: str) -> Any:
     try:
         return Path(text[1:]).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeError) as error:
+        why = (error.strerror or error) if isinstance(error, OSError) else "it is not UTF-8"
         raise SpecError(
-            f"the file {text[1:]} cannot be read: {error}", hint="@FILE stands for the text of FILE."
+            f"the file {text[1:]} cannot be read: {why}", hint="@FILE stands for the text of FILE."
         ) from error
 
 

@@ -64,16 +64,22 @@ def row_details(
 ) -> list[dict[str, Any]]:
     """All that is stored of one row: each time that it was scored, with the prompts as they were sent.
 
-    example: the id of the row, or its end, as in `test:17`. Raises StoreError if there is none.
+    example: the id of the row, its beginning, or its end, as in `test:17`. Raises StoreError if there is none, or
+    several rows begin so.
     """
     found = read_rows(store, row, report, candidate)
     chosen = [r for r in found if r["example"] == example] or [
         r for r in found if r["example"].endswith((f":{example}", f"/{example}"))
     ]
+    ids = list(dict.fromkeys(r["example"] for r in found))
+    begin = [one for one in ids if one.startswith(example)]
+    if not chosen and len(begin) == 1:
+        chosen = [r for r in found if r["example"] == begin[0]]
     if not chosen:
-        ids = list(dict.fromkeys(r["example"] for r in found))
+        near = f" {suggest(example, ids)}" if len(ids) <= 20 else ""
         raise StoreError(
-            f"run {row['run']} has no result of a row '{example}'. {suggest(example, ids)} "
+            f"run {row['run']} has no result of a row '{example}'"
+            f"{f', and {len(begin)} rows begin so' if begin else ''}.{near} "
             f"It has {len(ids)} rows{f', e.g. {ids[0]}' if ids else ''}"
         )
     known = row_inputs(store, row) if any(r["fields"] is None for r in chosen) else {}

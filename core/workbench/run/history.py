@@ -9,7 +9,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from workbench.errors import PluginError, SpecError, StoreError
+from workbench.errors import PluginError, SpecError, StoreError, suggest
 from workbench.files import write_whole
 from workbench.inference import Bundle, write_bundle
 from workbench.plugins import plugins
@@ -179,7 +179,13 @@ def _code_refused(form: str) -> Generator[None]:
 
 
 def _export_through_plugin(row: Any, found: Workflow, form: str, out: Path | None) -> None:
-    exporter = plugins().get("exporters", form)
+    try:
+        exporter = plugins().get("exporters", form)
+    except PluginError:
+        known = plugins().names("exporters")
+        if form in known or plugins().set_aside:  # it names the plugins that failed
+            raise
+        raise SpecError(f"there is no format '{form}'. {suggest(form, ['yaml', *known])}") from None
     task = prepare_stored(row) if getattr(exporter, "needs_task", False) else None
     file = read_stored_file(row)
     base = file.base if task is None else task.workflow.base

@@ -65,6 +65,8 @@ class Source:
             if one.file is not None:
                 continue
             one.file = self._origin(one.path)
+            if one.file and one.file.endswith(address := ".".join(map(str, one.path))):  # an origin names its address
+                one.message = one.message.removeprefix(f"{address}: ")
             if one.file is None:
                 one.file = self.file
                 one.line, one.column = self.position(one.path)

@@ -17,8 +17,15 @@ from workbench.lm import check_embeds, lm_prefixes, locate_lms, make_lm, split_m
 from workbench.plugins import plugins
 from workbench.spec import DataSpec, Inherited, LMSpec, Source, Spec, lm_spec
 from workbench.task.copies import Copies, normalised_inputs, number_fields
-from workbench.task.dataset import Dataset, Example, SealedRows, make_examples, read_rows, split_examples
-from workbench.task.metric import Metric, find_missing_arguments, parse_call
+from workbench.task.dataset import (
+    Dataset,
+    Example,
+    SealedRows,
+    make_examples,
+    read_rows,
+    split_examples,
+)
+from workbench.task.metric import Metric, find_missing_arguments, parse_call, without_method
 from workbench.task.workflow_file import load_workflow
 from workbench.user_code import PREFIX, code_files
 from workbench.workflow import NodeKind, Workflow
@@ -225,7 +232,7 @@ def _load_metric(written: str | dict[str, Any], base: Path, path: tuple[str | in
         raise SpecError(message, hint=hint, path=path) from error
     except (TypeError, ValueError, ValidationError) as error:
         raise SpecError(
-            f"the metric does not take these arguments: {error}",
+            f"the metric does not take these arguments: {without_method(error)}",
             hint="Write e.g. metric: exact_match(label).",
             path=path,
         ) from error

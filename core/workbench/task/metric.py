@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import sysconfig
 import traceback
 from collections.abc import Mapping, Sequence
@@ -140,3 +141,13 @@ def _argument(node: ast.expr) -> Any:
             f"cannot read the metric's argument '{ast.unparse(node)}'",
             hint="Write a field's name, a number or a quoted text.",
         ) from error
+
+
+def without_method(error: Exception) -> str:
+    """The message of a call that failed, without the method of ours that it names."""
+    told = str(error).partition("__init__() ")[2] or str(error)
+    taken = re.fullmatch(r"takes (?:from \d+ to )?(\d+) positional arguments? but (\d+) (?:was|were) given", told)
+    if taken:  # Python counts `self`
+        return f"it takes at most {int(taken[1]) - 1} without a name, and {int(taken[2]) - 1} are given"
+    told = told.replace("missing 1 required positional argument:", "it needs")
+    return told.replace("got an unexpected keyword argument", "it knows no")

@@ -97,6 +97,8 @@ def _parse(text: str, types: tuple[tuple[str, Any], ...] | None) -> Signature:
         raise _error(text, "a signature needs at least one output")
     if drawn := [f.name for f in outputs if f.type is Image]:
         raise _error(text, f"'{drawn[0]}' is an output, and only inputs may be images")
+    if nested := [f.name for f in (*inputs, *outputs) if f.type is not Image and _holds_image(f.type)]:
+        raise _error(text, f"the type of '{nested[0]}' has an image in it, and only a whole input may be one")
     for side, word in ((inputs, "input"), (outputs, "output")):
         if len({f.name for f in side}) < len(side):
             raise _error(text, f"an {word} is named twice")
@@ -219,6 +221,12 @@ def _object(node: ast.Dict, text: str, types: Types) -> Any:
         raise _error(text, f"unknown type '{ast.unparse(node)[:60]}'") from error
 
 
+def _holds_image(kind: Any) -> bool:
+    """Whether a type is the one of images, or made of it."""
+    parts = [*get_args(kind), *(kind.__annotations__.values() if hasattr(kind, "__total__") else ())]
+    return kind is Image or any(_holds_image(part) for part in parts)
+
+
 @lru_cache(maxsize=1024)
 def _typed_dict(parts: tuple[tuple[str, Any], ...], shown: str) -> Any:
     from typing_extensions import TypedDict
@@ -232,6 +240,6 @@ def _error(text: str, message: str) -> SpecError:
     return SpecError(
         f"signature '{shown}': {message}",
         hint="Write e.g. \"text -> label: Literal['a', 'b']\"; types: str, int, float, bool, list[str], "
-        "dict[str, str], Literal[...], {name: str, age: int}.",
+        "dict[str, str], Literal[...], {name: str, age: int}; Image, of inputs; classes of yours under `types:`.",
         path=("signature",),
     )

@@ -177,6 +177,13 @@ def test_a_program_without_rows_asks_for_them(program: Any, tmp_path: Path) -> N
     assert "--data rows.jsonl" in refused(tmp_path / "program.json", tmp_path / "out")
 
 
+def test_what_makes_no_workflow_is_told_and_leaves_no_folder(program: Any, rows: Path, tmp_path: Path) -> None:
+    program.save(tmp_path / "program.json")
+    said = refused(tmp_path / "program.json", tmp_path / "out", "--data", str(rows), "--metric", "nope(x)")
+    assert "unknown metric 'nope'" in said and said.endswith("\n  Nothing was written.")
+    assert not (tmp_path / "out").exists()
+
+
 def test_nothing_is_overwritten(program: Any, rows: Path, tmp_path: Path) -> None:
     program.save(tmp_path / "program.json")
     (tmp_path / "out").mkdir()

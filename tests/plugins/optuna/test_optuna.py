@@ -129,7 +129,7 @@ def told(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("sampler", ["tpe", "random", "qmc"])
-def test_repeats_do_not_count_as_trials(sampler: str, tmp_path: Path) -> None:
+def test_friction_15_repeats_do_not_count_as_trials(sampler: str, tmp_path: Path) -> None:
     """A dozen candidates were asked for, the space has sixteen, and the budget pays for all of them."""
     space = {"nodes.sort.instructions": [*GAINS, "Six.", "Seven."], "nodes.sort.show_values": [False, True]}
     for seed in range(3):
