@@ -203,6 +203,19 @@ def test_repeats_tell_the_variance_within_a_row_from_that_between_rows(write: Wr
     assert report.variance == pytest.approx({"within": within, "between": between})
 
 
+def test_rows_with_the_same_inputs_are_one_unit_of_the_interval(
+    write: WriteFile, script: Script, tmp_path: Path
+) -> None:
+    lines = [f'{{"word": "w{i}", "label": "w{i // 2 * 2}"}}\n' for i in range(6)]
+    (tmp_path / "few.jsonl").write_text("".join(lines))
+    (tmp_path / "same.jsonl").write_text("".join(lines * 10))
+    few, same = (
+        evaluate(write(data={"val": f"{name}.jsonl"}), database=tmp_path / "a.db", pool=script)
+        for name in ("few", "same")
+    )
+    assert (few.n, same.n) == (6, 60) and same.score == few.score == 0.5 and same.ci95 == few.ci95
+
+
 def test_repeats_that_draw_nothing_anew_are_told(write: WriteFile, script: Script, tmp_path: Path) -> None:
     report = evaluate(write(), options=EvalOptions(repeats=2), database=tmp_path / "a.db", pool=script)
     assert len(script.requests) == 12 and any("temperature 0" in w for w in report.warnings)

@@ -68,8 +68,7 @@ class _State:
             return "\n".join([*lines, *(f"warning: {indented(w)}" for w in data["warnings"])])
         if event == "eval_started":
             self.doing = f"evaluating {data['split']}"
-            first = f"run {data['run'].run} of {one_line(data['run'].name)}: {self.doing}"
-            return "\n".join([first, *(f"warning: {indented(w)}" for w in data["warnings"])])
+            return f"run {data['run'].run} of {one_line(data['run'].name)}: {self.doing}"  # warnings are in the report
         if event == "row_scored":
             self.doing = f"{data['done']}/{data['of']} rows  mean {data['mean']:.3f}"
         if event == "candidate_proposed":

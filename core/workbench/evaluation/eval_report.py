@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,7 +30,8 @@ class EvalReport:
 
     Attributes:
         n, of: rows that were scored, and that were asked for, each `repeats` times.
-        score, ci95: mean over the rows, and its 95% interval. A row that failed counts as 0.
+        score, ci95: mean over the rows, and its 95% interval, in which rows of a cluster count once. A row that failed
+            counts as 0.
         scores: means by further metrics, each over the rows that it could score.
         cost: means per row and repeat: usd, tokens, calls, latency (seconds).
         variance: with repeats, of the score within a row and between rows; None otherwise.
@@ -138,15 +139,22 @@ class EvalReport:
         return f"<table><caption>{title}</caption>{cells}</table>"
 
 
-def summarise(results: Sequence[Sequence[Result | None]], evaluation: Evaluation) -> dict[str, Any]:
+def summarise(
+    results: Sequence[Sequence[Result | None]], evaluation: Evaluation, clusters: Sequence[str]
+) -> dict[str, Any]:
     """The figures of an EvalReport.
 
     Args:
         results: by repeat, a result for each row, or None where there is none yet.
         evaluation: of all results that there are, whatever their repeat.
+        clusters: a key for each row. Rows with equal keys are one unit of the interval, as in the proof.
     """
     by_row = [[r for r in row if r is not None] for row in zip(*results, strict=True)]
-    means = [math.fsum(r.score or 0.0 for r in row) / len(row) for row in by_row if row]
+    means, units = list[float](), defaultdict[str, list[float]](list)
+    for key, row in zip(clusters, by_row, strict=True):
+        if row:
+            means.append(math.fsum(r.score or 0.0 for r in row) / len(row))
+            units[key].append(means[-1])
     further: dict[str, list[float]] = {}
     for result in evaluation.results:
         for name, value in result.scores.items():
@@ -156,7 +164,7 @@ def summarise(results: Sequence[Sequence[Result | None]], evaluation: Evaluation
         "n": len(means),
         "of": len(by_row),
         "score": math.fsum(means) / len(means) if means else 0.0,
-        "ci95": interval(means) if means else (0.0, 0.0),
+        "ci95": interval([math.fsum(unit) / len(unit) for unit in units.values()]) if means else (0.0, 0.0),
         "scores": {name: math.fsum(v) / len(v) if v else None for name, v in further.items()},
         "failures": dict(Counter(r.failure for r in evaluation.results if r.failure)),
         "cost": {name: value for name, value in evaluation.objectives.items() if name != "score"},

@@ -340,7 +340,7 @@ class EvalRun:
             warnings=[*self.task.dataset.warnings, *self.warnings, *self._idle_repeats(), *self._fault_lines()],
             error=message,
             label=self.options.label,
-            **summarise(self.results, found),
+            **summarise(self.results, found, [self.row_keys(row)[1] for row in self.rows]),
         )
         self.record.end_with_report(status, {**report.as_dict(), "lines": report.lines()}, self.ledger.seconds)
         self.store.flush()

@@ -17,14 +17,7 @@ from workbench.lm import check_embeds, lm_prefixes, locate_lms, make_lm, split_m
 from workbench.plugins import plugins
 from workbench.spec import DataSpec, Inherited, LMSpec, Source, Spec, lm_spec
 from workbench.task.copies import Copies, normalised_inputs, number_fields
-from workbench.task.dataset import (
-    Dataset,
-    Example,
-    SealedRows,
-    make_examples,
-    read_rows,
-    split_examples,
-)
+from workbench.task.dataset import Dataset, Example, SealedRows, make_examples, read_rows, split_examples
 from workbench.task.metric import Metric, find_missing_arguments, parse_call, without_method
 from workbench.task.workflow_file import load_workflow
 from workbench.user_code import PREFIX, code_files

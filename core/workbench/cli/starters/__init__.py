@@ -36,15 +36,24 @@ def starter_files(template: str) -> dict[str, str]:
 
 
 def _tickets() -> list[dict[str, str]]:
-    """Made-up tickets, each with an open problem and a solved one."""
-    labels, rows = list(_TEAMS), list[dict[str, str]]()
-    for number in range(240):
-        label, other = labels[number % 4], labels[(number % 4 + 1 + number // 4 % 3) % 4]
-        open_, solved = _TEAMS[label][number // 4 % 5], _TEAMS[other][number // 20 % 5]
-        first, second = _TROUBLES[number // 7 % 5], _TROUBLES[number // 11 % 5]
-        asks = f"please help , my {open_} {first}"
-        done = f"last month the {solved} {second} but that is solved"
-        rows.append({"text": f"{done} . {asks}" if number % 3 else f"{asks} . {done}", "label": label})
+    """Made-up tickets, each with an open problem and a solved one.
+
+    No two differ in one thing alone: a near copy of a training row is left out of the test.
+    """
+    labels, draw = list(_TEAMS), random.Random(0)
+    rows, taken = list[dict[str, str]](), set[tuple[str, ...]]()
+    while len(rows) < 240:
+        label = labels[len(rows) % 4]
+        other = draw.choice([name for name in labels if name != label])
+        open_, solved = draw.choice(_TEAMS[label]), draw.choice(_TEAMS[other])
+        first, second = draw.choice(_TROUBLES), draw.choice(_TROUBLES)
+        form = "{asks} . {done}" if len(rows) % 3 == 0 else "{done} . {asks}"
+        words = {("open", open_, first, second, form), ("solved", solved, first, second, form)}
+        if words & taken:
+            continue
+        taken |= words
+        asks, done = f"please help , my {open_} {first}", f"last month the {solved} {second} but that is solved"
+        rows.append({"text": form.format(asks=asks, done=done), "label": label})
     return rows
 
 
