@@ -8,6 +8,7 @@ import math
 import os
 import sys
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -98,6 +99,14 @@ class DSPyLM:
         if "/" not in model:
             hint = "Write PROVIDER/MODEL, such as anthropic/NAME."
             raise SpecError(f"'{model}' names no provider", hint=hint, path=("lm",))
+
+    def ready(self) -> None:
+        """Raise LMError where the key of a provider that takes one key is missing. Providers with other credentials,
+        which may come from elsewhere than the environment, are not asked about."""
+        if self._key() or self._settings.api_base or self._client.keys() & {"api_key", "headers", "extra_headers"}:
+            return
+        if lacking := _lacking_key(self.model):
+            raise LMError("auth", f"{self.model} needs an API key: set the variable {lacking}")
 
     async def complete(self, request: Request) -> Response:
         """Send the request once, through DSPy. Raises LMError."""
@@ -314,6 +323,16 @@ def _finish(reason: str, text: str, refusal: str, calls: tuple[Any, ...]) -> str
 def _arguments(value: Any) -> Any:
     """A dict; the model's own text where it wrote no JSON object, so that an agent can complain."""
     return value["partial_json"] if list(value) == ["partial_json"] else dict(value)
+
+
+@cache
+def _lacking_key(model: str) -> str | None:
+    """The variable that the model's provider reads its key from, if that is not set and no other would do."""
+    import litellm
+
+    litellm.suppress_debug_info = True
+    missing = litellm.validate_environment(model=model)["missing_keys"]
+    return missing[0] if len(missing) == 1 and missing[0].endswith("_API_KEY") else None
 
 
 def _without_secrets(base: str | None) -> str:

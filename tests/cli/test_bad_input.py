@@ -295,14 +295,14 @@ def test_wrong_data(name: str, folder: Path, capsys: pytest.CaptureFixture[str])
     assert said.count("\n") >= 2, f"no hint in: {said}"
 
 
-@pytest.mark.parametrize(("sign", "written"), [(";", ";"), ("\t", "\\t"), ("|", "|")])
+@pytest.mark.parametrize(("sign", "written"), [(";", "';'"), ("\t", '"\\t"'), ("|", "'|'")])
 def test_friction_46_another_delimiter_is_guessed_and_the_setting_named(
     sign: str, written: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "rows.csv").write_text(f"text{sign}label\n" + f"x{sign}a\n" * 9)
     (folder / "bad.yaml").write_text(swap("rows.jsonl", "rows.csv"))
     code, said, _ = run(capsys, "validate", "bad.yaml")
-    setting = f'{{delimiter: "{written}"}}'
+    setting = f"{{delimiter: {written}}}"
     assert code == 2 and f"data: {{options: {setting}}}" in said, said
     (folder / "good.yaml").write_text(swap("rows.jsonl,", f"rows.csv, options: {setting},"))
     assert run(capsys, "validate", "good.yaml")[0] == 0
@@ -311,7 +311,7 @@ def test_friction_46_another_delimiter_is_guessed_and_the_setting_named(
 @pytest.mark.parametrize(
     ("metric", "words"),
     [
-        ("exact_match", "it needs 'field'"),
+        ("exact_match", "needs the field to compare (field)"),
         ("exact_match(label, a, b)", "it takes at most 2 without a name, and 3 are given"),
         ("exact_match(label, tolerance=3)", "it knows no 'tolerance'"),
         ("exact_match(3)", "name the field to compare"),
@@ -322,7 +322,7 @@ def test_friction_48_wrong_arguments_of_a_metric_are_told_without_our_names(
 ) -> None:
     (folder / "bad.yaml").write_text(swap("exact_match(label)", metric))
     code, said, _ = run(capsys, "validate", "bad.yaml")
-    assert code == 2 and f"does not take these arguments: {words}" in said and "__init__" not in said, said
+    assert code == 2 and words in said and "__init__" not in said, said
 
 
 COMMANDS = {

@@ -92,6 +92,25 @@ def test_a_running_run_is_not_removed(tmp_path: Path) -> None:
     assert found.exit_code == 2 and "is running" in found.stderr
 
 
+def test_frictions_34_and_35_points_and_candidates_have_their_names_and_changes(tmp_path: Path) -> None:
+    report, _ = plant(
+        tmp_path,
+        better,
+        {"random": {"trials": 4}},
+        calls=900,
+        search={"nodes.sort.instructions": ["Plain.", f"Better. {'Longer ' * 40}", "Other."]},
+        objectives=["score", "tokens"],
+        pick="knee",
+    )
+    assert len(report.pareto) > 1
+    lines = [line for line in report.lines() if line.endswith("<- picked")]
+    assert len(lines) == 1 and lines[0].strip().startswith(report.winner.hash[:8])
+    named = [point["workflow"][:8] for point in report.pareto]
+    assert all(any(line.strip().startswith(name) for line in report.lines()) for name in named)
+    shown = invoke(tmp_path, "show").stdout
+    assert '[sort.instructions="Better. Longer' in shown, shown
+
+
 def test_prune_keeps_winner_scores_and_proof(tmp_path: Path) -> None:
     report, _ = plant(tmp_path, better, {"random": {"trials": 3}}, calls=900, search=SPACE)
     before = invoke(tmp_path, "show").stdout

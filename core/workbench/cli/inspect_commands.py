@@ -103,8 +103,17 @@ def _say_run(found: dict[str, Any], row: Any, db: str, tree: bool) -> None:
         for depth, c in lineage(found["candidates"]) if tree else ((0, c) for c in found["candidates"]):
             val = "-" if c["val"] is None else f"{c['val']:.3f}"
             origin = "" if tree else f" <- {(c['parent'] or '-')[:8]:<8}"
-            said = f"{c['hash'][:8]}{origin}  val {val}  {c['optimizer']}: {c['note']}"
+            said = f"{c['hash'][:8]}{origin}  val {val}  {c['optimizer']}: {c['note']}{_changes(c['changes'])}"
             say(f"  {'  ' * depth}{one_line(said)}")
+
+
+def _changes(changes: dict[str, Any]) -> str:
+    """What a candidate sets, in a few words."""
+    if not changes:
+        return ""
+    shown = [f"{address.rpartition('nodes.')[2]}={short(value, 40)}" for address, value in list(changes.items())[:3]]
+    more = f" and {len(changes) - 3} more" if len(changes) > 3 else ""
+    return f"  [{', '.join(shown)}{more}]"
 
 
 def _say_parts(found: dict[str, Any], failures: bool) -> None:

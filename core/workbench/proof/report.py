@@ -181,8 +181,11 @@ class Report:
         elif self.status in ("finished", "budget"):
             out.append(f"Nothing was changed: {self._why_unchanged()}.")
         if len(self.pareto) > 1:
-            out.append("Pareto set (val):")
-            out += ["  " + ", ".join(f"{k} {v:.4g}" for k, v in p.items() if k != "workflow") for p in self.pareto]
+            out.append("Pareto set (val); `diff` and `export --candidate` take the name:")
+            for point in self.pareto:
+                values = ", ".join(f"{k} {v:.4g}" for k, v in point.items() if k != "workflow")
+                picked = "  <- picked" if point["workflow"] == self.winner.hash else ""
+                out.append(f"  {point['workflow'][:8]}  {values}{picked}")
         if self.failures:
             out.append("Failed examples in the test: " + ", ".join(f"{k} {n}" for k, n in self.failures.items()))
         out += [f"Warning: {warning}" for warning in self.warnings]

@@ -8,6 +8,7 @@ from typing import Any
 
 from workbench.store.content import check_sum, check_tree, checksum, parse_json
 from workbench.store.database import Store
+from workbench.type_guards import is_dict
 
 #: What the checksum of a candidate covers.
 _SUMMED = ("hash", "seq", "parent", "optimizer", "note", "patch", "tree")
@@ -55,8 +56,8 @@ class Candidates:
         return check_tree(parse_json(row["tree"], place, dict), place)
 
     def read_all(self) -> list[dict[str, Any]]:
-        """Every candidate in order, with its score on val (None if it was never evaluated to the end). Raises
-        StoreError for a damaged one."""
+        """Every candidate in order, with its score on val (None if it was never evaluated to the end) and what it sets
+        in its parent, by address. Raises StoreError for a damaged one."""
         sql = (
             "select c.*, e.score, e.failed, e.objectives from candidates c "  # under names whose types are checked
             "left join evaluations e on e.run_id = c.run_id and e.candidate = c.hash and e.split = 'val' "
@@ -66,7 +67,13 @@ class Candidates:
         found: list[dict[str, Any]] = []
         for row in self.store.rows(sql, self.run_id):
             self._check(row)
-            found.append({"val" if name == "score" else name: row[name] for name in shown})
+            patch = (
+                parse_json(row["patch"], f"the candidate {row['hash'][:16]} (table candidates)", dict)
+                if row["patch"]
+                else {}
+            )
+            changes = patch.get("set") if is_dict(patch.get("set")) else {}
+            found.append({**{"val" if name == "score" else name: row[name] for name in shown}, "changes": changes})
         return found
 
     def _check(self, row: sqlite3.Row) -> str:

@@ -17,7 +17,8 @@ from tests.helpers.journal import journal, nothing_reserved, run, spec
 from tests.helpers.lm_faults import ChatServer
 
 from workbench.errors import LMError, PluginError, SpecError
-from workbench.lm import LM, Request, Response
+from workbench.lm import LM, Request, Response, make_lm
+from workbench.spec import lm_spec
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # raised while dspy and its dependencies are imported
@@ -339,3 +340,27 @@ def test_a_setting_that_dspy_cannot_send_is_a_typed_error() -> None:
 def test_addresses_in_headers_and_fields_are_data() -> None:
     lm = provider.anything("", settings(extra={"headers": {"HTTP-Referer": "https://example.org"}, "top_k": 3}))
     assert lm.identity.startswith("openai/local")
+
+
+@pytest.mark.parametrize(
+    ("settings", "lacking"),
+    [
+        ({"model": "anthropic/claude-x"}, "ANTHROPIC_API_KEY"),
+        ({"model": "anthropic/claude-x", "api_base": "http://127.0.0.1:9"}, None),
+        ({"model": "anthropic/claude-x", "extra": {"headers": {"x-api-key": "1"}}}, None),
+        ({"model": "bedrock/amazon.x"}, None),  # may have a role of the machine
+        ({"model": "ollama_chat/x"}, None),
+    ],
+)
+def test_friction_22_a_missing_key_is_told_before_the_first_call(
+    settings: dict[str, Any], lacking: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ANTHROPIC_API_KEY", "AWS_ACCESS_KEY_ID"):
+        monkeypatch.delenv(name, raising=False)
+    lm: Any = make_lm(lm_spec({**settings, "model": f"litellm/{settings['model']}"}))
+    if lacking is None:
+        return lm.ready()
+    with pytest.raises(LMError, match=f"set the variable {lacking}") as caught:
+        lm.ready()
+    assert caught.value.kind == "auth"
+    return None
