@@ -54,7 +54,8 @@ def serve_command(
     from workbench.inference import load
     from workbench_serve.settings import Settings
 
-    settings = Settings(host, port, waiting=waiting, deadline=deadline, max_body=max_body, token=token or None)
+    token = (token or "").strip() or None  # a header cannot carry outer spaces
+    settings = Settings(host, port, waiting=waiting, deadline=deadline, max_body=max_body, token=token)
     settings.check(no_auth)
     _require_extra()
     require_trust(file, called=True)

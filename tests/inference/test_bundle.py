@@ -158,6 +158,7 @@ def test_no_code_is_run_to_make_a_bundle(tmp_path: Path) -> None:
 def test_the_winner_of_a_run_is_bundled_with_its_weights(tmp_path: Path) -> None:
     """Its weights lie in a folder with an absolute path, as training leaves them."""
     shutil.copytree(WEIGHTS, tmp_path / "home" / "trained")
+    (tmp_path / "home" / "trained" / ".env").write_text("KEY=secret")
     (tmp_path / "home" / "rows.jsonl").write_text("".join(f'{{"text": "t{i}", "answer": "a{i}"}}\n' for i in range(30)))
     spec = {
         "lm": {"model": "bundled/nano", "extra": {"path": str(tmp_path / "home" / "trained")}},
@@ -180,6 +181,7 @@ def test_the_winner_of_a_run_is_bundled_with_its_weights(tmp_path: Path) -> None
         before = wf(text="where is my parcel").answer
     away = moved(tmp_path, tmp_path / "out")
     assert yaml.safe_load((away / "workflow.yaml").read_text())["lm"]["extra"]["path"] == "./weights/trained"
+    assert not list(away.rglob(".env")), "hidden files of a folder stay at home"
     with workbench.load(away / "workflow.yaml") as wf:
         assert wf(text="where is my parcel").answer == before
 

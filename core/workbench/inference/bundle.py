@@ -189,7 +189,8 @@ def _write(found: Contents, out: Path) -> None:
         target = out / place
         target.parent.mkdir(parents=True, exist_ok=True)
         if source.is_dir():
-            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", ".git"), dirs_exist_ok=True)
+            hidden = shutil.ignore_patterns("__pycache__", ".*")  # .env and .git are nobody else's
+            shutil.copytree(source, target, ignore=hidden, dirs_exist_ok=True)
         else:
             shutil.copyfile(source, target)
             os.chmod(target, 0o755 if os.access(source, os.X_OK) else 0o644)
