@@ -116,7 +116,7 @@ def test_the_lineage_can_be_shown_and_a_candidate_checked_out(tmp_path: Path) ->
     assert crossed, "the second parent of a crossing stands beside it in the tree"
     for c in crossed:
         line = next(x for x in drawn.splitlines() if x.split()[:1] == [c["hash"][:8]])
-        other = line.split("crossed with ")[1]
+        other = line.split("crossed with ")[1].split()[0]
         assert other != c["parent"][:8] and sum(o["hash"].startswith(other) for o in candidates) == 1
     out = CliRunner().invoke(
         cli, ["export", "--candidate", candidates[1]["hash"][:8], "--db", str(tmp_path / "run.db")]
