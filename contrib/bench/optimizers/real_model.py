@@ -113,7 +113,8 @@ INSTRUCTIONS = {
 
 def ours(task: str, method: str, seed: int, url: str, calls: int, splits: tuple[Any, ...]) -> dict[str, Any]:
     """One run of ours: search with `calls` calls, then the winner on the test rows (not part of the calls)."""
-    from workbench.run import Options, optimize, prepare, with_evaluator
+    from workbench.evaluation import EvalOptions, evaluate
+    from workbench.run import Options, optimize
 
     train, val, test, labels = splits
     folder = Path(tempfile.mkdtemp())
@@ -149,22 +150,18 @@ def ours(task: str, method: str, seed: int, url: str, calls: int, splits: tuple[
         report = optimize(file, options=Options(out=str(folder / "best.yaml")), database=folder / "run.db")
         spent, path = report.spent, folder / "best.yaml"
     changed = list(AFTERWARDS.get(name, {}).items())
-    _, _, task_, _ = prepare(
-        path,
-        [
-            *changed,
-            ("data", {"train": "train.jsonl", "val": "val.jsonl", "test": "test.jsonl"}),
-            ("budget", {"calls": 100_000}),
-            ("optimize", ["random"]),
-        ],
-    )
-
-    async def job(evaluator: Any) -> dict[str, Any]:
-        found = await evaluator.evaluate(task_.workflow, task_.dataset.test.open())
-        return {"scores": found.scores, "failures": found.failures, "tokens_per_row": found.objectives["tokens"]}
-
+    sets = [
+        *changed,
+        ("data", {"train": "train.jsonl", "val": "val.jsonl", "test": "test.jsonl"}),
+        ("budget", {"calls": 100_000}),
+        ("optimize", ["random"]),
+    ]
+    found = evaluate(path, options=EvalOptions(sets, "test"), database=folder / "test.db")
+    rows = found.to_pandas()
     return {
-        **with_evaluator(task_, str(folder / "test.db"), "eval", job),
+        "scores": [float(score) for score in rows["score"].fillna(0.0)],
+        "failures": found.failures,
+        "tokens_per_row": found.cost["tokens"],
         "search": spent,
         "changes": [c[0] for c in report.changes] if method != "baseline" else [],
     }

@@ -26,8 +26,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from workbench.evaluation import EvalOptions, evaluate, read_rows
 from workbench.proof import interval, paired_proof
-from workbench.run import Options, optimize, prepare, with_evaluator
+from workbench.run import Options, optimize, prepare
+from workbench.store import ReadOnlyStore, read_report
 
 TOOLS = (
     "You can call one function. Think in one sentence between <think> and </think>, then write one call as JSON with "
@@ -159,12 +161,14 @@ def scores(folder: Path, spec: Mapping[str, Any], lm: str, name: str) -> list[fl
     """On the sealed rows, at temperature 0."""
     file = folder / f"test-{name}.yaml"
     file.write_text(json.dumps({**spec, "lm": {"model": lm, "concurrency": 256}}))
-    task = prepare(file)[2]
-
-    async def job(evaluator: Any) -> dict[str, Any]:
-        return {"scores": (await evaluator.evaluate(task.workflow, task.dataset.test.open(), split="test")).scores}
-
-    return with_evaluator(task, str(folder / f"test-{name}.db"), "eval", job)["scores"]
+    database = folder / f"test-{name}.db"
+    run = evaluate(file, options=EvalOptions(split="test"), database=database).run
+    store = ReadOnlyStore(database)
+    try:
+        row = store.find_run(run)
+        return [r["score"] or 0.0 for r in read_rows(store, row, read_report(row))]
+    finally:
+        store.close()
 
 
 def trl(
