@@ -161,7 +161,7 @@ except StoreError as error:
 
 
 @pytest.mark.parametrize(
-    "size", [240_000, *(pytest.param(150_000 + 15_000 * n, marks=pytest.mark.slow) for n in range(20))]
+    "size", [240_000, *(pytest.param(200_000 + 12_000 * n, marks=pytest.mark.slow) for n in range(20))]
 )
 def test_a_run_on_a_full_disk_stops_and_goes_on_later(size: int, tmp_path: Path) -> None:
     write_task(tmp_path, budget={"calls": 150})

@@ -138,7 +138,8 @@ def check_programs(
     )
     seconds = time.monotonic() - begun
     assert report.winner.get("nodes.solve.source").strip() == right.strip()
-    assert report.best["test"]["score"] >= least
+    score = report.best["test"]["score"]  # none where nothing helped: the sealed rows stay unused
+    assert score >= least if report.changes else least == 0.0
     assert right.strip().splitlines()[-1].strip() in (folder / "out.yaml").read_text()
     recorded = outcomes(folder)
     for source, enemy in enemies.items():
