@@ -112,7 +112,7 @@ def test_from_an_empty_folder_to_a_winner_in_use_within_ten_minutes(tmp_path: Pa
     assert Path(installed.strip()).is_relative_to(user.venv), "the walk is of the wheel, not of the checkout"
 
     user.workbench("init")
-    assert {path.name for path in user.home.iterdir()} == {"workflow.yaml", "rows.jsonl"}
+    assert {path.name for path in user.home.iterdir()} == {"rows.jsonl", "schema.json", "workflow.yaml"}
     rows = [json.loads(line) for line in (user.home / "rows.jsonl").read_text(encoding="utf-8").splitlines()]
 
     before = user.json("eval", "workflow.yaml")

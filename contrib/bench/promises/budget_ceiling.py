@@ -32,6 +32,7 @@ def run(folder: Path, ceiling: int, faults: dict[str, float], seed: int) -> tupl
         spec = json.loads(path.read_text())
         spec["lm"] = {"model": "openai/simulated", "api_base": server.base, "timeout": 0.4, "concurrency": 8}
         spec["optimize"], spec["concurrency"] = [{"random": {"trials": 100}}], 8
+        spec["proof"] = {"when_unchanged": "test"}  # so that the ceiling is always reached
         path.write_text(json.dumps(spec))
         done = subprocess.run(
             [*CLI, "optimize", "workflow.yaml", "--out", "out.yaml", "--allow-unproved", "--json"],
