@@ -7,6 +7,7 @@ list, and named in the README instead.
 from __future__ import annotations
 
 from areas.allowed import ALLOWED, CALLS
+from areas.attribution import ATTRIBUTION
 from areas.called import CALLED
 from areas.evaluated import EVALUATED
 from areas.failed import FAILED
@@ -35,5 +36,6 @@ MUTANTS: list[Mutant] = [
     *TRUST,
     *CALLED,
     *EVALUATED,
+    *ATTRIBUTION,
     *SHOWN,
 ]
