@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from workbench.defects import Defect
 from workbench.errors import NodeError, SpecError
 from workbench.kit import plain_adapter as plain
 from workbench.kit.call_parser import UNREADABLE, Reading
@@ -18,7 +19,8 @@ from workbench.lm import Response
 from workbench.runtime import Context
 from workbench.spec import LMSpec, lm_spec
 from workbench.user_code import code_is_outlined
-from workbench.workflow import Field, NodeKind, Signature, parse_signature
+from workbench.workflow import Field, NodeKind, Signature, Surroundings, parse_signature
+from workbench_state_machine.defects import find_state_defects
 from workbench_state_machine.settings import END, StateConfig, StatesConfig, Transition, When
 
 _CALLS = """\
@@ -96,6 +98,9 @@ class State(NodeKind):
     @property
     def outputs(self) -> tuple[str, ...]:
         return tuple(f.name for f in self.written)
+
+    def defects(self, around: Surroundings) -> Iterable[Defect]:
+        return find_state_defects(self.config, self.machine, self.written, self.tools, self.runs, self.base, around)
 
     @property
     def max_calls(self) -> int:
