@@ -131,9 +131,10 @@ def _ambiguous(tokens: Any, inside: bool) -> bool:
         if inside and (kind is _codes.BRANCH or (repeat and content[0] != content[1])):
             return True
         many = repeat and content[1] > _FEW
-        parts = content if isinstance(content, tuple | list) else [content]
+        parts: list[Any] = [*content] if isinstance(content, tuple | list) else [content]
         for part in parts:
-            for branch in part if isinstance(part, list) else [part]:
+            branches: list[Any] = [*part] if isinstance(part, list) else [part]
+            for branch in branches:
                 if isinstance(branch, _parser.SubPattern) and _ambiguous(branch, inside or many):
                     return True
     return False

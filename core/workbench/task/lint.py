@@ -160,8 +160,8 @@ def _idle_rules(task: Task) -> Iterator[str]:
 
 
 def _unread(task: Task) -> Iterator[tuple[str, str]]:
-    """(node, text) for each field that neither a later node nor the metric reads, and that is no output of the workflow.
-    A field before one that is read, such as a model's reasoning, serves that one."""
+    """(node, text) for each field that neither a later node nor the metric reads, and that is no output of the whole. A
+    field before one that is read, such as a model's reasoning, serves that one."""
     nodes, graph, last = task.workflow.enabled_nodes, task.workflow.graph, task.workflow.last_writers()
     scored = getattr(task.metric, "field", None)
     tried = " ".join(domain.model_dump_json() for domain in task.spec.search.values())  # signatures that may be tried
