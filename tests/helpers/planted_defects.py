@@ -11,6 +11,7 @@ import yaml
 from click.testing import CliRunner
 
 from workbench.cli import cli
+from workbench.cli.starters import STARTERS, starter_files
 
 FOLDER = Path(__file__).parent.parent / "task" / "planted_defects"
 ROOT = FOLDER.parent.parent.parent
@@ -40,6 +41,14 @@ def check_deeply(file: Path, *more: str) -> dict[str, Any]:
 
 
 def shipped_files() -> list[Path]:
-    """The workflow files of the checkout: examples, gallery, starters."""
-    starters = ROOT / "core" / "workbench" / "cli" / "starters" / "template"
-    return [*sorted((ROOT / "workflows").rglob("*.yaml")), *sorted(starters.rglob("workflow.yaml"))]
+    """The workflow files of the checkout: examples and gallery."""
+    return sorted((ROOT / "workflows").rglob("*.yaml"))
+
+
+def starter_workflows(folder: Path) -> list[Path]:
+    """What `workbench init` writes, each template into a folder of its own."""
+    for template in STARTERS:
+        (folder / template).mkdir()
+        for name, text in starter_files(template).items():
+            (folder / template / name).write_text(text, encoding="utf-8")
+    return [folder / template / "workflow.yaml" for template in STARTERS]

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from tests.helpers.planted_defects import check_deeply, planted_cases, shipped_files, starter_workflows, write_case
 
-from tests.helpers.planted_defects import ROOT, check_deeply, planted_cases, shipped_files, write_case
 from workbench.cli import cli
-from workbench.cli.starters import STARTERS, starter_files
 from workbench.defects import PAPER_CODES, DefectKind
 from workbench.spec import load_yaml_file
 
 CASES = [pytest.param(case, id=case["plant"]) for case in planted_cases()]
-_YAML = re.compile(r"^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -46,16 +43,16 @@ def test_each_kind_is_planted() -> None:
     assert set(PAPER_CODES) < {*DefectKind}
 
 
-@pytest.mark.parametrize("file", [p for p in shipped_files() if "starters" not in p.parts], ids=lambda p: p.name)
+@pytest.mark.parametrize("file", shipped_files(), ids=lambda p: p.name)
 def test_no_workflow_of_ours_has_a_finding(file: Path) -> None:
     assert check_deeply(file)["defects"] == []
 
 
-@pytest.mark.parametrize("name", STARTERS)
-def test_no_starter_has_a_finding(name: str, tmp_path: Path) -> None:
-    for file, text in starter_files(name).items():
-        (tmp_path / file).write_text(text, encoding="utf-8")
-    assert check_deeply(tmp_path / "workflow.yaml")["defects"] == []
+def test_no_starter_has_a_finding(tmp_path: Path) -> None:
+    files = starter_workflows(tmp_path)
+    assert len(files) == 4
+    for file in files:
+        assert check_deeply(file)["defects"] == [], file
 
 
 def test_loading_the_code_changes_no_finding(tmp_path: Path) -> None:

@@ -18,27 +18,37 @@ from workbench.workflow import Field, Signature
 
 Place = tuple[str | int, ...]
 
-_VERB = r"\b(?:use|uses|using|call|calls|calling|invoke|invoking|run|running|try|query)\b"
+_USE = r"\b(?:use|uses|using|call|calls|calling|invoke|invoking|run|running|try|query)\b"
 _QUOTED_NAME = r"[`'\"](?P<name>[A-Za-z_][\w-]*)[`'\"]"
-_MENTIONS = (
-    re.compile(rf"(?i)\bthe {_QUOTED_NAME} (?:tool|function)\b"),
-    re.compile(rf"(?i)\b(?:tool|function) (?:named |called )?{_QUOTED_NAME}"),
-    re.compile(rf"(?i){_VERB} the (?P<name>[A-Za-z_][\w-]*) tool\b"),
-    re.compile(r"(?i)\bthe (?P<name>[a-z]+(?:_[a-z0-9]+)+) (?:tool|function)\b"),
-    re.compile(r"(?i:\b(?:call|calling|invoke|invoking) (?:the (?:tool|function) )?)[`'\"]?(?P<name>[a-z_]\w*)\("),
+_NAMES = r"(?P<name>[`'\"][A-Za-z_][\w-]*[`'\"](?:(?:, |,? and |,? or )[`'\"][A-Za-z_][\w-]*[`'\"])+)"
+_SNAKE = r"[a-z]+(?:_[a-z0-9]+)+"
+#: Forms of words that name a tool, in any node.
+_USES = (
+    re.compile(rf"(?i){_USE} (?:the )?(?:tool )?{_QUOTED_NAME} tool\b"),
+    re.compile(rf"(?i){_USE} the tool (?:named |called )?{_QUOTED_NAME}"),
+    re.compile(rf"(?i){_USE} the (?P<name>{_SNAKE}) (?:tool|function)\b"),
 )
 #: In the instructions of a node with tools these, too.
-_BARE = (
+_MENTIONS = (
+    re.compile(rf"(?i)\bthe {_QUOTED_NAME} tool\b"),
+    re.compile(rf"(?i)\btool (?:named |called )?{_QUOTED_NAME}"),
+    re.compile(rf"(?i){_USE} the (?P<name>[A-Za-z_][\w-]*) tool\b"),
+    re.compile(rf"(?i)\b(?:the |your ){_NAMES} tools\b"),
+    re.compile(rf"(?i)\btools:? {_NAMES}"),
     re.compile(r"(?i)\b(?:call|calling|invoke|invoking) `(?P<name>[A-Za-z_]\w*)`"),
-    re.compile(rf"(?i){_VERB} [`'\"]?(?P<name>[a-z]+(?:_[a-z0-9]+)+)[`'\"]?(?= to\b| for\b| first\b|\(|[.,;]|$)"),
-    re.compile(rf"(?i:{_VERB} )[`'\"]?(?P<name>[a-z_]\w*)\("),
+    re.compile(rf"(?i:{_USE}) [`'\"]?(?P<name>{_SNAKE})[`'\"]?(?= to\b| first\b|\()"),
+    re.compile(rf"(?i:{_USE} (?:the (?:tool|function) )?)[`'\"]?(?P<name>[a-z_]\w*)\("),
 )
+#: What turns a demand into its opposite: "never use the `delete` tool".
+_NEGATED = re.compile(r"(?i)(?:\b(?:not|never|no|cannot|avoid|without|instead of|rather than)\b|n't\b)[^.!?;:]*$")
 #: Words that stand before "tool" and name none.
 _NO_NAMES = set(
     "a all an another any appropriate available best correct each every first following given last least listed most "
     "necessary needed next one only other proper provided relevant required right same second single such suitable "
     "that these this those two correct new old internal external own other same".split()
 )
+#: Names in one text that are looked at, so that a hostile one costs no more than reading it.
+_MOST_NAMES = 100
 _BUILTINS = {*dir(builtins)}
 #: Outputs that hold a call or a plan as text: their instructions tell of tools that the node does not call.
 _TELLS_OF_TOOLS = re.compile(r"(?i)call|tool|action|function|plan|step|command|code|program|script|sql|query|queries")
@@ -46,6 +56,7 @@ _TELLS_OF_TOOLS = re.compile(r"(?i)call|tool|action|function|plan|step|command|c
 _ANSWER = r"\b(?:answer|reply|respond)\b"
 #: After which a sentence does not go on about what is to be answered ("answer yes or no questions").
 _DONE = r"(?= ?(?:[.;:!,)]|$|(?:if|when|only|depending|and nothing|for each)\b))"
+_ONLY = r"(?= ?(?:[.;!,)]|$|(?:only|from|between|and nothing)\b))"
 _JSON = re.compile(
     r"(?i)(?:\b(?:answer|reply|respond|return (?:it|them|the (?:answer|result|label))) (?:only )?(?:in|as|with|using)"
     r"|(?:^|[.!?:;] )(?:only )?(?:return|output|give|produce))"
@@ -59,11 +70,13 @@ _LISTED = re.compile(
     rf"(?i){_ANSWER} (?:only )?(?:(?:with|as|by) )?(?:only |either )?(?:one of:? )?"
     rf"(?P<list>{_QUOTED}(?:(?:, |,? or |/| / ){_QUOTED})+){_DONE}"
 )
-_ONE_WORD = re.compile(rf"(?i){_ANSWER} (?:in|with) (?:exactly |only |just )?(?:one|a single) word\b")
-_NUMBER = re.compile(rf"(?i){_ANSWER} (?:with|as) (?:only |just )?(?:an?|one) (?:single |whole )?(?:number|integer)\b")
+_ONE_WORD = re.compile(rf"(?i){_ANSWER} (?:in|with) (?:exactly |only |just )?(?:one|a single) word{_ONLY}")
+_NUMBER = re.compile(
+    rf"(?i){_ANSWER} (?:with|as) (?:only |just )?(?:an?|one) (?:single |whole )?(?:number|integer){_ONLY}"
+)
 _SENTENCES = re.compile(
     rf"(?i){_ANSWER} (?:in|with) (?:exactly |only )?(?:an?|one|two|three|a few|full|whole|complete)"
-    r" (?:full |whole |short )?(?:sentences?|paragraphs?)\b"
+    rf" (?:full |whole |short )?(?:sentences?|paragraphs?){_ONLY}"
 )
 _FIELD = re.compile(
     r"(?i)\b(?:output field|(?:in|into|to|as|fill|give|return|write|set) the (?:output|field)) "
@@ -87,33 +100,37 @@ def find_unknown_tools(
     if "python" in tools or (not tools and any(_TELLS_OF_TOOLS.search(name) for name in outputs)):
         return
     text, seen = " ".join(text.split()), set[str]()
-    for pattern in (*_MENTIONS, *(_BARE if tools else ())):
+    for pattern in (*_USES, *(_MENTIONS if tools else ())):
         for found in pattern.finditer(text):
-            name = found["name"]
-            if name in seen or name.lower() in _NO_NAMES or name in _BUILTINS or _is_meant(name, tools, known):
+            behind = text[found.end() : found.end() + 100].lstrip(" `'\"")
+            if _is_negated(text, found.start()) or behind.startswith(tuple(tools)):  # the browser tool search_web
                 continue
-            seen.add(name)
-            yield Defect(
-                DefectKind.UNKNOWN_TOOL,
-                f"the instructions name the tool '{name}', and the node has "
-                + (f"only {', '.join(sorted(tools))}" if tools else "no tools"),
-                suggest(name, tools)
-                if tools
-                else "Give it the tool (an `agent` has tools), or leave the sentence out.",
-                path,
-            )
+            for name in re.findall(r"[A-Za-z_][\w-]*", re.sub(r"\b(?:and|or)\b", "", found["name"])):
+                if name in seen or len(seen) == _MOST_NAMES:
+                    continue
+                seen.add(name)
+                if name.lower() in _NO_NAMES or name in _BUILTINS or _is_meant(name, tools, known):
+                    continue
+                has = f"only {', '.join(sorted(tools))}" if tools else "no tools"
+                hint = "Give it the tool (an `agent` has tools), or leave the sentence out."
+                message = f"the instructions name the tool '{name}', and the node has {has}"
+                yield Defect(DefectKind.UNKNOWN_TOOL, message, suggest(name, tools) if tools else hint, path)
 
 
 def _is_meant(name: str, tools: Mapping[str, str], known: Collection[str]) -> bool:
     """Whether a word may stand for a tool that is there, by its name or its description, or for something else."""
-    word = _letters(name)
-    names = [_letters(tool) for tool in tools]
-    described = (_letters(part) for text in tools.values() for part in text.split())
-    return (
-        any(word in other or other in word for other in names)
-        or any(other.startswith(word) for other in described)
-        or word in {_letters(other) for other in known}
-    )
+    word, parts = _letters(name), re.findall(r"[a-z0-9]+", name.lower())
+    if word in {_letters(other) for other in known}:
+        return True
+    for tool, description in tools.items():
+        words = re.findall(r"[a-z0-9]+", f"{tool} {description}".lower().replace("_", " "))
+        if word in _letters(tool) or _letters(tool) in word or all(any(w.startswith(p) for w in words) for p in parts):
+            return True
+    return False
+
+
+def _is_negated(text: str, start: int) -> bool:
+    return _NEGATED.search(text[max(0, start - 60) : start]) is not None
 
 
 def _letters(text: str) -> str:
@@ -146,7 +163,7 @@ def find_contradictions(
     text, outputs = " ".join(text.split()), signature.outputs
     shown = ", ".join(f.name for f in outputs)
     closed = all(field.closed for field in outputs)
-    if _JSON.search(text) and adapter == "plain" and not any(_structured(f) for f in outputs):
+    if _demanded(_JSON, text) and adapter == "plain" and not any(_structured(f) for f in outputs):
         if closed or len(outputs) > 1:
             yield found(
                 f"the instructions ask for JSON, and the answer is read as {_form(outputs)}",
@@ -175,23 +192,27 @@ def _wrong_values(text: str, outputs: Sequence[Field], found: Any) -> Iterator[D
     allowed = {_plain(value) for value in field.allowed} | ({"yes", "no"} if field.type is bool else set())
     values = ", ".join(map(plain.as_text, field.allowed))
     hint = "Say which value means what, with the values of the signature; or change the signature."
-    if _YES_NO.search(text) and field.closed and not {"yes", "no"} & allowed and not {"true", "false"} & allowed:
+    if _demanded(_YES_NO, text) and field.closed and not {"yes", "no"} & allowed and not {"true", "false"} & allowed:
         said = f"one of {values}" if values else "a number"
         yield found(f"the instructions ask for yes or no, and '{field.name}' is {said}", hint)
     for listed in _LISTED.finditer(text) if field.values else ():
+        if _is_negated(text, listed.start()):
+            continue
         named = [_plain(value) for value in re.findall(_QUOTED, listed["list"])]
         if wrong := [value for value in named if value not in allowed]:
             yield found(f"the instructions ask for '{wrong[0]}', and '{field.name}' is one of {values}", hint)
             return
-    if _ONE_WORD.search(text) and (_structured(field) or (field.values and all(" " in str(v) for v in field.values))):
+    if _demanded(_ONE_WORD, text) and (
+        _structured(field) or (field.values and all(" " in str(v) for v in field.values))
+    ):
         yield found(f"the instructions ask for one word, and '{field.name}' is {_type(field)}", hint)
-    if _NUMBER.search(text) and (
+    if _demanded(_NUMBER, text) and (
         (field.values and not any(re.search(r"\d", str(v)) for v in field.values))
         or _structured(field)
         or field.type is bool
     ):
         yield found(f"the instructions ask for a number, and '{field.name}' is {_type(field)}", hint)
-    if _SENTENCES.search(text) and field.closed and not any(" " in str(value) for value in field.values):
+    if _demanded(_SENTENCES, text) and field.closed and not any(" " in str(value) for value in field.values):
         yield found(f"the instructions ask for sentences, and '{field.name}' is {_type(field)}", hint)
 
 
@@ -244,6 +265,10 @@ def find_few_tokens(limit: int | None, needed: int, what: str, path: Place) -> I
             f"Raise it, e.g. to {max(16, 2 * needed)}, or leave it out.",
             path,
         )
+
+
+def _demanded(pattern: re.Pattern[str], text: str) -> bool:
+    return any(not _is_negated(text, found.start()) for found in pattern.finditer(text))
 
 
 def _structured(field: Field) -> bool:

@@ -49,7 +49,9 @@ def find_defects(task: Task, filled: Collection[str] = ()) -> list[Defect]:
     """
     found = [*_of_nodes(task, filled), *_of_policy(task)]
     hint = "Remove it, disable its node, or let a later node read it."
-    found += [Defect(DefectKind.UNREAD_OUTPUT, text, hint, ("nodes", name)) for name, text in _unread(task)]
+    found += [
+        Defect(DefectKind.UNREAD_OUTPUT, text, hint, ("nodes", name)) for name, text in _unread(task, chosen=True)
+    ]
     return sorted(found, key=lambda defect: task.source.position(defect.path))
 
 
@@ -159,9 +161,12 @@ def _idle_rules(task: Task) -> Iterator[str]:
             )
 
 
-def _unread(task: Task) -> Iterator[tuple[str, str]]:
+def _unread(task: Task, *, chosen: bool = False) -> Iterator[tuple[str, str]]:
     """(node, text) for each field that neither a later node nor the metric reads, and that is no output of the whole. A
-    field before one that is read, such as a model's reasoning, serves that one."""
+    field before one that is read, such as a model's reasoning, serves that one.
+
+    chosen: leave out what a kind gives besides the outputs that the file names, unless nothing of the node is read.
+    """
     nodes, graph, last = task.workflow.enabled_nodes, task.workflow.graph, task.workflow.last_writers()
     scored = getattr(task.metric, "field", None)
     tried = " ".join(domain.model_dump_json() for domain in task.spec.search.values())  # signatures that may be tried
@@ -177,9 +182,18 @@ def _unread(task: Task) -> Iterator[tuple[str, str]]:
     for name, node in nodes.items():
         fields = list(dict.fromkeys(node.outputs))
         served = max((i for i, field in enumerate(fields) if read(name, field)), default=-1)
+        named = _named_outputs(node) if chosen and served >= 0 else {*fields}
         for field in fields[served + 1 :]:
+            if field not in named:
+                continue
             why = _overwritten(name, last[field])
             yield name, f"nothing reads '{field}' of node '{name}'{why}."
+
+
+def _named_outputs(node: NodeKind) -> set[str]:
+    """The outputs that the file itself names, in a signature."""
+    signature = getattr(node, "signature", None)
+    return {field.name for field in signature.outputs} if isinstance(signature, Signature) else set()
 
 
 def _overwritten(name: str, last: list[str]) -> str:

@@ -24,7 +24,6 @@ def send_mail(text: str) -> None:  # no result
 
 def stub(query: str) -> str:  # no result
     """Will search."""
-    ...
 
 
 def inner_return(query: str) -> str:  # the only return is that of another function
