@@ -29,11 +29,7 @@ def outline_function(path: Path, name: str) -> Outline:
 
     Raises SpecError if the file is not Python, or has no such name.
     """
-    names = dict(_bound_names(_parse_file(path)))
-    if name not in names and not names.keys() & {"*", "__getattr__"}:
-        known = [n for n in names if not n.startswith("_")]
-        raise SpecError(f"{path.name} has no function '{name}'", hint=suggest(name, known))
-    found = names.get(name)
+    found = _bound(_parse_file(path), name, path.name)
     if not isinstance(found, ast.FunctionDef | ast.AsyncFunctionDef) or found.decorator_list:
         return Outline(name)
     return Outline(name, ast.get_docstring(found), _signature(found.args))
@@ -41,8 +37,8 @@ def outline_function(path: Path, name: str) -> Outline:
 
 def find_function(path: Path, name: str) -> Function | None:
     """The function of this name in a file, as its source; None for what is decorated or bound otherwise, since only
-    running the file would tell what that is. Raises SpecError if the file is not Python."""
-    return _plain_function(dict(_bound_names(_parse_file(path))).get(name))
+    running the file would tell what that is. Raises SpecError if the file is not Python, or has no such name."""
+    return _plain_function(_bound(_parse_file(path), name, path.name))
 
 
 def function_in(source: str, name: str) -> Function | None:
@@ -51,10 +47,7 @@ def function_in(source: str, name: str) -> Function | None:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise SpecError(f"source is not valid Python: {error}", hint="Correct it.") from None
-    names = dict(_bound_names(tree))
-    if name not in names and not names.keys() & {"*", "__getattr__"}:
-        raise SpecError(f"source has no function '{name}'", hint=suggest(name, names))
-    return _plain_function(names.get(name))
+    return _plain_function(_bound(tree, name, "source"))
 
 
 def returns_nothing(function: Function) -> bool:
@@ -71,6 +64,15 @@ def returns_nothing(function: Function) -> bool:
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
             waiting += ast.iter_child_nodes(node)
     return not isinstance(function.body[-1], ast.Raise)
+
+
+def _bound(tree: ast.Module, name: str, where: str) -> ast.AST | None:
+    """What binds a name in a module; None where only running it would tell. Raises SpecError if nothing does."""
+    names = dict(_bound_names(tree))
+    if name not in names and not names.keys() & {"*", "__getattr__"}:
+        known = [n for n in names if not n.startswith("_")]
+        raise SpecError(f"{where} has no function '{name}'", hint=suggest(name, known))
+    return names.get(name)
 
 
 def _plain_function(found: ast.AST | None) -> Function | None:

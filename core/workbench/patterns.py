@@ -13,6 +13,8 @@ from typing import Any
 
 #: A part that is repeated at most so often does no harm.
 _FEW = 4
+#: Texts that `listed_matches` lists at most.
+_MOST_LISTED = 100
 
 _parser: Any = importlib.import_module("re._parser")
 _codes: Any = importlib.import_module("re._constants")
@@ -32,6 +34,43 @@ def shortest_match(pattern: str) -> int:
     tree = _parser.parse(pattern)
     multiline = bool(tree.state.flags & re.MULTILINE)
     return _width(list(tree), multiline, 0)
+
+
+def listed_matches(pattern: str) -> list[str] | None:
+    """All texts that a pattern can find, for `^(a|b)$` and the like: it stands for the whole text, and lists few.
+
+    None for any other. Raises re.error.
+    """
+    tree = _parser.parse(pattern)
+    parts = list(tree)
+    if (
+        tree.state.flags & re.MULTILINE
+        or len(parts) < 2
+        or parts[0][0] is not _codes.AT
+        or parts[-1][0] is not _codes.AT
+    ):
+        return None
+    return _listed(parts[1:-1]) if parts[0][1] in _STARTS and parts[-1][1] in _ENDS else None
+
+
+def _listed(parts: Sequence[Any]) -> list[str] | None:
+    """The texts of a sequence of characters, alternatives and groups."""
+    texts = [""]
+    for kind, content in parts:
+        here: list[str] | None = None
+        if kind is _codes.LITERAL:
+            here = [chr(content)]
+        elif kind is _codes.BRANCH:
+            branches = [_listed(list(branch)) for branch in content[1]]
+            here = None if None in branches else [text for branch in branches for text in branch or ()]
+        elif kind is _codes.IN and all(one is _codes.LITERAL for one, _ in content):
+            here = [chr(code) for _, code in content]
+        elif kind is _codes.SUBPATTERN and not content[1] and not content[2]:
+            here = _listed(list(content[-1]))
+        if here is None or len(texts) * len(here) > _MOST_LISTED:
+            return None
+        texts = [before + text for before in texts for text in here]
+    return texts
 
 
 def may_take_forever(pattern: str) -> bool:

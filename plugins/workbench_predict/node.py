@@ -118,7 +118,7 @@ class Predict(SignatureNode):
 
     def defects(self, around: Surroundings) -> Iterable[Defect]:
         c, path = self.config, ("instructions",)
-        known = {*around.names, *self.inputs, *self.outputs, *c.descriptions}
+        known = (around.names, self.inputs, self.outputs, c.descriptions)
         yield from prompts.find_unknown_tools(c.instructions, {}, path, known=known, outputs=self.outputs)
         yield from prompts.find_contradictions(c.instructions, self.asked, path, adapter=c.adapter, known=known)
         yield from prompts.find_wrong_demos(c.demos, self.signature)

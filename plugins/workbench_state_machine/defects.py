@@ -12,9 +12,9 @@ from workbench.kit import plain_adapter as plain
 from workbench.kit import prompt_defects as prompts
 from workbench.kit.tool_defects import find_tool_defects
 from workbench.kit.tools import Tool
-from workbench.patterns import Unmatchable, may_take_forever, shortest_match
+from workbench.patterns import Unmatchable, listed_matches, shortest_match
 from workbench.workflow import Field, Signature, Surroundings
-from workbench_state_machine.settings import END, StateConfig, StatesConfig, Transition, When
+from workbench_state_machine.settings import END, StateConfig, StatesConfig, Transition
 
 if TYPE_CHECKING:
     import networkx
@@ -27,7 +27,7 @@ def find_machine_defects(
     config: StatesConfig, signature: Signature, tools: Collection[Tool], around: Surroundings
 ) -> Iterator[Defect]:
     """Of the machine as a whole. tools: those that its states may call."""
-    known = {*around.names, *config.states, *(f.name for f in (*signature.inputs, *signature.outputs))}
+    known = (around.names, config.states, [f.name for f in (*signature.inputs, *signature.outputs)])
     yield from _of_instructions(config.instructions, tools, known)
     needed = prompts.tokens_of_answer(signature) if len(signature.outputs) == 1 else 0
     yield from prompts.find_few_tokens(config.max_tokens, needed, "an answer", ("max_tokens",))
@@ -49,7 +49,7 @@ def find_state_defects(
         yield from find_tool_defects(by_source[address], base, ("tools", number), hidden=machine.arguments)
     if runs is not None:
         yield from find_tool_defects(runs, base, ("run",), told=False)
-    known = {*around.names, *machine.states, *([runs.name] if runs else [])}
+    known = (around.names, machine.states, [runs.name] if runs else [])
     yield from _of_instructions(config.instructions, tools.values(), known)
     if _silent(config):
         signature = Signature((), tuple(written))
@@ -61,10 +61,10 @@ def find_state_defects(
             yield Defect(kind, told, hint, ("next", number, "when", key))
 
 
-def _of_instructions(text: str, tools: Collection[Tool], known: Collection[str]) -> Iterator[Defect]:
+def _of_instructions(text: str, tools: Collection[Tool], known: prompts.Names) -> Iterator[Defect]:
     arguments = {argument for tool in tools for argument in tool.schema.get("properties", {})}
     described = {tool.name: tool.description for tool in tools}
-    yield from prompts.find_unknown_tools(text, described, ("instructions",), known={*known, *arguments})
+    yield from prompts.find_unknown_tools(text, described, ("instructions",), known=(*known, arguments))
 
 
 def _silent(state: StateConfig) -> bool:
@@ -97,24 +97,18 @@ def _never(step: Transition, state: StateConfig, written: Collection[Field]) -> 
                 "contains",
             )
     kept = next((f for f in written if f.name == step.keep and f.values), None)
-    if kept is not None and when.of == "action" and silent and not any(_holds(when, v) for v in kept.values):
-        pattern = when.regex if when.regex is not None else when.contains
+    listed = listed_matches(when.regex) if when.regex is not None and when.of == "action" and silent else None
+    if kept is not None and listed is not None and not any(_mentions(text, kept.values) for text in listed):
         values = ", ".join(map(plain.as_text, kept.values))
-        return (
-            DefectKind.IMPOSSIBLE_PATTERN,
-            f"no value of '{kept.name}' ({values}) meets {pattern!r}",
-            "Write a condition that one of the values meets.",
-            "regex" if when.regex is not None else "contains",
-        )
+        message = f"{when.regex!r} matches no more than {', '.join(listed[:5])}, and '{kept.name}' is one of {values}"
+        return DefectKind.IMPOSSIBLE_PATTERN, message, "Write a pattern that one of the values meets.", "regex"
     return None
 
 
-def _holds(when: When, value: Any) -> bool:
-    """Whether a condition on the action may hold for a value. Patterns that may take for ever are not searched for."""
-    text = plain.as_text(value)
-    if when.regex is not None:
-        return may_take_forever(when.regex) or re.search(when.regex, text) is not None
-    return when.contains is None or when.contains.lower() in text.lower()
+def _mentions(text: str, values: Collection[Any]) -> bool:
+    """Whether a value may be read from a text, as `plain_adapter.parse` does."""
+    words = re.sub(r"[\s_-]+", "", text).lower()
+    return any(re.sub(r"[\s_-]+", "", plain.as_text(value)).lower() in words for value in values)
 
 
 def _of_ways(config: StatesConfig, signature: Signature) -> Iterator[Defect]:

@@ -130,7 +130,7 @@ class Captain(SignatureNode):
         c, described = self.config, {name: tool.description for name, tool in self.tools.items()}
         for number, tool in enumerate(self.tools.values()):
             yield from find_tool_defects(tool, self.base, ("tools", number))
-        known = {*around.names, *self.inputs, *self.outputs, *c.library, _SEEK.name}
+        known = (around.names, self.inputs, self.outputs, c.library, [_SEEK.name])
         yield from prompts.find_unknown_tools(c.instructions, described, ("instructions",), known=known)
         yield from prompts.find_contradictions(c.instructions, self.signature, ("instructions",), known=known)
         for name, expert in c.library.items():

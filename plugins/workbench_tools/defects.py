@@ -23,7 +23,7 @@ def find_agent_defects(
     described = {name: tool.description for name, tool in tools.items()}
     arguments = {a for tool in tools.values() for a in tool.schema.get("properties", {})}
     fields = {f.name for f in (*signature.inputs, *signature.outputs)}
-    known = {*around.names, *arguments, *fields, *(["say"] if config.user else [])}
+    known = (around.names, arguments, fields, ["say"] if config.user else [])
     if config.register_ == "lazy":
         described["register"] = ""
     told, path = config.instructions, ("instructions",)

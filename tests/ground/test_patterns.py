@@ -7,9 +7,9 @@ import re
 
 import pytest
 
-from workbench.patterns import Unmatchable, may_take_forever, shortest_match
+from workbench.patterns import Unmatchable, listed_matches, may_take_forever, shortest_match
 
-NOTHING = r"$a  a^  a\A  \Za  a$b|c^d  [^\s\S]  [^\d\D]x  (?!)  a(?!.*)b  (a^)+  (?=$x)y  (?-m:a^)".split()
+NOTHING = r"$a  a^  a\A  \Za  a$b|c^d  [^\s\S]  [^\d\D]x  (?!)  a(?!.*)b  (a^)+  (?=$x)y  (?-m:a^)  a(^b)  $\ba".split()
 SHORTEST = {
     0: ["", "(a)?(?(1)b|c)"],
     1: r"a*b+  a|$b  a?^b  $\n  $\s  $[^a]  (?m:^a$)  (?<=a)b  (?!a)b  (a^)?b  (?i)x  [\u0416-\u0420]".split(),
@@ -48,4 +48,11 @@ def test_no_random_pattern_that_matches_is_said_to_match_nothing() -> None:
 
 
 def test_patterns_that_may_take_for_ever() -> None:
-    assert [p for p in ("(a+)+b", "(a|ab)*c", "a*b*", "(ab){2,4}c?") if may_take_forever(p)] == ["(a+)+b", "(a|ab)*c"]
+    assert [p for p in ("(a+)+b", "(a|ab)*c", "a*b*", "(a+){2}b") if may_take_forever(p)] == ["(a+)+b", "(a|ab)*c"]
+
+
+def test_the_texts_of_a_list_are_known() -> None:
+    assert listed_matches("^(true|fa[lL]se)$") == ["true", "false", "faLse"]
+    assert listed_matches(r"\Aab\Z") == ["ab"]
+    for other in ("true|false", "^true", "^a*$", "^[^a]$", "^.$", "(?m)^a$", "^(?i:a)$", "^" + "[01]" * 7 + "$"):
+        assert listed_matches(other) is None, other

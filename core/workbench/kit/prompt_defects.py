@@ -17,6 +17,8 @@ from workbench.kit import plain_adapter as plain
 from workbench.workflow import Field, Signature
 
 Place = tuple[str | int, ...]
+#: Groups of names, as they are there: a file may have very many, and none is copied for a node.
+Names = Sequence[Collection[str]]
 
 _USE = r"\b(?:use|uses|using|call|calls|calling|invoke|invoking|run|running|try|query)\b"
 _QUOTED_NAME = r"[`'\"](?P<name>[A-Za-z_][\w-]*)[`'\"]"
@@ -86,7 +88,7 @@ _NO_TOOLS = re.compile(r"(?i)\b(?:do not|don't|never) (?:use|call) (?:any |the )
 
 
 def find_unknown_tools(
-    text: str, tools: Mapping[str, str], path: Place, *, known: Collection[str] = (), outputs: Collection[str] = ()
+    text: str, tools: Mapping[str, str], path: Place, *, known: Names = (), outputs: Collection[str] = ()
 ) -> Iterator[Defect]:
     """Tools that instructions name and the node does not have.
 
@@ -117,10 +119,10 @@ def find_unknown_tools(
                 yield Defect(DefectKind.UNKNOWN_TOOL, message, suggest(name, tools) if tools else hint, path)
 
 
-def _is_meant(name: str, tools: Mapping[str, str], known: Collection[str]) -> bool:
+def _is_meant(name: str, tools: Mapping[str, str], known: Names) -> bool:
     """Whether a word may stand for a tool that is there, by its name or its description, or for something else."""
     word, parts = _letters(name), re.findall(r"[a-z0-9]+", name.lower())
-    if word in {_letters(other) for other in known}:
+    if any(name in group or name.lower() in group for group in known):
         return True
     for tool, description in tools.items():
         words = re.findall(r"[a-z0-9]+", f"{tool} {description}".lower().replace("_", " "))
@@ -144,7 +146,7 @@ def find_contradictions(
     *,
     adapter: str = "plain",
     tools: Collection[str] = (),
-    known: Collection[str] = (),
+    known: Names = (),
 ) -> Iterator[Defect]:
     """Where instructions demand what the signature does not allow.
 
@@ -170,7 +172,7 @@ def find_contradictions(
                 "Leave the form out: the signature gives it. For JSON write an output of an object type.",
             )
     yield from _wrong_values(text, outputs, found)
-    if names := [n for n in (m["name"] for m in _FIELD.finditer(text)) if n not in known]:
+    if names := [n for n in (m["name"] for m in _FIELD.finditer(text)) if not any(n in group for group in known)]:
         fields = [f.name for f in (*signature.inputs, *outputs)]
         if names[0] not in fields and not any(_structured(f) for f in outputs):
             yield found(
@@ -279,7 +281,8 @@ def _structured(field: Field) -> bool:
 def _type(field: Field) -> str:
     if field.values:
         return f"one of {', '.join(map(plain.as_text, field.values))}"
-    return f"a {getattr(field.type, '__name__', field.type)}" if isinstance(field.type, type) else str(field.type)
+    name = getattr(field.type, "__name__", "") if isinstance(field.type, type) else str(field.type)
+    return f"of type {name.removeprefix('typing.')}"
 
 
 def _form(outputs: Sequence[Field]) -> str:

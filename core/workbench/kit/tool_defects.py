@@ -46,7 +46,7 @@ def find_tool_defects(
     if function is None:
         return
     where = f"{file.name}:{function.lineno}"
-    yield from _function_defects(tool.name, function, where, path, hidden)
+    yield from _function_defects(tool.name, function, where, path)
     if not told:
         return
     doc = ast.get_docstring(function) or ""
@@ -87,7 +87,7 @@ def find_source_defects(
         return
     if function is None:
         return
-    yield from _function_defects(name, function, f"line {function.lineno} of its source", (*path, "source"), ())
+    yield from _function_defects(name, function, f"line {function.lineno} of its source", (*path, "source"))
     named = set((schema or {}).get("properties", {}))
     arguments = {a.arg for a in (*function.args.args, *function.args.kwonlyargs)}
     missing = sorted({a.arg for a in _filled(function)} - named)
@@ -102,9 +102,7 @@ def find_source_defects(
         )
 
 
-def _function_defects(
-    name: str, function: Function, where: str, path: Place, hidden: Collection[str]
-) -> Iterator[Defect]:
+def _function_defects(name: str, function: Function, where: str, path: Place) -> Iterator[Defect]:
     if returns_nothing(function):
         yield Defect(
             DefectKind.EMPTY_RESULT,
@@ -113,7 +111,7 @@ def _function_defects(
             path,
         )
     needed = len(function.args.posonlyargs) - max(0, len(function.args.defaults) - len(function.args.args))
-    if unnamed := [a.arg for a in function.args.posonlyargs[:needed] if a.arg not in hidden]:
+    if unnamed := [a.arg for a in function.args.posonlyargs[:needed]]:
         yield Defect(
             DefectKind.MISMATCHED_TOOL,
             f"'{name}' ({where}) takes '{unnamed[0]}' by position only, and calls give arguments by name",

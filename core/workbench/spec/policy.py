@@ -95,9 +95,11 @@ class Condition(Strict):
         if self.max_length is not None and self.max_length < shortest:
             return f"what matches {self.matches!r} is longer than a max_length of {self.max_length}"
         texts = [value for value in listed[0] if isinstance(value, str)] if listed else []
-        if texts and len(texts) == len(listed[0]) and not may_take_forever(self.matches):
-            flags = re.DOTALL | re.IGNORECASE
-            if not any(re.fullmatch(self.matches, text, flags) for text in texts):
+        # Words alone: of numbers and JSON, values that are spelled otherwise count, too.
+        words = all(text.isalpha() for text in texts) and len(texts) == len(listed[0]) if texts else False
+        if words and not may_take_forever(self.matches):
+            pattern = re.compile(self.matches, re.DOTALL | re.IGNORECASE)
+            if not any(pattern.fullmatch(text) for text in texts):
                 return f"{texts[0]!r} does not match {self.matches!r}"
         return None
 

@@ -64,7 +64,7 @@ def _of_nodes(task: Task, filled: Collection[str]) -> Iterator[Defect]:
         for path, inner in _inside(node, ("nodes", name)):
             values = _closed_inputs(task, name) if inner is node else {}
             for defect in inner.defects(Surroundings(task.spec.lm, names, values)):
-                if not _is_varied(task, defect, path, inner, filled):
+                if not _is_meant(task, defect, path, inner, filled):
                     yield replace(defect, path=_as_written(task.source.value, (*path, *defect.path)))
 
 
@@ -76,8 +76,10 @@ def _inside(node: NodeKind, path: Place) -> Iterator[tuple[Place, NodeKind]]:
         yield from _inside(child, (*path, *parts))
 
 
-def _is_varied(task: Task, defect: Defect, path: Place, node: NodeKind, filled: Collection[str]) -> bool:
-    """Whether a limit or a list of tools is only where a search starts."""
+def _is_meant(task: Task, defect: Defect, path: Place, node: NodeKind, filled: Collection[str]) -> bool:
+    """Whether a finding is no defect: a limit or a list of tools where a search starts, a value that may fail."""
+    if defect.kind == DefectKind.UNHANDLED_VALUE:  # an optional node may fail: what it writes is written before it, too
+        return bool(task.workflow.nodes[str(path[1])].get("optional"))
     if defect.kind not in (DefectKind.NO_TOOLS, DefectKind.FEW_STEPS, DefectKind.FEW_TOKENS):
         return False
     of_tools = [key for key in ("tools", "functions") if key in node.learnable]
@@ -94,7 +96,8 @@ def _closed_inputs(task: Task, name: str) -> dict[str, tuple[Any, ...]]:
     for field, sources in task.workflow.graph.nodes[name]["sources"].items():
         sure = sources and not trees[sources[-1]].get("optional")
         listed = [_listed(nodes[source], field) for source in sources]
-        if sure and all(listed) and not any(f"nodes.{source}.signature" in task.spec.search for source in sources):
+        tried = {f"nodes.{source}{key}" for source in sources for key in ("", ".signature")} & task.spec.search.keys()
+        if sure and all(listed) and not tried:
             found[field] = tuple(dict.fromkeys(value for values in listed for value in values))
     return found
 

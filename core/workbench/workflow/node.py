@@ -85,7 +85,7 @@ class NodeContext(Protocol):
 class Surroundings:
     """What a node's own check may know of the rest of the file (`NodeKind.defects`).
 
-    lm: the model of the workflow, for nodes that name none. names: of all nodes, fields and tools of the file. values:
+    lm: the model of the workflow, for nodes that name none. names: of all nodes and fields of the file. values:
     by field that only nodes write, the values that it can have, where all its writers list them.
     """
 
