@@ -259,11 +259,11 @@ def tokens_of_call(tool: str, arguments: Collection[str]) -> int:
 
 
 def find_few_tokens(limit: int | None, needed: int, what: str, path: Place) -> Iterator[Defect]:
-    """A limit that cuts the shortest right answer. what: the answer, for the message."""
+    """A limit below the tokens that are needed. what: what needs them, for the message."""
     if limit is not None and limit < needed:
         yield Defect(
             DefectKind.FEW_TOKENS,
-            f"max_tokens is {limit}, and {what} takes at least {needed}: it is always cut",
+            f"max_tokens is {limit}, and {what} can take {needed} or more: it is cut",
             f"Raise it, e.g. to {max(16, 2 * needed)}, or leave it out.",
             path,
         )
