@@ -14,13 +14,10 @@ from workbench.kit.tool_defects import find_tool_defects
 from workbench.kit.tools import Tool
 from workbench.patterns import Unmatchable, listed_matches, shortest_match
 from workbench.workflow import Field, Signature, Surroundings
-from workbench_state_machine.settings import END, StateConfig, StatesConfig, Transition
+from workbench_state_machine.settings import END, SILENT, StateConfig, StatesConfig, Transition
 
 if TYPE_CHECKING:
     import networkx
-
-#: What a state without tools observes: nothing of its own.
-SILENT = ("Go on.", "error: the answer was empty", "error: the answer was cut at max_tokens; give a shorter one")
 
 
 def find_machine_defects(
@@ -51,7 +48,7 @@ def find_state_defects(
         yield from find_tool_defects(runs, base, ("run",), told=False)
     known = (around.names, machine.states, [runs.name] if runs else [])
     yield from _of_instructions(config.instructions, tools.values(), known)
-    if _silent(config):
+    if written and _silent(config):
         signature = Signature((), tuple(written))
         yield from prompts.find_contradictions(config.instructions, signature, ("instructions",), known=known)
     for number, step in enumerate(config.next):
@@ -121,8 +118,9 @@ def _of_ways(config: StatesConfig, signature: Signature) -> Iterator[Defect]:
         for step in state.next:
             if _never(step, state, signature.outputs) is None:
                 graph.add_edge(name, step.to)
+    ending = networkx.ancestors(graph, END)
     for name in config.states:
-        if not networkx.has_path(graph, name, END):
+        if name not in ending:
             yield Defect(
                 DefectKind.NO_END,
                 f"from the state '{name}' no way leads to the end that is ever taken",
