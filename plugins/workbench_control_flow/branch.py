@@ -79,13 +79,6 @@ class Branch(NodeKind):
                     suggest(case, values),
                     ("cases", case),
                 )
-        if self.config.default is not None and set(values) <= set(cases):
-            yield Defect(
-                DefectKind.UNREACHABLE,
-                f"the default never runs: each value of '{on}' has a case ({shown})",
-                "Remove it.",
-                ("default",),
-            )
         if self.config.default is None and (lost := [value for value in values if value not in cases]):
             yield Defect(
                 DefectKind.UNHANDLED_VALUE,
