@@ -304,6 +304,7 @@ CONTENTS: dict[str, list[tuple[str, str]]] = {
         ("use a tool", "plugins/workbench_tools/README.md"),
         ("choose a metric", "plugins/workbench_metrics/README.md"),
         ("set an OpenAI-compatible model", "plugins/workbench_openai/README.md"),
+        ("check a workflow", "docs/how-to/check-a-workflow.md"),
         ("write a metric", "docs/how-to/own-metric.md"),
         ("write a node", "docs/how-to/own-node.md"),
         ("write a reader", "docs/how-to/own-reader.md"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from areas.allowed import ALLOWED, CALLS
 from areas.attribution import ATTRIBUTION
 from areas.called import CALLED
+from areas.checked import CHECKED
 from areas.evaluated import EVALUATED
 from areas.failed import FAILED
 from areas.mutant import Mutant
@@ -35,6 +36,7 @@ MUTANTS: list[Mutant] = [
     *TRAINING,
     *TRUST,
     *CALLED,
+    *CHECKED,
     *EVALUATED,
     *ATTRIBUTION,
     *SHOWN,
