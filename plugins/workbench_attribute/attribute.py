@@ -247,7 +247,7 @@ class _Course:
     async def _ask(self, messages: Messages, vote: int) -> Answer:
         spec = self.runtime.lm
         settings = {
-            "temperature": self.judging.heat if self.judging.votes > 1 else spec.temperature or self.judging.heat,
+            "temperature": spec.temperature or self.judging.heat,
             "max_tokens": spec.max_tokens or self.judging.max_tokens,
         }
         request = make_request(spec, messages, vote, settings)

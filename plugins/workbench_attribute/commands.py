@@ -87,6 +87,8 @@ def attribute_command(
     else:
         logs, lm = _read_run(source, rows, split, form, db, settings, _named_model(model, api_base))
     logs = logs[:limit]
+    if any(log.sealed for log in logs):
+        say("These rows are sealed: a change that comes of reading them cannot be proved on them.", err=True)
 
     def report_progress(done: int, of: int) -> None:
         say(f"{done} of {of} logs", err=True)
@@ -107,7 +109,7 @@ def attribute_command(
 
 
 def _is_file(source: str) -> bool:
-    return Path(source).exists() or Path(source).suffix != "" or "/" in source
+    return Path(source).exists() or "/" in source or Path(source).suffix in (".json", ".jsonl", ".yaml", ".yml")
 
 
 def _named_model(model: str | None, api_base: str | None) -> LMSpec | None:

@@ -37,6 +37,7 @@ class Log:
         ground_truth: the right answer, None where it is not known or must not be read.
         outcome: what came out, without anything of the right answer.
         gold_agent, gold_step: who is known to have decided the failure, and when.
+        sealed: whether it is of a sealed row, so that nothing of a right answer is in it.
     """
 
     id: str
@@ -46,6 +47,7 @@ class Log:
     outcome: str = ""
     gold_agent: str | None = None
     gold_step: int | None = None
+    sealed: bool = False
 
     @property
     def agents(self) -> list[str]:

@@ -171,9 +171,11 @@ def read_mistake(text: str, log: Log, numbers: Sequence[int]) -> tuple[str, int,
 def read_choice(text: str, first: str, second: str) -> tuple[bool, str]:
     """(whether the first of two words was chosen, reason) of an answer. Raises Unreadable."""
     value = _field(text, "answer")
-    lines = text.strip().splitlines()
-    word = value if value is not None else lines[0].strip(" \t*_`\"'.,") if lines else ""
-    said = re.fullmatch(rf"({first}|{second})\b.*", word, re.IGNORECASE | re.DOTALL)
-    if said is None or re.search(rf"\b({second if said[1].lower() == first else first})\b", word, re.IGNORECASE):
+    if value is None:  # the word alone will do; "First, let me see" is no answer
+        value = next(iter(text.strip().splitlines()), "").strip(" \t*_`\"'.!")
+        said = re.fullmatch(rf"({first}|{second})", value, re.IGNORECASE)
+    else:
+        said = re.match(rf"({first}|{second})(?: half)?\s*(?:[-.,;:()*–—].*)?$", value, re.IGNORECASE)
+    if said is None or re.search(rf"\b({second if said[1].lower() == first else first})\b", value, re.IGNORECASE):
         raise Unreadable(FailureKind.UNPARSED, f"the answer is neither {first} nor {second}: {text[:200]!r}")
     return said[1].lower() == first, _reason(text)

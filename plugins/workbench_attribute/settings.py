@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from workbench.spec import Strict
 
@@ -16,17 +16,8 @@ class Judging(Strict):
     seed: int = Field(0, description="of ties, coins, and random baselines")
     window: int = Field(16_000, ge=300, description="tokens of a prompt, roughly; longer logs are shown in parts")
     max_tokens: int = Field(512, ge=16, description="tokens of an answer")
-    temperature: float | None = Field(
-        None, ge=0, le=2, description="of the judge; default: 0 for one vote, 0.7 for several"
-    )
-
-    @model_validator(mode="after")
-    def _votes_differ(self) -> Judging:
-        if self.votes > 1 and self.temperature == 0:
-            raise ValueError("at temperature 0 all votes are the same; set one above 0, or one vote")
-        return self
 
     @property
     def heat(self) -> float:
-        """The temperature of a request."""
-        return self.temperature if self.temperature is not None else 0.7 if self.votes > 1 else 0.0
+        """The temperature of a judge that has none of its own: several votes must differ."""
+        return 0.7 if self.votes > 1 else 0.0

@@ -27,6 +27,16 @@ from workbench_attribute.log import Log, Step
 
 Attributes = Mapping[str, Any]
 
+#: Attributes that stay whole; their values are JSON, or a text of it.
+_WHOLE = frozenset(
+    {
+        "gen_ai.input.messages",
+        "gen_ai.output.messages",
+        "gen_ai.tool.call.arguments",
+        "gen_ai.tool.call.result",
+    }
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -52,6 +62,10 @@ class Convention:
     around: frozenset[str]
     agent: tuple[str, ...]
     tool: str
+
+    def of(self, span: Span) -> str:
+        """The kind of a span; empty for those of something else."""
+        return str(span.attributes.get(self.kind) or "")
 
 
 CONVENTIONS = {
@@ -102,7 +116,10 @@ def read_spans(value: Any, path: Path, place: str) -> list[Span]:
                 f"{path}{f', {place}' if place else ''}: span {number} has no attributes",
                 hint="A span is an object with 'name', 'attributes' and its ids, as OTLP/JSON or an SDK writes it.",
             )
-        spans.append(_span(entry))
+        try:
+            spans.append(_span(entry))
+        except RecursionError:
+            raise SpecError(f"{path}: span {number} is nested too deeply", hint="It is no span of an SDK.") from None
     return spans
 
 
@@ -121,10 +138,11 @@ def _span(entry: Mapping[str, Any]) -> Span:
     def text(*names: str) -> str:
         return next((str(part[name]) for part in (context, entry) for name in names if part.get(name)), "")
 
-    attributes = entry["attributes"]
-    if isinstance(attributes, list):
-        attributes = {str(a.get("key")): _any_value(a.get("value")) for a in attributes if isinstance(a, Mapping)}
-    flat = dict(_flat(attributes))
+    flat = _attributes(entry)
+    for event in entry.get("events") or ():  # content may be recorded in an event of the span
+        if isinstance(event, Mapping):
+            found = _attributes(event)
+            flat.update({k: v for k, v in found.items() if k in (*_WHOLE, "exception.message") and k not in flat})
     started = text("startTimeUnixNano", "start_time_unix_nano", "start_time")
     return Span(
         text("traceId", "trace_id"),
@@ -135,6 +153,14 @@ def _span(entry: Mapping[str, Any]) -> Span:
         flat,
         _error(entry, flat),
     )
+
+
+def _attributes(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """The attributes of a span or event, by flat names."""
+    attributes = entry.get("attributes")
+    if isinstance(attributes, list):
+        attributes = {str(a.get("key")): _any_value(a.get("value")) for a in attributes if isinstance(a, Mapping)}
+    return dict(_flat(attributes)) if attributes else {}
 
 
 def _any_value(value: Any) -> Any:
@@ -153,11 +179,13 @@ def _any_value(value: Any) -> Any:
 
 
 def _flat(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Attributes by dotted names; messages of GenAI stay whole."""
-    if isinstance(value, Mapping) and not prefix.startswith("gen_ai."):
+    """Attributes by dotted names."""
+    if prefix in _WHOLE:
+        yield prefix, value
+    elif isinstance(value, Mapping):
         for key, inner in value.items():
             yield from _flat(inner, f"{prefix}.{key}" if prefix else str(key))
-    elif isinstance(value, list) and not prefix.startswith("gen_ai.") and any(isinstance(v, Mapping) for v in value):
+    elif isinstance(value, list) and any(isinstance(v, Mapping) for v in value):
         for number, inner in enumerate(value):
             yield from _flat(inner, f"{prefix}.{number}")
     else:
@@ -174,7 +202,7 @@ def _error(entry: Mapping[str, Any], attributes: Attributes) -> str | None:
     code = str(status.get("code") or status.get("status_code") or "").upper()
     said = str(status.get("message") or status.get("description") or "")
     if code in ("2", "ERROR", "STATUS_CODE_ERROR"):
-        return said or str(attributes.get("error.type") or "the span failed")
+        return said or str(attributes.get("exception.message") or attributes.get("error.type") or "the span failed")
     return str(attributes["error.type"]) if attributes.get("error.type") else None
 
 
@@ -205,22 +233,21 @@ def read_traces(spans: Sequence[Span], form: str, path: Path, name: str) -> list
 
 def _steps(spans: Sequence[Span], convention: Convention) -> list[Step]:
     by_id = {span.id: span for span in spans if span.id}
-    kinds = {span.id: str(span.attributes.get(convention.kind) or "") for span in spans}
     acting = convention.models | convention.tools
     with_steps: set[str] = set()  # the spans around a step
     for span in spans:
-        if kinds[span.id] in acting:
+        if convention.of(span) in acting:
             with_steps |= {above.id for above in _above(span, by_id)}
     steps = []
     for span in sorted(spans, key=lambda s: s.start):
-        kind = kinds[span.id]
+        kind = convention.of(span)
         if kind not in acting and not (kind in convention.around and span.id not in with_steps):
             continue
         content = _content(span, kind in convention.tools)
         if not content and not span.error:
             continue
         role = f"tool {span.attributes.get(convention.tool) or span.name}".strip() if kind in convention.tools else ""
-        steps.append(Step(_agent(span, by_id, kinds, convention), content, role, span.error))
+        steps.append(Step(_agent(span, by_id, convention), content, role, span.error))
     return steps
 
 
@@ -232,14 +259,14 @@ def _above(span: Span, by_id: Mapping[str, Span]) -> Iterator[Span]:
         span = above
 
 
-def _agent(span: Span, by_id: Mapping[str, Span], kinds: Mapping[str, str], convention: Convention) -> str:
+def _agent(span: Span, by_id: Mapping[str, Span], convention: Convention) -> str:
     """Who acts: the nearest name of an agent, from the span upwards; else the name of the nearest span around it."""
     line = [span, *_above(span, by_id)]
     for one in line:
         named = next((str(one.attributes[a]) for a in convention.agent if one.attributes.get(a)), None)
         if named:
             return named
-    around = [one.name for one in line if kinds[one.id] in convention.around and one.name]
+    around = [one.name for one in line if convention.of(one) in convention.around and one.name]
     return around[0] if around else span.name or "agent"
 
 

@@ -116,6 +116,7 @@ def _log(row: Mapping[str, Any], journal: Journal, inputs: Sequence[str], *, sea
         _lines(asked),
         truth or None,
         "\n".join(part for part in outcome if part),
+        sealed=sealed,
     )
 
 

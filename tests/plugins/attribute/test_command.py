@@ -176,7 +176,7 @@ def test_sealed_rows_show_neither_label_nor_feedback(own: Path) -> None:
         evaluate(own / "w.yaml", options=EvalOptions(split=split), database=str(own / "w.db"), pool=Script(work))
         found = stored(own)
         assert len(found) == (2 if split == "test" else 6)
-        assert all(log.ground_truth is None for log in found)
+        assert all(log.ground_truth is None and log.sealed for log in found)
         assert "label1" not in json.dumps([log.as_dict() for log in found])
 
 

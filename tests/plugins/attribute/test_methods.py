@@ -13,7 +13,6 @@ from workbench.errors import LMError
 from workbench_attribute.judges import FINDERS, Answer
 from workbench_attribute.log import Log, Step
 from workbench_attribute.prompts import Messages
-from workbench_attribute.settings import Judging
 
 EACH = pytest.mark.parametrize("method", FINDERS)
 
@@ -96,14 +95,17 @@ def test_marks_around_the_fields_do_no_harm(said: str) -> None:
     assert (found.agent, found.step) == ("Adder", 2)
 
 
-@pytest.mark.parametrize("said", ["Perhaps.", "Answer: yes and no", "Answer: maybe", "yesterday"])
+@pytest.mark.parametrize(
+    "said", ["Perhaps.", "Answer: yes, and no", "Answer: maybe", "yesterday", "Yes, let me see", "Answer: Yes we need"]
+)
 def test_neither_yes_nor_no_is_counted_and_passed_over(said: str) -> None:
     found = diagnose(planted(3, 1), "step-by-step", oracle(lambda messages: said))
     assert (found.step, found.failure, found.unread, found.calls) == (None, "unparsed", 3, 3)
 
 
-def test_a_bare_yes_is_read() -> None:
-    assert diagnose(planted(3, 1), "step-by-step", oracle(lambda messages: "Yes, it is.")).step == 0
+@pytest.mark.parametrize("said", ["Yes.", "**Yes**\nReason: r", "Answer: yes, it is", "answer: YES (step 0)"])
+def test_a_yes_is_read(said: str) -> None:
+    assert diagnose(planted(3, 1), "step-by-step", oracle(lambda messages: said)).step == 0
 
 
 def test_a_call_that_fails_for_good_is_a_failure_with_its_kind_and_a_rejected_key_ends_the_run() -> None:
@@ -158,12 +160,6 @@ def test_ties_are_drawn_by_the_seed() -> None:
     drawn = [diagnose_votes(votes_for(1, 2), seed)[0] for seed in range(40)]
     assert drawn == [diagnose_votes(votes_for(2, 1), seed)[0] for seed in range(40)]  # whoever voted first
     assert min(Counter(drawn)[step] for step in (1, 2)) >= 8
-
-
-def test_votes_at_temperature_0_are_refused() -> None:
-    with pytest.raises(ValueError, match="all votes are the same"):
-        Judging.model_validate({"votes": 3, "temperature": 0.0})
-    assert Judging.model_validate({"votes": 3}).heat == 0.7 and Judging.model_validate({}).heat == 0.0
 
 
 # The hybrid

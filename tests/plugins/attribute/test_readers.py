@@ -335,6 +335,16 @@ def test_spans_without_content_are_refused_with_the_reason(tmp_path: Path) -> No
         load_logs(write(tmp_path, WHO), "otel")
 
 
+def test_content_in_an_event_and_an_exception_are_read(tmp_path: Path) -> None:
+    said = {"name": "gen_ai.client.inference.operation.details", "attributes": {}}
+    said["attributes"] = {"gen_ai.output.messages": [{"role": "assistant", "parts": [{"content": "hi"}]}]}
+    failed = {"name": "exception", "attributes": {"exception.message": "no memory"}}
+    nested = {"gen_ai": {"operation": {"name": "chat"}, "agent": {"name": "A"}}}
+    sdk = [{"name": "chat", "attributes": nested, "events": [said, failed], "status_code": "ERROR"}] * 2
+    log = only(write(tmp_path, sdk))  # without ids, too
+    assert [(s.agent, s.content, s.error) for s in log.steps] == [("A", "hi", "no memory")] * 2
+
+
 def test_a_circle_of_parents_ends(tmp_path: Path) -> None:
     two = [span("a", "b", 1, {"gen_ai.operation.name": "chat", "gen_ai.output.messages": "hi"}), span("b", "a", 2, {})]
     assert only(write(tmp_path, otlp(*two))).steps[0].agent == "span a"
