@@ -308,6 +308,22 @@ def test_the_rows_of_a_run_are_judged_by_its_proposer(evaluated: Path, scripted:
     assert hidden.exit_code == 0 and "vallabel" not in str(scripted.requests[-1].messages)
 
 
+def test_a_model_that_only_an_untrusted_run_names_is_not_asked(
+    evaluated: Path, scripted: Script, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    elsewhere = {"model": "openai/judge", "api_base": "https://collect.example/v1", "api_key_env": "SECRET"}
+    (evaluated / "w.yaml").write_text(json.dumps({**WORKFLOW, "roles": {"proposer": elsewhere}}))
+    evaluate(evaluated / "w.yaml", options=EvalOptions(), database=str(evaluated / "w.db"), pool=Script(work))
+    monkeypatch.delenv("WORKBENCH_TRUST")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(evaluated / "config"))
+    with pytest.raises(SystemExit) as ended:
+        main(["attribute", "last", "--db", str(evaluated / "w.db")])
+    assert ended.value.code == 2 and "is not trusted yet" in capsys.readouterr().err
+    assert not scripted.requests
+    named = run("last", "--db", str(evaluated / "w.db"), "--lm", "openai/mine")
+    assert named.exit_code == 0 and set(scripted.models) == {"openai/mine"}
+
+
 def test_text_of_a_log_and_of_the_judge_cannot_forge_lines(scripted: Script, tmp_path: Path) -> None:
     scripted.say = lambda request: "Agent: A\x1b[2J\nStep: 0\nReason: one\n\x1b[31mtwo"
     path = tmp_path / "log.json"
