@@ -7,6 +7,7 @@ list, and named in the README instead.
 from __future__ import annotations
 
 from areas.allowed import ALLOWED, CALLS
+from areas.attributed import ATTRIBUTED
 from areas.called import CALLED
 from areas.evaluated import EVALUATED
 from areas.failed import FAILED
@@ -36,4 +37,5 @@ MUTANTS: list[Mutant] = [
     *CALLED,
     *EVALUATED,
     *SHOWN,
+    *ATTRIBUTED,
 ]
