@@ -11,8 +11,8 @@ ATTRIBUTED: list[Mutant] = [
         TESTS + "test_methods.py",
         (
             "(first, middle, said) if earlier",
-            "(first, middle + 1, said) if earlier",
-            "a half keeps a step of the other",
+            "(first, max(first, middle - 1), said) if earlier",
+            "a half loses its last step",
         ),
         (
             "range(len(log.steps)), judge, vote)",
