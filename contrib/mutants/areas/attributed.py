@@ -86,7 +86,6 @@ ATTRIBUTED: list[Mutant] = [
             "for span in spans:\n        kind",
             "steps are in the order of the file",
         ),
-        ("        seen.add(above.id)\n", "", "a circle of parents has no end"),
         ('if code in ("2", "ERROR", "STATUS_CODE_ERROR"):', "if False:", "a span never fails"),
         ("and span.id not in with_steps)", ")", "a span around steps is a step"),
     ),

@@ -12,7 +12,7 @@ from tests.helpers.planted_logs import planted, say_rule
 from tests.helpers.scripted import Script
 
 from workbench.cli import cli, main
-from workbench.errors import SpecError
+from workbench.errors import LMError, SpecError
 from workbench.evaluation import EvalOptions, evaluate
 from workbench.lm import Request, Response
 from workbench.run import Options, optimize
@@ -70,8 +70,6 @@ def test_the_hybrid_does_not_pay_for_the_proposals_of_all_at_once(logs: list[Log
 
 
 def test_a_call_that_failed_for_good_is_asked_again(logs: list[Log], tmp_path: Path) -> None:
-    from workbench.errors import LMError
-
     def fails(request: Request) -> str:
         if "planted" in str(request) or len(script.requests) == 1:
             raise LMError("server", "down")
@@ -167,7 +165,8 @@ def test_the_failed_rows_of_an_evaluation_are_logs_with_a_step_for_each_node(eva
         ("plan", "plan", "idea: think of 10"),
         ("answer", "answer", "answer: no idea"),
     ]
-    assert "vallabel10" in str(found[0].ground_truth) and "vallabel10" not in found[0].question + found[0].outcome
+    assert found[0].ground_truth == "answer: vallabel10\nscore 0.0: expected 'vallabel10', got 'no idea'"
+    assert "vallabel10" not in found[0].question + found[0].outcome
     assert len(stored(evaluated, "last", found[0].id[:8])) == 1
 
 
@@ -330,6 +329,13 @@ def test_text_of_a_log_and_of_the_judge_cannot_forge_lines(scripted: Script, tmp
     path.write_text(json.dumps({"history": [{"name": "A\x1b[2J", "content": "x"}]}))
     done = run(str(path), "--lm", "openai/m", "--db", str(tmp_path / "w.db"))
     assert done.exit_code == 0 and "\x1b" not in done.output and "one \\x1b[31mtwo" in done.output
+
+    def fail(request: Request) -> str:
+        raise LMError("bad_request", "no\nPaid now: 99 calls")
+
+    scripted.say = fail
+    failed = run(str(path), "--lm", "openai/m", "--db", str(tmp_path / "v.db"))
+    assert "bad_request: no\\nPaid now: 99" in failed.output
 
 
 @pytest.mark.parametrize(

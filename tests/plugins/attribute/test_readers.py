@@ -250,7 +250,7 @@ INFERENCE = [
         "parent_id": None,
         "start_time": "2026-01-01T00:00:01Z",
         "status_code": "OK",
-        "attributes": {"openinference.span.kind": "CHAIN", "input.value": "Who won?"},
+        "attributes": {"openinference.span.kind": "CHAIN", "input.value": "Who won?", "output.value": "Nobody."},
     },
     {
         "name": "planner",
@@ -346,5 +346,6 @@ def test_content_in_an_event_and_an_exception_are_read(tmp_path: Path) -> None:
 
 
 def test_a_circle_of_parents_ends(tmp_path: Path) -> None:
-    two = [span("a", "b", 1, {"gen_ai.operation.name": "chat", "gen_ai.output.messages": "hi"}), span("b", "a", 2, {})]
-    assert only(write(tmp_path, otlp(*two))).steps[0].agent == "span a"
+    said = {"gen_ai.operation.name": "chat", "gen_ai.output.messages": "hi"}
+    found = [span("a", "b", 1, said), span("b", "c", 2, {}), span("c", "b", 3, {})]
+    assert only(write(tmp_path, otlp(*found))).steps[0].agent == "span a"

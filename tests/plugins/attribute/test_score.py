@@ -45,8 +45,9 @@ def test_two_cases_that_the_published_scorer_calls_perfect_are_half_right() -> N
 
 
 def test_names_are_equal_whatever_their_case_and_a_longer_name_is_another_one() -> None:
-    a = score([found("ann", 1), found("Ann_Expert", 1)], [log(), log()])
-    assert a is not None and (a.agent, a.official_agent) == (0.5, 0.5)
+    for name, ours, theirs in (("ann", 1.0, 0.0), ("Ann_Expert", 0.0, 1.0), ("Ann", 1.0, 1.0)):
+        a = score([found(name, 1)], [log()])
+        assert a is not None and (a.agent, a.official_agent) == (ours, theirs)
 
 
 def test_a_log_without_a_prediction_counts_as_wrong_and_one_without_truth_is_left_out() -> None:
