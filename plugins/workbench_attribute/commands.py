@@ -70,7 +70,7 @@ def attribute_command(
     """Say which agent and which step decided that runs failed: the failed rows of RUN, or the logs in FILE.
 
     FILE is a log, or a folder of logs, in the form of Who&When, OpenTelemetry GenAI or OpenInference. The same command
-    again pays nothing. Exits with code 1 if the budget did not last.
+    again pays nothing. Exits with code 1 if the budget did not last, or no log could be diagnosed.
     """
     from workbench_attribute.attribute import attribute
     from workbench_attribute.baselines import BASELINES
@@ -105,7 +105,7 @@ def attribute_command(
         echo_json({**settings.model_dump(mode="json"), "lm": lm.model if lm else None, **found.as_dict()})
     else:
         _print(found, settings)
-    sys.exit(0 if found.complete else 1)
+    sys.exit(0 if found.complete and any(d.step is not None for d in found.found) else 1)
 
 
 def _is_file(source: str) -> bool:

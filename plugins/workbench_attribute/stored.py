@@ -15,7 +15,7 @@ from typing import Any
 from workbench.errors import PluginError, SpecError, StoreError, suggest
 from workbench.evaluation import read_rows
 from workbench.lm import content_text
-from workbench.run import candidate_workflow, read_stored_source
+from workbench.run import candidate_workflow, read_stored_source, row_inputs
 from workbench.store import Journal, Store, kind_of, read_report
 from workbench.text import short
 from workbench.user_code import without_user_code
@@ -56,6 +56,9 @@ def load_stored_logs(store: Store, run: str, rows: Sequence[str] = (), split: st
             f"run {row['run']} failed none of its {len(with_steps)} {taken} rows",
             hint="Name a row with --row ID to examine it anyway, or another run.",
         )
+    if any(r["fields"] is None for r in failed):  # `optimize` stores no rows: what the workflow reads of them is known
+        known = row_inputs(store, row)
+        failed = [{**r, "fields": r["fields"] or known.get(r["example"])} for r in failed]
     journal, inputs = Journal(store, row["id"]), _input_fields(store, row)
     return [_log(one, journal, inputs, sealed=taken in SEALED) for one in failed]
 
@@ -83,7 +86,7 @@ def _no_steps(row: Any, split: str, others: Sequence[str]) -> SpecError:
         )
     else:
         hint = hint or "Score the rows first: workbench eval FILE."
-    return SpecError(f"run {run} ({kind}) stores no steps of {split} rows", hint=hint)
+    return SpecError(f"run {run} ({kind}) stores no steps of {split} rows", hint=hint.strip())
 
 
 def _input_fields(store: Store, row: Any) -> tuple[str, ...]:

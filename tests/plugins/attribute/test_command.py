@@ -180,10 +180,15 @@ def test_sealed_rows_show_neither_label_nor_feedback(own: Path) -> None:
 
 
 def test_what_a_run_of_optimize_stores_is_named_and_how_to_get_the_rest(own: Path) -> None:
+    tree = {**WORKFLOW, "proof": {"when_unchanged": "test"}}
+    (own / "w.yaml").write_text(json.dumps(tree))
     optimize(own / "w.yaml", options=Options(out=str(own / "o.yaml")), database=str(own / "w.db"), pool=Script(work))
     with pytest.raises(SpecError, match="stores no steps of val rows") as raised:
         stored(own)
-    assert "workbench export" in str(raised.value.hint)
+    assert "--split test" in str(raised.value.hint) and "workbench export" in str(raised.value.hint)
+    sealed = stored(own, split="test")
+    assert [log.question for log in sealed] == ["question: test question 10", "question: test question 11"]
+    assert "label1" not in json.dumps([log.as_dict() for log in sealed])
 
 
 def test_a_run_without_failed_rows_says_so(own: Path) -> None:
@@ -319,6 +324,7 @@ def test_a_model_that_only_an_untrusted_run_names_is_not_asked(
         main(["attribute", "last", "--db", str(evaluated / "w.db")])
     assert ended.value.code == 2 and "is not trusted yet" in capsys.readouterr().err
     assert not scripted.requests
+    scripted.say = lambda request: "Agent: plan\nStep: 0"
     named = run("last", "--db", str(evaluated / "w.db"), "--lm", "openai/mine")
     assert named.exit_code == 0 and set(scripted.models) == {"openai/mine"}
 
@@ -372,4 +378,5 @@ def test_a_refused_answer_is_a_failure_in_the_table(scripted: Script, tmp_path: 
     path = tmp_path / "log.json"
     path.write_text(json.dumps({"history": [{"name": "A", "content": "x"}]}))
     done = run(str(path), "--lm", "openai/m", "--db", str(tmp_path / "w.db"))
-    assert "refused: the judge refused" in done.output and "No diagnosis of 1 logs: refused" in done.output
+    assert done.exit_code == 1 and "refused: the judge refused" in done.output
+    assert "No diagnosis of 1 logs: refused" in done.output
