@@ -7,8 +7,9 @@ list, and named in the README instead.
 from __future__ import annotations
 
 from areas.allowed import ALLOWED, CALLS
-from areas.attributed import ATTRIBUTED
+from areas.attribution import ATTRIBUTION
 from areas.called import CALLED
+from areas.diagnosed import DIAGNOSED
 from areas.evaluated import EVALUATED
 from areas.failed import FAILED
 from areas.mutant import Mutant
@@ -36,6 +37,7 @@ MUTANTS: list[Mutant] = [
     *TRUST,
     *CALLED,
     *EVALUATED,
+    *ATTRIBUTION,
     *SHOWN,
-    *ATTRIBUTED,
+    *DIAGNOSED,
 ]

@@ -22,7 +22,7 @@ from workbench.ledger import CallInfo, Ledger, Spend
 from workbench.lm import LMPool
 from workbench.run import prepare_stored
 from workbench.runtime import Address, Draw, Repair, Runtime, SandboxChoice
-from workbench.spec import BudgetSpec, LMSpec, lm_spec
+from workbench.spec import BudgetSpec, LMSpec
 from workbench.store import (
     Candidates,
     Evaluations,
@@ -66,7 +66,7 @@ class ReplayOptions:
     """
 
     repair: How = "lm"
-    lm: str | None = None
+    lm: LMSpec | None = None
     draws: int = 3
     scan: bool = False
     passing: float = 1.0
@@ -208,7 +208,7 @@ def _model(task: Task, options: ReplayOptions) -> LMSpec | None:
     if options.repair != "lm":
         return None
     if options.lm is not None:
-        return lm_spec(options.lm)
+        return options.lm
     if (found := task.spec.roles.get("proposer")) is not None:
         return found
     raise SpecError(

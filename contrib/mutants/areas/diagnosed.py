@@ -5,7 +5,7 @@ from __future__ import annotations
 from areas.mutant import Mutant, changes_of
 
 HERE, TESTS = "plugins/workbench_attribute/", "tests/plugins/attribute/"
-ATTRIBUTED: list[Mutant] = [
+DIAGNOSED: list[Mutant] = [
     *changes_of(
         HERE + "judges.py",
         TESTS + "test_methods.py",
