@@ -315,6 +315,7 @@ CONTENTS: dict[str, list[tuple[str, str]]] = {
         ("search over structure", "docs/how-to/search-structure.md"),
         ("train the model", "docs/how-to/train.md"),
         ("evaluate and compare", "docs/how-to/evaluate.md"),
+        ("find the step that fails", "docs/how-to/which-step-fails.md"),
         ("gate a change in CI", "docs/how-to/continuous-integration.md"),
         ("use it from Python", "docs/how-to/from-python.md"),
         ("use the winner", "docs/how-to/use-the-winner.md"),

@@ -10,6 +10,7 @@ from areas.allowed import ALLOWED, CALLS
 from areas.attribution import ATTRIBUTION
 from areas.called import CALLED
 from areas.checked import CHECKED
+from areas.diagnosed import DIAGNOSED
 from areas.evaluated import EVALUATED
 from areas.failed import FAILED
 from areas.mutant import Mutant
@@ -40,4 +41,5 @@ MUTANTS: list[Mutant] = [
     *EVALUATED,
     *ATTRIBUTION,
     *SHOWN,
+    *DIAGNOSED,
 ]
