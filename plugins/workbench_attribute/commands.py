@@ -12,6 +12,7 @@ from workbench.cli import Styled, echo_json, say
 from workbench.text import one_line
 
 if TYPE_CHECKING:
+    from workbench.evaluation import How
     from workbench.spec import LMSpec
     from workbench_attribute.attribute import Attribution
     from workbench_attribute.log import Diagnosis, Log
@@ -20,6 +21,44 @@ if TYPE_CHECKING:
 
 #: Agents in the printed totals.
 MOST_AGENTS = 10
+
+
+#: Methods that need a run of ours.
+OF_RUNS = ("replay", "spectrum")
+
+_RUN_OPTIONS = (
+    click.option(
+        "--repair",
+        type=click.Choice(["lm", "fresh", "sibling", "label"]),
+        help="replay: what takes the place of a step: the answer of --lm (or the role proposer; the default), fresh "
+        "draws, what a passing candidate or repeat said, or the row's field of that name.",
+    ),
+    click.option(
+        "--draws", type=click.IntRange(1, 99), default=3, show_default=True, help="replay by fresh: of a step."
+    ),
+    click.option("--scan", is_flag=True, help="replay: repair one step at a time, from the first; else by bisection."),
+    click.option("--candidate", default="", help="replay: of a run of optimize: HASH or baseline. Default: winner."),
+    click.option(
+        "--passing",
+        type=click.FloatRange(0, 1),
+        default=1.0,
+        show_default=True,
+        help="replay, spectrum: a row passes from this score on.",
+    ),
+    click.option(
+        "--formula",
+        type=click.Choice(["ochiai", "tarantula", "dstar"]),
+        default="ochiai",
+        show_default=True,
+        help="spectrum.",
+    ),
+)
+
+
+def _with_run_options(command: Any) -> Any:
+    for option in reversed(_RUN_OPTIONS):
+        command = option(command)
+    return command
 
 
 @click.command("attribute")
@@ -35,8 +74,10 @@ MOST_AGENTS = 10
     default="all-at-once",
     show_default=True,
     metavar="NAME",
-    help="all-at-once, step-by-step, binary or hybrid ask a model; random, majority and lexical ask none.",
+    help="all-at-once, step-by-step, binary or hybrid ask a judge; random, majority and lexical ask none. Of a run "
+    "also: replay repeats failed rows with steps repaired, spectrum compares failed rows with passed ones.",
 )
+@_with_run_options
 @click.option("--lm", "model", envvar="WORKBENCH_LM", help="The judge (default for a run: its proposer, or its lm).")
 @click.option("--api-base", help="Address of the judge's OpenAI-compatible server.")
 @click.option("--votes", type=click.IntRange(1, 99), default=1, show_default=True, help="Judge each log so often.")
@@ -65,6 +106,12 @@ def attribute_command(
     calls: int,
     db: str,
     as_json: bool,
+    repair: How | None,
+    draws: int,
+    scan: bool,
+    passing: float,
+    formula: str,
+    candidate: str,
     **judging: Any,
 ) -> None:
     """Say which agent and which step decided that runs failed: the failed rows of RUN, or the logs in FILE.
@@ -72,11 +119,26 @@ def attribute_command(
     FILE is a log, or a folder of logs, in the form of Who&When, OpenTelemetry GenAI or OpenInference. The same command
     again pays nothing. Exits with code 1 if the budget did not last, or no log could be diagnosed.
     """
+    from workbench.evaluation import ReplayOptions
     from workbench_attribute.attribute import attribute
     from workbench_attribute.baselines import BASELINES
+    from workbench_attribute.repeated import rank_run, replay_run
     from workbench_attribute.settings import Judging
 
-    if judging["votes"] > 1 and judging["method"] in BASELINES:
+    method = judging["method"]
+    if repair and method != "replay":
+        raise click.UsageError(f"--repair is for --method replay, and this is {method}")
+    if method in OF_RUNS:
+        if _is_file(source):
+            raise click.UsageError(f"--method {method} is for a run of workbench, and {source} is a file")
+        if method == "spectrum":
+            done = rank_run(source, split, passing, formula, db, as_json)
+        else:
+            model_ = _named_model(model, api_base)
+            more = (draws, scan, passing, rows, limit or 20, candidate, calls)
+            done = replay_run(source, ReplayOptions(repair or "lm", model_, *more), db, as_json)
+        sys.exit(0 if done else 1)
+    if judging["votes"] > 1 and method in BASELINES:
         raise click.UsageError(f"--votes is for methods that ask a model, and {judging['method']} asks none")
     if api_base and not model:
         raise click.UsageError("--api-base is the address of the model that --lm names")

@@ -39,17 +39,8 @@ def load_stored_logs(store: Store, run: str, rows: Sequence[str] = (), split: st
         StoreError: there is no such run or row, or it is damaged.
         SpecError: the run stores no steps of such rows, or failed none.
     """
+    with_steps, taken = scored_rows(store, run, split, rows)
     row = store.find_run(run)
-    report = read_report(row)
-    evaluated = kind_of(row) == "eval"
-    found = read_rows(store, row, report)
-    splits = sorted({r["split"] for r in found})
-    taken: str = split or (splits[0] if evaluated and len(splits) == 1 else "val")
-    chosen = [r for r in found if r["split"] == taken]
-    chosen = _named(rows, chosen, row["run"], taken) if rows and chosen else chosen
-    with_steps = [r for r in chosen if r["spans"]]
-    if not with_steps:
-        raise _no_steps(row, taken, [s for s in splits if any(r["spans"] for r in found if r["split"] == s)])
     failed = with_steps if rows else [r for r in with_steps if r["score"] is None or r["score"] < 1]
     if not failed:
         raise SpecError(
@@ -61,6 +52,24 @@ def load_stored_logs(store: Store, run: str, rows: Sequence[str] = (), split: st
         failed = [{**r, "fields": r["fields"] or known.get(r["example"])} for r in failed]
     journal, inputs = Journal(store, row["id"]), _input_fields(store, row)
     return [_log(one, journal, inputs, sealed=taken in SEALED) for one in failed]
+
+
+def scored_rows(
+    store: Store, run: str, split: str | None = None, rows: Sequence[str] = ()
+) -> tuple[list[Mapping[str, Any]], str]:
+    """The stored rows of a run that have steps, and their split. Takes and raises what `load_stored_logs` does, but for
+    rows that all pass."""
+    row = store.find_run(run)
+    report = read_report(row)
+    found = read_rows(store, row, report)
+    splits = sorted({r["split"] for r in found})
+    taken: str = split or (splits[0] if kind_of(row) == "eval" and len(splits) == 1 else "val")
+    chosen: list[Mapping[str, Any]] = [r for r in found if r["split"] == taken]
+    chosen = _named(rows, chosen, row["run"], taken) if rows and chosen else chosen
+    with_steps = [r for r in chosen if r["spans"]]
+    if not with_steps:
+        raise _no_steps(row, taken, [s for s in splits if any(r["spans"] for r in found if r["split"] == s)])
+    return with_steps, taken
 
 
 def _named(names: Sequence[str], found: Sequence[Mapping[str, Any]], run: str, split: str) -> list[Mapping[str, Any]]:
