@@ -121,33 +121,22 @@ def attribute_command(
     """
     from workbench.evaluation import ReplayOptions
     from workbench_attribute.attribute import attribute
-    from workbench_attribute.baselines import BASELINES
     from workbench_attribute.repeated import rank_run, replay_run
     from workbench_attribute.settings import Judging
 
     method = judging["method"]
-    if repair and method != "replay":
-        raise click.UsageError(f"--repair is for --method replay, and this is {method}")
-    if method in OF_RUNS:
-        if _is_file(source):
-            raise click.UsageError(f"--method {method} is for a run of workbench, and {source} is a file")
-        if method == "spectrum":
-            done = rank_run(source, split, passing, formula, db, as_json)
-        else:
-            model_ = _named_model(model, api_base)
-            more = (draws, scan, passing, rows, limit or 20, candidate, calls)
-            done = replay_run(source, ReplayOptions(repair or "lm", model_, *more), db, as_json)
-        sys.exit(0 if done else 1)
-    if judging["votes"] > 1 and method in BASELINES:
-        raise click.UsageError(f"--votes is for methods that ask a model, and {judging['method']} asks none")
-    if api_base and not model:
-        raise click.UsageError("--api-base is the address of the model that --lm names")
+    _check_flags(method, source, repair, judging["votes"], model, api_base)
+    lm = _named_model(model, api_base)
+    if method == "spectrum":
+        sys.exit(0 if rank_run(source, split, passing, formula, db, as_json) else 1)
+    if method == "replay":
+        options = ReplayOptions(repair or "lm", lm, draws, scan, passing, rows, limit or 20, candidate, calls)
+        sys.exit(0 if replay_run(source, options, db, as_json) else 1)
     settings = Judging.model_validate(judging)
     if _is_file(source):
         logs = _read_files(source, form, rows, split)
-        lm = _named_model(model, api_base)
     else:
-        logs, lm = _read_run(source, rows, split, form, db, settings, _named_model(model, api_base))
+        logs, lm = _read_run(source, rows, split, form, db, settings, lm)
     logs = logs[:limit]
     if any(log.sealed for log in logs):
         say("These rows are sealed: a change that comes of reading them cannot be proved on them.", err=True)
@@ -168,6 +157,26 @@ def attribute_command(
     else:
         _print(found, settings)
     sys.exit(0 if found.complete and any(d.step is not None for d in found.found) else 1)
+
+
+def _check_flags(
+    method: str, source: str, repair: str | None, votes: int, model: str | None, api_base: str | None
+) -> None:
+    """Raise UsageError for flags that do not go together."""
+    from workbench.errors import suggest
+    from workbench_attribute.baselines import BASELINES
+    from workbench_attribute.methods import METHODS
+
+    if method not in (known := (*METHODS, *OF_RUNS)):
+        raise click.UsageError(f"there is no method '{method}'. {suggest(method, known)}")
+    if repair and method != "replay":
+        raise click.UsageError(f"--repair is for --method replay, and this is {method}")
+    if method in OF_RUNS and _is_file(source):
+        raise click.UsageError(f"--method {method} is for a run of workbench, and {source} is a file")
+    if votes > 1 and method in (*BASELINES, *OF_RUNS):
+        raise click.UsageError(f"--votes is for methods that ask a judge, and {method} asks none")
+    if api_base and not model:
+        raise click.UsageError("--api-base is the address of the model that --lm names")
 
 
 def _is_file(source: str) -> bool:

@@ -48,6 +48,7 @@ def _as_dict(found: ReplayReport, options: ReplayOptions) -> dict[str, Any]:
         "rows": [_row_as_dict(row) for row in found.rows],
         "repair_rate": found.repair_rate,
         "by_node": found.by_node,
+        "left_out": found.left_out,
         "paid": found.paid.as_dict(),
     }
 
@@ -81,6 +82,8 @@ def _print_replays(found: ReplayReport, options: ReplayOptions) -> None:
     for node, count in [*found.by_node.items()][:MOST_SHOWN]:
         say(one_line(f"{node}: decided {count} of {len(found.rows)} failures"))
     say(f"Repair rate: {found.repair_rate:.0%} of the rows pass when the step that is named is repaired alone")
+    if found.left_out:
+        say(f"{found.left_out} more rows failed; --limit examines more than {len(found.rows)}")
     say(f"Paid now: {found.paid.calls} calls, {found.paid.tokens} tokens, ${found.paid.usd:.4f}")
     if not found.complete:
         say("The budget did not last. The same command with a higher --calls goes on from here.", err=True)
