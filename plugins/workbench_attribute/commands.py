@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from workbench.cli import Styled, echo_json, say
 from workbench.text import one_line
 
 if TYPE_CHECKING:
-    from workbench.evaluation import How
     from workbench.spec import LMSpec
     from workbench_attribute.attribute import Attribution
     from workbench_attribute.log import Diagnosis, Log
@@ -23,8 +23,17 @@ if TYPE_CHECKING:
 MOST_AGENTS = 10
 
 
-#: Methods that need a run of ours.
+#: Methods that need a run of ours, and their own flags.
 OF_RUNS = ("replay", "spectrum")
+_OF_RUNS = ("repair", "draws", "scan", "candidate", "passing", "formula")
+
+#: The flags of the methods. An environment variable is no flag.
+_FLAGS = {
+    "replay": "repair draws scan candidate passing rows limit calls",
+    "spectrum": "passing formula split",
+    "judge": "form model api_base votes ground_truth split rows limit window seed calls",
+    "baseline": "form split rows limit seed",
+}
 
 _RUN_OPTIONS = (
     click.option(
@@ -106,13 +115,7 @@ def attribute_command(
     calls: int,
     db: str,
     as_json: bool,
-    repair: How | None,
-    draws: int,
-    scan: bool,
-    passing: float,
-    formula: str,
-    candidate: str,
-    **judging: Any,
+    **more: Any,
 ) -> None:
     """Say which agent and which step decided that runs failed: the failed rows of RUN, or the logs in FILE.
 
@@ -120,63 +123,70 @@ def attribute_command(
     again pays nothing. Exits with code 1 if the budget did not last, or no log could be diagnosed.
     """
     from workbench.evaluation import ReplayOptions
-    from workbench_attribute.attribute import attribute
     from workbench_attribute.repeated import rank_run, replay_run
     from workbench_attribute.settings import Judging
 
-    method = judging["method"]
-    _check_flags(method, source, repair, judging["votes"], model, api_base)
-    lm = _named_model(model, api_base)
-    if method == "spectrum":
-        sys.exit(0 if rank_run(source, split, passing, formula, db, as_json) else 1)
-    if method == "replay":
-        options = ReplayOptions(repair or "lm", lm, draws, scan, passing, rows, limit or 20, candidate, calls)
-        sys.exit(0 if replay_run(source, options, db, as_json) else 1)
-    settings = Judging.model_validate(judging)
-    if _is_file(source):
-        logs = _read_files(source, form, rows, split)
+    _check_flags(source, more)
+    if api_base and not model:
+        raise click.UsageError("--api-base is the address of the model that --lm names")
+    lm, of_run = _named_model(model, api_base), {name: more.pop(name) for name in _OF_RUNS}
+    if more["method"] == "spectrum":
+        done = rank_run(source, split, of_run["passing"], of_run["formula"], db, as_json)
+    elif more["method"] == "replay":
+        chosen = {name: of_run[name] for name in ("draws", "scan", "passing", "candidate")}
+        options = ReplayOptions(of_run["repair"] or "lm", lm, rows=rows, most=limit or 20, calls=calls, **chosen)
+        done = replay_run(source, options, db, as_json)
     else:
-        logs, lm = _read_run(source, rows, split, form, db, settings, lm)
-    logs = logs[:limit]
+        settings = Judging.model_validate(more)
+        if _is_file(source):
+            logs = _read_files(source, form, rows, split)
+        else:
+            logs, lm = _read_run(source, rows, split, form, db, settings, lm)
+        done = _judge(logs[:limit], settings, lm, db, calls, as_json)
+    sys.exit(0 if done else 1)
+
+
+def _judge(logs: list[Log], settings: Judging, lm: LMSpec | None, db: str, calls: int, as_json: bool) -> bool:
+    """Judge logs, and print what is found. Returns whether the budget lasted and a log was diagnosed."""
+    from workbench_attribute.attribute import attribute
+    from workbench_attribute.repeated import SEALED_ROWS
+
     if any(log.sealed for log in logs):
-        say("These rows are sealed: a change that comes of reading them cannot be proved on them.", err=True)
+        say(SEALED_ROWS, err=True)
 
     def report_progress(done: int, of: int) -> None:
-        say(f"{done} of {of} logs", err=True)
+        if not as_json:
+            say(f"{done} of {of} logs", err=True)
 
-    found = attribute(
-        logs,
-        settings,
-        lm,
-        database=db,
-        calls=calls,
-        on_progress=(lambda done, of: None) if as_json else report_progress,
-    )
+    found = attribute(logs, settings, lm, database=db, calls=calls, on_progress=report_progress)
     if as_json:
         echo_json({**settings.model_dump(mode="json"), "lm": lm.model if lm else None, **found.as_dict()})
     else:
         _print(found, settings)
-    sys.exit(0 if found.complete and any(d.step is not None for d in found.found) else 1)
+    return found.complete and any(d.step is not None for d in found.found)
 
 
-def _check_flags(
-    method: str, source: str, repair: str | None, votes: int, model: str | None, api_base: str | None
-) -> None:
-    """Raise UsageError for flags that do not go together."""
+def _check_flags(source: str, given: dict[str, Any]) -> None:
+    """Raise UsageError for a method that there is not, and for flags that are not for it."""
     from workbench.errors import suggest
     from workbench_attribute.baselines import BASELINES
     from workbench_attribute.methods import METHODS
 
+    method = given["method"]
     if method not in (known := (*METHODS, *OF_RUNS)):
         raise click.UsageError(f"there is no method '{method}'. {suggest(method, known)}")
-    if repair and method != "replay":
-        raise click.UsageError(f"--repair is for --method replay, and this is {method}")
     if method in OF_RUNS and _is_file(source):
         raise click.UsageError(f"--method {method} is for a run of workbench, and {source} is a file")
-    if votes > 1 and method in (*BASELINES, *OF_RUNS):
-        raise click.UsageError(f"--votes is for methods that ask a judge, and {method} asks none")
-    if api_base and not model:
-        raise click.UsageError("--api-base is the address of the model that --lm names")
+    taken = set(_FLAGS["baseline" if method in BASELINES else method if method in OF_RUNS else "judge"].split())
+    taken |= {"source", "method", "db", "as_json"}
+    if method == "replay" and given["repair"] in (None, "lm"):
+        taken |= {"model", "api_base"}
+    context = click.get_current_context()
+    for option in context.command.params:
+        name = str(option.name)
+        if name not in taken and context.get_parameter_source(name) == ParameterSource.COMMANDLINE:
+            what = f"--method {method}" + (f" --repair {given['repair']}" if name in ("model", "api_base") else "")
+            raise click.UsageError(f"{option.opts[0]} is not for {what}")
 
 
 def _is_file(source: str) -> bool:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from workbench.attribution import Suspect
     from workbench.evaluation import ReplayOptions, ReplayReport, RowDiagnosis
 
+SEALED_ROWS = "These rows are sealed: a change that comes of reading them cannot be proved on them."
+
 #: Suspects and nodes that are printed.
 MOST_SHOWN = 10
 
@@ -23,8 +25,12 @@ def replay_run(run: str, options: ReplayOptions, db: str, as_json: bool) -> bool
     found."""
     from workbench.cli.trust import require_trust_in_run
     from workbench.evaluation import replay_failures
+    from workbench.task import check_lms
+    from workbench_attribute.attribute import JudgeModel
 
     require_trust_in_run(run, db)
+    if options.lm is not None:
+        check_lms(JudgeModel(options.lm))
 
     def report_progress(done: int, of: int) -> None:
         if not as_json:
@@ -63,7 +69,7 @@ def _row_as_dict(row: RowDiagnosis) -> dict[str, Any]:
         "agent": step and step.agent,
         "step": step and step.index,
         "said": step and step.text,
-        **({"failure": "budget"} if d is None else {k: v for k, v in vars(d).items() if k != "step"}),
+        **({"failure": row.failure} if d is None else {k: v for k, v in vars(d).items() if k != "step"}),
     }
 
 
@@ -75,7 +81,7 @@ def _print_replays(found: ReplayReport, options: ReplayOptions) -> None:
     widths = [min(40, max(len(line[at]) for line in [head, *lines])) for at in range(len(head))]
     say("  ".join(f"{name:<{width}}" for name, width in zip(head, widths, strict=True)) + "  evidence", bold=True)
     for row, line in zip(found.rows, lines, strict=True):
-        why = row.diagnosis.evidence if row.diagnosis else "budget: it did not last"
+        why = row.diagnosis.evidence if row.diagnosis else row.failure
         nothing = row.diagnosis is None or row.diagnosis.step is None
         cells = "  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True))
         say(f"{cells}  ", Styled(one_line(why[:300]), "yellow" if nothing else None))
@@ -85,8 +91,10 @@ def _print_replays(found: ReplayReport, options: ReplayOptions) -> None:
     if found.left_out:
         say(f"{found.left_out} more rows failed; --limit examines more than {len(found.rows)}")
     say(f"Paid now: {found.paid.calls} calls, {found.paid.tokens} tokens, ${found.paid.usd:.4f}")
-    if not found.complete:
+    if any(row.failure.startswith("budget") for row in found.rows):
         say("The budget did not last. The same command with a higher --calls goes on from here.", err=True)
+    elif not found.complete:
+        say("Some rows were not answered. The same command asks again, and pays for nothing twice.", err=True)
 
 
 def _cells(row: RowDiagnosis) -> tuple[str, ...]:
@@ -106,13 +114,15 @@ def rank_run(run: str, split: str | None, passing: float, formula: str, db: str,
     """Rank the nodes of a run by its stored rows, and print the ranking. Returns whether any is suspicious."""
     from workbench.attribution import elements_of_spans, rank_elements, rank_nodes
     from workbench.store import ReadOnlyStore
-    from workbench_attribute.stored import scored_rows
+    from workbench_attribute.stored import SEALED, scored_rows
 
     store = ReadOnlyStore(db)
     try:
         rows, taken = scored_rows(store, run, split)
     finally:
         store.close()
+    if taken in SEALED:
+        say(SEALED_ROWS, err=True)
     sides: tuple[list[Any], list[Any]] = ([], [])
     for row in rows:
         if row["score"] is not None:

@@ -147,8 +147,9 @@ class Search:
 
     def spares(self, before: Genome, after: Genome) -> bool:
         """Whether a guided search leaves out a mutation: it changes only nodes that decide no failure."""
-        names = {n for n in {**before.picks, **after.picks} if before.picks.get(n) != after.picks.get(n)}
-        return bool(names) and all(self.blame.spares(node_of(n), self.study.rng) for n in names)
+        names = sorted(n for n in {**before.picks, **after.picks} if before.picks.get(n) != after.picks.get(n))
+        nodes = [node_of(name) for name in self.design.options]
+        return bool(names) and all(self.blame.spares(node_of(n), nodes, self.study.rng) for n in names)
 
     async def children(self, root: Node[State], parent: Node[State]) -> list[Candidate]:
         """New candidates: one change away, and some with two changes or recombined from two parents."""

@@ -155,7 +155,8 @@ class _Descent:
         if not self.settings.guided:
             return frozenset()
         blame = await self.study.attribution(current, [r.example for r in now.results])
-        return frozenset(name for name in current.nodes if blame.spares(name, self.study.rng))
+        learning = [name for name, layer in layers_of(current).items() if layer.learns]
+        return frozenset(name for name in learning if blame.spares(name, learning, self.study.rng))
 
     async def rewritten(self, backward: Backward, address: str, gradient: Gradient) -> dict[str, str]:
         prompt = text_at(backward.workflow, address)

@@ -25,15 +25,17 @@ def test_edits_go_to_blamed_nodes_and_some_to_others() -> None:
     drawn = Counter(blame.choose(ADDRESSES, rng) for _ in range(4000))
     shares = [drawn[a] / 4000 for a in ADDRESSES]
     assert shares == pytest.approx([0.0375, 0.25, 0.675, 0.0375], abs=0.03)
-    assert sum(blame.spares("n0", rng) for _ in range(1000)) == pytest.approx(850, abs=40)
-    assert not any(blame.spares("n2", rng) for _ in range(100))
+    nodes = ["n0", "n1", "n2"]
+    assert sum(blame.spares("n0", nodes, rng) for _ in range(1000)) == pytest.approx(850, abs=40)
+    assert not any(blame.spares("n2", nodes, rng) for _ in range(100))
+    assert not any(blame.spares(node, ["n0", "n3"], rng) for node in ("n0", "") for _ in range(100))
 
 
 def test_without_blame_all_nodes_are_equal() -> None:
     rng = random.Random(0)
     drawn = Counter(Blame().choose([*ADDRESSES, "lm.temperature"], rng) for _ in range(5000))
     assert all(n == pytest.approx(1000, abs=120) for n in drawn.values()) and len(drawn) == 5
-    assert not any(Blame().spares("n0", rng) for _ in range(100))
+    assert not any(Blame().spares("n0", ["n0"], rng) for _ in range(100))
 
 
 class Attributes(Optimizer):

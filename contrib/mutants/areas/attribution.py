@@ -19,6 +19,17 @@ ATTRIBUTION: list[Mutant] = [
         ("sure = earlier >= set(range(step.index))", "sure = True", "a step that was met first is taken for earliest"),
     ),
     *changes_of(
+        f"{ROOM}repairs.py",
+        STORED_TESTS,
+        (" and workflow.graph.out_degree(name)", "", "the answer itself is put in as a label"),
+        ("(s.response is None) == (step.response is None)", "False", "what a sibling said is not put in"),
+    ),
+    *changes_of(
+        "core/workbench/runtime/program.py",
+        "tests/attribution/test_effects.py",
+        ("        where += self.trace.repaired", "        where += []", "tools give what they gave before the repair"),
+    ),
+    *changes_of(
         f"{ROOM}steps.py",
         REPLAY_TESTS,
         ("found.sort(key=lambda pair: pair[0])", "found.sort(key=lambda pair: pair[1].node)", "steps are in no order"),
@@ -59,7 +70,7 @@ ATTRIBUTION: list[Mutant] = [
     *changes_of(
         "core/workbench/evaluation/replays.py",
         STORED_TESTS,
-        ('                source=row["id"],\n', "", "what comes before a repair is paid again"),
+        (', source=row["id"])', ")", "what comes before a repair is paid again"),
         ("if not info.cached:", "if True:", "what the journal answers counts as paid"),
         ('task.data_hash != row["data_hash"]', "False", "other data are repeated"),
     ),

@@ -123,7 +123,7 @@ DIAGNOSED: list[Mutant] = [
         HERE + "commands.py",
         TESTS + "test_command.py",
         ("            require_trust_in_run(run, db)\n", "", "an untrusted run names the judge"),
-        ("    sys.exit(0 if found.complete and", "    sys.exit(0 if", "a budget that did not last is a success"),
+        ("    return found.complete and any(", "    return any(", "a budget that did not last is a success"),
         ("one_line(why[:300])", "why[:300]", "evidence forges lines"),
     ),
 ]

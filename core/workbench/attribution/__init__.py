@@ -3,6 +3,7 @@
 Pure functions of traces and of a callback that repeats a run; no model and no file is touched here.
 """
 
+from workbench.attribution.repairs import label_repairs, model_repairs, sibling_repairs
 from workbench.attribution.replay import (
     Diagnosis,
     RepairOf,
@@ -34,6 +35,9 @@ __all__ = [
     "bisect_steps",
     "scan_steps",
     "most_reruns",
+    "label_repairs",
+    "model_repairs",
+    "sibling_repairs",
     "Element",
     "Counts",
     "Suspect",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from workbench.lm import Response
@@ -40,21 +40,25 @@ class TraceStep:
 
 
 def steps_of(trace: Trace) -> list[TraceStep]:
-    """The steps of a run, in the order of the nodes and, within one, of their beginnings. Empty if it was not recorded
-    in this process: what the store keeps of a trace has no addresses."""
+    """The steps of a run, in the order of the nodes and, inside one, of the beginnings of its calls and of the nodes in
+    it; of nodes that run at the same time each is whole. So the order is the same when the run is repeated. Empty if
+    the run was not recorded in this process: what the store keeps of a trace has no addresses."""
+    begun = {span.order: span.at for span in trace.spans}
     inner = {span.order[:-2] for span in trace.spans if len(span.order) > 1}
-    found: list[tuple[tuple[int, int], TraceStep]] = []
+    found: list[tuple[tuple[int, ...], TraceStep]] = []
     for span in trace.spans:
-        place, agent = span.order[:1] or (0,), span.agent or span.node
+        agent = span.agent or span.node
+        around = [begun.get(span.order[:end], 0) for end in range(3, len(span.order) + 1, 2)]
+        place = (*span.order[:1], *around)
         for call in span.calls:
             if call.number and call.response is not None:
                 step = TraceStep(0, span.node, agent, (span.order, call.number), call.response.text, call.response)
-                found.append(((place[0], call.at), step))
+                found.append(((*place, call.at), step))
         if not span.calls and span.order not in inner:
             step = TraceStep(0, span.node, agent, (span.order, 0), _shown(span), outputs=span.outputs)
-            found.append(((place[0], span.at), step))
+            found.append((place, step))
     found.sort(key=lambda pair: pair[0])
-    return [TraceStep(i, s.node, s.agent, s.address, s.text, s.response, s.outputs) for i, (_, s) in enumerate(found)]
+    return [replace(step, index=i) for i, (_, step) in enumerate(found)]
 
 
 def _shown(span: Span) -> str:

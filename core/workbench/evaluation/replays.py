@@ -13,7 +13,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from workbench.attribution import Diagnosis, Rerun, TraceStep, bisect_steps, scan_steps, steps_of
+from workbench.attribution import (
+    Diagnosis,
+    Rerun,
+    TraceStep,
+    bisect_steps,
+    label_repairs,
+    model_repairs,
+    scan_steps,
+    sibling_repairs,
+    steps_of,
+)
 from workbench.concurrency import run_in_loop
 from workbench.errors import BudgetSpent, SpecError, StoreError
 from workbench.evaluation.rows import find_candidate, read_rows
@@ -21,7 +31,7 @@ from workbench.ledger import CallInfo, Ledger, Spend
 from workbench.lm import LMPool
 from workbench.run import prepare_stored
 from workbench.runtime import Address, Draw, Repair, Runtime, SandboxChoice
-from workbench.spec import BudgetSpec, LMSpec
+from workbench.spec import LMSpec
 from workbench.store import (
     Candidates,
     Evaluations,
@@ -31,6 +41,7 @@ from workbench.store import (
     add_run,
     dumps,
     find_started_run,
+    read_options,
     read_report,
 )
 from workbench.study import Evaluator, Result
@@ -39,6 +50,8 @@ from workbench.workflow import Workflow
 
 #: Statuses of a run of replays, while it goes on and after it.
 WORKING, DONE = "replaying", "replayed"
+
+ENDED = "budget: it did not last"
 
 #: Passing runs of the same row whose answers are tried.
 MOST_SIBLINGS = 3
@@ -61,7 +74,7 @@ class ReplayOptions:
         passing: a row passes from this score on.
         rows: ids; none: those that fail. most: at most so many.
         candidate: of a run of optimize: a hash, `baseline` or `winner`, which is the default.
-        calls: that may be paid.
+        calls: that may be paid; the file's ceilings on tokens and dollars hold, too.
     """
 
     repair: How = "lm"
@@ -82,12 +95,14 @@ class ReplayOptions:
 
 @dataclass(frozen=True)
 class RowDiagnosis:
-    """A failed row, and the step that decided it. diagnosis: None where the budget ended before."""
+    """A failed row, and the step that decided it. diagnosis: None where it was not examined to the end; then `failure`
+    says why. steps: of the run."""
 
     example: str
     score: float
     diagnosis: Diagnosis | None
     steps: int = 0
+    failure: str = ""
 
 
 @dataclass
@@ -116,7 +131,7 @@ class ReplayReport:
 
     @property
     def complete(self) -> bool:
-        """Whether the budget was enough."""
+        """Whether each row was examined to the end."""
         return all(row.diagnosis is not None for row in self.rows)
 
 
@@ -151,6 +166,10 @@ def replay_failures(
         task = prepare_stored(row)
         if task.data_hash != row["data_hash"]:
             raise StoreError(f"the data of run {row['run']} have changed since it started, so it cannot be repeated")
+        if read_options(row).get("referred") not in (None, task.external_hash):
+            raise StoreError(
+                f"a file that the workflow of run {row['run']} refers to has changed since it started; run it again"
+            )
         workflow = _workflow(store, row, task, options.candidate)
         failed = _failed(store, row, task, workflow, options)
         left_out, failed = len(failed[options.most :]), failed[: options.most]
@@ -158,13 +177,10 @@ def replay_failures(
         model = _model(task, options)
         name, run_id, seconds = _run_of(store, row, task, workflow, options, model)
         with RunLock(store, name):
-            ledger = Ledger(
-                store,
-                run_id,
-                BudgetSpec.model_validate({"calls": options.calls}),
-                earlier_seconds=seconds,
-                source=row["id"],
-            )
+            budget = task.spec.budget.model_copy(update={"calls": options.calls, "minutes": None})
+            ledger = Ledger(store, run_id, budget, earlier_seconds=seconds, source=row["id"])
+            if seconds:
+                ledger.bill.forget_unanswered()  # what failed for want of a server is asked again
             course = _Course(store, row, task, workflow, options, model, ledger, pool, passing, on_row)
             found = run_in_loop(course.go(failed))
             RunRecord(store, run_id).end(DONE)
@@ -176,7 +192,9 @@ def replay_failures(
 
 def _workflow(store: Store, row: Any, task: Task, candidate: str) -> Workflow:
     hash_ = find_candidate(store, row, read_report(row), candidate)
-    if hash_ in (None, task.workflow.hash):
+    if hash_ is None:
+        raise StoreError(f"run {row['run']} has no result yet; name a candidate, e.g. --candidate baseline")
+    if hash_ == task.workflow.hash:
         return task.workflow
     tree = Candidates(store, row["id"]).find_tree(hash_)
     assert tree is not None
@@ -194,7 +212,7 @@ def _failed(store: Store, row: Any, task: Task, workflow: Workflow, options: Rep
     """The rows to examine, in their stored order."""
     examples = {e.id: e for e in (*task.dataset.train, *task.dataset.val)}
     stored = read_rows(store, row, read_report(row), workflow.hash)
-    open_rows = [r for r in stored if r["split"] in ("train", "val") and r["example"] in examples]
+    open_rows = [r for r in stored if r["split"] != "test" and r["example"] in examples]
     if unknown := [name for name in options.rows if name not in examples]:
         raise StoreError(f"run {row['run']} has no train or val row '{unknown[0]}'; see workbench show {row['run']}")
     chosen = [r for r in open_rows if r["example"] in options.rows] if options.rows else open_rows
@@ -217,8 +235,8 @@ def _passing(
             found[stored["example"]].append(stored)
     if options.repair == "sibling" and not any(one.example.id in found for one in failed):
         raise StoreError(
-            f"no candidate or repeat of run {row['run']} passed on any of the {len(failed)} failed rows, so there is no "
-            "answer to take; repair by another model or by fresh draws"
+            f"no candidate or repeat of run {row['run']} passed on any of its {len(failed)} failed rows; repair by "
+            "another model or by fresh draws"
         )
     return found
 
@@ -257,6 +275,10 @@ def _run_of(
         options=dumps(given),
     )
     return name, run_id, 0.0
+
+
+class _UnansweredError(Exception):
+    """Infrastructure failed in a repeated run, which says nothing about the step."""
 
 
 class _Bill(Spend):
@@ -316,73 +338,63 @@ class _Course:
             self.ledger.bill.check_answered()
         finally:
             await self.runtime.aclose()
+            RunRecord(self.store, self.ledger.run_id).save_seconds(max(self.ledger.seconds, 0.001))
             self.ledger.close()
-        return [one or RowDiagnosis(row.example.id, row.score, None) for one, row in zip(found, failed, strict=True)]
+        return [
+            one or RowDiagnosis(row.example.id, row.score, None, failure=ENDED)
+            for one, row in zip(found, failed, strict=True)
+        ]
 
     async def _examine(self, failed: _Failed) -> RowDiagnosis:
         _bill.set(_Bill())
         first = await self._run(self.workflow, failed, {})
         assert first.trace is not None
-        steps = steps_of(first.trace)
+        steps = all_steps = steps_of(first.trace)
         if self._passes(first):
             words = "it passes when it is repeated: what its tools gave, or its model said, was not recorded"
             return RowDiagnosis(failed.example.id, failed.score, Diagnosis(None, evidence=words), len(steps))
         if self.options.repair == "label":
-            steps = _labelled(self.workflow, steps, failed.example)
-        siblings = await self._siblings(failed) if self.options.repair == "sibling" else []
-        search = scan_steps if self.options.scan or self.options.repair == "fresh" else bisect_steps
+            steps, repairs = label_repairs(self.workflow, steps, failed.example.fields)
+        elif self.options.repair == "sibling":
+            repairs = sibling_repairs(steps, await self._siblings(failed))
+        else:
+            repairs = model_repairs(steps, self.model, self.options.draws)
 
-        async def run(repairs: Mapping[Address, Repair]) -> Rerun:
+        async def run(chosen: Mapping[Address, Repair]) -> Rerun:
             calls, usd = _bill.get().calls, _bill.get().usd
-            result, bill = await self._run(self.workflow, failed, repairs), _bill.get()
+            result, bill = await self._run(self.workflow, failed, chosen), _bill.get()
             return Rerun(self._passes(result), result.score, bill.calls - calls, bill.usd - usd)
 
-        diagnosis = await search(steps, run, lambda step: self._repairs(step, failed.example, siblings))
-        if self.options.repair == "sibling" and not siblings:
-            diagnosis.evidence = "no candidate or repeat of this run passed on this row"
-        return RowDiagnosis(failed.example.id, failed.score, diagnosis, len(steps))
+        if not any(repairs.values()):
+            nothing = Diagnosis(None, evidence=f"none of its {len(all_steps)} steps has a repair of this kind")
+            return RowDiagnosis(failed.example.id, failed.score, nothing, len(all_steps))
+        search = scan_steps if self.options.scan or self.options.repair == "fresh" else bisect_steps
+        try:
+            found = await search(steps, run, lambda step: repairs.get(step.index, ()))
+        except _UnansweredError as error:
+            return RowDiagnosis(failed.example.id, failed.score, None, len(all_steps), str(error))
+        lacking = [s for s in steps if not repairs.get(s.index) and (found.step is None or s.index < found.step.index)]
+        if lacking:
+            found.confidence /= 2
+            found.evidence += f"; {len(lacking)} steps{' before it' if found.step else ''} have no repair of this kind"
+        return RowDiagnosis(failed.example.id, failed.score, found, len(all_steps))
 
     async def _run(self, workflow: Workflow, failed: _Failed, repairs: Mapping[Address, Repair]) -> Result:
         draw = Draw(failed.replica, repairs=repairs)
-        return await self.evaluator.run_one(self.evaluator.program(workflow), failed.example, draw, traces=True)
+        found = await self.evaluator.run_one(self.evaluator.program(workflow), failed.example, draw, traces=True)
+        if found.score is None and repairs:
+            raise _UnansweredError(f"not answered: {found.message}")
+        return found
 
     def _passes(self, result: Result) -> bool:
         return result.score is not None and result.score >= self.options.passing
 
-    def _repairs(
-        self, step: TraceStep, example: Example, siblings: Sequence[Mapping[Address, TraceStep]]
-    ) -> list[Repair]:
-        """The repairs of a step, in the order in which they are tried."""
-        called = step.response is not None
-        if self.options.repair == "lm":
-            return [Repair(lm=self.model)] if called else []
-        if self.options.repair == "fresh":
-            return [Repair(draw=k) for k in range(1, self.options.draws + 1)] if called else []
-        if self.options.repair == "label":
-            return [Repair(outputs={name: example.fields[name] for name in step.outputs or ()})]
-        there = [one[step.address] for one in siblings if step.address in one]
-        return [Repair(response=s.response) if called else Repair(outputs=s.outputs) for s in there]
-
-    async def _siblings(self, failed: _Failed) -> list[Mapping[Address, TraceStep]]:
-        """The steps of passing runs of the row, by address: the run repeated from the journal."""
-        found: list[Mapping[Address, TraceStep]] = []
+    async def _siblings(self, failed: _Failed) -> list[list[TraceStep]]:
+        """The steps of passing runs of the row: each is repeated from the journal."""
+        found: list[list[TraceStep]] = []
         for stored in self.passing.get(failed.example.id, ())[:MOST_SIBLINGS]:
             workflow = _workflow(self.store, self.row, self.task, stored["candidate"])
             passed = await self._run(workflow, _Failed(failed.example, stored["replica"], 1.0), {})
             if passed.trace is not None and self._passes(passed):
-                found.append({step.address: step for step in steps_of(passed.trace)})
+                found.append(steps_of(passed.trace))
         return found
-
-
-def _labelled(workflow: Workflow, steps: Sequence[TraceStep], example: Example) -> list[TraceStep]:
-    """A step for each node of the workflow whose outputs are all fields of the row, in the order of the run."""
-    names = list(dict.fromkeys(step.top for step in steps))
-    found: list[TraceStep] = []
-    for name in names:
-        first = next(step for step in steps if step.top == name)
-        outputs = workflow.enabled_nodes[name].outputs
-        if all(output in example.fields for output in outputs):
-            last = [step for step in steps if step.top == name][-1]
-            place = (first.address[0][:1], 0)
-            found.append(TraceStep(len(found), name, last.agent, place, last.text, outputs=dict.fromkeys(outputs)))
-    return found

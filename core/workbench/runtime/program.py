@@ -128,6 +128,8 @@ class Context:
         try:
             repair = self.draw.repairs.get((self.draw.order, 0))
             fixed = None if repair is None else repair.outputs
+            if fixed is not None:
+                self._note_repair(0)
             outputs = await node.run(inputs, self) if fixed is None else fixed
             if not isinstance(outputs, Mapping):
                 raise TypeError(f"the node gave {type(outputs).__name__}, not a mapping of its outputs")
@@ -195,6 +197,7 @@ class Context:
         if repair is not None:
             spec, role, drawn = repair.lm or spec, "repair", drawn + FRESH * repair.draw
             settings = repair.settings_of(settings, spec.temperature)
+            self._note_repair(begun.number)
         request = make_request(spec, messages, drawn, settings)
         if repair is not None and repair.response is not None:
             self._record(begun, CallRecord(request.messages, repair.response, role, spec.model, True, 0.0))
@@ -216,6 +219,9 @@ class Context:
             raise next((e for e in errors if ends_run(e, self.program.runtime.ledger)), errors[0])
         return cast(list[Response], outcomes)
 
+    def _note_repair(self, number: int) -> None:
+        self.trace.repaired.append(f"{self.draw.order} {number} {self.draw.repairs[self.draw.order, number].key}")
+
     def _begin_call(self) -> _Begun:
         self._calls += 1
         return _Begun(self._calls, self.trace.tick(), time.perf_counter())
@@ -236,7 +242,9 @@ class Context:
         for messages, call in paid:
             assert call.response is not None
             seen = replace(call.response, text=f"({len(messages)} vectors)")
-            self._record(begun, _call_record(messages, seen, role, lm.model, call))
+            record = _call_record(messages, seen, role, lm.model, call)
+            self._record(begun, record)
+            record.number = 0  # no step: vectors are not repaired
         return vectors
 
     async def sandboxed(
@@ -253,7 +261,8 @@ class Context:
     async def effect(self, kind: str, content: Any, run: Callable[[], Awaitable[Any]]) -> Any:
         """Run a tool or another effect once for this position in this example; its result must be JSON."""
         self._effects += 1
-        where = [self.program.workflow.hash, self.example, self.node, self.draw.replica, self._effects]
+        where: list[Any] = [self.program.workflow.hash, self.example, self.node, self.draw.replica, self._effects]
+        where += self.trace.repaired  # after a repair the world may be another: what tools gave before is not taken
         return await self.program.runtime.ledger.effect(kind, [content, where], run)
 
 

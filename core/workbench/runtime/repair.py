@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from workbench.hashing import digest
 from workbench.lm import Response
 from workbench.spec import LMSpec
 
 #: A step of a run: the order of its span (`Span.order`) and the number of its call there, from 1; 0: the outputs.
 Address = tuple[tuple[int, ...], int]
 
-#: Fresh draws are numbered far from all others.
-FRESH = 10**12
+#: Fresh draws are numbered beyond the replicas of nodes inside nodes, five levels deep.
+FRESH = 10**16
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,12 @@ class Repair:
     lm: LMSpec | None = None
     draw: int = 0
     temperature: float = 1.0
+
+    @property
+    def key(self) -> str:
+        """A text that differs between repairs."""
+        parts = (self.outputs and dict(self.outputs), self.response, self.lm and self.lm.model_dump(), self.draw)
+        return digest([str(part) for part in parts])[:16]
 
     def settings_of(self, settings: Mapping[str, Any], default: float | None) -> dict[str, Any]:
         """The settings of the call. default: the temperature of the model."""

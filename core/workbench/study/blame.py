@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from workbench.attribution import Element, Rerun, bisect_steps, elements_of, most_reruns, rank_nodes, steps_of
@@ -42,9 +42,14 @@ class Blame:
             return 1 / len(nodes)
         return (1 - ANY) * self.decisive.get(node, 0.0) / total + ANY / len(nodes)
 
-    def spares(self, node: str, rng: random.Random) -> bool:
-        """Whether to leave out an edit of a node: one that is not blamed, but for a share of `ANY`."""
-        return bool(self.decisive) and not self.decisive.get(node) and rng.random() >= ANY
+    def spares(self, node: str, nodes: Iterable[str], rng: random.Random) -> bool:
+        """Whether to leave out an edit of a node: one that is not blamed where another that can be edited is, but for a
+        share of `ANY`. Never of settings outside nodes (node "").
+
+        nodes: those that can be edited.
+        """
+        blamed = any(self.decisive.get(name) for name in nodes)
+        return bool(node) and blamed and not self.decisive.get(node) and rng.random() >= ANY
 
     def choose(self, addresses: Sequence[str], rng: random.Random) -> str:
         """Draw an address of a setting (nodes.NODE...) by the weight of its node."""

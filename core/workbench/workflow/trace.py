@@ -88,6 +88,7 @@ class Trace:
 
     example: str
     spans: list[Span] = field(default_factory=list[Span])
+    repaired: list[str] = field(default_factory=list[str], compare=False, repr=False)  # steps, see `runtime.Repair`
     _ticks: int = field(default=0, compare=False, repr=False)
 
     def tick(self) -> int:

@@ -354,7 +354,7 @@ def test_text_of_a_log_and_of_the_judge_cannot_forge_lines(scripted: Script, tmp
         (["log.json", "--format", "phoenix"], "no format 'phoenix'"),
         (["log.json", "--row", "x"], "this is a file of logs"),
         (["log.json", "--api-base", "http://127.0.0.1:1/v1"], "--lm names"),
-        (["log.json", "--method", "lexical", "--votes", "3"], "asks none"),
+        (["log.json", "--method", "lexical", "--votes", "3"], "--votes is not for --method lexical"),
         (["log.json"], "Name it with --lm MODEL"),
         (["last", "--format", "otel"], "this is a run of workbench"),
         (["last", "--db", "none.db"], "none.db"),

@@ -80,7 +80,7 @@ def test_spectrum_ranks_nodes_without_a_call(database: Path, models: Models) -> 
     [
         (["--method", "replay"], "another model one must be named"),
         (["--method", "spectrum", "--passing", "0"], "there is nothing to compare"),
-        (["--repair", "label"], "--repair is for --method replay"),
+        (["--repair", "label"], "--repair is not for --method all-at-once"),
         (["--method", "replay", "--lm", STRONG, "--row", "r99"], "no train or val row 'r99'"),
     ],
 )
