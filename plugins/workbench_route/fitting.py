@@ -26,8 +26,9 @@ FOLDS = 5
 DIGITS = 11
 #: Rows below which there is nothing to learn from.
 LEAST_ROWS = 10
-#: Inverse strengths of the linear model's penalty.
+#: Inverse strengths of the linear model's penalty. The loose one is for few rows.
 STRENGTHS = {"strict": 0.003, "linear": 0.01, "loose": 1.0}
+FEW_ROWS = 300
 #: Rows from which a calibration is fitted: with fewer it is noise.
 LEAST_CALIBRATED = 50
 
@@ -99,11 +100,12 @@ def _predict_unseen(
     rows: Sequence[Features], matrix: Any, wanted: Sequence[float], folds: Sequence[int], seed: int
 ) -> dict[str, list[float]]:
     """The predictions of each kind of model for each row, made without the row's fold."""
-    unseen = {kind: [0.0] * len(rows) for kind in ("constant", *STRENGTHS, "trees")}
+    kinds = [*(kind for kind in STRENGTHS if kind != "loose" or len(rows) <= FEW_ROWS), "trees"]
+    unseen = {kind: [0.0] * len(rows) for kind in ("constant", *kinds)}
     for fold in range(FOLDS):
         inside = [i for i in range(len(rows)) if folds[i] != fold]
         outside = [i for i in range(len(rows)) if folds[i] == fold]
-        found = {kind: _fit(kind, matrix[inside], [wanted[i] for i in inside], seed) for kind in (*STRENGTHS, "trees")}
+        found = {kind: _fit(kind, matrix[inside], [wanted[i] for i in inside], seed) for kind in kinds}
         base = _smoothed_mean([wanted[i] for i in inside])
         for i in outside:
             unseen["constant"][i] = base
@@ -115,7 +117,7 @@ def _predict_unseen(
 def _choose_kinds(unseen: Mapping[str, Sequence[float]], wanted: Sequence[float]) -> tuple[str, ...]:
     """The models whose mean is taken; none where a constant is as good."""
     losses = {kind: _log_losses(found, wanted) for kind, found in unseen.items()}
-    linear = min(STRENGTHS, key=lambda kind: math.fsum(losses[kind]))
+    linear = min((kind for kind in STRENGTHS if kind in losses), key=lambda kind: math.fsum(losses[kind]))
     both = [(a + b) / 2 for a, b in zip(unseen[linear], unseen["trees"], strict=True)]
     chosen, best = (linear,), losses[linear]
     for kinds, found in (((linear, "trees"), _log_losses(both, wanted)), (("trees",), losses["trees"])):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -59,6 +60,20 @@ class RouteConfig(NodeConfig):
     always: str | None = Field(None, description="this candidate for every input, whatever was learned")
     first_sample: int = Field(0, ge=0, le=63, description="of `always`: the number of the first answer that is drawn")
     learned: str = Field("", description="what the optimizer `route` has learned, as JSON; empty: always the reference")
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What a candidate gave, or how it failed."""
+
+    given: Mapping[str, Any] | None
+    error: NodeError | None = None
+
+    def outputs(self) -> Mapping[str, Any]:
+        if self.given is None:
+            assert self.error is not None
+            raise self.error
+        return self.given
 
 
 class Route(NodeKind):
@@ -198,12 +213,12 @@ class Route(NodeKind):
         numbers = range(first, first + candidate.samples)
         answers = await gather_all([self._ask(node, given, n, ctx) for n in numbers])
         if candidate.samples == 1:
-            return _answered(answers[0])
+            return answers[0].outputs()
         reward = self.router.reward(candidate.model) if self.router is not None else None
-        shown = [None if isinstance(answer, NodeError) else self.answer_text(answer) for answer in answers]
+        shown = [self.answer_text(answer.given) if answer.given is not None else None for answer in answers]
         picked = pick_answer(reward, text, shown)
         ctx.note(picked=picked)
-        return _answered(answers[picked])
+        return answers[picked].outputs()
 
     def _decide(self, text: str, vector: Sequence[float], ctx: Context) -> tuple[Candidate, int]:
         """The candidate, and the number of its first sample."""
@@ -229,21 +244,15 @@ class Route(NodeKind):
 
     async def _ask(
         self, node: NodeKind, given: Mapping[str, Any], replica: int, ctx: Context
-    ) -> Mapping[str, Any] | NodeError:
+    ) -> _Answer:
         """An answer, or how it failed, unless the fault says nothing about the candidate."""
         try:
-            return await ctx.run_child(node, node.name, given, replica=replica)
+            return _Answer(await ctx.run_child(node, node.name, given, replica=replica))
         except NodeError as error:
             if error.kind.infrastructure:
                 raise
-            return error
+            return _Answer(None, error)
 
     def answer_text(self, answer: Mapping[str, Any]) -> str:
         """An answer as the reward reads it."""
         return "\n".join(plain.as_text(answer[name]) for name in self.outputs)
-
-
-def _answered(answer: Mapping[str, Any] | NodeError) -> Mapping[str, Any]:
-    if isinstance(answer, NodeError):
-        raise answer
-    return answer
